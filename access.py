@@ -15,9 +15,7 @@ from .errors import UsageError
 from .permissions import RUN_HINT, Code, is_installed, permitted, server_of
 
 Kind = Literal["addresses", "variables", "folders", "functions", "remote code"]
-_PROSE = frozenset(
-    ("choices", "citation", "description", "homepage", "licence", "note", "paper", "source", "terms")
-)
+_PROSE = frozenset(("choices", "citation", "description", "homepage", "licence", "note", "paper", "source", "terms"))
 """Keys whose values are read by people alone."""
 _MODEL_FILE = "model.yaml"
 _OF_FILE = re.compile(r"[a-z_]+:(?!//)(.+)")
@@ -61,9 +59,7 @@ class Request:
             return self.what.startswith(HUB) or permissions.allow_server(self.what)
         if self.path is not None:
             return Boundary.around().holds(self.path)
-        return {"functions": permissions.functions, "remote code": permissions.remote_code}.get(
-            self.kind, False
-        )
+        return {"functions": permissions.functions, "remote code": permissions.remote_code}.get(self.kind, False)
 
     @property
     def hint(self) -> str:
@@ -102,9 +98,7 @@ def require_permitted(requests: Sequence[Request]) -> None:
     """
     refused = [request for request in requests if not request.is_permitted]
     if refused:
-        faults = dict.fromkeys(
-            f"{request.place}: {request.what}: {_FAULTS[request.kind]}" for request in refused
-        )
+        faults = dict.fromkeys(f"{request.place}: {request.what}: {_FAULTS[request.kind]}" for request in refused)
         raise UsageError("\n".join(faults), "\n".join(dict.fromkeys(request.hint for request in refused)))
 
 

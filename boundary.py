@@ -115,9 +115,7 @@ class OutsideFile:
         return str(self.path)
 
     def _refusal(self) -> PermissionError:
-        return PermissionError(
-            errno.EACCES, f"{OUTSIDE}, and is not read without --allow_outside", str(self.path)
-        )
+        return PermissionError(errno.EACCES, f"{OUTSIDE}, and is not read without --allow_outside", str(self.path))
 
 
 def links_outside(folder: Path) -> Iterator[Path]:
@@ -133,9 +131,7 @@ def unlinked(path: Path) -> Path:
         PermissionError: It is a link that leads out of its folder.
     """
     if path.is_symlink() and not Boundary.around(path.parent).holds(path):
-        raise PermissionError(
-            errno.EACCES, "is a link that leads out of its folder, and is not read", str(path)
-        )
+        raise PermissionError(errno.EACCES, "is a link that leads out of its folder, and is not read", str(path))
     return path
 
 

@@ -88,11 +88,7 @@ def require_repository(name: str, kind: Literal["model", "dataset"] = "model") -
     Raises:
         NotInCache: It is nowhere.
     """
-    if (
-        not re.fullmatch(r"[\w.-]+/[\w.-]+", name)
-        or Path(name).exists()
-        or not (reason := _nothing_is_fetched())
-    ):
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name) or Path(name).exists() or not (reason := _nothing_is_fetched()):
         return
     if not any(folder.is_dir() for folder in _folders_of(name, kind)):
         raise NotInCache(_not_in_cache(reason))

@@ -62,9 +62,7 @@ class GrowingNumbers:
             if self._file is None:
                 (whole,) = self._waiting = [np.concatenate([self._like, *self._waiting])]
             else:
-                whole = np.frombuffer(_mapped(self._file), self._like.dtype).reshape(
-                    -1, *self._like.shape[1:]
-                )
+                whole = np.frombuffer(_mapped(self._file), self._like.dtype).reshape(-1, *self._like.shape[1:])
             self._whole = whole.view()
             self._whole.flags.writeable = False
         return self._whole

@@ -29,19 +29,7 @@ SERVERS_VARIABLE = "CAPBENCH_ALLOW_SERVERS"
 _OWN_FOLDERS = tuple(PACKAGE_ROOT / name for name in ("adapters", "benchmarks", "recipes", "tasks"))
 _ADDRESS = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[^/\s?#]*)", re.IGNORECASE)
 _NO_SERVER = frozenset(
-    (
-        "blockcache",
-        "dir",
-        "file",
-        "filecache",
-        "hf",
-        "libarchive",
-        "local",
-        "memory",
-        "simplecache",
-        "tar",
-        "zip",
-    )
+    ("blockcache", "dir", "file", "filecache", "hf", "libarchive", "local", "memory", "simplecache", "tar", "zip")
 )
 """Schemes of addresses that call no server, or the hub alone."""
 
@@ -96,9 +84,7 @@ class Permissions:
         servers = (allow_server,) if isinstance(allow_server, str) else tuple(allow_server)
         for server in servers:
             if not server or {"/", "@", " "} & set(server):
-                raise UsageError(
-                    f"--allow_server {server}: expected HOST or HOST:PORT, such as localhost:8000"
-                )
+                raise UsageError(f"--allow_server {server}: expected HOST or HOST:PORT, such as localhost:8000")
         return cls(folders, servers, run_functions, trust_remote_code)
 
     def __or__(self, other: Permissions) -> Permissions:
@@ -201,17 +187,14 @@ def require_server(text: str, place: str) -> None:
     """
     if (server := server_of(text)) and not permitted().allow_server(server):
         raise TaskError(
-            f"{place}: a file may not name a server by itself: {server}",
-            f"--allow_server {server} allows it.",
+            f"{place}: a file may not name a server by itself: {server}", f"--allow_server {server} allows it."
         )
 
 
 def is_installed(path: Path) -> bool:
     """Return whether a file or folder is part of capbench, or of an installed package that brings tasks."""
     path = path.resolve()
-    return any(
-        path.is_relative_to(folder) for folder in (*_OWN_FOLDERS, *map(Path.resolve, plugin_folders()))
-    )
+    return any(path.is_relative_to(folder) for folder in (*_OWN_FOLDERS, *map(Path.resolve, plugin_folders())))
 
 
 def plugin_folders() -> Iterator[Path]:

@@ -251,18 +251,12 @@ def _objects(place: str, elements: list[Any]) -> Iterator[Row | BadRow]:
 def _keyed(file: str, content: dict[str, Any], column: str) -> Iterator[Row | BadRow]:
     """Yield the rows of an object, each with its key."""
     values = content.values()
-    of_lists = any(
-        isinstance(value, list) and any(isinstance(one, dict) for one in value) for value in values
-    )
+    of_lists = any(isinstance(value, list) and any(isinstance(one, dict) for one in value) for value in values)
     of_objects = any(isinstance(value, dict) for value in values)
     for key, value in content.items():
         place = f"{file}[{key!r}]"
         if of_lists:
-            rows = (
-                _objects(place, value)
-                if isinstance(value, list)
-                else [BadRow(place, "not a list of objects")]
-            )
+            rows = _objects(place, value) if isinstance(value, list) else [BadRow(place, "not a list of objects")]
         elif of_objects:
             rows = [value if isinstance(value, dict) else BadRow(place, "not a JSON object")]
         else:

@@ -9,9 +9,7 @@ setup(
         "capbench",
         *(
             f"capbench.{package}"
-            for package in find_packages(
-                include=[pattern for name in FOLDERS for pattern in (name, f"{name}.*")]
-            )
+            for package in find_packages(include=[pattern for name in FOLDERS for pattern in (name, f"{name}.*")])
         ),
     ]
 )

@@ -95,11 +95,7 @@ class ModelSpec:
         """
         # What only code of the model's own can tell is not looked at where none runs.
         build = adapters[self.adapter]
-        if (
-            isinstance(build, type)
-            and issubclass(build, Model)
-            and (runs_code() or not self.runs_remote_code)
-        ):
+        if isinstance(build, type) and issubclass(build, Model) and (runs_code() or not self.runs_remote_code):
             build.check({"source": self.source, **self._arguments_of(build)})
 
     @property
@@ -230,9 +226,7 @@ def requests_of_model(folder: Path, given: Collection[str] = ()) -> list[Request
     """
     file = folder / ALIAS_FILE
     values = {key: _beside(value, folder) for key, value in _read_yaml(file).items()}
-    asked = requests_of(
-        values, file, lambda *keys: ": ".join(map(str, (file, *keys))), [(name,) for name in given]
-    )
+    asked = requests_of(values, file, lambda *keys: ": ".join(map(str, (file, *keys))), [(name,) for name in given])
     return [*asked, *linked_outside(folder)]
 
 

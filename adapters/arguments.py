@@ -80,11 +80,7 @@ def _closed(text: str, at: int) -> int:
     position = begin
     while position < len(text):
         character = text[position]
-        if (
-            open_brackets
-            and text[:position].rstrip()[-1] in "[{,:"
-            and (quoted := _QUOTED.match(text, position))
-        ):
+        if open_brackets and text[:position].rstrip()[-1] in "[{,:" and (quoted := _QUOTED.match(text, position)):
             position = quoted.end()
             continue
         if character in _CLOSES:

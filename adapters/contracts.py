@@ -147,9 +147,7 @@ class Captioner(Model, ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} overrides neither 'caption' nor 'stream'")
 
-    def stream(
-        self, requests: Sequence[CaptionRequest], batch_size: int | None = None
-    ) -> Iterator[Captioned]:
+    def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
         """Write the captions of all requests, in whatever order is fastest.
 
         Each batch is given out as soon as it is done, so that it can be kept.

@@ -93,9 +93,7 @@ def evaluate(
     from .running.resolve import resolve_call
 
     options, samples_hold = RunSettings.from_arguments(settings), sample_content(log_samples)
-    with permit(
-        Permissions.of(options.allow_outside, allow_server, run_functions, trust_remote_code, include_path)
-    ):
+    with permit(Permissions.of(options.allow_outside, allow_server, run_functions, trust_remote_code, include_path)):
         call = resolve_call(
             tasks, model=model, model_args=model_args, encoder=encoder, encoder_args=encoder_args, judge=judge,
             judge_args=judge_args, metric_names=split_metrics(metrics), data=data, include_path=include_path,
@@ -106,9 +104,7 @@ def evaluate(
         if named.objects is not None:
             execution = replace(execution, folder=named.objects)
         output = Path(output_path) if output_path else None
-        return _run_all(
-            call, options, execution, named.file, on_finish, progress or by_place(), output, samples_hold
-        )
+        return _run_all(call, options, execution, named.file, on_finish, progress or by_place(), output, samples_hold)
 
 
 def score(
@@ -172,14 +168,9 @@ def score(
         if model is not None or judge is not None:
             from .running.resolve import load_models, resolve_named_or_given
 
-            resolved = {
-                role: resolve_named_or_given(*one) for role, one in call.items() if one[0] is not None
-            }
+            resolved = {role: resolve_named_or_given(*one) for role, one in call.items() if one[0] is not None}
             named = NamedModels(**{role: spec for role, (spec, _) in resolved.items()})
-            own, load = (
-                [(spec, adapter) for spec, adapter in resolved.values() if spec and adapter],
-                load_models,
-            )
+            own, load = ([(spec, adapter) for spec, adapter in resolved.values() if spec and adapter], load_models)
         planned = plan_rows(names, named)
         needs = frozenset[str]().union(*(one.metric.needs for one in planned))
         places = parse_store(None if store is None else str(store))

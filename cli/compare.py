@@ -43,15 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--metrics", nargs="+", metavar="NAME", help="metrics to compare, separated by commas or spaces"
     )
     parser.add_argument(
-        "--alpha",
-        type=_share,
-        default=0.05,
-        metavar="A",
-        help="level of the groups; intervals hold 1 - A (0.05)",
+        "--alpha", type=_share, default=0.05, metavar="A", help="level of the groups; intervals hold 1 - A (0.05)"
     )
-    parser.add_argument(
-        "--bootstrap", type=positive, default=1000, metavar="N", help="resamples of the images (1000)"
-    )
+    parser.add_argument("--bootstrap", type=positive, default=1000, metavar="N", help="resamples of the images (1000)")
     add_intervals_option(parser)
     add_seed_option(parser)
     add_format_option(parser, "of the tables")

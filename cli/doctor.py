@@ -88,10 +88,7 @@ def _packages() -> Iterator[Finding]:
             import torchvision  # noqa: F401
         except (ImportError, RuntimeError) as error:
             yield Finding(
-                "fault",
-                "torchvision",
-                str(error).splitlines()[0],
-                "pip install --force-reinstall torch torchvision",
+                "fault", "torchvision", str(error).splitlines()[0], "pip install --force-reinstall torch torchvision"
             )
 
 
@@ -112,15 +109,10 @@ def _java() -> Finding:
         return Finding("ok", "Java", f"{java}: {version}")
     except BenchError as error:
         return Finding(
-            "note",
-            "Java",
-            f"{error.message} Only released programs need it (METEOR's jar, SPICE).",
-            error.hint,
+            "note", "Java", f"{error.message} Only released programs need it (METEOR's jar, SPICE).", error.hint
         )
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        return Finding(
-            "fault", "Java", f"it does not run: {error}", "Reinstall Java, or point JAVA_HOME at one."
-        )
+        return Finding("fault", "Java", f"it does not run: {error}", "Reinstall Java, or point JAVA_HOME at one.")
 
 
 def _wordnet() -> Finding:
@@ -148,18 +140,14 @@ def _parser_spacy() -> Iterator[Finding]:
         yield Finding("ok", "spaCy", f"{importlib.metadata.version('spacy')} ({what})")
     if importlib.util.find_spec(SPACY_PIPELINE) is None:
         fix = f"python -m spacy download {SPACY_PIPELINE}"
-        yield Finding(
-            "note", "spaCy's English", f"{SPACY_PIPELINE} is not installed; {what} takes it by default", fix
-        )
+        yield Finding("note", "spaCy's English", f"{SPACY_PIPELINE} is not installed; {what} takes it by default", fix)
     else:
         found = importlib.metadata.version(SPACY_PIPELINE)
         yield Finding("ok", "spaCy's English", f"{SPACY_PIPELINE} {found} ({what})")
 
 
 def _phrase_encoder() -> Finding:
-    return _checkpoint(
-        "text encoder", Checkpoint("CAPTURE's likeness of meaning", "encoder", RELEASED_ENCODER)
-    )
+    return _checkpoint("text encoder", Checkpoint("CAPTURE's likeness of meaning", "encoder", RELEASED_ENCODER))
 
 
 def _checkpoint(subject: str, checkpoint: Checkpoint) -> Finding:

@@ -31,20 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("--candidate", metavar="TEXT", help="a caption")
     parser.add_argument(
-        "--reference",
-        metavar="TEXT",
-        action="append",
-        default=[],
-        help="what it is held against (may be repeated)",
+        "--reference", metavar="TEXT", action="append", default=[], help="what it is held against (may be repeated)"
     )
     parser.add_argument(
         "--image", metavar="FILE", type=Path, help="what the caption is of, where the metric looks at it"
     )
     parser.add_argument("--task", metavar="NAME", help="a task, in place of --candidate and --reference")
     parser.add_argument("--sample", metavar="ID", help="which of the task's captions")
-    parser.add_argument(
-        "--model", metavar="NAME", help="whose caption, where the task scores those of a model"
-    )
+    parser.add_argument("--model", metavar="NAME", help="whose caption, where the task scores those of a model")
     parser.add_argument("--model_args", metavar="K=V,...", default="", help="arguments of its adapter")
     parser.add_argument(
         "--metric",
@@ -88,9 +82,7 @@ def run(options: argparse.Namespace) -> int:
         context = Context(cache=store, progress=bars()(options.metric), judge=judge)
         explained = explain(metric, row, context)
     if options.html:
-        write_text(
-            options.html, as_html(explained, title=f"{options.task}, {row.id}" if options.task else "")
-        )
+        write_text(options.html, as_html(explained, title=f"{options.task}, {row.id}" if options.task else ""))
         print(f"written: {options.html}")
         return 0
     print(as_text(explained, colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ))
@@ -106,9 +98,7 @@ def _direct(options: argparse.Namespace) -> tuple[Metric, CaptionRow, Judge | No
 
     spec, _ = resolve_named_or_given(options.judge, options.judge_args)
     named = NamedModels.of(None, judge=spec)
-    planned = plan_metric(
-        read_metric(options.metric), frozenset({"references", "image", *(["judge"] if spec else [])})
-    )
+    planned = plan_metric(read_metric(options.metric), frozenset({"references", "image", *(["judge"] if spec else [])}))
     metric = require_explainable(planned)
     row = _given(options, metric)
     require_one([planned])
@@ -164,7 +154,5 @@ def _of_task(options: argparse.Namespace, store: Store) -> tuple[Metric, Caption
     # As the task sets it, where it lists a metric of that name.
     metric = require_explainable(plan[0].metrics[0])
     models = resolved.load_models()
-    row = find_sample(
-        plan[0], options.sample, models, locations=resolved.locations, store=store, progress=bars()
-    )
+    row = find_sample(plan[0], options.sample, models, locations=resolved.locations, store=store, progress=bars())
     return metric, row, models.judge

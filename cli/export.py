@@ -50,21 +50,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "bench export [FORMAT] RUN [RUN ...] [-o PATH] [--push_to_hub OWNER/NAME] [...]"
     parser.epilog = _EPILOG
     parser.add_argument("inputs", nargs="*", metavar="[FORMAT] RUN", help=f"{', '.join(FORMATS)}; and runs")
+    parser.add_argument("-o", "--output", type=Path, metavar="PATH", help="file to write; for lm-eval a folder")
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="PATH", help="file to write; for lm-eval a folder"
-    )
-    parser.add_argument(
-        "--tasks",
-        nargs="+",
-        metavar="NAME",
-        help="with lm-eval, pairs and prompts: export these tasks instead of runs",
+        "--tasks", nargs="+", metavar="NAME", help="with lm-eval, pairs and prompts: export these tasks instead of runs"
     )
     parser.add_argument(
         "--metrics", nargs="+", metavar="NAME", help="with --tasks: metrics in place of those of the tasks"
     )
-    parser.add_argument(
-        "--text_only", action="store_true", help="with lm-eval --tasks: show lm-eval's model no images"
-    )
+    parser.add_argument("--text_only", action="store_true", help="with lm-eval --tasks: show lm-eval's model no images")
     parser.add_argument(
         "--model",
         metavar="NAME",
@@ -196,9 +189,7 @@ def _export_lm_eval(options: argparse.Namespace) -> int:
         "--model hf-multimodal --model_args pretrained=MODEL --apply_chat_template": [
             one.name for one in exported if one.images
         ],
-        "--model hf --model_args pretrained=MODEL": [
-            one.name for one in exported if one.generates and not one.images
-        ],
+        "--model hf --model_args pretrained=MODEL": [one.name for one in exported if one.generates and not one.images],
     }
     print("\nRun them, with capbench installed beside lm-eval:")
     for model, tasks in commands.items():

@@ -37,12 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.usage = "bench import [FORMAT] FILE [FILE ...] -o captions.jsonl [--key FIELD]"
     parser.epilog = _EPILOG
-    parser.add_argument(
-        "inputs", nargs="+", metavar="[FORMAT] FILE", help="auto (default), a format, and the files"
-    )
-    parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="FILE", help="captions to write (.jsonl)"
-    )
+    parser.add_argument("inputs", nargs="+", metavar="[FORMAT] FILE", help="auto (default), a format, and the files")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="captions to write (.jsonl)")
     parser.add_argument(
         "--key",
         default="",

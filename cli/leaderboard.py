@@ -72,10 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--runs", type=Path, default=RUNS, metavar="DIR", help=f"folder of the runs ({RUNS.as_posix()})"
         )
         one.add_argument(
-            "--readme",
-            type=Path,
-            metavar="FILE",
-            help="a Markdown file that shows the top rows between two marks, too",
+            "--readme", type=Path, metavar="FILE", help="a Markdown file that shows the top rows between two marks, too"
         )
     diff.add_argument("base", metavar="BASE", help="what is compared with: a revision, a file or a folder")
     diff.add_argument("head", metavar="HEAD", nargs="?", help="the later one (default: that in --output)")

@@ -135,10 +135,7 @@ def _first_line(thing: object) -> str:
 def _protocols(options: argparse.Namespace) -> list[dict[str, str]]:
     from ..benchmarks.protocols import protocols
 
-    return [
-        {"protocol": name, "about": (protocols[name].__doc__ or "").strip().splitlines()[0]}
-        for name in protocols
-    ]
+    return [{"protocol": name, "about": (protocols[name].__doc__ or "").strip().splitlines()[0]} for name in protocols]
 
 
 def _stages(options: argparse.Namespace) -> list[dict[str, str]]:

@@ -97,8 +97,7 @@ def _unknown_command(name: str) -> int:
     from ..errors import did_you_mean
 
     print(
-        f"bench: error: unknown command '{name}'.{did_you_mean(name, COMMANDS)}\n"
-        f"Commands: {', '.join(COMMANDS)}.",
+        f"bench: error: unknown command '{name}'.{did_you_mean(name, COMMANDS)}\nCommands: {', '.join(COMMANDS)}.",
         file=sys.stderr,
     )
     return 2

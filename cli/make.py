@@ -8,14 +8,7 @@ from pathlib import Path
 from ..errors import UsageError
 from .engine_options import add_engine_options, execution_of_options, local_folder
 from .options import add_include_option, add_permission_options, add_store_option, positive
-from .recipe_options import (
-    add_recipe_options,
-    print_dry_run,
-    print_recipes,
-    print_stage,
-    recipe_of,
-    require_folder,
-)
+from .recipe_options import add_recipe_options, print_dry_run, print_recipes, print_stage, recipe_of, require_folder
 
 _EPILOG = """\
 RECIPE is a YAML file, or the name of a maker that ships ('bench make --list'); docs/making.md explains its keys.
@@ -33,9 +26,7 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = _EPILOG
-    add_recipe_options(
-        parser, kind="maker", such_as="seed=1, models.judge.name=NAME or stages.STAGE.KEY=VALUE"
-    )
+    add_recipe_options(parser, kind="maker", such_as="seed=1, models.judge.name=NAME or stages.STAGE.KEY=VALUE")
     parser.add_argument("--data", metavar="DATA", help="what is begun with: a folder, a table, or a task")
     parser.add_argument("--output", metavar="DIR", type=Path, help="where the result goes")
     parser.add_argument("--limit", metavar="N", type=positive, help="the first N rows alone")
@@ -55,9 +46,7 @@ def run(options: argparse.Namespace) -> int:
         return print_recipes(list_makers(), lambda path: load_maker(path).maker.description)
     recipe = recipe_of(options)
     if options.data is None:
-        raise UsageError(
-            "bench make: --data says what is begun with.", "A folder of images, a table, or a task."
-        )
+        raise UsageError("bench make: --data says what is begun with.", "A folder of images, a table, or a task.")
     folder: Path | None = options.output
     require_folder(options, folder, "--output DIR says where the result goes")
     execution = execution_of_options(options, has_models=True)

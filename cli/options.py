@@ -119,9 +119,7 @@ def add_judge_options(parser: argparse.ArgumentParser) -> None:
 
 def add_seed_option(parser: argparse.ArgumentParser) -> None:
     """Add ``--seed``."""
-    parser.add_argument(
-        "--seed", type=not_negative, default=1234, metavar="N", help="seed of the bootstrap (1234)"
-    )
+    parser.add_argument("--seed", type=not_negative, default=1234, metavar="N", help="seed of the bootstrap (1234)")
 
 
 def add_intervals_option(parser: argparse.ArgumentParser) -> None:
@@ -137,16 +135,12 @@ def add_intervals_option(parser: argparse.ArgumentParser) -> None:
 
 def add_format_option(parser: argparse.ArgumentParser, help_text: str) -> None:
     """Add ``--format`` of the tables that a command prints."""
-    parser.add_argument(
-        "--format", choices=("github", "latex", "csv", "json"), default="github", help=help_text
-    )
+    parser.add_argument("--format", choices=("github", "latex", "csv", "json"), default="github", help=help_text)
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--port`` and ``--host``."""
-    parser.add_argument(
-        "--port", type=_port, default=0, metavar="N", help="port to listen at (one that is free)"
-    )
+    parser.add_argument("--port", type=_port, default=0, metavar="N", help="port to listen at (one that is free)")
     parser.add_argument(
         "--host", default="127.0.0.1", metavar="ADDRESS",
         help="address to listen at (127.0.0.1, which this machine alone reaches)",

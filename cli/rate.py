@@ -59,15 +59,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     asked.add_argument("--better", nargs="?", const="", metavar="QUESTION", help="which caption is better")
     asked.add_argument("--questions", type=Path, metavar="FILE", help="either, from a YAML file")
-    parser.add_argument(
-        "--references", action="store_true", default=None, help="show raters the references, too"
-    )
+    parser.add_argument("--references", action="store_true", default=None, help="show raters the references, too")
     parser.add_argument("--sample", type=positive, metavar="N", help="rate N images, drawn by the seed (all)")
     parser.add_argument(
-        "--subset",
-        action="store_true",
-        default=None,
-        help="captions are of a part of the task: rate that part",
+        "--subset", action="store_true", default=None, help="captions are of a part of the task: rate that part"
     )
     parser.add_argument(
         "--seed", type=not_negative, metavar="N", help="decides the order of images and captions (1234)"
@@ -238,7 +233,5 @@ def _begun(folder: Path, options: argparse.Namespace) -> Session:
         print(f"left out: {describe(entry_of)}", file=sys.stderr)
     if options.sample and len(session.items) < options.sample:
         print(f"--sample {options.sample:,}: there are {len(session.items):,} to rate", file=sys.stderr)
-    print(
-        f"{folder}: {len(session.items):,} images of {task.task}, {session.wanted:,} answers asked of each rater"
-    )
+    print(f"{folder}: {len(session.items):,} images of {task.task}, {session.wanted:,} answers asked of each rater")
     return session

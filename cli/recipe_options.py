@@ -29,9 +29,7 @@ def add_recipe_options(parser: argparse.ArgumentParser, *, kind: str, such_as: s
         kind: What a recipe is there: ``recipe``, ``maker``, ``loop``.
         such_as: Changes that users may want.
     """
-    parser.add_argument(
-        "recipe", metavar="RECIPE", nargs="?", help=f"a YAML file, or the name of a {kind} that ships"
-    )
+    parser.add_argument("recipe", metavar="RECIPE", nargs="?", help=f"a YAML file, or the name of a {kind} that ships")
     parser.add_argument("--list", action="store_true", help=f"list the {kind}s that ship")
     parser.add_argument("--dry_run", action="store_true", help="check everything, and say what would be done")
     parser.add_argument(
@@ -82,9 +80,7 @@ def print_recipes(files: Mapping[str, Path], description: Callable[[str], str]) 
     return 0
 
 
-def print_dry_run(
-    requests: Sequence[Request], check: Callable[[], Iterable[tuple[str, object]]], width: int
-) -> int:
+def print_dry_run(requests: Sequence[Request], check: Callable[[], Iterable[tuple[str, object]]], width: int) -> int:
     """Print what a recipe asks for and would do, and return the exit code; nothing is fetched or executed.
 
     Args:

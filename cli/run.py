@@ -76,9 +76,7 @@ def _add_what_is_run(parser: argparse.ArgumentParser) -> None:
         help="tasks, groups or tags, separated by commas or spaces ('bench ls tasks')",
     )
     parser.add_argument(
-        "--suite",
-        metavar="NAME",
-        help="a published table, in place of --task and --model ('bench ls suites')",
+        "--suite", metavar="NAME", help="a published table, in place of --task and --model ('bench ls suites')"
     )
     parser.add_argument(
         "--recorded",
@@ -110,12 +108,8 @@ def _add_what_is_run(parser: argparse.ArgumentParser) -> None:
 
 def _add_how_it_is_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N documents of each task")
-    parser.add_argument(
-        "--batch_size", type=positive, metavar="N", help="captions asked of the model at once"
-    )
-    parser.add_argument(
-        "--gen_kwargs", metavar="K=V,...", default="", help="decoding settings, over those of the task"
-    )
+    parser.add_argument("--batch_size", type=positive, metavar="N", help="captions asked of the model at once")
+    parser.add_argument("--gen_kwargs", metavar="K=V,...", default="", help="decoding settings, over those of the task")
     parser.add_argument(
         "--bootstrap",
         type=not_negative,
@@ -126,9 +120,7 @@ def _add_how_it_is_run(parser: argparse.ArgumentParser) -> None:
     add_intervals_option(parser)
     add_seed_option(parser)
     parser.add_argument("--strict", action="store_true", help="stop at the first sample that cannot be used")
-    parser.add_argument(
-        "--skip_checks", action="store_true", help="go on with data that fails the task's checks"
-    )
+    parser.add_argument("--skip_checks", action="store_true", help="go on with data that fails the task's checks")
     parser.add_argument(
         "--subset",
         action="store_true",
@@ -185,12 +177,9 @@ def run(options: argparse.Namespace) -> int:
     if options.suite:
         return _run_suite(options, data, _tell, **settings)
     if not names(options.tasks):
-        raise UsageError(
-            "no task was named", "--task NAME ('bench ls tasks'), or --suite NAME ('bench ls suites')."
-        )
+        raise UsageError("no task was named", "--task NAME ('bench ls tasks'), or --suite NAME ('bench ls suites').")
     models = {
-        key: getattr(options, key)
-        for key in ("model", "model_args", "encoder", "encoder_args", "judge", "judge_args")
+        key: getattr(options, key) for key in ("model", "model_args", "encoder", "encoder_args", "judge", "judge_args")
     }
     if options.dry_run:
         return _say_what_would_be_done(options, metric_names, data, models)
@@ -263,14 +252,7 @@ def _carry_out(
         _tell(task_run)
 
     try:
-        evaluate(
-            tasks=names(options.tasks),
-            metrics=metric_names,
-            data=data,
-            on_finish=report,
-            **models,
-            **settings,
-        )
+        evaluate(tasks=names(options.tasks), metrics=metric_names, data=data, on_finish=report, **models, **settings)
     finally:
         # When a later task fails, those before it are done, and are shown.
         if finished:
@@ -359,14 +341,10 @@ def _tell(finished: TaskRun) -> None:
         print(f"{record.task}: metric {metric} failed: {reason}", file=sys.stderr)
     for result in finished.results:
         if result.value is None and result.metric not in finished.failed_metrics:
-            print(
-                f"{record.task}: {result.metric} {result.label[1]}: no value: {result.reason}",
-                file=sys.stderr,
-            )
+            print(f"{record.task}: {result.metric} {result.label[1]}: no value: {result.reason}", file=sys.stderr)
     where = f"; written to {finished.folder}" if finished.folder else ""
     print(
-        f"{record.task}: {counts.effective:,} of {counts.original:,} documents scored "
-        f"in {record.seconds:.1f} s{where}",
+        f"{record.task}: {counts.effective:,} of {counts.original:,} documents scored in {record.seconds:.1f} s{where}",
         file=sys.stderr,
     )
 
@@ -420,16 +398,12 @@ def _run_suite(
         for kind, text in request_lines(given.requests) if options.recorded else ():
             print(f"{kind}: {text}")
         with without_code(), asking_nobody():
-            for name, what in dict.fromkeys(
-                (suite.name(one.row), _said(one)) for one in places(suite, given)
-            ):
+            for name, what in dict.fromkeys((suite.name(one.row), _said(one)) for one in places(suite, given)):
                 print(f"{name}: {what}")
             where = {"include_path": options.include_path, "allow_outside": options.allow_outside}
             _say_what_is_missing(plan_suite(suite, given=given, data=data, **where).missing)
         return 0
-    finished = run_suite(
-        suite, given=given, data=data, on_missing=_say_what_is_missing, on_finish=report, **settings
-    )
+    finished = run_suite(suite, given=given, data=data, on_missing=_say_what_is_missing, on_finish=report, **settings)
     table = render_suite(finished, options.format)
     print(table)
     if options.table_path:

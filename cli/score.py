@@ -39,14 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="separated by commas or spaces ('bench ls metrics'); NAME[key=value,...] gives settings",
     )
-    parser.add_argument(
-        "--model", metavar="NAME", help="what encodes images and texts, for metrics that need it"
-    )
+    parser.add_argument("--model", metavar="NAME", help="what encodes images and texts, for metrics that need it")
     parser.add_argument("--model_args", metavar="K=V,...", default="", help="arguments of its adapter")
     add_judge_options(parser)
-    parser.add_argument(
-        "--output", metavar="FILE", type=Path, help="write a row a caption to .csv, .jsonl or .parquet"
-    )
+    parser.add_argument("--output", metavar="FILE", type=Path, help="write a row a caption to .csv, .jsonl or .parquet")
     add_format_option(parser, "of the table")
     parser.add_argument("--strict", action="store_true", help="stop at the first row that cannot be scored")
     parser.add_argument(

@@ -100,9 +100,7 @@ def _explain(path: Path) -> str:
     if task.published:
         lines += _published(task, task.published, protocol)
     for name, meaning in task.category_names.items():
-        lines.append(
-            f"{'categories' if name == next(iter(task.category_names)) else '':<13}{name}: {meaning}"
-        )
+        lines.append(f"{'categories' if name == next(iter(task.category_names)) else '':<13}{name}: {meaning}")
     lines.append(f"shown        × {task.scale:g}" if task.scale != 1 else "shown        as computed")
     if not is_installed(path):
         lines += [f"{kind:<13}{text}" for kind, text in request_lines(requests_of_task(task, parsed))]
@@ -135,9 +133,7 @@ def _published(task: TaskConfig, table: PublishedTable, protocol: Protocol[Any])
 
     lines = [f"published    {load(table.paper).title}, table {table.table}, {table.task}"]
     for label, printed in table.metrics.items():
-        lines.append(
-            f"             {label}: beside '{printed}' of the model of the run, where the table has it"
-        )
+        lines.append(f"             {label}: beside '{printed}' of the model of the run, where the table has it")
     for entry in task.metric_list:
         label = _label(entry)
         values = []
@@ -194,15 +190,11 @@ def describe_registered(name: str) -> str | None:
         return _described(f"{name}  (statistic, {statistic.label})", statistic, {"better": better}, {})
     if (model := list_aliases().get(name)) is not None:
         facts = {"model": model.description, "size": model.size, "source": model.source}
-        return _described(
-            f"{name}  (model, adapter {model.adapter})", adapters[model.adapter], facts, model.arguments
-        )
+        return _described(f"{name}  (model, adapter {model.adapter})", adapters[model.adapter], facts, model.arguments)
     return _described(f"{name}  (adapter)", adapters[name], {}, {}) if name in adapters else None
 
 
-def _described(
-    heading: str, thing: Callable[..., Any], facts: Mapping[str, str], given: Mapping[str, Any]
-) -> str:
+def _described(heading: str, thing: Callable[..., Any], facts: Mapping[str, str], given: Mapping[str, Any]) -> str:
     lines = [heading]
     for paragraph in _text(thing).split("\n\n"):
         lines += ["", *textwrap.wrap(" ".join(paragraph.split()), _WIDTH)]
@@ -248,9 +240,7 @@ def setting(name: str, value: object, meaning: str) -> list[str]:
 
 def _text(thing: Callable[..., Any]) -> str:
     """Return what a docstring says before its sections."""
-    return _plain(
-        re.split(r"\n(?:Args|Raises|Attributes|Returns):\n", inspect.getdoc(thing) or "")[0].strip()
-    )
+    return _plain(re.split(r"\n(?:Args|Raises|Attributes|Returns):\n", inspect.getdoc(thing) or "")[0].strip())
 
 
 def _plain(text: str) -> str:

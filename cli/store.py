@@ -20,11 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     prune.add_argument("--all", action="store_true", help="everything")
     verify = actions.add_parser("verify", help="look for damage; exit code 1 if there is some")
     for action in (stats, prune, verify):
-        action.add_argument(
-            "--store",
-            metavar="FILE",
-            help="the file (default: that in $BENCH_CACHE)",
-        )
+        action.add_argument("--store", metavar="FILE", help="the file (default: that in $BENCH_CACHE)")
 
 
 def _days(text: str) -> float:
@@ -89,9 +85,7 @@ def _verify(path: Path) -> int:
 
 def _producer(fingerprint: dict[str, object]) -> str:
     """Return what a producer calls itself, before its settings."""
-    named = [
-        str(fingerprint[key]) for key in ("producer", "adapter", "metric", "pretrained") if key in fingerprint
-    ]
+    named = [str(fingerprint[key]) for key in ("producer", "adapter", "metric", "pretrained") if key in fingerprint]
     return ", ".join(named) or ", ".join(f"{key}={value}" for key, value in fingerprint.items())[:60]
 
 

@@ -8,14 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .options import add_permission_options, add_store_option, add_task_options
-from .recipe_options import (
-    add_recipe_options,
-    print_dry_run,
-    print_recipes,
-    recipe_of,
-    require_folder,
-    step_printer,
-)
+from .recipe_options import add_recipe_options, print_dry_run, print_recipes, recipe_of, require_folder, step_printer
 
 _EPILOG = """\
 RECIPE is a YAML file, or the name of one that ships ('bench train --list'); docs/recipes.md explains its keys.
@@ -33,9 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add_recipe_options(parser, kind="recipe", such_as="seed=1 or objective.batch=64")
     parser.add_argument("--output", metavar="FOLDER", type=Path, help="where the result goes")
-    parser.add_argument(
-        "--device", metavar="NAME", help="such as cpu or cuda:1; a GPU by default, if there is one"
-    )
+    parser.add_argument("--device", metavar="NAME", help="such as cpu or cuda:1; a GPU by default, if there is one")
     parser.add_argument("--no_judge", action="store_true", help="train alone: no task judges the model")
     add_task_options(parser)
     add_permission_options(parser)

@@ -58,9 +58,7 @@ def run(options: argparse.Namespace) -> int:
     if options.parity:
         return _parity(options)
     if not options.runs:
-        raise UsageError(
-            "bench verify: names no run", "RUN is a folder of runs, such as runs; --parity needs none."
-        )
+        raise UsageError("bench verify: names no run", "RUN is a folder of runs, such as runs; --parity needs none.")
     from ..benchmarks.records.reading import find_records
     from ..benchmarks.running.rescoring import verify_run
     from ..tasks.locate import parse_data_options
@@ -122,11 +120,7 @@ def _again(found: Verified, data: dict[str, Path], options: argparse.Namespace) 
     if found.run is None or found.faults:
         return found
     again = score_again(
-        found.run,
-        data=data,
-        include_path=options.include_path,
-        allow_outside=options.allow_outside,
-        progress=bars(),
+        found.run, data=data, include_path=options.include_path, allow_outside=options.allow_outside, progress=bars()
     )
     return found.scored(again)
 

@@ -28,9 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="folder of a run, or of runs")
     add_server_options(parser)
-    parser.add_argument(
-        "--export", metavar="DIR", type=Path, help="write the pages as files, in place of serving them"
-    )
+    parser.add_argument("--export", metavar="DIR", type=Path, help="write the pages as files, in place of serving them")
     add_task_options(parser)
     add_boundary_option(parser)
 

@@ -107,9 +107,7 @@ class BertScore(Metric):
         # All three are kept, whichever is the value.
         producer = {key: value for key, value in self.fingerprint().items() if key != "of"}
         known: dict[str, Any] = dict(context.cache.get(producer, list(dict.fromkeys(keys))))
-        missing = [
-            item for key, item in {key: item for item, key in enumerate(keys)}.items() if key not in known
-        ]
+        missing = [item for key, item in {key: item for item, key in enumerate(keys)}.items() if key not in known]
         context.progress(len(known), len(known) + len(missing))
         if missing:
             encoder = self._load()
@@ -117,9 +115,7 @@ class BertScore(Metric):
             missing.sort(key=lambda item: set_of_item[item])
             total = len(known) + len(missing)
             texts = [(items.candidates[item], reference_sets[set_of_item[item]]) for item in missing]
-            unique = list(
-                dict.fromkeys(text for candidate, references in texts for text in (candidate, *references))
-            )
+            unique = list(dict.fromkeys(text for candidate, references in texts for text in (candidate, *references)))
             ids = dict(zip(unique, encoder.tokens(unique), strict=True))
             for piece in _pieces(texts, ids):
                 found = _score_piece([texts[number] for number in piece], ids, encoder)
@@ -244,9 +240,7 @@ def _pieces(texts: Sequence[_Texts], ids: Mapping[str, list[int]]) -> Iterator[l
         yield piece
 
 
-def _score_piece(
-    texts: Sequence[_Texts], ids: Mapping[str, list[int]], encoder: _Encoder
-) -> list[list[float] | None]:
+def _score_piece(texts: Sequence[_Texts], ids: Mapping[str, list[int]], encoder: _Encoder) -> list[list[float] | None]:
     """Return precision, recall and F1 of each item, each the largest over its references."""
     import torch
 

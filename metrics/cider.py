@@ -59,9 +59,7 @@ class Cider(CorpusMetric):
         "vrama91/cider pyciderevalcap/cider/cider_scorer.py (plain)"
     )
 
-    def __init__(
-        self, variant: Literal["d", "plain"] = "d", document_frequencies: str | Path | None = None
-    ) -> None:
+    def __init__(self, variant: Literal["d", "plain"] = "d", document_frequencies: str | Path | None = None) -> None:
         if variant not in ("d", "plain"):
             raise ValueError(f"unknown variant '{variant}'; it is 'd' or 'plain'")
         self.variant = variant
@@ -160,9 +158,7 @@ class Cider(CorpusMetric):
         per_order *= SCALE
         return Scores(values=per_order.mean(axis=1), parts={"per_order": per_order}, failures=failures)
 
-    def _weights(
-        self, hashed: HashedNGrams, items: Items, context: Context, state: State | None
-    ) -> list[np.ndarray]:
+    def _weights(self, hashed: HashedNGrams, items: Items, context: Context, state: State | None) -> list[np.ndarray]:
         """Return the weight of each n-gram, for each n: log of rows over rows that hold it (at least 1)."""
         if self._frequencies is not None:
             given = read_frequencies(self._frequencies)

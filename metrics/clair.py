@@ -48,9 +48,7 @@ class Clair(Metric):
     needs = frozenset({"references", "judge"})
     source = "Chan et al., EMNLP 2023; clair.py of github.com/DavidMChan/clair (429fa8b)"
 
-    def __init__(
-        self, max_tokens: int = 1024, tries: int = 3, on_failure: Literal["fail", "zero"] = "fail"
-    ) -> None:
+    def __init__(self, max_tokens: int = 1024, tries: int = 3, on_failure: Literal["fail", "zero"] = "fail") -> None:
         require_tries(max_tokens, tries, on_failure)
         self.max_tokens = max_tokens
         self.tries = tries

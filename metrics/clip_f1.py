@@ -94,14 +94,10 @@ class _ClipParts(Metric):
         table, failures, remarks = _Parts(items, context, self.k, self.prompt).table()
         precision, recall = table[:, 0], table[:, 1]
         total = precision + recall
-        f1 = np.divide(
-            2 * precision * recall, total, out=np.where(np.isnan(total), np.nan, 0.0), where=total > 0
-        )
+        f1 = np.divide(2 * precision * recall, total, out=np.where(np.isnan(total), np.nan, 0.0), where=total > 0)
         parts = {"precision": precision, "recall": recall, "f1": f1}
         values = parts[self._of]
-        parts |= dict(
-            zip(("image_parts", "text_parts", "lost_boxes", "truncated"), table[:, 2:].T, strict=True)
-        )
+        parts |= dict(zip(("image_parts", "text_parts", "lost_boxes", "truncated"), table[:, 2:].T, strict=True))
         # What could not be scored was not cut either.
         parts["truncated"] = np.nan_to_num(parts["truncated"])
         return Scores(values=values, parts=parts, failures=failures, remarks=remarks)
@@ -233,10 +229,7 @@ class _Parts:
         for item in group:
             whole = self.items.images[item]
             if isinstance(whole, ImageHandle):  # as all are that have a key
-                handles += [
-                    *(replace(whole, box=box) for box in self.items.boxes[item]),
-                    replace(whole, box=None),
-                ]
+                handles += [*(replace(whole, box=box) for box in self.items.boxes[item]), replace(whole, box=None)]
             texts += [self.prompt + text for text in text_parts(self.items.candidates[item])]
             ends.append((len(handles), len(texts)))
         images, captions = image_features(handles, context), text_features(texts, context)
@@ -256,9 +249,7 @@ class _Parts:
                     remarks[item] = images.remarks[end_image - 1]
                 read = image_rows[image_rows >= 0]
                 pairs.append((images.vectors[read], captions.vectors[text_rows]))
-                kept.append(
-                    (item, [len(read), len(text_rows), len(image_rows) - len(read), int(cut[number])])
-                )
+                kept.append((item, [len(read), len(text_rows), len(image_rows) - len(read), int(cut[number])]))
             first_image, first_text = end_image, end_text
         rows = {}
         for (item, counts), (of_images, of_texts) in zip(kept, proportions(pairs, self.k), strict=True):

@@ -141,14 +141,9 @@ class RefClipS(ClipS):
         for item in np.flatnonzero(~np.isfinite(values)).tolist():
             values[item] = np.nan
             failures.setdefault(
-                item,
-                f"the terms {image[item]:g} (image) and {text[item]:g} (references) have no harmonic mean",
+                item, f"the terms {image[item]:g} (image) and {text[item]:g} (references) have no harmonic mean"
             )
-        parts = {
-            "image": image,
-            "references": text,
-            "truncated": over_context(candidates, context).astype(np.float64),
-        }
+        parts = {"image": image, "references": text, "truncated": over_context(candidates, context).astype(np.float64)}
         return Scores(values=values, parts=parts, failures=failures, remarks=remarks)
 
 
@@ -180,9 +175,7 @@ def _best_reference(
     return best, failures
 
 
-def _cosines(
-    left: np.ndarray, left_rows: np.ndarray, right: np.ndarray, right_rows: np.ndarray
-) -> np.ndarray:
+def _cosines(left: np.ndarray, left_rows: np.ndarray, right: np.ndarray, right_rows: np.ndarray) -> np.ndarray:
     """Return ``[p]`` float64 the inner product of pairs of unit vectors; NaN where a row is -1."""
     cosines = np.full(len(left_rows), np.nan)
     known = np.flatnonzero((left_rows >= 0) & (right_rows >= 0))

@@ -137,9 +137,7 @@ class EmScore(Metric):
         )
         references = _Table(
             {**produced_by, "term": "references"},
-            {item: _key(items.candidates[item], *items.references[item]) for item in usable}
-            if with_references
-            else {},
+            {item: _key(items.candidates[item], *items.references[item]) for item in usable} if with_references else {},
             context,
         )
         missing = [item for item in usable if video.lacks(item) or references.lacks(item)]

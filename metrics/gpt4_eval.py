@@ -46,9 +46,7 @@ class Gpt4Eval(PromptedMetric):
     corpus_dependent = True
     _fields = ("references", "candidates")
 
-    def __init__(
-        self, prompt: str | None = None, group: int = 3, highest: float = 5.0, max_tokens: int = 1024
-    ) -> None:
+    def __init__(self, prompt: str | None = None, group: int = 3, highest: float = 5.0, max_tokens: int = 1024) -> None:
         if group < 1 or highest <= 0 or max_tokens < 1:
             raise ValueError("group and max_tokens are at least 1, and highest is above 0")
         super().__init__(prompt)
@@ -136,6 +134,4 @@ def _groups(items: Items, size: int) -> list[list[int]]:
     for item, its_set in enumerate(set_of_item.tolist()):
         if items.candidates[item].strip():
             of_image.setdefault((its_set, items.images[item] if items.images else None), []).append(item)
-    return [
-        group[start : start + size] for group in of_image.values() for start in range(0, len(group), size)
-    ]
+    return [group[start : start + size] for group in of_image.values() for start in range(0, len(group), size)]

@@ -88,10 +88,7 @@ class EvaluateMetric(Metric):
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings and the hash that the library gives the module's code."""
         self.check()
-        return {
-            **super().fingerprint(),
-            "module": getattr(self._module, "hash", None) or self._module.__module__,
-        }
+        return {**super().fingerprint(), "module": getattr(self._module, "hash", None) or self._module.__module__}
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``."""
@@ -144,6 +141,4 @@ def _number(value: Any) -> float | None:
     """Return a number, or the number in a list of one; None for anything else."""
     if isinstance(value, list | tuple | np.ndarray) and len(value) == 1:
         value = value[0]
-    return (
-        float(value) if isinstance(value, int | float | np.number) and not isinstance(value, bool) else None
-    )
+    return float(value) if isinstance(value, int | float | np.number) and not isinstance(value, bool) else None

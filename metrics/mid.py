@@ -53,9 +53,7 @@ class Mid(CorpusMetric):
     aggregation = "corpus"
     source = "Kim et al., NeurIPS 2022; naver-ai/mid.metric metrics/mid.py"
 
-    def __init__(
-        self, gaussian: Literal["references", "candidates"] = "references", eps: float = 0.0
-    ) -> None:
+    def __init__(self, gaussian: Literal["references", "candidates"] = "references", eps: float = 0.0) -> None:
         if gaussian not in ("references", "candidates"):
             raise ValueError(f"unknown gaussian '{gaussian}'; it is 'references' or 'candidates'")
         if not eps >= 0:
@@ -124,9 +122,7 @@ class Mid(CorpusMetric):
             if state is None:
                 state = self.joined([self._state(items, images, candidates, context)])
             check_state(self, state, _JOINED)
-            x, y = _of_pairs(
-                images, candidates, np.stack([images.rows[scored], candidates.rows[scored]], axis=1)
-            )
+            x, y = _of_pairs(images, candidates, np.stack([images.rows[scored], candidates.rows[scored]], axis=1))
             information[scored], distance[scored] = state["information"][0], _distance(state, x, y)
         return Scores(
             values=information + distance,

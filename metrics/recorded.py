@@ -54,9 +54,7 @@ class Recorded(Metric):
     range = (-math.inf, math.inf)
     source = "scores computed elsewhere, from a file"
     own_files = frozenset({"file"})
-    set_by_data = frozenset(
-        {"file", "label", "score", "id", "image", "caption", "image_names", "higher_is_better"}
-    )
+    set_by_data = frozenset({"file", "label", "score", "id", "image", "caption", "image_names", "higher_is_better"})
 
     def __init__(
         self,
@@ -151,11 +149,7 @@ class Recorded(Metric):
         count, first = scores.unused(used)
         if count:
             # A caption that occurs under several ids is scored under the first.
-            of = (
-                "no caption here, or of one that has an earlier id, too"
-                if scores.by_id
-                else "no caption here"
-            )
+            of = "no caption here, or of one that has an earlier id, too" if scores.by_id else "no caption here"
             yield (
                 f"leaves {count:,} of {len(scores.scores):,} scores of {scores.name} unused, which are of {of}: rows "
                 f"{', '.join(map(str, first))}{', …' if count > len(first) else ''}"
@@ -175,8 +169,7 @@ class Recorded(Metric):
             return map(id_key, items.ids)
         if not items.image_names:
             raise MetricError(
-                f"{self._scores.name} names scores by image, and what is scored has no images",
-                "Give its rows an 'id'.",
+                f"{self._scores.name} names scores by image, and what is scored has no images", "Give its rows an 'id'."
             )
         names = self._scores.image_names
         return (

@@ -249,9 +249,7 @@ def _sorted(keys: np.ndarray, scores: np.ndarray, rows: np.ndarray, file: str) -
     again = np.concatenate([[False], keys[1:] == keys[:-1]])
     differing = np.flatnonzero(again[1:] & (scores[1:] != scores[:-1]))
     if len(differing):
-        pairs = [
-            f"{rows[at]} ({scores[at]:g}) and {rows[at + 1]} ({scores[at + 1]:g})" for at in _first(differing)
-        ]
+        pairs = [f"{rows[at]} ({scores[at]:g}) and {rows[at + 1]} ({scores[at + 1]:g})" for at in _first(differing)]
         raise MetricError(
             f"{file}: {len(differing):,} times two rows of one key have different scores: rows {', '.join(pairs)}",
             "A score is found by its id, or by its image and caption: keep one of the two, or name the column that "

@@ -119,12 +119,8 @@ def compare_coverage() -> None:
 
 def main() -> None:
     """Print a line for each shape of data."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--coverage", action="store_true", help="measure how often intervals hold the true value"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--coverage", action="store_true", help="measure how often intervals hold the true value")
     if parser.parse_args().coverage:
         compare_coverage()
         return

@@ -82,9 +82,7 @@ def write_model(folder: Path, size: str, device: str) -> None:
     )
     config = LlavaConfig(
         vision_config=CLIPVisionConfig(**vision),
-        text_config=LlamaConfig(
-            **text, max_position_embeddings=4096, bos_token_id=0, eos_token_id=1, pad_token_id=2
-        ),
+        text_config=LlamaConfig(**text, max_position_embeddings=4096, bos_token_id=0, eos_token_id=1, pad_token_id=2),
         image_token_id=3,
         dtype="bfloat16" if device.startswith("cuda") else "float32",
     )
@@ -154,18 +152,12 @@ def main() -> None:
 
     from capbench.adapters.captioners.hf import HfCaptioner
 
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--size", choices=_SIZES, default="llava-7b" if torch.cuda.is_available() else "small"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=_SIZES, default="llava-7b" if torch.cuda.is_available() else "small")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--images", type=int, default=32, metavar="N")
     parser.add_argument("--tokens", type=int, default=64, metavar="N", help="tokens of each caption (64)")
-    parser.add_argument(
-        "--batch_size", type=int, metavar="N", help="images at once; the adapter's own by default"
-    )
+    parser.add_argument("--batch_size", type=int, metavar="N", help="images at once; the adapter's own by default")
     parser.add_argument("--loop_images", type=int, metavar="N", help="images of the loop (a quarter of them)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -184,9 +176,7 @@ def main() -> None:
         batched = in_batches(captioner, paths, options.tokens, options.batch_size)
         adapter = len(paths) * options.tokens / (time.perf_counter() - start)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    named = (
-        torch.cuda.get_device_name(options.device) if options.device.startswith("cuda") else options.device
-    )
+    named = torch.cuda.get_device_name(options.device) if options.device.startswith("cuda") else options.device
     same = sum(a == b for a, b in zip(single, batched, strict=False))
     print(
         f"{options.size} on {named}, {cores} cores, {options.tokens} tokens an image: loop {loop:,.0f} tokens/s, "

@@ -42,9 +42,7 @@ class Memory(NoCache):
 
 def main() -> None:
     """Print seconds and their ratio."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--captions", type=int, default=50, metavar="N")
     parser.add_argument("--checkpoint", metavar="NAME")
     parser.add_argument("--device", default="cpu")
@@ -77,9 +75,7 @@ def main() -> None:
                     released.parse(sentences, beam_size=5, max_output_len=128)
 
         _, released_seconds = timed(theirs)
-        print(
-            f"FactualSceneGraph   {released_seconds:8.2f} s: ours is {released_seconds / seconds:.1f} times as fast"
-        )
+        print(f"FactualSceneGraph   {released_seconds:8.2f} s: ours is {released_seconds / seconds:.1f} times as fast")
 
 
 def long_captions() -> list[str]:
@@ -99,9 +95,7 @@ def untrained(folder: Path) -> str:
     from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
 
     words = sorted({word for caption in long_captions() for word in caption.split()})
-    vocabulary = {
-        word: number for number, word in enumerate(dict.fromkeys(["<pad>", "</s>", "<unk>", *words]))
-    }
+    vocabulary = {word: number for number, word in enumerate(dict.fromkeys(["<pad>", "</s>", "<unk>", *words]))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))  # noqa: S106
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])

@@ -51,9 +51,7 @@ def compare(images: Sequence[tuple[np.ndarray, np.ndarray]], k: int, rounds: int
         ]
         best_theirs = min(best_theirs, time.perf_counter() - start)
         for pair, other in zip(ours, theirs, strict=True):
-            difference = max(
-                difference, *(float(np.abs(a - b).max()) for a, b in zip(pair, other, strict=True))
-            )
+            difference = max(difference, *(float(np.abs(a - b).max()) for a, b in zip(pair, other, strict=True)))
     print(
         f"k = {k:2}: {best_ours:6.3f} s, lstsq a part {best_theirs:6.3f} s, "
         f"{best_theirs / best_ours:5.1f} times as fast, values differ by at most {difference:.0e}"
@@ -62,16 +60,13 @@ def compare(images: Sequence[tuple[np.ndarray, np.ndarray]], k: int, rounds: int
 
 def main() -> None:
     """Compare for the paper's k, on features in single and in double precision."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=500, metavar="N")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="the best of so many counts")
     options = parser.parse_args()
     generator = np.random.default_rng(0)
     images = [
-        (features(generator, IMAGE_PARTS, repeats=3), features(generator, TEXT_PARTS))
-        for _ in range(options.images)
+        (features(generator, IMAGE_PARTS, repeats=3), features(generator, TEXT_PARTS)) for _ in range(options.images)
     ]
     for dtype in (np.float32, np.float64):
         print(f"{options.images} images of {IMAGE_PARTS} parts, captions of {TEXT_PARTS}, {np.dtype(dtype)}:")

@@ -55,9 +55,7 @@ def images() -> list[list[str]]:
     of_image: dict[int, list[str]] = {}
     with zipfile.ZipFile(find_jar("spice/spice-1.0.jar")) as jar:
         for part in ("train", "val"):
-            for annotation in json.loads(jar.read(f"coco/annotations/captions_{part}2014.json"))[
-                "annotations"
-            ]:
+            for annotation in json.loads(jar.read(f"coco/annotations/captions_{part}2014.json"))["annotations"]:
                 of_image.setdefault(annotation["image_id"], []).append(annotation["caption"])
     return [captions for captions in of_image.values() if len(captions) >= _REFERENCES]
 

@@ -167,13 +167,9 @@ def measure(architecture: str, options: argparse.Namespace, folder: Path, files:
                 one.is_ready(120)
         rate, features[kind] = ours(made, files)
         what = f"{kind} by {reading}"
-        print(
-            f"capbench {what:18}: {rate:8,.0f} images/s, {rate / usual:.2f} x usual, {rate / alone:.2f} x tower"
-        )
+        print(f"capbench {what:18}: {rate:8,.0f} images/s, {rate / usual:.2f} x usual, {rate / alone:.2f} x tower")
     cosine = (features["exact"] * features["fast"]).sum(axis=1)
-    print(
-        f"fast against exact: cosine of features {cosine.mean():.6f} on average, {cosine.min():.6f} at least"
-    )
+    print(f"fast against exact: cosine of features {cosine.mean():.6f} on average, {cosine.min():.6f} at least")
 
     texts = captions(options.texts)
     made = encoder("exact", "threads")

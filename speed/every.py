@@ -19,9 +19,7 @@ FOLDER = Path(__file__).parent
 def measure(script: Path) -> list[str]:
     """Run a script, show its lines, and return those that miss a bar; its name where it failed without one."""
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(
-        [sys.executable, script], stdout=subprocess.PIPE, text=True, env=environment
-    ) as process:
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, env=environment) as process:
         lines = []
         for line in process.stdout or ():
             print(line, end="", flush=True)
@@ -32,9 +30,7 @@ def measure(script: Path) -> list[str]:
 
 def main() -> int:
     """Print what every script prints, then what was missed; exit code 1 if anything was."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scripts", nargs="+", metavar="NAME", help="a script of this folder, without .py")
     missed = []
     for name in parser.parse_args().scripts:

@@ -23,14 +23,10 @@ _TESTS = Path(__file__).parents[1] / "tests"
 
 def main() -> int:
     """Print the time; exit code 1 if it is over the bar."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=8000, metavar="N", help="number of runs (8000)")
     parser.add_argument("--tasks", type=int, default=40, metavar="N", help="number of tasks (40)")
-    parser.add_argument(
-        "--documents", type=int, default=500, metavar="N", help="documents of a captioner's run (500)"
-    )
+    parser.add_argument("--documents", type=int, default=500, metavar="N", help="documents of a captioner's run (500)")
     options = parser.parse_args()
     sys.path.insert(0, str(_TESTS))
     from finished_runs import write_many
@@ -40,9 +36,7 @@ def main() -> int:
         write_many(folder / "runs", options.runs, options.documents, options.tasks)
         start = time.perf_counter()
         command = [sys.executable, "-m", "capbench.cli.main", "leaderboard", "build"]
-        subprocess.run(
-            [*command, "--runs", str(folder / "runs"), "--output", str(folder / "leaderboard")], check=True
-        )
+        subprocess.run([*command, "--runs", str(folder / "runs"), "--output", str(folder / "leaderboard")], check=True)
         seconds = time.perf_counter() - start
         size = sum(path.stat().st_size for path in (folder / "leaderboard").rglob("*") if path.is_file())
         page = (folder / "leaderboard" / "index.html").stat().st_size

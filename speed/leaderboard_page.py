@@ -42,9 +42,7 @@ def measure(browser: Browser, page: Path) -> dict[str, float]:
     times = {
         "first table read": tab.evaluate("window.firstTable"),
         "first paint": tab.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"),
-        "whole page read": tab.evaluate(
-            "performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"
-        ),
+        "whole page read": tab.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"),
         "filter by task": tab.evaluate(ACT, "filter"),
         "sort runs": tab.evaluate(ACT, "sort"),
     }
@@ -54,9 +52,7 @@ def measure(browser: Browser, page: Path) -> dict[str, float]:
 
 def main() -> int:
     """Print the median of each step."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("page", type=Path, help="index.html of a leaderboard")
     parser.add_argument("--runs", type=int, default=5, metavar="N", help="visits (5)")
     options = parser.parse_args()

@@ -39,9 +39,7 @@ class Model:
 
 def main() -> int:
     """Print the seconds; exit code 1 where a model was loaded more than once."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=int, default=200, metavar="N")
     parser.add_argument("--tasks", type=int, default=40, metavar="N")
     options = parser.parse_args()

@@ -89,9 +89,7 @@ def run(folder: Path, metrics: list[str], resamples: int) -> Cost:
 
 def score(folder: Path, metrics: list[str], resamples: int) -> Cost:
     """Score the rows below a folder, and write the scores beside them."""
-    return _measure(
-        folder, "score", [str(folder / "rows.jsonl"), "--output", str(folder / "scores.jsonl")], metrics
-    )
+    return _measure(folder, "score", [str(folder / "rows.jsonl"), "--output", str(folder / "scores.jsonl")], metrics)
 
 
 def _measure(folder: Path, command: str, arguments: list[str], metrics: list[str]) -> Cost:
@@ -107,14 +105,10 @@ def _measure(folder: Path, command: str, arguments: list[str], metrics: list[str
 
 def main() -> None:
     """Write the rows, few and many, run and score each in a process of its own, print what it took."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000, metavar="N", help="captions (1,000,000)")
     parser.add_argument("--few", type=int, default=10_000, metavar="N", help="to compare with (10,000)")
-    parser.add_argument(
-        "--metrics", nargs="+", default=["bleu_1", "bleu_4", "rouge_l", "cider"], metavar="NAME"
-    )
+    parser.add_argument("--metrics", nargs="+", default=["bleu_1", "bleu_4", "rouge_l", "cider"], metavar="NAME")
     parser.add_argument("--bootstrap", type=int, default=0, metavar="N", help="resamples of intervals (0)")
     options = parser.parse_args()
     failed = False

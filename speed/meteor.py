@@ -113,17 +113,11 @@ def alone_in_a_process() -> None:
 
 def main() -> None:
     """Print seconds, items a second and the share of equal statistics."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, metavar="N", help="only the first N captions")
     parser.add_argument("--processes", type=int, metavar="N", help="Java processes for the jar")
-    parser.add_argument(
-        "--shards", type=int, default=3, metavar="N", help="shards of COCO, of 20,000 captions (3)"
-    )
-    parser.add_argument(
-        "--alone", type=Path, metavar="FILE", help="only score the items of a file of JSON lines"
-    )
+    parser.add_argument("--shards", type=int, default=3, metavar="N", help="shards of COCO, of 20,000 captions (3)")
+    parser.add_argument("--alone", type=Path, metavar="FILE", help="only score the items of a file of JSON lines")
     options = parser.parse_args()
     if options.alone:
         alone(options.alone)

@@ -35,9 +35,7 @@ def engine_of(name: str, processes: int) -> dict[str, Any]:
 
 def main() -> None:
     """Carry out what the arguments say, and print the system-level values."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("run", "rated", "score"), help="rated: against ratings")
     parser.add_argument("folder", type=Path, help="what coco.write wrote")
     parser.add_argument("--metrics", nargs="+", default=METRICS, metavar="NAME")
@@ -50,9 +48,7 @@ def main() -> None:
     options = parser.parse_args()
     engine = engine_of(options.engine, options.processes)
     if options.what == "score":
-        table = capbench.score(
-            read_rows(options.folder / "rows.jsonl"), options.metrics, store=options.store, **engine
-        )
+        table = capbench.score(read_rows(options.folder / "rows.jsonl"), options.metrics, store=options.store, **engine)
         print(table.system)
         return
     captioner = f"captions:{options.folder / 'captions.jsonl'}"

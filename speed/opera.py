@@ -72,10 +72,7 @@ def released_way(model: Any, ids: torch.Tensor, images: int, tokens: int) -> lis
         squares = []
         for number in range(CANDIDATES):
             one = model(
-                input_ids=likely.indices[:, number, None],
-                past_key_values=cache,
-                use_cache=True,
-                output_attentions=True,
+                input_ids=likely.indices[:, number, None], past_key_values=cache, use_cache=True, output_attentions=True
             )
             squares.append(_grown(square, one.attentions[-1].amax(1)))
             cache.crop(-1)
@@ -144,17 +141,13 @@ def _peak() -> float:
 def measured(way: str, options: argparse.Namespace, images: int) -> Cost:
     """Do the same in a process of its own."""
     sizes = [str(one) for one in (images, options.tokens, options.width, options.layers)]
-    done = subprocess.run(
-        [sys.executable, __file__, "--way", way, *sizes], check=True, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, __file__, "--way", way, *sizes], check=True, capture_output=True, text=True)
     return Cost(**json.loads(done.stdout.splitlines()[-1]))
 
 
 def main() -> None:
     """Print both for each size, and whether the bars are kept."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, nargs="+", default=[64, 576], help="image tokens (64 and 576)")
     parser.add_argument("--tokens", type=int, default=64, help="tokens of the caption (64)")
     parser.add_argument("--width", type=int, default=256)

@@ -73,9 +73,7 @@ def forwards(encoder: BlipItm, blocks: list[list[str]], side: int) -> float:
 
 def main() -> None:
     """Print both, and whether the bar is kept."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=6)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--layers", type=int, default=6)
@@ -101,9 +99,7 @@ def main() -> None:
         blocks = [captions[at : at + BLOCK] for at in range(0, len(captions), BLOCK)]
         alone = forwards(encoder, blocks, given.side)
     ratio = whole / alone
-    print(
-        f"{len(captions)} crops, {len(blocks)} blocks, core-seconds: forwards {alone:.1f}, all of it {whole:.1f}"
-    )
+    print(f"{len(captions)} crops, {len(blocks)} blocks, core-seconds: forwards {alone:.1f}, all of it {whole:.1f}")
     print(f"ratio {ratio:.2f}, {'within' if ratio <= BAR else 'over'} the bar of {BAR}")
 
 

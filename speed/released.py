@@ -52,10 +52,7 @@ def main() -> None:
                 for drawn in (generator.integers(len(rows), size=len(rows)) for _ in range(RESAMPLES))
             ]
             print(
-                name,
-                variant,
-                kendalltau(values, human, variant=variant).statistic,
-                *np.quantile(found, [0.025, 0.975]),
+                name, variant, kendalltau(values, human, variant=variant).statistic, *np.quantile(found, [0.025, 0.975])
             )
 
 

@@ -63,9 +63,7 @@ class Loop:
         # The encoder's own transform, so that the pixels are the same.
         self._transform = resolve_model("shapes-clip").lend("cpu").transform
 
-    def score(
-        self, rows: Sequence[TrainingRow], captions: Sequence[str], each: int, keeps_images: bool
-    ) -> np.ndarray:
+    def score(self, rows: Sequence[TrainingRow], captions: Sequence[str], each: int, keeps_images: bool) -> np.ndarray:
         """Return the reward of captions, ``each`` a row; either keeps the image of a row, or encodes it each time."""
         found = []
         for number, row in enumerate(rows):
@@ -130,9 +128,7 @@ def main() -> int:
             spent[name] += time.process_time() - began if step else 0.0
         apart = max(apart, *(float(np.abs(found["rewards"] - one).max()) for one in found.values()))
     for name, seconds in spent.items():
-        print(
-            f"{name:15} {seconds / options.steps:.3f} core-seconds a step of {options.batch} images with 5 captions"
-        )
+        print(f"{name:15} {seconds / options.steps:.3f} core-seconds a step of {options.batch} images with 5 captions")
     ratio, kinder = (spent[name] / spent["rewards"] for name in ("one by one", "each image once"))
     print(f"ratio {ratio:.2f}, at least {BAR:g} is asked for; {kinder:.2f} where each image is encoded once")
     print(f"rewards differ by {apart:.1e} at most")

@@ -72,9 +72,7 @@ def million(runs: Runs) -> Iterator[Figure]:
 def processes(runs: Runs) -> Iterator[Figure]:
     """How much faster two processes are than one, start and end included."""
     one, two = (runs.taken("run", place, runs.rows).wall_seconds for place in ("none", "local"))
-    yield Figure(
-        f"{runs.rows:,} captions, two processes against one", one / two, 1.8, "{:.2f} x", "processes", True
-    )
+    yield Figure(f"{runs.rows:,} captions, two processes against one", one / two, 1.8, "{:.2f} x", "processes", True)
 
 
 def released(runs: Runs) -> Iterator[Figure]:
@@ -138,20 +136,15 @@ def figures_of_before(rows: int) -> dict[str, Any]:
 
 
 MEASURES = {
-    one.__name__: one
-    for one in (million, processes, released, memory, first_caption, leaderboard, many_models)
+    one.__name__: one for one in (million, processes, released, memory, first_caption, leaderboard, many_models)
 }
 
 
 def main() -> int:
     """Print the figures; exit code 1 if one is over its bar."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000, metavar="N", help="captions (100,000)")
-    parser.add_argument(
-        "--models", type=int, default=200, metavar="N", help="of leaderboard and cluster (200)"
-    )
+    parser.add_argument("--models", type=int, default=200, metavar="N", help="of leaderboard and cluster (200)")
     parser.add_argument("--tasks", type=int, default=40, metavar="N", help="likewise (40)")
     parser.add_argument("--only", nargs="+", choices=MEASURES, default=list(MEASURES), metavar="NAME")
     options = parser.parse_args()

@@ -46,14 +46,7 @@ class Runs:
         key = (what, place, str(rows), *more)
         if key not in self._taken:
             with tempfile.TemporaryDirectory(dir=self.root) as folder:
-                arguments = [
-                    "--engine",
-                    place,
-                    "--store",
-                    f"{folder}/store.sqlite",
-                    "--output",
-                    f"{folder}/runs",
-                ]
+                arguments = ["--engine", place, "--store", f"{folder}/store.sqlite", "--output", f"{folder}/runs"]
                 self._taken[key] = self.command("one_run.py", what, self.folder(rows), *arguments, *more)
         return self._taken[key]
 

@@ -46,10 +46,7 @@ def commands(folder: Path) -> dict[str, tuple[list[str], float | None]]:
     return {
         "bench --help": ([BENCH, "--help"], 0.13),
         "bench ls tasks": ([BENCH, "ls", "tasks"], 0.3),
-        f"bench ls tasks, and {MANY} of one's own": (
-            [BENCH, "ls", "tasks", "--include_path", str(folder)],
-            0.3,
-        ),
+        f"bench ls tasks, and {MANY} of one's own": ([BENCH, "ls", "tasks", "--include_path", str(folder)], 0.3),
         "python -c pass": ([sys.executable, "-c", "pass"], None),
     }
 
@@ -63,9 +60,7 @@ def seconds(command: list[str]) -> float:
 
 def main() -> int:
     """Print a line a command; exit code 1 if one is over its bar."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20, metavar="N", help="runs of each command (20)")
     options = parser.parse_args()
     over = False

@@ -25,26 +25,18 @@ _DIMENSIONS = 512
 
 def main() -> None:
     """Print seconds, megabytes and ratios."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arrays", type=int, default=20_000, metavar="N", help="feature vectors (20000)")
-    parser.add_argument(
-        "--batch", type=int, default=20_000, metavar="N", help="vectors a transaction (20000)"
-    )
+    parser.add_argument("--batch", type=int, default=20_000, metavar="N", help="vectors a transaction (20000)")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="the best of N counts (3)")
     options = parser.parse_args()
     vectors = np.random.default_rng(0).standard_normal((options.arrays, _DIMENSIONS), dtype=np.float32)
     arrays = {f"image {number}": vector for number, vector in enumerate(vectors)}
-    rounds = [
-        [_measure(kind, arrays, options.batch) for kind in (FirstStore, Store)] for _ in range(options.rounds)
-    ]
+    rounds = [[_measure(kind, arrays, options.batch) for kind in (FirstStore, Store)] for _ in range(options.rounds)]
     print(f"{options.arrays:,} vectors of {_DIMENSIONS}, {options.batch:,} a transaction")
     for what, unit, column in (("write", "s", 0), ("read", "s", 1), ("file", "MB", 2)):
         first, ours = (min(one[kind][column] for one in rounds) for kind in (0, 1))
-        print(
-            f"{what:6} first schema {first:7.2f} {unit}, store {ours:7.2f} {unit}: {first / ours:.1f} times as good"
-        )
+        print(f"{what:6} first schema {first:7.2f} {unit}, store {ours:7.2f} {unit}: {first / ours:.1f} times as good")
 
 
 def _measure(kind: type[Store] | type[FirstStore], arrays: dict[str, np.ndarray], batch: int) -> list[float]:

@@ -116,9 +116,7 @@ def compare(pairs: list[Pair], ratings: int, names: list[str]) -> None:
         scores, ours = timed(lambda own=ours_by_name: [metrics[one]().score(items, context) for one in own])
         (_, each), theirs = timed(lambda make=make: make().compute_score(references, candidates))
         each = np.asarray(each, dtype=np.float64).reshape(len(ours_by_name), len(rows))[:, ::ratings]
-        difference = max(
-            float(np.nanmax(np.abs(score.values - one))) for score, one in zip(scores, each, strict=True)
-        )
+        difference = max(float(np.nanmax(np.abs(score.values - one))) for score, one in zip(scores, each, strict=True))
         line(name, ours, theirs, f", values differ by at most {difference:.0e}")
         total = [total[0] + ours, total[1] + theirs]
     # BLEU, which comes first, pays for the n-grams that CIDEr shares.
@@ -158,13 +156,9 @@ def put_java_on_path() -> None:
 
 def main() -> None:
     """Compare on rated short captions, then on detailed ones."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, metavar="N", help="only the first N captions of each set")
-    parser.add_argument(
-        "--shards", type=int, default=3, metavar="N", help="shards of COCO, of 20,000 captions (3)"
-    )
+    parser.add_argument("--shards", type=int, default=3, metavar="N", help="shards of COCO, of 20,000 captions (3)")
     options = parser.parse_args()
     put_java_on_path()
     root = os.environ.get("CAPBENCH_DATA")

@@ -42,12 +42,8 @@ _TASK = {
 
 def main() -> int:
     """Print seconds and megabytes beside what they are held to; exit code 1 where one is over its bar."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--samples", type=int, default=100_000, metavar="N", help="samples of the run (100000)"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples", type=int, default=100_000, metavar="N", help="samples of the run (100000)")
     parser.add_argument("--runs", type=Path, metavar="DIR", help="where the run is kept, and looked for")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
@@ -66,16 +62,8 @@ def _make(folder: Path, samples: int) -> None:
     (folder / "many.yaml").write_text(json.dumps(_TASK), encoding="utf-8")
     with (folder / "rows.jsonl").open("w", encoding="utf-8") as file:
         for row in range(samples):
-            texts = [
-                " ".join(_WORDS[one] for one in of_text)
-                for of_text in random.integers(0, len(_WORDS), (6, 7))
-            ]
-            values = {
-                "id": f"sample {row}",
-                "image": f"{row // 5}.jpg",
-                "candidate": texts[0],
-                "references": texts[1:],
-            }
+            texts = [" ".join(_WORDS[one] for one in of_text) for of_text in random.integers(0, len(_WORDS), (6, 7))]
+            values = {"id": f"sample {row}", "image": f"{row // 5}.jpg", "candidate": texts[0], "references": texts[1:]}
             file.write(json.dumps(values | {"ratings": random.integers(1, 6, 3).tolist()}) + "\n")
     capbench.evaluate(tasks=["many"], include_path=[folder], resamples=0, output_path=folder / "runs")
 

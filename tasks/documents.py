@@ -136,9 +136,7 @@ def load_documents(task: TaskConfig, path: Path, locations: DataLocations) -> Do
         for file in files:
             if not boundary.holds(file):
                 raise DataError(f"task '{task.task}' ({display_path(path)}): {file} {OUTSIDE}", HINT)
-        documents = _from_files(
-            files, folder, task.dataset_kwargs.get("key"), task.dataset_kwargs.get("file")
-        )
+        documents = _from_files(files, folder, task.dataset_kwargs.get("key"), task.dataset_kwargs.get("file"))
     else:
         documents = _from_hub(task, source, locations)
     if isinstance(pixels := task.templates.get("doc_to_pixels"), str):
@@ -209,9 +207,7 @@ def require_data(task: TaskConfig, path: Path, locations: DataLocations) -> None
         _from_hub(task, source, locations)
 
 
-def _require_copy(
-    task: TaskConfig, source: DataSource | None, located: Path | None, locations: DataLocations
-) -> None:
+def _require_copy(task: TaskConfig, source: DataSource | None, located: Path | None, locations: DataLocations) -> None:
     """Raise if the data that a reader reads is not on this machine."""
     if located is None and source is not None and not source.generated:
         raise missing_data(task, source, locations)
@@ -224,9 +220,7 @@ def missing_data(task: TaskConfig, source: DataSource | None, locations: DataLoc
             f"task '{task.task}': its data is not on this machine.", f"Name it with --data {task.task}=PATH."
         )
     searched = " and ".join(map(str, locations.candidates(source)))
-    fetched = (
-        f"'bench data {task.task} --download' fetches what may be fetched.\n" if source.downloads else ""
-    )
+    fetched = f"'bench data {task.task} --download' fetches what may be fetched.\n" if source.downloads else ""
     files = ", ".join(file.path for file in source.files if file.required)
     how = f"{source.how}\n" if source.how else ""
     return DataError(
@@ -311,9 +305,7 @@ def _from_files(files: list[Path], folder: Path, key: str | None, column: str | 
     origin = ", ".join(map(str, files))
     if {file.suffix for file in files} == {".parquet"} and key is None:
         parts = [[file] for file in files] if column is not None else [files]
-        loaded = [
-            _load_dataset("parquet", data_files=[str(f) for f in part], split="train") for part in parts
-        ]
+        loaded = [_load_dataset("parquet", data_files=[str(f) for f in part], split="train") for part in parts]
         if column is None:
             return Documents(loaded[0], [], origin)
         from datasets import concatenate_datasets
@@ -327,9 +319,7 @@ def _from_files(files: list[Path], folder: Path, key: str | None, column: str | 
     return _collect(_reader(files, folder, key, column), origin, files)
 
 
-def _reader(
-    files: list[Path], folder: Path, key: str | None, column: str | None
-) -> Callable[[], Iterator[Any]]:
+def _reader(files: list[Path], folder: Path, key: str | None, column: str | None) -> Callable[[], Iterator[Any]]:
     """Return what reads the rows of files, one file after the other."""
 
     def read() -> Iterator[Any]:
@@ -359,14 +349,10 @@ def _require_free(column: str, columns: Iterable[str], file: Path) -> None:
 
 def _from_hub(task: TaskConfig, source: DataSource | None, locations: DataLocations) -> Documents:
     try:
-        rows = _load_dataset(
-            str(task.dataset_path), task.dataset_name, split=task.test_split, **task.dataset_kwargs
-        )
+        rows = _load_dataset(str(task.dataset_path), task.dataset_name, split=task.test_split, **task.dataset_kwargs)
     except DataError as error:
         missing = missing_data(task, source, locations)
-        raise DataError(
-            f"{missing.message}\nThe hub did not give it either: {error.message}", missing.hint
-        ) from error
+        raise DataError(f"{missing.message}\nThe hub did not give it either: {error.message}", missing.hint) from error
     return Documents(rows, [], f"hub:{task.dataset_path}")
 
 

@@ -38,15 +38,12 @@ def fetch(source: DataSource, folder: Path, progress: Progress) -> list[Path]:
             or a checksum does not fit.
     """
     if not source.downloads:
-        raise DataError(
-            f"{source.title}: nothing of it may be fetched without asking its owners.", source.how
-        )
+        raise DataError(f"{source.title}: nothing of it may be fetched without asking its owners.", source.how)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(
-            f"{folder}: cannot be made: {error.strerror}",
-            "CAPBENCH_DATA may name a folder that you may write to.",
+            f"{folder}: cannot be made: {error.strerror}", "CAPBENCH_DATA may name a folder that you may write to."
         ) from error
     files: list[Path] = []
     for download in source.downloads:
@@ -102,13 +99,9 @@ def _fetch_from_hub(download: Download, folder: Path) -> None:
     assert download.hub is not None  # noqa: S101 - the caller asked
     try:
         with asked_once(download.hub):
-            huggingface_hub.hf_hub_download(
-                download.hub, download.file, repo_type="dataset", local_dir=folder
-            )
+            huggingface_hub.hf_hub_download(download.hub, download.file, repo_type="dataset", local_dir=folder)
     except Exception as error:
-        raise DataError(
-            f"hub data set {download.hub}: {download.file}: {type(error).__name__}: {error}"
-        ) from error
+        raise DataError(f"hub data set {download.hub}: {download.file}: {type(error).__name__}: {error}") from error
 
 
 def _sums_fit(download: Download, file: Path) -> bool:
@@ -135,16 +128,10 @@ def _unzip(archive: Path, folder: Path) -> list[Path]:
                 if member.is_dir() or "__MACOSX" in member.filename:
                     continue
                 target.parent.mkdir(parents=True, exist_ok=True)
-                with (
-                    opened.open(member) as content,
-                    written_whole(target) as draft,
-                    draft.open("wb") as file,
-                ):
+                with opened.open(member) as content, written_whole(target) as draft, draft.open("wb") as file:
                     shutil.copyfileobj(content, file)
                 files.append(target)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         # The last two: a compression that Python lacks, and a password.
-        raise DataError(
-            f"{archive}: is not a readable zip file: {error}", "Delete it and try again."
-        ) from error
+        raise DataError(f"{archive}: is not a readable zip file: {error}", "Delete it and try again.") from error
     return files

@@ -142,9 +142,7 @@ def build_index(include_paths: Sequence[str | Path] = ()) -> TaskIndex:
         for folder in [BUILTIN_FOLDER, *plugin_folders(), *map(Path, include_paths)]:
             folder = folder.expanduser()
             if not folder.is_dir():
-                what = (
-                    "is a file; name the folder it is in" if folder.is_file() else "there is no such folder"
-                )
+                what = "is a file; name the folder it is in" if folder.is_file() else "there is no such folder"
                 raise UsageError(f"--include_path {folder}: {what}")
             for path in sorted(_yaml_files(folder)):
                 try:

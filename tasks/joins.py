@@ -118,10 +118,7 @@ class JoinedFile:
 
     def _one(self, key: _Key, rows: list[tuple[str, Row]]) -> Row:
         """Return the columns of all rows of a key: what they share, and the means of what they do not."""
-        first, shared = (
-            rows[0][0],
-            {name: rows[0][1][name] for name in rows[0][1] if name not in self.join.mean},
-        )
+        first, shared = (rows[0][0], {name: rows[0][1][name] for name in rows[0][1] if name not in self.join.mean})
         for place, row in rows[1:]:
             if {name: value for name, value in row.items() if name not in self.join.mean} != shared:
                 raise DataError(
@@ -139,8 +136,7 @@ class JoinedFile:
                 total += parse_number(row[column])
             except (TypeError, ValueError, OverflowError) as error:
                 raise DataError(
-                    f"task '{self.task}': join: {place}: column '{column}' {error}",
-                    "'mean' names columns of numbers.",
+                    f"task '{self.task}': join: {place}: column '{column}' {error}", "'mean' names columns of numbers."
                 ) from error
         return total / len(rows)
 

@@ -68,9 +68,7 @@ class _Reader:
         self._text = ""
         self._at = 0
         self._used = 0
-        self._decode = json.JSONDecoder(
-            parse_constant=refuse_constant, object_pairs_hook=unique_keys
-        ).raw_decode
+        self._decode = json.JSONDecoder(parse_constant=refuse_constant, object_pairs_hook=unique_keys).raw_decode
 
     def elements(self) -> Iterator[Any]:
         self._begin("[")

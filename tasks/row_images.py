@@ -98,9 +98,7 @@ class RowsWithImages(Sequence[Mapping[str, Any]]):
         return RowImage(self._images, self._column, number, self._boundary)
 
 
-def with_row_images(
-    rows: Sequence[Mapping[str, Any]], column: str, boundary: Boundary
-) -> Sequence[Mapping[str, Any]]:
+def with_row_images(rows: Sequence[Mapping[str, Any]], column: str, boundary: Boundary) -> Sequence[Mapping[str, Any]]:
     """Return rows with their images left where they are, if they are of a memory-mapped data set.
 
     Args:

@@ -66,9 +66,7 @@ class RowsByNeed(Sequence[Mapping[str, Any]]):
             return next(islice(self, numbers, None))
         wanted = set(numbers)
         found = {
-            number: row
-            for number, row in enumerate(islice(self, max(wanted, default=-1) + 1))
-            if number in wanted
+            number: row for number, row in enumerate(islice(self, max(wanted, default=-1) + 1)) if number in wanted
         }
         return [found[number] for number in numbers]
 
@@ -90,9 +88,7 @@ def stamps_of(files: Sequence[Path]) -> list[Stamp]:
     return [(one.st_size, one.st_mtime_ns, one.st_ino) for one in found]
 
 
-def collect(
-    read: Read, origin: str, files: Sequence[Path] = ()
-) -> tuple[Sequence[Mapping[str, Any]], list[BadRow]]:
+def collect(read: Read, origin: str, files: Sequence[Path] = ()) -> tuple[Sequence[Mapping[str, Any]], list[BadRow]]:
     """Return the rows of a data set, in memory where they are few, and those that cannot be read.
 
     Args:

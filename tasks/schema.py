@@ -415,9 +415,7 @@ def load_task(path: Path) -> tuple[TaskConfig, ParsedFile]:
         task = _without(faulty, parsed)
         if faulty:
             # Pydantic looks at the whole only where every value is of the right type.
-            faults += [
-                f"{parsed.where(key)}: {why}" for key, why in task.faults_of_the_whole() if key not in faulty
-            ]
+            faults += [f"{parsed.where(key)}: {why}" for key, why in task.faults_of_the_whole() if key not in faulty]
         raise FaultyTaskError("\n".join(faults), task, parsed, faulty) from error
 
 

@@ -122,9 +122,7 @@ def _card_of(task: TaskConfig, task_path: Path) -> ParsedFile | None:
         if is_file(path := folder / task.data_source):
             break
     else:
-        raise TaskError(
-            f"{display_path(task_path)}: data_source '{task.data_source}' is not in {task_path.parent}"
-        )
+        raise TaskError(f"{display_path(task_path)}: data_source '{task.data_source}' is not in {task_path.parent}")
     if not (Boundary.around(task_path).holds(path) or is_installed(path)):
         raise TaskError(f"{display_path(task_path)}: data_source: {task.data_source} {OUTSIDE}", HINT)
     return parse(path)

@@ -90,9 +90,7 @@ class FunctionReference(Code):
                 f"{self}: cannot import '{module_name}' ({looked}): {type(error).__name__}: {error}"
             ) from error
         if not callable(function := getattr(module, name, None)):
-            raise TaskError(
-                f"{self}: {file or module_name} has no function '{name}'.{did_you_mean(name, dir(module))}"
-            )
+            raise TaskError(f"{self}: {file or module_name} has no function '{name}'.{did_you_mean(name, dir(module))}")
         return function
 
     def fingerprint(self) -> str:
@@ -159,9 +157,7 @@ class KnownFiles:
     """
 
     parsed: dict[Path, ParsedFile] = field(default_factory=dict)
-    loaded: dict[Path, tuple[State, dict[str, Any], dict[tuple[str, ...], Place]]] = field(
-        default_factory=dict
-    )
+    loaded: dict[Path, tuple[State, dict[str, Any], dict[tuple[str, ...], Place]]] = field(default_factory=dict)
 
 
 def parse(path: Path, known: KnownFiles | None = None, _including: tuple[Path, ...] = ()) -> ParsedFile:
@@ -330,9 +326,7 @@ def _collect_places(
         line = key.start_mark.line + 1
         if keys in places:
             first = places[keys][1]
-            raise TaskError(
-                f"{display_path(path)}:{line}: key '{key.value}' is given twice, first in line {first}"
-            )
+            raise TaskError(f"{display_path(path)}:{line}: key '{key.value}' is given twice, first in line {first}")
         places[keys] = (path, line)
         if isinstance(value, yaml.MappingNode):
             _collect_places(value, keys, path, places)

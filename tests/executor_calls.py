@@ -47,9 +47,7 @@ class Recorded:
         with (self.folder / f"{shard.number}.calls").open("a") as file:
             file.write(f"{os.getpid()} {self.loads}\n")
         time.sleep(self.seconds)
-        if shard.number in self.deadly and not (
-            self.lives_after and (self.folder / self.lives_after).exists()
-        ):
+        if shard.number in self.deadly and not (self.lives_after and (self.folder / self.lives_after).exists()):
             if self.lives_after:
                 (self.folder / self.lives_after).touch()
             os.kill(os.getpid(), signal.SIGKILL)

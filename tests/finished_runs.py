@@ -24,10 +24,7 @@ STATISTICS = {"agreement": ("kendall_b", "kendall_c"), "preference": ("accuracy"
 
 
 def make_record(
-    task: str = "tasty",
-    kind: str = "agreement",
-    values: Mapping[str, float | None] | None = None,
-    **changes: Any,
+    task: str = "tasty", kind: str = "agreement", values: Mapping[str, float | None] | None = None, **changes: Any
 ) -> dict[str, Any]:
     """Return a record.
 
@@ -147,9 +144,7 @@ def seal(folder: Path, record: dict[str, Any] | None = None) -> Path:
     if record is None:
         record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     beside = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "run.json"]
-    sums = {
-        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in beside
-    }
+    sums = {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in beside}
     record = {**record, "files": sums}
     if "fingerprint_parts" in record:
         record["fingerprint"] = fingerprint(record["fingerprint_parts"])
@@ -186,9 +181,7 @@ def write_many(root: Path, count: int, documents: int = 500, tasks_in_all: int =
     for number in range(count):
         task, kind, changes = tasks[number % len(tasks)]
         model = f"model-{number // len(tasks):03}"
-        metrics = (
-            ["scm"] if kind == "matching" else ["bleu_1", "bleu_4", "cider", "meteor", "rouge_l", "clip_s"]
-        )
+        metrics = ["scm"] if kind == "matching" else ["bleu_1", "bleu_4", "cider", "meteor", "rouge_l", "clip_s"]
         values = {
             f"{metric}.{statistic}".rstrip("."): round(float(generator.random()), 6)
             for metric in metrics

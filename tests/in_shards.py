@@ -21,15 +21,7 @@ from capbench.benchmarks.scale.executors import Executor, Resources
 from capbench.benchmarks.store.store import Store
 from capbench.metrics import Context, Items, Metric, Scores
 
-VOLATILE = (
-    "date",
-    "total_evaluation_time_seconds",
-    "timings",
-    "store",
-    "environment",
-    "checksum",
-    "git_hash",
-)
+VOLATILE = ("date", "total_evaluation_time_seconds", "timings", "store", "environment", "checksum", "git_hash")
 
 
 @dataclass

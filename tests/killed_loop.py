@@ -18,9 +18,7 @@ from capbench.recipes.training.processes import TrainingProcesses
 
 def call_of(file: Path, *changes: str) -> LoopCall:
     """Return the call of a loop, with a store beside its file."""
-    return LoopCall(
-        load_loop(str(file), changes), TrainingProcesses("cpu"), store=str(file.parent / "store.sqlite")
-    )
+    return LoopCall(load_loop(str(file), changes), TrainingProcesses("cpu"), store=str(file.parent / "store.sqlite"))
 
 
 def main(file: str, output: str, step: str, *changes: str) -> None:

@@ -69,9 +69,7 @@ def agreement_record(
         "histograms": {},
     }
     if groups:
-        record["significance"] = {
-            statistic: {"alpha": 0.05, "resamples": 100, "seed": 1, "groups": dict(groups)}
-        }
+        record["significance"] = {statistic: {"alpha": 0.05, "resamples": 100, "seed": 1, "groups": dict(groups)}}
     return record | keys
 
 
@@ -118,10 +116,7 @@ def _parts(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_histograms(
-    record: dict[str, Any],
-    scores: Mapping[str, Sequence[float]],
-    ratings: Sequence[float],
-    words: Sequence[int],
+    record: dict[str, Any], scores: Mapping[str, Sequence[float]], ratings: Sequence[float], words: Sequence[int]
 ) -> dict[str, Any]:
     """Return the record with histograms of captions that have a score of each metric, a rating and a length."""
     levels, level_of = np.unique(ratings, return_inverse=True)
@@ -152,9 +147,7 @@ def rated_captions(metrics: Sequence[str], **keys: Any) -> dict[str, Any]:
     generator = np.random.default_rng(0)
     ratings = generator.integers(1, 5, 2000)
     words = generator.integers(5, 21, 2000)
-    scores = {
-        metric: (0.2 * ratings - 0.02 * words + generator.normal(0, 0.1, 2000)).tolist() for metric in metrics
-    }
+    scores = {metric: (0.2 * ratings - 0.02 * words + generator.normal(0, 0.1, 2000)).tolist() for metric in metrics}
     values: dict[str, Value] = dict.fromkeys(metrics, (0.4, 0.38, 0.42))
     record = agreement_record(values, **keys)
     return with_histograms(record, scores, ratings.tolist(), words.tolist())

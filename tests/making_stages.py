@@ -46,9 +46,7 @@ class Add(Stage):
             else:
                 made.append(
                     row.having(
-                        self.name,
-                        {"counts": {"letters": len(self.settings.add)}},
-                        text=text + self.settings.add,
+                        self.name, {"counts": {"letters": len(self.settings.add)}}, text=text + self.settings.add
                     )
                 )
         return made

@@ -18,10 +18,7 @@ def open_browser(browser: Browser, address: str, said: list[str], **options: Any
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("dialog", lambda dialog: said.append(dialog.message) or dialog.dismiss())
-        page.on(
-            "request",
-            lambda request: None if request.url.startswith((own, "data:")) else said.append(request.url),
-        )
+        page.on("request", lambda request: None if request.url.startswith((own, "data:")) else said.append(request.url))
 
     context.on("page", watch)
     context.new_page().goto(address)

@@ -66,8 +66,7 @@ def statistics(candidate: str, reference: str, resources: Resources) -> list[int
             counts[4 * match.matcher + side] += len(part) - functions
             counts[4 * match.matcher + 2 + side] += functions
     breaks = sum(
-        one.end != other.start or one.candidate_end != other.candidate_start
-        for one, other in pairwise(chosen)
+        one.end != other.start or one.candidate_end != other.candidate_start for one, other in pairwise(chosen)
     )
     return [
         len(candidates),
@@ -126,11 +125,7 @@ def paraphrased(texts: list[str], others: list[str], resources: Resources) -> li
     for start, end, node in phrases(tuple(texts), resources):
         targets = table.targets[table.first[node] : table.first[node + 1]].tolist()
         rank = {target: rank for rank, target in enumerate(targets)}
-        meant = [
-            (rank[other], place, to)
-            for place, to, other in phrases(tuple(others), resources)
-            if other in rank
-        ]
+        meant = [(rank[other], place, to) for place, to, other in phrases(tuple(others), resources) if other in rank]
         found += [(start, end, place, to) for _, place, to in sorted(meant)]
     return found
 
@@ -154,9 +149,7 @@ def phrases(text: tuple[str, ...], resources: Resources) -> list[tuple[int, int,
 def search(found: list[Match], n_references: int) -> tuple[Match, ...]:
     """Return the matches of the best path."""
     covered = Counter(place for match in found for place in range(match.start, match.end))
-    candidate_covered = Counter(
-        place for match in found for place in range(match.candidate_start, match.candidate_end)
-    )
+    candidate_covered = Counter(place for match in found for place in range(match.candidate_start, match.candidate_end))
     paths = [Path(0, 0, 0, 0, -1, ())]
     for current in range(n_references):
         here = [match for match in found if match.start == current]
@@ -172,8 +165,7 @@ def search(found: list[Match], n_references: int) -> tuple[Match, ...]:
             distance = path.distance
             for match in here:
                 if any(
-                    match.candidate_start < other.candidate_end
-                    and other.candidate_start < match.candidate_end
+                    match.candidate_start < other.candidate_end and other.candidate_start < match.candidate_end
                     for other in path.taken
                 ):
                     continue

@@ -55,14 +55,9 @@ def make_task(folder: Path, rows: int, captions: Mapping[str, Sequence[str]] | N
     ]
     _write(task / "rows.jsonl", documents)
     (task / "photos.yaml").write_text(json.dumps(TASK), encoding="utf-8")
-    written = captions or {
-        system: [caption(n, row) for row in range(rows)] for n, system in enumerate(SYSTEMS)
-    }
+    written = captions or {system: [caption(n, row) for row in range(rows)] for n, system in enumerate(SYSTEMS)}
     for system, texts in written.items():
-        _write(
-            folder / f"{system}.jsonl",
-            [{"id": f"row {row}", "caption": text} for row, text in enumerate(texts)],
-        )
+        _write(folder / f"{system}.jsonl", [{"id": f"row {row}", "caption": text} for row, text in enumerate(texts)])
     return task / "photos.yaml"
 
 

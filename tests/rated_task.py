@@ -35,13 +35,8 @@ def write_rated(folder: Path, rows: Sequence[Mapping[str, Any] | str], **keys: A
 
 
 def run_rated(
-    folder: Path,
-    rows: Sequence[Mapping[str, Any] | str],
-    settings: Mapping[str, Any] | None = None,
-    **keys: Any,
+    folder: Path, rows: Sequence[Mapping[str, Any] | str], settings: Mapping[str, Any] | None = None, **keys: Any
 ) -> TaskRun:
     """Run the task over rows, without intervals unless the settings want some."""
     write_rated(folder, rows, **keys)
-    return capbench.evaluate(tasks=["rated"], include_path=[folder], **{"resamples": 0, **(settings or {})})[
-        "rated"
-    ]
+    return capbench.evaluate(tasks=["rated"], include_path=[folder], **{"resamples": 0, **(settings or {})})["rated"]

@@ -75,9 +75,7 @@ class S3Server:
 
     @staticmethod
     def _say(status: int, start: Callable[..., Any]) -> Iterable[bytes]:
-        code = {403: "AccessDenied", 404: "NoSuchBucket", 409: "ConditionalRequestConflict", 503: "SlowDown"}[
-            status
-        ]
+        code = {403: "AccessDenied", 404: "NoSuchBucket", 409: "ConditionalRequestConflict", 503: "SlowDown"}[status]
         body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>As told.</Message></Error>".encode()
         start(f"{status} {code}", [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
         return [body]

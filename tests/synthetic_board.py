@@ -125,9 +125,7 @@ def histogram(random: np.random.Generator) -> dict[str, Any]:
     """Return a histogram of scores that rise with the rating."""
     edges = np.linspace(0.0, 1.0, 21)
     ratings = [1.0, 2.0, 3.0, 4.0]
-    rows = [
-        np.histogram(random.normal(0.2 + 0.13 * rating, 0.14, 300).clip(0, 1), edges)[0] for rating in ratings
-    ]
+    rows = [np.histogram(random.normal(0.2 + 0.13 * rating, 0.14, 300).clip(0, 1), edges)[0] for rating in ratings]
     words = [random.multinomial(240, np.full(20, 0.05)) for _ in range(5)]
     return {
         "edges": edges.tolist(),

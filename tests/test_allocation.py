@@ -33,9 +33,7 @@ print(info().hblks - before)
 """
 
 
-@pytest.mark.skipif(
-    not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="glibc 2.33 tells where its blocks are"
-)
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="glibc 2.33 tells where its blocks are")
 @pytest.mark.parametrize(("how", "blocks"), [("as it is", 0), ("given back", 1)])
 def test_large_blocks_are_the_systems_own(how: str, blocks: int):
     done = subprocess.run([sys.executable, "-c", _SCRIPT, how], capture_output=True, text=True, check=True)

@@ -17,13 +17,7 @@ MANY = [None if number % 7 == 3 else number for number in range(50)]
 
 @pytest.mark.parametrize(
     "values",
-    [
-        [],
-        ["a"],
-        ["", None, "é\U0001f600", "b\0c"],
-        [None, None],
-        [None if one is None else str(one) for one in MANY],
-    ],
+    [[], ["a"], ["", None, "é\U0001f600", "b\0c"], [None, None], [None if one is None else str(one) for one in MANY]],
 )
 def test_texts_are_those_of_pyarrow(values: list[str | None]):
     _equal(arrow_arrays.texts(values), pyarrow.array(values, pyarrow.string()))
@@ -67,9 +61,7 @@ def test_numbers_in_lists_are_read_back_with_how_many_each_has():
 def test_truths_are_read_back_and_one_that_is_missing_is_none():
     values = [True, None, False] * 7
     for first in (0, 1, 9, 21):
-        assert arrow_arrays.truths(pyarrow.array(values)[first:]).tolist() == [
-            one is True for one in values[first:]
-        ]
+        assert arrow_arrays.truths(pyarrow.array(values)[first:]).tolist() == [one is True for one in values[first:]]
         every = pyarrow.array([one is True for one in values])
         assert arrow_arrays.truths(every[first:]).tolist() == [one is True for one in values[first:]]
 

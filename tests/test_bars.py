@@ -24,9 +24,7 @@ def shown_of(terminal: io.StringIO) -> list[str]:
     texts = [text.strip() for text in terminal.getvalue().split("\r")]
     terminal.seek(0)
     terminal.truncate()
-    return [
-        f"{text.split(':')[0]} {text.split('| ')[1].split(' ')[0]}" if "| " in text else "" for text in texts
-    ]
+    return [f"{text.split(':')[0]} {text.split('| ')[1].split(' ')[0]}" if "| " in text else "" for text in texts]
 
 
 def test_bar_starts_no_thread(monkeypatch: pytest.MonkeyPatch):
@@ -49,9 +47,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_step_goes_on_where_more_is_known_and_after_another(
-    monkeypatch: pytest.MonkeyPatch, clock: list[float]
-):
+def test_step_goes_on_where_more_is_known_and_after_another(monkeypatch: pytest.MonkeyPatch, clock: list[float]):
     terminal, start = terminal_of(monkeypatch), bars()
     units, other = start("units"), start("other")
     shown: list[str] = []
@@ -64,9 +60,7 @@ def test_step_goes_on_where_more_is_known_and_after_another(
     assert shown == ["", "", "units 2/3", "other 1/2", "units 3/4", ""]
 
 
-def test_bar_waits_until_its_step_takes_long_and_then_no_more(
-    monkeypatch: pytest.MonkeyPatch, clock: list[float]
-):
+def test_bar_waits_until_its_step_takes_long_and_then_no_more(monkeypatch: pytest.MonkeyPatch, clock: list[float]):
     terminal, start = terminal_of(monkeypatch), bars()
     units, other = start("units"), start("other")
     clock[0] += 1

@@ -28,9 +28,7 @@ DOCUMENTS = [
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 YAML = sorted(
-    path
-    for folder in ("tasks", "adapters/models", "benchmarks/suites")
-    for path in (ROOT / folder).rglob("*.yaml")
+    path for folder in ("tasks", "adapters/models", "benchmarks/suites") for path in (ROOT / folder).rglob("*.yaml")
 )
 PLACEHOLDER = re.compile(r"^[A-Z][A-Z_]*$|^[A-Z_]+=|\.\.\.|^mine|^my_|^run_")
 """What stands for something of the reader's own."""

@@ -173,9 +173,7 @@ def test_commands_are_carried_out(folder: Path, capsys: pytest.CaptureFixture[st
             # What stands in results/runs: to score it again, as 'verify' does, needs the data.
             for name in ("flickr8k_expert", "composite"):
                 shutil.copytree(ROOT / "results/runs" / name, folder / "runs" / name)
-        given = [
-            one for word in words for one in (sorted(map(str, folder.glob(word))) if "*" in word else [word])
-        ]
+        given = [one for word in words for one in (sorted(map(str, folder.glob(word))) if "*" in word else [word])]
         few = ["--limit", "4", "--bootstrap", "10"] if words[0] == "run" else []
         if main([*given, *few]) != 0:
             faults.append(f"{' '.join(words)}: {capsys.readouterr().err}")
@@ -194,9 +192,7 @@ def test_each_command_that_is_carried_out_stands_in_a_document():
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_commands_are_of_a_known_kind(document: Path, folder: Path, capsys: pytest.CaptureFixture[str]):
-    faults = [
-        f"{place}: {one}" for place, words in typed(document) for one in faults_of_command(words, capsys)
-    ]
+    faults = [f"{place}: {one}" for place, words in typed(document) for one in faults_of_command(words, capsys)]
     assert not faults, "\n".join(faults)
 
 
@@ -215,9 +211,7 @@ def faults_of_command(words: list[str], capsys: pytest.CaptureFixture[str]) -> I
 
 
 def test_command_that_is_not_right_is_named(folder: Path, capsys: pytest.CaptureFixture[str]):
-    assert list(faults_of_command(["doctor"], capsys)) == [
-        "neither carried out nor told why not: bench doctor"
-    ]
+    assert list(faults_of_command(["doctor"], capsys)) == ["neither carried out nor told why not: bench doctor"]
     (fault,) = faults_of_command(["run", "--task", "iiw_400"], capsys)
     assert "needs a model" in fault or "--model" in fault
     assert not list(faults_of_command(["run", "--model", "FOLDER", "--task", "shapes_captions"], capsys))
@@ -316,9 +310,7 @@ def faults_of_imports(text: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("capbench"):
             module = importlib.import_module(str(node.module))
-            yield from (
-                f"no {one.name} in {node.module}" for one in node.names if not hasattr(module, one.name)
-            )
+            yield from (f"no {one.name} in {node.module}" for one in node.names if not hasattr(module, one.name))
 
 
 def faults_of_json(text: str) -> Iterator[str]:
@@ -362,9 +354,7 @@ def faults_of_yaml(text: str) -> Iterator[str]:
         elif set(given) <= set(suite_names()):
             for suite, rows in given.items():
                 names = {
-                    name
-                    for row in load_suite(suite).rows
-                    for name in (row.metric, row.printed, row.printed_model)
+                    name for row in load_suite(suite).rows for name in (row.metric, row.printed, row.printed_model)
                 }
                 for row, model in rows.items():
                     RowModel.model_validate(model)
@@ -388,11 +378,7 @@ PART_OF_A_TASK = {"task": "part", "dataset_path": "json", "metadata": {"version"
         (faults_of_shell, "pip install 'capbench[nonsense]'\n", "no extra 'nonsense'"),
         (faults_of_shell, "python -m capbench.nonsense\n", "no module capbench.nonsense"),
         (faults_of_shell, "python speed/nonsense.py\n", "no file speed/nonsense.py"),
-        (
-            faults_of_shell,
-            "python -c 'from capbench.metrics import Nonsense'\n",
-            "no Nonsense in capbench.metrics",
-        ),
+        (faults_of_shell, "python -c 'from capbench.metrics import Nonsense'\n", "no Nonsense in capbench.metrics"),
         (faults_of_shell, "$ curl example.org\n", "nobody looks at 'curl example.org'"),
         (lambda text: faults_of_python(text, {}), "1\n", "no test carries the example out"),
         (
@@ -401,11 +387,7 @@ PART_OF_A_TASK = {"task": "part", "dataset_path": "json", "metadata": {"version"
             "no Nonsense in capbench.metrics",
         ),
         (faults_of_json, '{"a": 1}\n{"b": }\n', "no JSON"),
-        (
-            faults_of_toml,
-            '[project.entry-points."capbench.nonsense"]\na = "b"\n',
-            "no group capbench.nonsense",
-        ),
+        (faults_of_toml, '[project.entry-points."capbench.nonsense"]\na = "b"\n', "no group capbench.nonsense"),
         (faults_of_yaml, "recipe: mine\nnonsense: 1\n", "nonsense"),
         (faults_of_yaml, "metric_list: [bleu_4]\nnonsense: 1\n", "nonsense"),
         (faults_of_yaml, "pacspp_table1:\n  Nonsense: {model: a}\n", "pacspp_table1 has no row 'Nonsense'"),

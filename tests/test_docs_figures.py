@@ -48,11 +48,7 @@ def test_every_metric_is_told_of():
 def test_every_statistic_is_told_of():
     told = {row[0]: row for row in rows("Statistics")}
     assert {name: row[1:4] for name, row in told.items()} == {
-        name: [
-            statistics[name].label,
-            ends(*statistics[name].range),
-            better(statistics[name].higher_is_better),
-        ]
+        name: [statistics[name].label, ends(*statistics[name].range), better(statistics[name].higher_is_better)]
         for name in statistics
     }
 

@@ -19,9 +19,7 @@ def test_each_task_of_the_page_has_its_rows():
     assert PAGE.count("```yaml") == len(EXAMPLES) == 4
 
 
-@pytest.mark.parametrize(
-    ("rows", "task"), EXAMPLES, ids=[yaml.safe_load(task)["task"] for _, task in EXAMPLES]
-)
+@pytest.mark.parametrize(("rows", "task"), EXAMPLES, ids=[yaml.safe_load(task)["task"] for _, task in EXAMPLES])
 def test_example_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: str, task: str):
     name = yaml.safe_load(task)["task"]
     (tmp_path / f"{name}.jsonl").write_text(rows, encoding="utf-8")
@@ -31,9 +29,7 @@ def test_example_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: 
     code = main(["run", "--include_path", str(tmp_path), "--task", name, *options])
 
     assert code == 0
-    results = {
-        (one["metric"], one["statistic"], one["category"]): one for one in json.loads(capsys.readouterr().out)
-    }
+    results = {(one["metric"], one["statistic"], one["category"]): one for one in json.loads(capsys.readouterr().out)}
     expected = {
         "my_aspects": ("rouge_l", "system_kendall.recall", "", 1.0),
         # For the longer caption are 2.5 of 4 votes, and all of 3; then people and lengths tie.

@@ -59,8 +59,7 @@ def test_example_runs(task: str, tmp_path: Path, capsys: pytest.CaptureFixture[s
     options = ["--format", "json", "--bootstrap", "0", "--output_path", str(tmp_path / "runs")]
     assert main(["run", *where, "--task", task, *model, *options]) == 0
     results = {
-        (one["metric"], one["statistic"], one["category"]): one["value"]
-        for one in json.loads(capsys.readouterr().out)
+        (one["metric"], one["statistic"], one["category"]): one["value"] for one in json.loads(capsys.readouterr().out)
     }
     *key, value = EXPECTED[task]
     assert results[tuple(key)] == pytest.approx(value, abs=1e-5)

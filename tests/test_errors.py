@@ -47,12 +47,7 @@ def test_wrong_usage_exits_with_2_failure_with_1_and_what_is_to_be_submitted_wit
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [
-        ("cidre", " Did you mean 'cider'?"),
-        ("rougel", " Did you mean 'rouge_l'?"),
-        ("zzz", ""),
-        ("", ""),
-    ],
+    [("cidre", " Did you mean 'cider'?"), ("rougel", " Did you mean 'rouge_l'?"), ("zzz", ""), ("", "")],
 )
 def test_nearest_known_name_is_proposed_if_one_is_near(name: str, expected: str):
     assert did_you_mean(name, ["bleu_4", "cider", "rouge_l"]) == expected

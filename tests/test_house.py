@@ -108,9 +108,7 @@ class Import(NamedTuple):
 
 def sources() -> list[Path]:
     """Return the source files of the package, but for ``speed/``, which is no part of it."""
-    return sorted(ROOT.glob("*.py")) + [
-        file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))
-    ]
+    return sorted(ROOT.glob("*.py")) + [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
 
 
 def module_of(file: Path) -> str:
@@ -182,9 +180,7 @@ def arrows_up(root: Path, files: list[Path]) -> list[str]:
         for groups in layers:
             (low, here), (high, there) = rank(one.target, groups), rank(one.source, groups)
             if one.source and here != there and low >= high:
-                faults.append(
-                    f"{one.place}: {one.source} imports {one.target}, which stands above or beside it"
-                )
+                faults.append(f"{one.place}: {one.source} imports {one.target}, which stands above or beside it")
     return faults
 
 
@@ -201,20 +197,14 @@ def test_imports_go_one_way():
         ("adapters/contracts.py", "from ..tasks.schema import TaskConfig", "adapters/contracts.py:1"),
         ("tasks/schema.py", "import capbench.benchmarks.api", "tasks/schema.py:1"),
         ("benchmarks/inputs/items.py", "from ..protocols import agreement", "benchmarks/inputs/items.py:1"),
-        (
-            "benchmarks/records/files.py",
-            "from ..running.plan import make_plan",
-            "benchmarks/records/files.py:1",
-        ),
+        ("benchmarks/records/files.py", "from ..running.plan import make_plan", "benchmarks/records/files.py:1"),
         ("metrics/words/ptb.py", "def f():\n    from .. import cider", "metrics/words/ptb.py:2"),
         ("recipes/shapes/pac.py", "from ...cli import main", "recipes/shapes/pac.py:1"),
         ("adapters/__init__.py", 'x = "capbench.recipes.shapes.pac:Pac"', "adapters/__init__.py:1"),
         ("tasks/coco/coco.yaml", "reader: capbench.metrics.cider:Cider", "tasks/coco/coco.yaml:1"),
     ],
 )
-def test_import_that_is_turned_around_is_named_with_its_line(
-    tmp_path: Path, file: str, line: str, place: str
-):
+def test_import_that_is_turned_around_is_named_with_its_line(tmp_path: Path, file: str, line: str, place: str):
     for module in (
         "metrics/items", "metrics/cider", "tasks/schema", "benchmarks/api", "benchmarks/protocols/agreement",
         "benchmarks/running/plan", "cli/main",
@@ -274,8 +264,7 @@ def test_no_protocol_is_spelled_outside_the_protocols():
     faults = [
         f"{file.relative_to(ROOT)}:{node.lineno}: {node.value}"
         for file in sources()
-        if (ROOT / "benchmarks" / "protocols") not in file.parents
-        and str(file.relative_to(ROOT)) not in OTHERS_NAMES
+        if (ROOT / "benchmarks" / "protocols") not in file.parents and str(file.relative_to(ROOT)) not in OTHERS_NAMES
         for node in ast.walk(syntax_of(file))
         if isinstance(node, ast.Constant) and node.value in set(protocols)
     ]
@@ -292,11 +281,7 @@ def test_no_key_of_a_record_is_spelled_outside_the_records():
             held = None
             if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
                 held = node.value
-            elif (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr == "get"
-            ):
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
                 held = node.func.value
             if isinstance(held, ast.Attribute) and held.attr == "values":
                 held = held.value
@@ -314,9 +299,7 @@ def test_docs_name_no_file_that_is_not_there():
         ROOT / "results/README.md",
         *(ROOT / "docs").glob("*.md"),
     ]
-    named = re.compile(
-        rf"`(?:[\w./]+ )?((?:{'|'.join((*PACKAGES, 'speed', 'tests', 'docs'))})/[\w./-]+\.\w+)`"
-    )
+    named = re.compile(rf"`(?:[\w./]+ )?((?:{'|'.join((*PACKAGES, 'speed', 'tests', 'docs'))})/[\w./-]+\.\w+)`")
     linked = re.compile(r"\]\(([\w./-]+?)(?:#[\w-]*)?\)")
     faults = []
     for document in documents:
@@ -324,9 +307,7 @@ def test_docs_name_no_file_that_is_not_there():
         paths = [ROOT / path for path in named.findall(text)]
         paths += [document.parent / path for path in linked.findall(text) if not path.startswith("http")]
         faults += [
-            f"{document.relative_to(ROOT)}: {path}"
-            for path in paths
-            if not path.exists() and path.stem != "NAME"
+            f"{document.relative_to(ROOT)}: {path}" for path in paths if not path.exists() and path.stem != "NAME"
         ]
 
     assert not faults, "\n".join(faults)

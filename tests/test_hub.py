@@ -15,14 +15,7 @@ from huggingface_hub import constants
 from capbench.adapters.aliases import resolve_model
 from capbench.adapters.hub import hub_commit
 from capbench.errors import AdapterError
-from capbench.hub import (
-    NotInCache,
-    asked_once,
-    asking_nobody,
-    asks_nobody,
-    require_repository,
-    unreachable,
-)
+from capbench.hub import NotInCache, asked_once, asking_nobody, asks_nobody, require_repository, unreachable
 
 ANSWER = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
@@ -71,9 +64,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 
 def test_hub_that_does_not_answer_is_asked_once_for_all_that_is_loaded(hub: Hub):
-    with pytest.raises(
-        AdapterError, match=f"model 'some/model': it is not in the hub's cache, and {hub.address}"
-    ):
+    with pytest.raises(AdapterError, match=f"model 'some/model': it is not in the hub's cache, and {hub.address}"):
         hub_commit("some/model", None)
     with pytest.raises(AdapterError, match="it is not in the hub's cache, and http") as caught:
         resolve_model("llava-1.5").load()
@@ -117,9 +108,7 @@ def test_repository_of_which_no_cache_has_anything_is_nowhere_before_a_library_l
     monkeypatch.delenv("HF_DATASETS_CACHE", raising=False)
     monkeypatch.delitem(sys.modules, "datasets.config", raising=False)
     for kind in ("model", "dataset"):
-        with pytest.raises(
-            NotInCache, match=r"not in the hub's cache, and http://127\.0\.0\.1:\d+ does not answer"
-        ):
+        with pytest.raises(NotInCache, match=r"not in the hub's cache, and http://127\.0\.0\.1:\d+ does not answer"):
             require_repository("owner/one", kind)
     (tmp_path / "hub/models--owner--one").mkdir(parents=True)
     require_repository("owner/one")
@@ -150,9 +139,7 @@ def test_of_what_is_no_repository_or_can_be_asked_for_nothing_is_said(
     assert hub.asked == 1
 
 
-def test_libraries_ask_again_afterwards_and_other_faults_stay_what_they_are(
-    hub: Hub, monkeypatch: pytest.MonkeyPatch
-):
+def test_libraries_ask_again_afterwards_and_other_faults_stay_what_they_are(hub: Hub, monkeypatch: pytest.MonkeyPatch):
     from datasets import config
 
     monkeypatch.setattr(config, "HF_HUB_OFFLINE", False)

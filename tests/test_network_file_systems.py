@@ -27,8 +27,7 @@ def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p", "lustre", "gpfs", "beegfs", "ceph", "fuse.s3fs"],
+    "kind", ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p", "lustre", "gpfs", "beegfs", "ceph", "fuse.s3fs"]
 )
 def test_file_systems_of_the_network_are_known(mounts: Path, kind: str):
     mounts.write_text(MOUNTS.replace("{kind}", kind))
@@ -39,9 +38,7 @@ def test_file_systems_of_the_network_are_known(mounts: Path, kind: str):
     assert network_file_system(Path("/twice/store.sqlite")) is None
 
 
-@pytest.mark.parametrize(
-    "kind", ["ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "fuseblk", "fuse.mergerfs"]
-)
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "fuseblk", "fuse.mergerfs"])
 def test_local_file_systems_are_no_network(mounts: Path, kind: str):
     mounts.write_text(MOUNTS.replace("{kind}", kind))
     assert network_file_system(Path("/home/me/store.sqlite")) is None

@@ -56,8 +56,7 @@ def carry_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any]
 def shown(outputs: Outputs, kind: str) -> str:
     """Return what a cell showed of a kind: of a MIME type, or what it printed on a stream."""
     return "".join(
-        one.get("data", {}).get(kind, one.get("text", "") if one.get("name") == kind else "")
-        for one in outputs
+        one.get("data", {}).get(kind, one.get("text", "") if one.get("name") == kind else "") for one in outputs
     )
 
 
@@ -79,9 +78,7 @@ def captions_are_scored(outputs: dict[str, Outputs]):
     worst = shown(outputs["score_captions-4"], "text/plain")
     assert {"6", "7"} <= {line.split()[0] for line in worst.splitlines()[1:]}
     # Both are shown with four digits or more, and are the same.
-    batches, whole = (
-        shown(outputs["score_captions-6"], "text/plain").removeprefix("(tensor(").split(", dtype")
-    )
+    batches, whole = shown(outputs["score_captions-6"], "text/plain").removeprefix("(tensor(").split(", dtype")
     assert float(whole.split(", ")[-1].rstrip(")")) == pytest.approx(float(batches), abs=1e-4)
 
 

@@ -16,11 +16,7 @@ def test_known_steps_are_numbered_and_others_are_named():
     of_task = numbered(numbered(progress, (), "task 2 of 3, "), ["captions", "cider"])
     for step in ("captions", "cider", "units"):
         of_task(step)
-    assert told == [
-        "task 2 of 3, step 1 of 2: captions",
-        "task 2 of 3, step 2 of 2: cider",
-        "task 2 of 3, units",
-    ]
+    assert told == ["task 2 of 3, step 1 of 2: captions", "task 2 of 3, step 2 of 2: cider", "task 2 of 3, units"]
 
 
 def test_run_of_tasks_tells_which_task_and_which_step():
@@ -41,8 +37,4 @@ def test_run_of_tasks_tells_which_task_and_which_step():
     ]
     told.clear()
     capbench.evaluate("iiw-p5b", ["iiw_400"], resamples=0, **settings)
-    assert list(dict.fromkeys(told)) == [
-        "step 1 of 3: captions",
-        "step 2 of 3: length",
-        "step 3 of 3: bleu_1",
-    ]
+    assert list(dict.fromkeys(told)) == ["step 1 of 3: captions", "step 2 of 3: length", "step 3 of 3: bleu_1"]

@@ -58,15 +58,7 @@ def test_task_of_a_folder_of_images_runs_with_recorded_captions(
     for name, words in (("a", "two dogs at the sea"), ("b", "a photo")):
         rows = [{"id": f"{image}.jpg", "caption": words} for image in ("beach", "street")]
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
-        run = [
-            "run",
-            "--include_path",
-            "my_photos",
-            "--task",
-            "my_photos",
-            "--model",
-            f"captions:{name}.jsonl",
-        ]
+        run = ["run", "--include_path", "my_photos", "--task", "my_photos", "--model", f"captions:{name}.jsonl"]
         assert main([*run, "--encoder", "shapes-clip", "--metrics", "cider,clip_s"]) == 0
         assert re.search(r"CLIP-S.*\| +2 \|", capsys.readouterr().out)
     folders = sorted(map(str, tmp_path.glob("runs/my_photos/*/*")))
@@ -208,20 +200,10 @@ def test_task_of_questions_runs_with_recorded_answers(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "questions").mkdir()
     (tmp_path / "questions/questions.jsonl").write_text(block("json", "Is there a dog", of="docs/tasks.md"))
-    (tmp_path / "questions/my_questions.yaml").write_text(
-        block("yaml", "task: my_questions", of="docs/tasks.md")
-    )
+    (tmp_path / "questions/my_questions.yaml").write_text(block("yaml", "task: my_questions", of="docs/tasks.md"))
     answers = [{"question_id": 1, "answer": "Yes."}, {"question_id": 2, "answer": "There is no bus."}]
     (tmp_path / "answers.jsonl").write_text("\n".join(map(json.dumps, answers)))
-    run = [
-        "run",
-        "--include_path",
-        "questions",
-        "--task",
-        "my_questions",
-        "--model",
-        "captions:answers.jsonl",
-    ]
+    run = ["run", "--include_path", "questions", "--task", "my_questions", "--model", "captions:answers.jsonl"]
     assert main(run) == 0
     printed = capsys.readouterr().out
     assert re.search(r"Answers ↑ +\| accuracy +\| +1\.0000", printed)

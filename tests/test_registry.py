@@ -70,10 +70,7 @@ def test_decorator_registers_and_returns_the_object():
 def test_taken_name_is_refused_and_keeps_its_object():
     known = registry(shipped="json:dumps")
     known.add("mine", int)
-    for name, message in (
-        ("mine", "'mine' is registered already, as <class 'int'>"),
-        ("shipped", "'json:dumps'"),
-    ):
+    for name, message in (("mine", "'mine' is registered already, as <class 'int'>"), ("shipped", "'json:dumps'")):
         with pytest.raises(UsageError, match=message):
             known.add(name, float)
     assert known["mine"] is int
@@ -92,9 +89,7 @@ def test_class_may_be_both_declared_and_decorated(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(sys.modules[__name__], "known_by_the_module", known, raising=False)
     sys.modules["registry_of_the_test"] = sys.modules[__name__]
     (tmp_path / "decorated_metric_module.py").write_text(
-        "import registry_of_the_test\n"
-        "@registry_of_the_test.known_by_the_module.register('mine')\n"
-        "class Mine: ...\n"
+        "import registry_of_the_test\n@registry_of_the_test.known_by_the_module.register('mine')\nclass Mine: ...\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     try:
@@ -143,17 +138,13 @@ def test_entry_points_are_known_by_name(tmp_path: Path, monkeypatch: pytest.Monk
     assert known["theirs"].__name__ == "dumps"
 
 
-def test_entry_point_with_a_shipped_name_is_an_error_every_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_entry_point_with_a_shipped_name_is_an_error_every_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     install(tmp_path, monkeypatch, "ours = json:dumps")
     known = registry(ours="json:loads", other="json:load")
     for _ in range(2):
         with pytest.raises(UsageError) as caught:
             known["other"]
-        assert caught.value.message == (
-            "metric 'ours' of third-party-metrics is registered already, as 'json:loads'."
-        )
+        assert caught.value.message == ("metric 'ours' of third-party-metrics is registered already, as 'json:loads'.")
 
 
 def test_name_of_an_entry_point_cannot_be_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -36,11 +36,7 @@ def read(tmp_path: Path) -> WriteRows:
 
 
 def test_jsonl_gives_a_row_a_line_and_skips_empty_ones(read: WriteRows):
-    assert read("a.jsonl", '{"a": 1}\n\n  \r\n{"a": "é"}\r\n{"a": null}') == [
-        {"a": 1},
-        {"a": "é"},
-        {"a": None},
-    ]
+    assert read("a.jsonl", '{"a": 1}\n\n  \r\n{"a": "é"}\r\n{"a": null}') == [{"a": 1}, {"a": "é"}, {"a": None}]
 
 
 def test_jsonl_may_begin_with_a_byte_order_mark_and_end_in_ndjson(read: WriteRows):
@@ -167,10 +163,7 @@ def test_json_file_that_is_no_list_or_is_truncated_is_an_error_that_names_it(
             ],
         ),
         ({"a": {"n": 1}, "b": 5}, [{"key": "a", "n": 1}, BadRow("a.json['b']", "not a JSON object")]),
-        (
-            {"a": {"key": "b"}},
-            [BadRow("a.json['a']", "has a column 'key', where its key in the file would stand")],
-        ),
+        ({"a": {"key": "b"}}, [BadRow("a.json['a']", "has a column 'key', where its key in the file would stand")]),
     ],
 )
 def test_json_object_gives_its_values_with_their_keys(read: WriteRows, content: Any, rows: list[Any]):
@@ -194,10 +187,7 @@ def test_column_of_keys_is_called_as_said_and_refused_where_there_are_none(tmp_p
 
 def test_csv_keeps_commas_quotes_and_line_ends_within_quotes(read: WriteRows):
     content = '\ufeffid,caption\r\n1,"one, ""two""\nthree"\r\n2,four\r\n'
-    assert read("a.csv", content) == [
-        {"id": "1", "caption": 'one, "two"\nthree'},
-        {"id": "2", "caption": "four"},
-    ]
+    assert read("a.csv", content) == [{"id": "1", "caption": 'one, "two"\nthree'}, {"id": "2", "caption": "four"}]
 
 
 def test_tsv_is_cut_at_tabs(read: WriteRows):
@@ -290,9 +280,7 @@ def test_parquet_that_is_truncated_or_damaged_is_an_error_that_names_it(tmp_path
 
 def test_missing_file_is_said_with_the_name_beside_it_that_is_nearest(tmp_path: Path):
     (tmp_path / "ratings.jsonl").touch()
-    with pytest.raises(
-        DataError, match=r"rating\.jsonl: there is no such file\. Did you mean 'ratings\.jsonl'\?$"
-    ):
+    with pytest.raises(DataError, match=r"rating\.jsonl: there is no such file\. Did you mean 'ratings\.jsonl'\?$"):
         list(read_rows(tmp_path / "rating.jsonl"))
     with pytest.raises(DataError, match=r"notes\.jsonl: there is no such file$"):
         list(read_rows(tmp_path / "notes.jsonl"))
@@ -384,9 +372,7 @@ LINES = JSON.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=
 
 @settings(max_examples=300)
 @given(lines=st.lists(LINES, max_size=8))
-def test_every_line_of_a_file_is_a_row_or_is_named(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]
-):
+def test_every_line_of_a_file_is_a_row_or_is_named(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]):
     path = tmp_path_factory.getbasetemp() / "lines.jsonl"
     path.write_bytes(b"\n".join(lines))
     rows = list(read_rows(path))

@@ -204,19 +204,12 @@ def test_notebook_becomes_a_page_with_its_title_first(pages: Path):
 
 def test_picture_of_the_house_has_its_floors_and_rooms():
     names = re.findall(r">([\w/]+)/</text>", (ROOT / "docs/house.svg").read_text(encoding="utf-8"))
-    floors = [
-        name
-        for floor in test_house.FLOORS[::-1]
-        for name in floor
-        if "." not in name and (ROOT / name).is_dir()
-    ]
+    floors = [name for floor in test_house.FLOORS[::-1] for name in floor if "." not in name and (ROOT / name).is_dir()]
     rooms = [name.partition(".")[2] for name in test_house.ROOMS["benchmarks"]]
     drawn = [name.replace("/", ".") for name in names]
     assert [name for name in drawn if name in floors] == floors
     # Not drawn: a file, and the command, which is the roof.
-    assert [name for name in drawn if name not in floors] == [
-        name for name in rooms if name not in ("api", "cli")
-    ]
+    assert [name for name in drawn if name not in floors] == [name for name in rooms if name not in ("api", "cli")]
 
 
 def test_overview_names_every_task_metric_and_statistic():

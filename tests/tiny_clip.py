@@ -98,9 +98,7 @@ def make_tiny_siglip2(folder: Path, seed: int = 0) -> Path:
 
     torch.manual_seed(seed)
     special = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
-    vocabulary = {
-        token: n for n, token in enumerate([*special, "▁", *string.ascii_lowercase, *string.digits])
-    }
+    vocabulary = {token: n for n, token in enumerate([*special, "▁", *string.ascii_lowercase, *string.digits])}
     tokenizer = Siglip2Tokenizer(vocab=vocabulary, model_max_length=64, padding_side="right")
     config = Siglip2Config(
         text_config={**_TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 64, **_SPECIAL2},
@@ -189,18 +187,14 @@ def _scaled(model: Any) -> Any:
     with torch.no_grad():
         for name, value in model.named_parameters():
             if value.ndim > 1 and "norm" not in name:
-                value.copy_(
-                    torch.randn_like(value) * (0.5 if "embedding" in name else 1.5 * value.shape[-1] ** -0.5)
-                )
+                value.copy_(torch.randn_like(value) * (0.5 if "embedding" in name else 1.5 * value.shape[-1] ** -0.5))
     return model.eval()
 
 
 def _character_tokenizer() -> Any:
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-    vocabulary = {
-        token: n for n, token in enumerate(["</s>", "<unk>", " ", *string.ascii_lowercase, *string.digits])
-    }
+    vocabulary = {token: n for n, token in enumerate(["</s>", "<unk>", " ", *string.ascii_lowercase, *string.digits])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")

@@ -18,18 +18,7 @@ _RESTS = (".", ", seen today.", ", and more.", ", again.", ", it seems.", " here
 ENTRIES = {
     "sa_1": ["base", "m-7-sc", "m-2-sc", "m-10-sc", "m-4-sc"],
     "sa_2": ["base", "m-0-sc"],
-    "sa_3": [
-        "base",
-        "m-1-sc",
-        "m-2-sc",
-        "m-3-sc",
-        "m-4-sc",
-        "m-5-sc",
-        "m-6-sc",
-        "m-7-sc",
-        "m-8-sc",
-        "m-9-sc",
-    ],
+    "sa_3": ["base", "m-1-sc", "m-2-sc", "m-3-sc", "m-4-sc", "m-5-sc", "m-6-sc", "m-7-sc", "m-8-sc", "m-9-sc"],
     "sa_4": ["base", "m-a-sc", "m-b-sc"],
     "sa_5": ["base", "m-0-sc", "m-1-sc", "m-2-sc", "m-3-sc"],
 }
@@ -124,8 +113,7 @@ def _annotation(image: str, number: int) -> dict[str, Any]:
             summaries[key] = summaries[key][:1] * 5
         kinds = {"swaps": 3, "layout": 5, "basic": 7}
         negatives[key] = {
-            kind: [_sentence(seed * step + n + step, _RESTS[0]) for n in range(count)]
-            for kind, step in kinds.items()
+            kind: [_sentence(seed * step + n + step, _RESTS[0]) for n in range(count)] for kind, step in kinds.items()
         }
         named = [f"{kind}_{n}" for kind in kinds for n in range(count)]
         scores[key] = {"sum": 20.0} | {name: 15 + (seed * 7 + 11 * n) % 10 for n, name in enumerate(named)}

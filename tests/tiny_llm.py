@@ -22,10 +22,7 @@ def _tokenizer(*more: str, words: Sequence[str] = ()):
     tokenizer.decoder = decoders.Fuse()
     names = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        additional_special_tokens=list(more),
-        clean_up_tokenization_spaces=False,
-        **names,
+        tokenizer_object=tokenizer, additional_special_tokens=list(more), clean_up_tokenization_spaces=False, **names
     )
     fast.add_bos_token = False
     return fast

@@ -117,22 +117,14 @@ def make_tiny_qwen2_vl(folder: Path, seed: int = 0) -> Path:
     )
     size = {"shortest_edge": 56 * 56, "longest_edge": 112 * 112}
     processor = Qwen2VLProcessor(
-        Qwen2VLImageProcessor(size=size),
-        tokenizer,
-        Qwen2VLVideoProcessor(size=size),
-        chat_template=QWEN2_VL_TEMPLATE,
+        Qwen2VLImageProcessor(size=size), tokenizer, Qwen2VLVideoProcessor(size=size), chat_template=QWEN2_VL_TEMPLATE
     )
     return _save(Qwen2VLForConditionalGeneration(config), processor, folder, seed)
 
 
 def make_tiny_idefics3(folder: Path, seed: int = 0) -> Path:
     """Write an Idefics 3, which SmolVLM is: images are split into tiles, as many as they are large."""
-    from transformers import (
-        Idefics3Config,
-        Idefics3ForConditionalGeneration,
-        Idefics3ImageProcessor,
-        Idefics3Processor,
-    )
+    from transformers import Idefics3Config, Idefics3ForConditionalGeneration, Idefics3ImageProcessor, Idefics3Processor
 
     special = ["<|im_start|>", "<fake_token_around_image>", "<global-img>", "<image>"]
     special += [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
@@ -176,25 +168,16 @@ def make_tiny_blip2(folder: Path, seed: int = 0) -> Path:
         num_query_tokens=4,
         image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
     )
-    processor = Blip2Processor(
-        BlipImageProcessor(size={"height": 32, "width": 32}), tokenizer, num_query_tokens=4
-    )
+    processor = Blip2Processor(BlipImageProcessor(size={"height": 32, "width": 32}), tokenizer, num_query_tokens=4)
     return _save(Blip2ForConditionalGeneration(config), processor, folder, seed)
 
 
 def make_tiny_florence2(folder: Path, seed: int = 0) -> Path:
     """Write a Florence-2: encoder and decoder, asked by a task token."""
-    from transformers import (
-        CLIPImageProcessor,
-        Florence2Config,
-        Florence2ForConditionalGeneration,
-        Florence2Processor,
-    )
+    from transformers import CLIPImageProcessor, Florence2Config, Florence2ForConditionalGeneration, Florence2Processor
 
     tokenizer = _tokenizer("</s>", "<pad>", {"image_token": "<image>"}, bos="<s>")
-    text = {
-        key: value for key, value in _text_config(tokenizer).items() if key.endswith(("_id", "vocab_size"))
-    }
+    text = {key: value for key, value in _text_config(tokenizer).items() if key.endswith(("_id", "vocab_size"))}
     sizes = {"layers": 2, "attention_heads": 2, "ffn_dim": 64}
     halves = {f"{half}_{key}": size for half in ("encoder", "decoder") for key, size in sizes.items()}
     start = {"decoder_start_token_id": tokenizer.eos_token_id, "forced_eos_token_id": None}

@@ -13,14 +13,7 @@ import torch
 
 from capbench.adapters import Encoded
 
-PEFT = {
-    "kind": "peft",
-    "rank": 2,
-    "alpha": 2,
-    "dropout": 0.2,
-    "targets": ["q_proj", "fc1"],
-    "bias": "lora_only",
-}
+PEFT = {"kind": "peft", "rank": 2, "alpha": 2, "dropout": 0.2, "targets": ["q_proj", "fc1"], "bias": "lora_only"}
 FURTHER = {"batch": 4, "further_images": 0.3, "further_texts": 0.2}
 VALIDATION = {
     "reader": "rows.described",

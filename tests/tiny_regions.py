@@ -68,13 +68,7 @@ def make_tiny_owlv2(folder: Path, tokenizer_folder: Path) -> Path:
         tokenizer_folder: A folder with CLIP's tokenizer.
     """
     import torch
-    from transformers import (
-        CLIPTokenizer,
-        Owlv2Config,
-        Owlv2ForObjectDetection,
-        Owlv2ImageProcessor,
-        Owlv2Processor,
-    )
+    from transformers import CLIPTokenizer, Owlv2Config, Owlv2ForObjectDetection, Owlv2ImageProcessor, Owlv2Processor
 
     torch.manual_seed(0)
     tokenizer = CLIPTokenizer.from_pretrained(tokenizer_folder, model_max_length=16)
@@ -110,21 +104,7 @@ def make_tiny_grounding_dino(folder: Path) -> Path:
     )
 
     torch.manual_seed(0)
-    words = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        ".",
-        "?",
-        "a",
-        "red",
-        "blue",
-        "star",
-        "circle",
-        "##s",
-    ]
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "?", "a", "red", "blue", "star", "circle", "##s"]
     vocabulary = {word: number for number, word in enumerate(words)}
     tokenizer = BertTokenizer(vocab=vocabulary)
     config = GroundingDinoConfig(

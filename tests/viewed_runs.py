@@ -99,9 +99,7 @@ def make_viewed(folder: Path) -> Viewed:
         capbench.evaluate(model="captions", model_args={"path": str(file)}, tasks=["captioned"], **given)
     capbench.evaluate(tasks=["rated"], **given)
     runs = Runs([folder / "runs"]).all()[0]
-    first, second = sorted(
-        (run for run in runs if run.record.task == "captioned"), key=lambda run: run.record.date
-    )
+    first, second = sorted((run for run in runs if run.record.task == "captioned"), key=lambda run: run.record.date)
     return Viewed(folder, first, second, next(run for run in runs if run.record.task == "rated"))
 
 

@@ -13,9 +13,7 @@ from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
-Kind = Literal[
-    "read", "write", "connect", "look up", "listen", "start", "import", "compile", "exec", "unpickle"
-]
+Kind = Literal["read", "write", "connect", "look up", "listen", "start", "import", "compile", "exec", "unpickle"]
 ASKING: tuple[Kind, ...] = ("connect", "look up")
 """What asks other machines, or a server on this one."""
 
@@ -86,9 +84,7 @@ def _opened(path: Any, mode: str | None, flags: int) -> Event | None:
     if not isinstance(path, str | bytes | os.PathLike):
         # A number of a file that is open.
         return None
-    writes = (
-        any(one in mode for one in "wax+") if mode else bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
-    )
+    writes = any(one in mode for one in "wax+") if mode else bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
     return Event("write" if writes else "read", _real(path))
 
 
@@ -155,10 +151,7 @@ _TOLD: dict[str, Callable[..., Event | None]] = {
     **dict.fromkeys(("os.rename", "os.link", "os.symlink"), _moved),
     "sqlite3.connect": _changed,
     **dict.fromkeys(("socket.connect", "socket.sendto", "socket.sendmsg"), _connected),
-    **dict.fromkeys(
-        ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr"),
-        _looked_up,
-    ),
+    **dict.fromkeys(("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr"), _looked_up),
     "socket.bind": _listening,
     **dict.fromkeys(("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"), _started),
     "exec": _ran,

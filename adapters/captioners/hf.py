@@ -53,16 +53,12 @@ class PromptFormat:
     def __init__(self, processor: Any, form: str | None, system: str | None) -> None:
         self._processor = processor
         tokenizer = processor.tokenizer
-        self._template = getattr(processor, "chat_template", None) or getattr(
-            tokenizer, "chat_template", None
-        )
+        self._template = getattr(processor, "chat_template", None) or getattr(tokenizer, "chat_template", None)
         takes_text = getattr(processor, "takes_text", True)
         self._form = form or ("chat" if takes_text else "none")
         self._system = system
         if not takes_text and self._form != "none":
-            raise AdapterError(
-                f"prompt_format={form}: the model takes the image alone.", "Leave 'prompt_format' out."
-            )
+            raise AdapterError(f"prompt_format={form}: the model takes the image alone.", "Leave 'prompt_format' out.")
         if self._form == "chat" and not self._template:
             raise AdapterError(
                 "the model has no chat template.",
@@ -150,10 +146,7 @@ def costliest_first(requests: Sequence[CaptionRequest], positions: Sequence[int]
     """
     with ThreadPoolExecutor(workers, thread_name_prefix="image size") as pool:
         areas = list(pool.map(lambda position: _area(requests[position]), positions))
-    cost = {
-        position: (-len(requests[position].prompt), -area)
-        for position, area in zip(positions, areas, strict=True)
-    }
+    cost = {position: (-len(requests[position].prompt), -area) for position, area in zip(positions, areas, strict=True)}
     return sorted(positions, key=cost.__getitem__)
 
 
@@ -289,9 +282,7 @@ class HfCaptioner(Captioner):
         self._device = find_device(device)
         self._device_map = device_map
         self._settings = {"quantization": quantization, "peft": peft_checkpoint(peft) if peft else None}
-        self.processor = load_processor(
-            self._source, trust_remote_code, min_pixels=min_pixels, max_pixels=max_pixels
-        )
+        self.processor = load_processor(self._source, trust_remote_code, min_pixels=min_pixels, max_pixels=max_pixels)
         self._prompts = PromptFormat(self.processor, prompt_format, system)
         given = {"prompt_format": prompt_format, "system": system}
         self.asking = {key: value for key, value in given.items() if value is not None}
@@ -380,9 +371,7 @@ class HfCaptioner(Captioner):
         if len(lengths) > 1:
             raise ValueError("instructions of several lengths leave room for captions of several lengths")
         if room < 1:
-            raise ValueError(
-                f"the instruction has {max(lengths)} tokens, and the model {self._reach} positions"
-            )
+            raise ValueError(f"the instruction has {max(lengths)} tokens, and the model {self._reach} positions")
         return room
 
     def fingerprint(self) -> dict[str, Any]:
@@ -428,9 +417,7 @@ class HfCaptioner(Captioner):
         """Return how many tokens were written."""
         return {"completion_tokens": float(self._tokens)}
 
-    def stream(
-        self, requests: Sequence[CaptionRequest], batch_size: int | None = None
-    ) -> Iterator[Captioned]:
+    def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
         """Write captions; see ``Captioner.stream``.
 
         Raises:
@@ -442,8 +429,7 @@ class HfCaptioner(Captioner):
             settings = json.dumps(dict(request.generation_kwargs), sort_keys=True, default=str)
             groups.setdefault(settings, []).append(position)
         wanted = [
-            (decoder_of(requests[group[0]].generation_kwargs), settings, group)
-            for settings, group in groups.items()
+            (decoder_of(requests[group[0]].generation_kwargs), settings, group) for settings, group in groups.items()
         ]
         for decoder, settings, positions in wanted:
             start = batch_size or self._start_rows or max(1, self.batch_size // decoder.rows)
@@ -451,11 +437,7 @@ class HfCaptioner(Captioner):
             yield from self._write_all(decoder, requests, positions, size)
 
     def _write_all(
-        self,
-        decoder: Decoder,
-        requests: Sequence[CaptionRequest],
-        positions: list[int],
-        size: BatchSize,
+        self, decoder: Decoder, requests: Sequence[CaptionRequest], positions: list[int], size: BatchSize
     ) -> Iterator[Captioned]:
         order = costliest_first(requests, positions, self._workers)
         collate = (lambda samples: self._collate(decoder.samples(samples))) if decoder.takes_inputs else None
@@ -514,9 +496,7 @@ class HfCaptioner(Captioner):
             if start and texts[0].startswith(start):
                 settings["add_special_tokens"] = False
         with self._lock:
-            made = self.processor(
-                images=[sample.image for sample in samples], return_tensors="pt", **settings
-            )
+            made = self.processor(images=[sample.image for sample in samples], return_tensors="pt", **settings)
         return {name: value for name, value in made.items() if name != "labels"}
 
     def asked(self, prompt: str) -> str | None:

@@ -57,9 +57,7 @@ class _Lending:
         return {"adapter": "hf", "pretrained": f"./{folder.name}", **self._captioner.asking}
 
     def inputs(self, images: Sequence[Image.Image], prompt: str) -> dict[str, torch.Tensor]:
-        return self._captioner.inputs(
-            [CaptionSample(str(n), prompt, image) for n, image in enumerate(images)]
-        )
+        return self._captioner.inputs([CaptionSample(str(n), prompt, image) for n, image in enumerate(images)])
 
     def grids(self, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         import torch

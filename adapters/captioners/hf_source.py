@@ -80,14 +80,9 @@ def runs_elsewhere(pretrained: str, adapters: list[str]) -> AdapterError:
         pretrained: The model.
         adapters: Adapters that run it.
     """
-    others = (
-        f"Run it by --model {' or '.join(adapters)} --model_args pretrained={pretrained}. "
-        if adapters
-        else ""
-    )
+    others = f"Run it by --model {' or '.join(adapters)} --model_args pretrained={pretrained}. " if adapters else ""
     return AdapterError(
-        f"{pretrained}: transformers has no class for this model; nothing was downloaded.",
-        others + _ELSEWHERE,
+        f"{pretrained}: transformers has no class for this model; nothing was downloaded.", others + _ELSEWHERE
     )
 
 
@@ -170,9 +165,7 @@ def _side_by_side(source: HfSource) -> SideBySide:
         ) from error
 
 
-def load_processor(
-    source: HfSource, trust_remote_code: bool, *, min_pixels: int | None, max_pixels: int | None
-) -> Any:
+def load_processor(source: HfSource, trust_remote_code: bool, *, min_pixels: int | None, max_pixels: int | None) -> Any:
     """Return the processor: tokenizer, image processor and, if there is one, chat template.
 
     Encoder-decoders such as ViT-GPT2 have no processor for both, but one for each: see :class:`SideBySide`.
@@ -203,8 +196,7 @@ def load_processor(
         # Of others what is missing would have put the instruction beside the image.
         if source.config.model_type != "vision-encoder-decoder":
             raise AdapterError(
-                f"{source.path}: {type(processor).__name__} does not take both images and texts.",
-                _remedy(source),
+                f"{source.path}: {type(processor).__name__} does not take both images and texts.", _remedy(source)
             )
         processor = _side_by_side(source)
     limits = {"shortest_edge": min_pixels, "longest_edge": max_pixels}
@@ -213,8 +205,7 @@ def load_processor(
         # Only there do these two count pixels.
         if "max_pixels" not in getattr(getattr(images, "valid_kwargs", None), "__annotations__", {}):
             raise AdapterError(
-                f"{source.path}: {type(images).__name__} takes no min_pixels and max_pixels.",
-                "Leave them out.",
+                f"{source.path}: {type(images).__name__} takes no min_pixels and max_pixels.", "Leave them out."
             )
         images.size = {**dict(images.size), **given}
     return processor
@@ -237,12 +228,7 @@ def _model_class(source: HfSource) -> Any:
     from transformers import AutoModelForImageTextToText
 
     named = getattr(source.config, "auto_map", None) or {}
-    for auto in (
-        "AutoModelForImageTextToText",
-        "AutoModelForVision2Seq",
-        "AutoModelForCausalLM",
-        "AutoModel",
-    ):
+    for auto in ("AutoModelForImageTextToText", "AutoModelForVision2Seq", "AutoModelForCausalLM", "AutoModel"):
         if (
             auto in named
             and hasattr(transformers, auto)

@@ -80,9 +80,7 @@ class LmmsCaptioner(Captioner):
             **self._identity,
         }
 
-    def stream(
-        self, requests: Sequence[CaptionRequest], batch_size: int | None = None
-    ) -> Iterator[Captioned]:
+    def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
         """Write the captions of all requests, batch by batch."""
         size = batch_size or self.batch_size
         for start in range(0, len(requests), size):
@@ -110,9 +108,7 @@ class LmmsCaptioner(Captioner):
                 of_kind = [at for at in asked if (images[at] is not None) == kind]
                 if of_kind:
                     captions, refused = self._write(of_kind, requests, images)
-                    yield Captioned(
-                        {at: replace(one, remark=remarks[at]) for at, one in captions.items()}, refused
-                    )
+                    yield Captioned({at: replace(one, remark=remarks[at]) for at, one in captions.items()}, refused)
             if unseen:
                 yield Captioned(unseen=unseen)
 

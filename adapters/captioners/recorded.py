@@ -65,9 +65,7 @@ class RecordedCaptions(Captioner):
         with self.path.open("rb") as content:
             return hashlib.file_digest(content, "sha256").hexdigest()
 
-    def stream(
-        self, requests: Sequence[CaptionRequest], batch_size: int | None = None
-    ) -> Iterator[Captioned]:
+    def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
         """Give the recorded caption of each request, as it stands in the file; a null is one that says nothing.
 
         Raises:

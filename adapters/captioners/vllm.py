@@ -100,9 +100,7 @@ class VllmCaptioner(Captioner):
             "vllm": version("vllm"),
         }
 
-    def stream(
-        self, requests: Sequence[CaptionRequest], batch_size: int | None = None
-    ) -> Iterator[Captioned]:
+    def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
         """Write the captions of all requests, piece by piece."""
         settings = [sampling_settings(request.generation_kwargs) for request in requests]
         if requests and self._engine is None:

@@ -148,9 +148,7 @@ def _tokens(choice: Mapping[str, Any], candidates: Sequence[str]) -> tuple[Judge
 _Result = TypeVar("_Result")
 
 
-def finished_first(
-    work: Callable[[Callable[[_Result], None]], Coroutine[Any, Any, None]],
-) -> Iterator[_Result]:
+def finished_first(work: Callable[[Callable[[_Result], None]], Coroutine[Any, Any, None]]) -> Iterator[_Result]:
     """Run a coroutine in a thread of its own, and yield what it gives out, as it does.
 
     The thread goes on while the caller is busy with a result, and works inside notebooks, whose own loop
@@ -287,9 +285,7 @@ class ChatClient:
         self._key = os.environ.get(self.api_key_env, "")
         self._quiet_until = 0.0
 
-    def ask(
-        self, requests: Sequence[ChatRequest], concurrency: int
-    ) -> Iterator[tuple[int, ChatAnswer | Failed]]:
+    def ask(self, requests: Sequence[ChatRequest], concurrency: int) -> Iterator[tuple[int, ChatAnswer | Failed]]:
         """Yield the position and the outcome of each request, as soon as there is one.
 
         Args:
@@ -366,9 +362,7 @@ class ChatClient:
             )
         raise _Lost(f"{last} ({self.max_retries + 1} attempts)")
 
-    async def _attempt(
-        self, client: httpx2.AsyncClient, body: bytes, candidates: Sequence[str]
-    ) -> ChatAnswer:
+    async def _attempt(self, client: httpx2.AsyncClient, body: bytes, candidates: Sequence[str]) -> ChatAnswer:
         import httpx2
 
         # A pause that the server orders is for all requests.

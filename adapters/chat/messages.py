@@ -11,9 +11,7 @@ from ..pixels.handles import ImageHandle
 from ..pixels.reading import UnreadableImage, read_bytes, read_image
 
 
-def chat_messages(
-    prompt: str, image: ImageHandle | None, system: str | None
-) -> tuple[list[dict[str, Any]], str]:
+def chat_messages(prompt: str, image: ImageHandle | None, system: str | None) -> tuple[list[dict[str, Any]], str]:
     """Return the messages of one request: the system prompt, then the image and the instruction; and a remark.
 
     The remark is what was done to read the image that is not as usual; empty for nothing.
@@ -26,10 +24,7 @@ def chat_messages(
     if image is not None:
         url, remark = data_url(image)
         # The image first, as in the papers' own templates.
-        content = [
-            {"type": "image_url", "image_url": {"url": url}},
-            {"type": "text", "text": prompt},
-        ]
+        content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": prompt}]
     before = [{"role": "system", "content": system}] if system else []
     return [*before, {"role": "user", "content": content}], remark
 

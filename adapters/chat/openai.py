@@ -88,14 +88,10 @@ class _OpenAIServer:
         price_in, price_out = self._prices
         if price_in is not None and price_out is not None:
             tokens = self._client.spent
-            spent["cost"] = (
-                tokens["prompt_tokens"] * price_in + tokens["completion_tokens"] * price_out
-            ) / 1e6
+            spent["cost"] = (tokens["prompt_tokens"] * price_in + tokens["completion_tokens"] * price_out) / 1e6
         return spent
 
-    def _body(
-        self, messages: list[dict[str, Any]], settings: Mapping[str, Any], **more: Any
-    ) -> dict[str, Any]:
+    def _body(self, messages: list[dict[str, Any]], settings: Mapping[str, Any], **more: Any) -> dict[str, Any]:
         named = {self.limit_name if name == "max_tokens" else name: value for name, value in settings.items()}
         if not self.send_temperature:
             named.pop("temperature", None)
@@ -110,9 +106,7 @@ class OpenAICaptioner(_OpenAIServer, Captioner):
     For the arguments see ``_OpenAIServer``; ``batch_size`` of a run is the number of requests at once.
     """
 
-    def stream(
-        self, requests: Sequence[CaptionRequest], batch_size: int | None = None
-    ) -> Iterator[Captioned]:
+    def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
         """Ask for all captions, many at a time; each is given out when it has come."""
         remarks: dict[int, str] = {}
         asked = [

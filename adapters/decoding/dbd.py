@@ -73,8 +73,7 @@ class FactPrompts:
         known = _read_prompts()
         if name not in known:
             raise AdapterError(
-                f"dbd_prompts={name} is not known.{did_you_mean(name, known)}",
-                f"Known are {', '.join(known)}.",
+                f"dbd_prompts={name} is not known.{did_you_mean(name, known)}", f"Known are {', '.join(known)}."
             )
         return known[name]
 
@@ -142,9 +141,7 @@ class DifferentiatedBeams(Decoder):
                 written[place] = Written([], False, NOT_FINITE)
             elif not found:
                 written[place] = Written(
-                    [],
-                    False,
-                    f"no fact was complete within dbd_max_fact_tokens={self.max_fact_tokens} tokens",
+                    [], False, f"no fact was complete within dbd_max_fact_tokens={self.max_fact_tokens} tokens"
                 )
             else:
                 texts = [host.text(fact.ids).strip() for fact in self.select(found)]
@@ -212,9 +209,7 @@ class DifferentiatedBeams(Decoder):
             steps.keep(kept)
         return complete
 
-    def pick(
-        self, sub_candidates: Sequence[UnitFact], weight: float, ends: set[int]
-    ) -> tuple[list[int], list[int]]:
+    def pick(self, sub_candidates: Sequence[UnitFact], weight: float, ends: set[int]) -> tuple[list[int], list[int]]:
         """Pick the next-step candidates, one after another.
 
         The first has the highest log-likelihood; each further one the highest hybrid score,
@@ -252,9 +247,7 @@ class DifferentiatedBeams(Decoder):
         return [found[number] for number in selected]
 
 
-def _picks(
-    facts: Sequence[UnitFact], scores: Sequence[float], weight: float, picked: list[int]
-) -> Iterator[int]:
+def _picks(facts: Sequence[UnitFact], scores: Sequence[float], weight: float, picked: list[int]) -> Iterator[int]:
     """Yield the number with the highest score, then the next; what is in ``picked`` by then lowers scores.
 
     The differential score of two facts, ``d = -1 / (L1 L2) sum_ij cos(h_i, h_j)``, is minus the product of their

@@ -63,11 +63,7 @@ class Generating(Decoder):
         return self._generate(host, samples, given, [])
 
     def _generate(
-        self,
-        host: Host,
-        samples: Sequence[CaptionSample],
-        inputs: Mapping[str, torch.Tensor],
-        first: list[Any],
+        self, host: Host, samples: Sequence[CaptionSample], inputs: Mapping[str, torch.Tensor], first: list[Any]
     ) -> list[Written]:
         """Run ``generate``; the logits pass the processors ``first`` before tokens are chosen."""
         import torch
@@ -100,8 +96,7 @@ class Generating(Decoder):
         if sampling.top_p < 1:
             warpers.append(TopPLogitsWarper(float(sampling.top_p)))
         uniforms = [
-            generator_of(sampling.seed, one.id, one.prompt).random(self.max_new_tokens)
-            for one in self.samples(samples)
+            generator_of(sampling.seed, one.id, one.prompt).random(self.max_new_tokens) for one in self.samples(samples)
         ]
         return [*warpers, SeededChoice(np.asarray(uniforms))]
 

@@ -105,10 +105,7 @@ class Completed:
         self.found.append(Hypothesis(score, tuple(ids), cut))
 
     def choose(
-        self,
-        ranked: Sequence[tuple[float, int, int]],
-        sequences: Sequence[Sequence[int]],
-        ends: set[int],
+        self, ranked: Sequence[tuple[float, int, int]], sequences: Sequence[Sequence[int]], ends: set[int]
     ) -> Continuations:
         """Complete what ends, and return the best of what does not.
 
@@ -243,9 +240,7 @@ class TokenTree:
         AdapterError: Image tokens or positions are not known of the model, or its cache forgets.
     """
 
-    def __init__(
-        self, model: Any, input_ids: torch.Tensor, settings: Mapping[str, Any], watch: Watch
-    ) -> None:
+    def __init__(self, model: Any, input_ids: torch.Tensor, settings: Mapping[str, Any], watch: Watch) -> None:
         inputs = {name: value for name, value in settings.items() if name not in _NOT_INPUTS}
         self._model = model
         self._watch = watch
@@ -265,8 +260,7 @@ class TokenTree:
         self._cache = found.past_key_values
         if any(layer.is_sliding for layer in self._cache.layers):
             raise AdapterError(
-                f"decoding=opera looks at all of a caption, and {type(model).__name__} forgets its beginning.",
-                _REMEDY,
+                f"decoding=opera looks at all of a caption, and {type(model).__name__} forgets its beginning.", _REMEDY
             )
 
     def read(self, tokens: torch.Tensor, past: torch.Tensor) -> TreeOutput:
@@ -302,9 +296,7 @@ class TokenTree:
         self._watch.on = False
         weights = self._watch.weights
         if weights is None:
-            raise AdapterError(
-                f"decoding=opera does not see how {type(self._model).__name__} attends.", _REMEDY
-            )
+            raise AdapterError(f"decoding=opera does not see how {type(self._model).__name__} attends.", _REMEDY)
         # A model may lie on several devices.
         weights = (weights / weights.sum(-1, keepdim=True)).to(device)
         rows = weights.gather(1, caption).view(beams, each, -1)
@@ -360,9 +352,7 @@ class Opera(Decoder):
 
     def __post_init__(self) -> None:
         if self.beams < 2:
-            raise UsageError(
-                f"opera_beams={self.beams} is no beam search.", "Set it to 2 or more, or leave it out."
-            )
+            raise UsageError(f"opera_beams={self.beams} is no beam search.", "Set it to 2 or more, or leave it out.")
         if self.trust.candidates == 1:
             raise UsageError(
                 "opera_candidates=1 is greedy search: where there is one candidate no penalty counts.",
@@ -467,9 +457,7 @@ class OperaSearch:
         returns: Step to the number of tokens that stayed when the search returned.
     """
 
-    def __init__(
-        self, settings: Opera, tree: TokenTree, asked: torch.Tensor, ends: set[int], processors: Any
-    ) -> None:
+    def __init__(self, settings: Opera, tree: TokenTree, asked: torch.Tensor, ends: set[int], processors: Any) -> None:
         self._settings = settings
         self._tree = tree
         self._asked = asked.expand(settings.beams, -1)
@@ -564,8 +552,7 @@ class OperaSearch:
         best = totals.flatten().topk(self._settings.beams * max(2, 1 + len(self._ends)))
         numbers = best.indices.tolist()
         return [
-            (total, number // wide, number % wide)
-            for total, number in zip(best.values.tolist(), numbers, strict=True)
+            (total, number // wide, number % wide) for total, number in zip(best.values.tolist(), numbers, strict=True)
         ]
 
     def _finished(self, completed: Completed, ids: torch.Tensor, scores: Sequence[float]) -> Written:

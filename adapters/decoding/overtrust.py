@@ -58,9 +58,7 @@ class OverTrust:
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
-            raise UsageError(
-                f"opera_precision={self.precision} is not known.", f"Known are {', '.join(PRECISIONS)}."
-            )
+            raise UsageError(f"opera_precision={self.precision} is not known.", f"Known are {', '.join(PRECISIONS)}.")
         if self.scale <= 0:
             raise UsageError(
                 f"opera_scale={self.scale:g} leaves no attention.", "The released one is 50; it is above 0."
@@ -182,9 +180,7 @@ class Retrospection:
         del self._locations[left + 1 :]
         return left
 
-    def rejecting(
-        self, logits: torch.Tensor, place: int, parents: torch.Tensor, tokens: torch.Tensor
-    ) -> torch.Tensor:
+    def rejecting(self, logits: torch.Tensor, place: int, parents: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         """Return logits in which what was chosen at a place before is the least of all.
 
         Args:

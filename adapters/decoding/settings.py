@@ -89,24 +89,9 @@ _READ: dict[str, tuple[str, ...]] = {
     "dbd": (*_DBD, "dbd_prompts"),
 }
 """Strategy to the keys that it reads and some other does not; ``vcd`` reads those of drawing where it draws."""
-_NEUTRAL = {
-    "temperature": 0,
-    "top_p": 1,
-    "top_k": 0,
-    "num_beams": 1,
-    "length_penalty": 1,
-    "early_stopping": False,
-}
+_NEUTRAL = {"temperature": 0, "top_p": 1, "top_k": 0, "num_beams": 1, "length_penalty": 1, "early_stopping": False}
 """Key to the value that asks for nothing; ``do_sample`` does not where it is false or the temperature is 0."""
-_OTHERS = (
-    "decoding",
-    "do_sample",
-    "early_stopping",
-    "opera_precision",
-    "dbd_prompts",
-    "until",
-    "max_gen_toks",
-)
+_OTHERS = ("decoding", "do_sample", "early_stopping", "opera_precision", "dbd_prompts", "until", "max_gen_toks")
 
 
 def decoder_of(generation_kwargs: Mapping[str, Any]) -> Decoder:
@@ -160,17 +145,12 @@ def _strategy(given: Mapping[str, Any]) -> str:
         return "nucleus" if draws else "beam" if beams is not None and beams > 1 else "greedy"
     if not isinstance(strategy, str) or strategy not in _READ:
         raise UsageError(
-            f"decoding={strategy} is not known.{did_you_mean(str(strategy), _READ)}",
-            f"Known are {', '.join(_READ)}.",
+            f"decoding={strategy} is not known.{did_you_mean(str(strategy), _READ)}", f"Known are {', '.join(_READ)}."
         )
     if strategy == "beam" and beams == 1:
-        raise UsageError(
-            "decoding=beam contradicts num_beams=1.", f"Set num_beams too, to {_BEAMS} for instance."
-        )
+        raise UsageError("decoding=beam contradicts num_beams=1.", f"Set num_beams too, to {_BEAMS} for instance.")
     if strategy == "nucleus" and temperature == 0:
-        raise UsageError(
-            "decoding=nucleus contradicts temperature=0.", "Set temperature too, to 1 for instance."
-        )
+        raise UsageError("decoding=nucleus contradicts temperature=0.", "Set temperature too, to 1 for instance.")
     return strategy
 
 
@@ -240,9 +220,7 @@ def _check_number(key: str, value: Any) -> None:
         bound = f" of at least {least:g}" if least > -_LARGEST else ""
         raise UsageError(f"generation_kwargs: {key}={value!r} is not {what}{bound}.")
     if key == "repetition_penalty" and value == 0:
-        raise UsageError(
-            f"generation_kwargs: {key}={value!r} is not above 0.", "1 leaves tokens as they are."
-        )
+        raise UsageError(f"generation_kwargs: {key}={value!r} is not above 0.", "1 leaves tokens as they are.")
     most = {"top_p": 1, "vcd_beta": 1, "vcd_noise_step": NOISE_STEPS - 1}.get(key, value)
     if value > most:
         raise UsageError(f"generation_kwargs: {key}={value!r} is above {most}.")

@@ -122,8 +122,7 @@ def with_noisy_half(
         sizes = inputs["image_grid_thw"][: len(noises)].prod(-1).tolist()
     else:
         raise AdapterError(
-            f"decoding=vcd does not know this model's pixels, which are of shape {list(pixels.shape)}.",
-            _REMEDY,
+            f"decoding=vcd does not know this model's pixels, which are of shape {list(pixels.shape)}.", _REMEDY
         )
     share = kept_share(step)
     parts = pixels[half:].split(sizes)

@@ -59,10 +59,7 @@ class BlipItm(TorchPairs):
         max_tokens: int | None = 35,
         name: str | None = None,
     ) -> None:
-        for key, value, known in (
-            ("head", head, get_args(Head)),
-            ("first_token", first_token, get_args(FirstToken)),
-        ):
+        for key, value, known in (("head", head, get_args(Head)), ("first_token", first_token, get_args(FirstToken))):
             if value not in known:
                 raise AdapterError(f"{key}={value} is not known.", f"Known are {', '.join(known)}.")
         super().__init__(pretrained, revision, dtype, device, batch_size, workers, max_tokens, name)

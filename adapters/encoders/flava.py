@@ -58,9 +58,7 @@ class Flava(TorchPairs):
         name: str | None = None,
     ) -> None:
         if padding not in get_args(Padding):
-            raise AdapterError(
-                f"padding={padding} is not known.", f"Known are {', '.join(get_args(Padding))}."
-            )
+            raise AdapterError(f"padding={padding} is not known.", f"Known are {', '.join(get_args(Padding))}.")
         super().__init__(pretrained, revision, dtype, device, batch_size, workers, max_tokens, name)
         self._padding = padding
 

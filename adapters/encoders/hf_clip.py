@@ -163,9 +163,7 @@ class HfClipEncoder(TorchEncoder):
         if kind != "exact":
             raise AdapterError(f"transform={kind} is not known.", "Known are exact, fast.")
         has_shorter = "shortest_edge" in (self._processor.size or {})
-        return processed(
-            self._processor, self._device, self._spec("shortest").resized if has_shorter else None
-        )
+        return processed(self._processor, self._device, self._spec("shortest").resized if has_shorter else None)
 
     def _official(self) -> dict[str, Any]:
         """Return the fields of open_clip's ``PreprocessCfg`` for a CLIP."""
@@ -192,8 +190,7 @@ class HfClipEncoder(TorchEncoder):
             or not (0 < size.get("height", 0) == size.get("width", 0))
         ):
             raise AdapterError(
-                f"transform=fast cannot do what {type(processor).__name__} does.",
-                "Leave it out: transform=exact can.",
+                f"transform=fast cannot do what {type(processor).__name__} does.", "Leave it out: transform=exact can."
             )
         return self._spec("squash")
 

@@ -34,8 +34,7 @@ def load_model(source: HfSource, dtype: torch.dtype) -> Any:
     foreign = [
         f"{name}: not in the architecture"
         for name in sorted(found["unexpected_keys"])
-        if (name.startswith(("text_model.", "vision_model.")) and not name.endswith("position_ids"))
-        or "lora_" in name
+        if (name.startswith(("text_model.", "vision_model.")) and not name.endswith("position_ids")) or "lora_" in name
     ]
     require_fit(source, found, foreign)
     return model.eval().requires_grad_(False)

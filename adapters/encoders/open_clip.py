@@ -71,15 +71,9 @@ def merged_state(path: Path, alpha: float | None) -> dict[str, torch.Tensor]:
     merged = {name: value for name, value in state.items() if name not in lora}
     for name in sorted(name for name in lora if name.endswith(_DOWN)):
         down, up = lora.pop(name).float(), lora.pop(f"{name[:-1]}B", None)
-        weight = (
-            name.removesuffix("_lora_A")
-            if name.endswith("_lora_A")
-            else f"{name.removesuffix('lora_A')}weight"
-        )
+        weight = name.removesuffix("_lora_A") if name.endswith("_lora_A") else f"{name.removesuffix('lora_A')}weight"
         if up is None or weight not in merged:
-            raise AdapterError(
-                f"checkpoint {path}: {name} has no {weight if up is not None else name[:-1] + 'B'}."
-            )
+            raise AdapterError(f"checkpoint {path}: {name} has no {weight if up is not None else name[:-1] + 'B'}.")
         own = merged[weight]
         rank = len(down) // (own.shape[-1] if own.ndim == 4 else 1)
         added = up.float() @ down
@@ -94,9 +88,7 @@ def merged_state(path: Path, alpha: float | None) -> dict[str, torch.Tensor]:
     return merged
 
 
-_ELSEWHERE = (
-    "or name a checkpoint file, or a folder with open_clip_config.json and the weights, in 'pretrained'."
-)
+_ELSEWHERE = "or name a checkpoint file, or a folder with open_clip_config.json and the weights, in 'pretrained'."
 DOWNLOAD = f"Where the hub can be reached it is downloaded on first use; {_ELSEWHERE}"
 _HUB = "hf-hub:"
 _CONFIGURATION = "open_clip_config.json"
@@ -189,9 +181,7 @@ def _find_tag(name: str, configuration: Mapping[str, Any], tag: str) -> OpenClip
     entry = open_clip.get_pretrained_cfg(name, tag)
     if not entry:
         if "/" in tag or "." in tag:
-            raise AdapterError(
-                f"checkpoint {tag}: no such file.", f"Or name a tag of {name}: {', '.join(known)}."
-            )
+            raise AdapterError(f"checkpoint {tag}: no such file.", f"Or name a tag of {name}: {', '.join(known)}.")
         raise AdapterError(
             f"pretrained={tag} is no tag of architecture {name}, and no file.{did_you_mean(tag, known)}",
             f"Its tags: {', '.join(known) or 'none'}.",
@@ -243,16 +233,13 @@ def _find_in_folder(folder: Path) -> OpenClipSource:
         raise AdapterError(f"{folder}: holds no {_CONFIGURATION}.", hint)
     model = _read_json(configuration).get("model_cfg")
     if not isinstance(model, dict):
-        raise AdapterError(
-            f"{configuration}: has no 'model_cfg'.", "It holds 'model_cfg' and 'preprocess_cfg'."
-        )
+        raise AdapterError(f"{configuration}: has no 'model_cfg'.", "It holds 'model_cfg' and 'preprocess_cfg'.")
     # A part of it may be of the hub, and of a folder below this one.
     Boundary.around(folder).require(model, str(configuration), folder)
     found = _find_checkpoint_in_dir(folder)
     if found is None:
         raise AdapterError(
-            f"{folder}: holds no checkpoint.",
-            "Add open_clip_model.safetensors or open_clip_pytorch_model.bin.",
+            f"{folder}: holds no checkpoint.", "Add open_clip_model.safetensors or open_clip_pytorch_model.bin."
         )
     return OpenClipSource(f"local-dir:{folder}", None, str(folder), model, Path(found), _is_quick(model))
 
@@ -509,9 +496,7 @@ def _write(model: Any, source: OpenClipSource, quick_gelu: bool, folder: Path) -
         "model_cfg": {**source.configuration, "quick_gelu": quick_gelu},
         "preprocess_cfg": dict(model.visual.preprocess_cfg),
     }
-    (folder / "open_clip_config.json").write_text(
-        json.dumps(configuration, indent=2) + "\n", encoding="utf-8"
-    )
+    (folder / "open_clip_config.json").write_text(json.dumps(configuration, indent=2) + "\n", encoding="utf-8")
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     save_file(weights, folder / "open_clip_model.safetensors", {"format": "pt"})
     for file in _tokenizer_files(source):
@@ -523,9 +508,7 @@ def _tokenizer_files(source: OpenClipSource) -> list[Path]:
     return [] if source.tag else sorted(source.checkpoint.parent.glob(_TOKENIZER))
 
 
-def _load(
-    source: OpenClipSource, dtype: str, device: torch.device, quick_gelu: bool, lora_alpha: float | None
-) -> Any:
+def _load(source: OpenClipSource, dtype: str, device: torch.device, quick_gelu: bool, lora_alpha: float | None) -> Any:
     import open_clip
     import torch
 
@@ -586,10 +569,7 @@ def _check_positions(source: OpenClipSource, shapes: Mapping[str, tuple[int, ...
         AdapterError: It did.
     """
     ours = {name: tuple(value.shape) for name, value in model.named_parameters() if name in _POSITIONS}
-    theirs = {
-        name: shapes.get(name) or shapes.get(name.removeprefix("text."), shape)
-        for name, shape in ours.items()
-    }
+    theirs = {name: shapes.get(name) or shapes.get(name.removeprefix("text."), shape) for name, shape in ours.items()}
     if found := differing(theirs, ours):
         raise _does_not_fit(source, first_of(found))
 

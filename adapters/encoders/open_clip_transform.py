@@ -59,6 +59,4 @@ def _pixel_spec(preprocess: Any) -> PixelSpec | None:
     if size[0] != size[1] or preprocess.resize_mode not in ("shortest", "squash"):
         return None
     interpolation = "bilinear" if preprocess.interpolation == "bilinear" else "bicubic"
-    return PixelSpec(
-        size[0], preprocess.resize_mode, interpolation, tuple(preprocess.mean), tuple(preprocess.std)
-    )
+    return PixelSpec(size[0], preprocess.resize_mode, interpolation, tuple(preprocess.mean), tuple(preprocess.std))

@@ -99,12 +99,7 @@ class PacEncoder(OpenClipTowers):
     def _write(self, folder: Path) -> Alias:
         folder.mkdir(parents=True)
         return write_pac(
-            dict(self._model.state_dict()),
-            {},
-            folder,
-            self._head_width,
-            self._quick_gelu,
-            self._tokenizer_files,
+            dict(self._model.state_dict()), {}, folder, self._head_width, self._quick_gelu, self._tokenizer_files
         )
 
     @classmethod
@@ -131,16 +126,13 @@ def _find(path: Path, source: str) -> Path:
     if path.name == str(path) and (in_cache / path).exists():
         return in_cache / path
     raise AdapterError(
-        f"checkpoint {path}: there is no such file"
-        + (f", nor in {in_cache}." if path.name == str(path) else "."),
+        f"checkpoint {path}: there is no such file" + (f", nor in {in_cache}." if path.name == str(path) else "."),
         f"It comes from {source or 'the list in the README of github.com/aimagelab/pacscore'}; put it into "
         f"{in_cache}, or name it with --model_args checkpoint=FILE.",
     )
 
 
-def _check_kind(
-    path: Path, read: PacCheckpoint, architecture: str | None, lora: bool | None, source: str
-) -> None:
+def _check_kind(path: Path, read: PacCheckpoint, architecture: str | None, lora: bool | None, source: str) -> None:
     found = f"{_kind(read.lora)} {read.architecture}"
     wanted = f"{_kind(read.lora if lora is None else lora)} {(architecture or read.architecture).replace('/', '-')}"
     if found != wanted:

@@ -91,9 +91,7 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
         ) from error
     found = content if isinstance(content, Mapping) else {}
     state = found.get("state_dict")
-    if not (
-        isinstance(state, Mapping) and state and all(isinstance(v, torch.Tensor) for v in state.values())
-    ):
+    if not (isinstance(state, Mapping) and state and all(isinstance(v, torch.Tensor) for v in state.values())):
         plain = "; those that it has look like those of a plain CLIP" if "visual.proj" in found else ""
         raise AdapterError(
             f"{path}: has no weights under 'state_dict', where PAC-S and PAC-S++ have theirs{plain}.", _HINT
@@ -178,9 +176,7 @@ def weight_of_factor(name: str) -> str:
     return layer.removesuffix("_") if layer.endswith("in_proj_weight_") else f"{layer}weight"
 
 
-def _check(
-    path: Path, state: Mapping[str, torch.Tensor], shapes: Mapping[str, tuple[int, ...]], lora: bool
-) -> None:
+def _check(path: Path, state: Mapping[str, torch.Tensor], shapes: Mapping[str, tuple[int, ...]], lora: bool) -> None:
     """Raise unless the weights have these names and shapes."""
     missing = [name for name in shapes if name not in state]
     unknown = [name for name in state if name not in shapes]

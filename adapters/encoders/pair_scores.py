@@ -68,9 +68,7 @@ class RecordedPairs(PairwiseEncoder):
         differ = (np.diff(self._keys) == 0) & (np.diff(self._scores) != 0)
         if differ.any():
             one, other = sorted(order[np.flatnonzero(differ)[0] :][:2].tolist())
-            raise AdapterError(
-                f"{self.path}: rows {one + 1} and {other + 1} have two scores of one pair", _HINT
-            )
+            raise AdapterError(f"{self.path}: rows {one + 1} and {other + 1} have two scores of one pair", _HINT)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the hash of the file."""

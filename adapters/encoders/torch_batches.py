@@ -83,10 +83,7 @@ class TorchBatches(Encoder):
         self._device = find_device(device)
         self._dtype = dtype
         images = batch_size or (_BATCH_ON_GPU if self._device.type == "cuda" else _BATCH_ON_CPU)
-        self._batch = {
-            "image": BatchSize(images),
-            "text": BatchSize(batch_size or _TEXTS_AN_IMAGE * images),
-        }
+        self._batch = {"image": BatchSize(images), "text": BatchSize(batch_size or _TEXTS_AN_IMAGE * images)}
         self._workers = workers or default_workers()
         self._reading: Reading | None = reading
         self._readers: ReaderProcesses | None = None
@@ -143,9 +140,7 @@ class TorchBatches(Encoder):
         def run(part: Sequence[int]) -> Pending:
             rows = slice(part[0], part[-1] + 1)
             with torch.inference_mode():
-                placed = {
-                    name: value[rows].to(self._device, non_blocking=True) for name, value in inputs.items()
-                }
+                placed = {name: value[rows].to(self._device, non_blocking=True) for name, value in inputs.items()}
                 return _start_copy(positions[rows], forward(placed).to(self._given_out))
 
         found: list[Pending] = []

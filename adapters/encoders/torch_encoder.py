@@ -120,8 +120,7 @@ class TorchEncoder(TorchBatches):
         for pending, failures, lengths in self._run_texts(texts, self._token_vectors):
             found = _encoded(pending, failures, {})
             yield Encoded(
-                {position: rows[: lengths[position]] for position, rows in found.vectors.items()},
-                found.failures,
+                {position: rows[: lengths[position]] for position, rows in found.vectors.items()}, found.failures
             )
 
     def frames(self, videos: Sequence[VideoHandle]) -> Iterator[Encoded]:

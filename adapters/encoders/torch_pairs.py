@@ -71,9 +71,7 @@ class TorchPairs(TorchBatches, PairwiseEncoder):
             )
         places = int(self._source.config.text_config.max_position_embeddings)
         if max_tokens is not None and not 2 <= max_tokens <= places:
-            raise AdapterError(
-                f"max_tokens={max_tokens}: {self.name} takes 2 to {places}, start and end included."
-            )
+            raise AdapterError(f"max_tokens={max_tokens}: {self.name} takes 2 to {places}, start and end included.")
         self.context_length = max_tokens or places
         self._model = self._load(self._source, torch_dtype(dtype)).to(self._device)
         self._tokenizer = load_tokenizer(self._source)
@@ -157,10 +155,7 @@ class TorchPairs(TorchBatches, PairwiseEncoder):
         return found
 
     def _scored(
-        self,
-        texts: Mapping[int, Sequence[str]],
-        tokens: Mapping[int, torch.Tensor],
-        failures: dict[int, str],
+        self, texts: Mapping[int, Sequence[str]], tokens: Mapping[int, torch.Tensor], failures: dict[int, str]
     ) -> dict[int, np.ndarray]:
         """Return the scores of each image's texts, by position; pairs that do not fit alone become failures."""
         import torch

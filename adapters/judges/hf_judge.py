@@ -99,9 +99,7 @@ class HfJudge(Judge):
             kinds.setdefault(kind, []).append(at)
         for positions in kinds.values():
             if requests[positions[0]].image is not None and not model.sees:
-                raise AdapterError(
-                    f"judge '{self.name}' is a language model and sees no images", "Name one that does."
-                )
+                raise AdapterError(f"judge '{self.name}' is a language model and sees no images", "Name one that does.")
             for start in range(0, len(positions), self.batch_size):
                 piece = positions[start : start + self.batch_size]
                 yield self._judged(model, {at: requests[at] for at in piece})
@@ -140,10 +138,7 @@ class HfJudge(Judge):
         return [*(system if said else []), {"role": "user", "content": content}]
 
     def _answer(
-        self,
-        model: _Loaded,
-        conversations: list[list[dict[str, Any]]],
-        requests: Sequence[JudgeRequest],
+        self, model: _Loaded, conversations: list[list[dict[str, Any]]], requests: Sequence[JudgeRequest]
     ) -> list[Judgement]:
         import torch
         from transformers import LogitsProcessorList
@@ -168,9 +163,7 @@ class HfJudge(Judge):
             places = tuple(
                 JudgeToken(
                     spelled.get(token) or model.tokenizer.decode([token]),
-                    dict(zip(candidates, recorded.steps[step][row].tolist(), strict=True))
-                    if token in spelled
-                    else {},
+                    dict(zip(candidates, recorded.steps[step][row].tolist(), strict=True)) if token in spelled else {},
                 )
                 for step, token in enumerate(tokens if ids else ())
                 if token not in model.special
@@ -198,9 +191,7 @@ class HfJudge(Judge):
                 build: Any = AutoModelForImageTextToText if sees else AutoModelForCausalLM
                 reader: Any = AutoProcessor if sees else AutoTokenizer
                 processor = reader.from_pretrained(self._pretrained, **options)
-                model, found = build.from_pretrained(
-                    self._pretrained, dtype=dtype, output_loading_info=True, **options
-                )
+                model, found = build.from_pretrained(self._pretrained, dtype=dtype, output_loading_info=True, **options)
         except Exception as error:
             # Libraries raise whatever they like here: a damaged file, a missing package, code not trusted.
             raise AdapterError(f"judge '{self.name}': {first_line(error)}") from error
@@ -245,8 +236,7 @@ class _Loaded:
         if self.sees:
             return self.processor.apply_chat_template(conversations, processor_kwargs=options, **template)
         texts = [
-            [{**message, "content": _text([message])} for message in conversation]
-            for conversation in conversations
+            [{**message, "content": _text([message])} for message in conversation] for conversation in conversations
         ]
         return self.processor.apply_chat_template(texts, **template, **options)
 
@@ -270,8 +260,7 @@ class _Recorded:
 def _require_known(decoding: Mapping[str, float]) -> None:
     if unknown := sorted(decoding.keys() - {"num_beams", "temperature", "seed"}):
         raise AdapterError(
-            f"decoding setting '{unknown[0]}' is not known to hf_judge",
-            "It knows num_beams, temperature and seed.",
+            f"decoding setting '{unknown[0]}' is not known to hf_judge", "It knows num_beams, temperature and seed."
         )
     if decoding.get("temperature") and decoding.get("num_beams", 1) != 1:
         raise AdapterError("tokens are drawn, or found by beams", "Leave out temperature or num_beams.")

@@ -49,8 +49,7 @@ def encoded(image: Image.Image | np.ndarray) -> bytes:
         image = Image.fromarray(image)
     if image.mode in _NUMBERS:
         raise UsageError(
-            f"an image of Pillow's mode {image.mode} has numbers whose range is not known",
-            "image.convert('RGB')",
+            f"an image of Pillow's mode {image.mode} has numbers whose range is not known", "image.convert('RGB')"
         )
     buffer = io.BytesIO()
     # What the file that it was read of says besides (how to turn it, its colours) is not of the pixels.

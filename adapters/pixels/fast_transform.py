@@ -78,9 +78,7 @@ class FastTransform(ImageTransform):
             size = (crop[3] - crop[1], crop[2] - crop[0])
         check_ratio(handle, *size, self._spec.resized)
         one = _Encoded(
-            torch.frombuffer(bytearray(header.unturned), dtype=torch.uint8),
-            (header.height, header.width),
-            crop,
+            torch.frombuffer(bytearray(header.unturned), dtype=torch.uint8), (header.height, header.width), crop
         )
         if self._decodes_on_gpu:
             return Prepared(one, remarks, handle)

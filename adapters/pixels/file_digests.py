@@ -235,9 +235,7 @@ class FileDigests:
     def _find(self, states: Sequence[FileState]) -> dict[FileState, bytes]:
         with self._lock:
             found = {
-                state: digest
-                for state in states
-                if (digest := self._at_hand.get(state) or self._unkept.get(state))
+                state: digest for state in states if (digest := self._at_hand.get(state) or self._unkept.get(state))
             }
             if len(found) < len(states):
                 kept = self._manifest.find([state for state in states if state not in found])

@@ -189,9 +189,7 @@ class ReaderProcesses:
                 reader = self._begun()
                 # Until then an image like this one must not be read here.
                 reader.is_ready(_SECONDS_TO_START)
-                raise UnreadableImage(
-                    f"{handle.name}: the process that read it ended ({_ending(status)})"
-                ) from error
+                raise UnreadableImage(f"{handle.name}: the process that read it ended ({_ending(status)})") from error
         finally:
             self._free.put(reader)
         return self._transform.read(handle) if found is None else found

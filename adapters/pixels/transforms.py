@@ -130,9 +130,7 @@ class ExactTransform(ImageTransform):
         import torch
 
         names = batch[0].pixels
-        return {
-            name: to_device(torch.stack([one.pixels[name] for one in batch]), self._device) for name in names
-        }, {}
+        return {name: to_device(torch.stack([one.pixels[name] for one in batch]), self._device) for name in names}, {}
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the specification, and the version of what decodes and resizes."""
@@ -141,9 +139,7 @@ class ExactTransform(ImageTransform):
         return {"kind": "exact", **self._spec, "pillow": PIL.__version__}
 
 
-def check_ratio(
-    handle: ImageHandle, height: int, width: int, resized: Callable[[int, int], tuple[int, int]]
-) -> None:
+def check_ratio(handle: ImageHandle, height: int, width: int, resized: Callable[[int, int], tuple[int, int]]) -> None:
     """Raise where a long strip of an image would grow beyond all bounds when its shorter side is resized.
 
     Raises:

@@ -152,9 +152,7 @@ def _decoded(path: Path) -> Iterator[Image.Image]:
         ) from error
     decoded = 0
     try:
-        with av.open(
-            str(path), options={"format_whitelist": _FORMATS, "protocol_whitelist": "file"}
-        ) as container:
+        with av.open(str(path), options={"format_whitelist": _FORMATS, "protocol_whitelist": "file"}) as container:
             if not container.streams.video:
                 raise UnreadableVideo(f"{path}: has no video stream")
             if missing := missing_bytes(path):

@@ -67,9 +67,7 @@ class Segmenter(Model, ABC):
         """Return everything that can change a region: checkpoint, thresholds, dtype, versions."""
 
     @abstractmethod
-    def masks(
-        self, image: ImageHandle, *, points: np.ndarray | None = None, grid: int | None = None
-    ) -> list[Region]:
+    def masks(self, image: ImageHandle, *, points: np.ndarray | None = None, grid: int | None = None) -> list[Region]:
         """Return the regions of an image, or of a crop of one.
 
         Args:

@@ -15,9 +15,7 @@ from ..hub import hub_commit
 from ..pixels.handles import ImageHandle
 from .contracts import Painter
 
-_REMEDY = (
-    "Name a text-to-image model of diffusers: a hub id, or a folder that save_pretrained of a pipeline wrote."
-)
+_REMEDY = "Name a text-to-image model of diffusers: a hub id, or a folder that save_pretrained of a pipeline wrote."
 
 
 class DiffusionPainter(Painter):

@@ -87,12 +87,7 @@ class HfDetector(Detector):
             centred, scores = self._found(seen, list(phrases))
         x, y, width, height = centred.double().unbind(-1)
         across, down = self._scale(size)
-        edges = (
-            (x - width / 2) * across,
-            (y - height / 2) * down,
-            (x + width / 2) * across,
-            (y + height / 2) * down,
-        )
+        edges = ((x - width / 2) * across, (y - height / 2) * down, (x + width / 2) * across, (y + height / 2) * down)
         return Detections(torch.stack(edges, dim=-1).cpu().numpy(), scores.double().cpu().numpy())
 
     @classmethod
@@ -125,6 +120,5 @@ class HfDetector(Detector):
     def _on_device(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         dtype = torch_dtype(self._dtype)
         return {
-            name: value.to(self._device, dtype if value.is_floating_point() else None)
-            for name, value in inputs.items()
+            name: value.to(self._device, dtype if value.is_floating_point() else None) for name, value in inputs.items()
         }

@@ -64,7 +64,4 @@ def versions() -> dict[str, str]:
     import torch
     import transformers
 
-    return {
-        "transformers": transformers.__version__,
-        "torch": ".".join(torch.__version__.split(".")[:2]),
-    }
+    return {"transformers": transformers.__version__, "torch": ".".join(torch.__version__.split(".")[:2])}

@@ -33,9 +33,7 @@ class Owlv2Detector(HfDetector):
         features = places.flatten(1, 2)
         return features, self._model.box_predictor(features, places)[0]
 
-    def _found(
-        self, seen: tuple[torch.Tensor, torch.Tensor], phrases: list[str]
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def _found(self, seen: tuple[torch.Tensor, torch.Tensor], phrases: list[str]) -> tuple[torch.Tensor, torch.Tensor]:
         features, boxes = seen
         texts = self._on_device(self._processor(text=[phrases], truncation=True, return_tensors="pt"))
         both = self._model.owlv2

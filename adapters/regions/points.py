@@ -35,13 +35,11 @@ def wanted_points(
         found = np.asarray(points, np.float64)
         if found.ndim != 2 or found.shape[1] != 2 or not np.isfinite(found).all():
             raise AdapterError(
-                f"points of the shape {list(np.shape(points))} are not x and y.",
-                "They are finite numbers, [n, 2].",
+                f"points of the shape {list(np.shape(points))} are not x and y.", "They are finite numbers, [n, 2]."
             )
         if (found < 0).any() or (found >= size).any():
             raise AdapterError(
-                f"a point lies outside the image of {size[0]} x {size[1]} pixels.",
-                "Points are x, y in pixels.",
+                f"a point lies outside the image of {size[0]} x {size[1]} pixels.", "Points are x, y in pixels."
             )
         return found
     side = default if grid is None else grid

@@ -212,9 +212,7 @@ class SamSegmenter(Segmenter):
             **versions(),
         }
 
-    def masks(
-        self, image: ImageHandle, *, points: np.ndarray | None = None, grid: int | None = None
-    ) -> list[Region]:
+    def masks(self, image: ImageHandle, *, points: np.ndarray | None = None, grid: int | None = None) -> list[Region]:
         """Return the regions of an image; see ``Segmenter.masks``."""
         picture = read_image(image).image.convert("RGB")
         settings = self._settings

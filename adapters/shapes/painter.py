@@ -86,8 +86,7 @@ def described_scene(text: str, seed: int) -> Scene:
         before = number
     if not things:
         raise AdapterError(
-            f"'{text}' names nothing of the shapes world.",
-            "The painter draws captions in its language alone.",
+            f"'{text}' names nothing of the shapes world.", "The painter draws captions in its language alone."
         )
     drawn = _placed(text, things, relations, rng)
     return Scene(own % 2**31, telling_order(drawn), background or BACKGROUNDS[rng.integers(len(BACKGROUNDS))])
@@ -101,9 +100,7 @@ def _thing(one: Named, rng: np.random.Generator) -> Thing:
     return Thing(one.noun, colour, said(SIZES) or "medium", said(TEXTURES) or "plain", _NOWHERE)
 
 
-def _placed(
-    text: str, things: list[Thing], relations: list[SpatialRelation], rng: np.random.Generator
-) -> list[Thing]:
+def _placed(text: str, things: list[Thing], relations: list[SpatialRelation], rng: np.random.Generator) -> list[Thing]:
     """Return the things where every relation is the one that one would name.
 
     Raises:
@@ -117,6 +114,4 @@ def _placed(
         placed = [replace(thing, box=box) for thing, box in zip(things, boxes, strict=True)]
         if all(main_predicate(placed[one.subject], placed[one.object]) == one.predicate for one in relations):
             return placed
-    raise AdapterError(
-        f"'{text}' describes what no picture shows.", "Its relations contradict, or it is too full."
-    )
+    raise AdapterError(f"'{text}' describes what no picture shows.", "Its relations contradict, or it is too full.")

@@ -6,21 +6,11 @@ import re
 from dataclasses import dataclass
 
 from ...tasks.shapes.accounts import SceneAccount, graph_of
-from ...tasks.shapes.scene import (
-    BACKGROUNDS,
-    COLOURS,
-    SHAPES,
-    SIZES,
-    TEXTURES,
-    Predicate,
-    Scene,
-    Thing,
-)
+from ...tasks.shapes.scene import BACKGROUNDS, COLOURS, SHAPES, SIZES, TEXTURES, Predicate, Scene, Thing
 
 _NODES = {name: graph_of(SceneAccount((), (), name)) for name in BACKGROUNDS}
 _PLACES = {
-    (graph["objects"][0], frozenset(word for _, word in graph["attributes"])): name
-    for name, graph in _NODES.items()
+    (graph["objects"][0], frozenset(word for _, word in graph["attributes"])): name for name, graph in _NODES.items()
 }
 """What a background is called, and its attributes, to its name."""
 _NOUNS = {shape: shape for shape in SHAPES} | {noun: noun for noun, _ in _PLACES}
@@ -65,11 +55,7 @@ class Named:
 
     def places(self) -> list[str]:
         """Return the backgrounds that are what is named."""
-        return [
-            name
-            for (noun, words), name in _PLACES.items()
-            if noun == self.noun and set(self.attributes) <= words
-        ]
+        return [name for (noun, words), name in _PLACES.items() if noun == self.noun and set(self.attributes) <= words]
 
     def share_in(self, scene: Scene) -> float:
         """Return the share of its words that one thing, or the background, of a scene has, 0 to 1; 1 for all."""

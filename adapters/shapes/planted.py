@@ -63,9 +63,7 @@ class PlantedCaptioner(Captioner):
             "model": self._inner.fingerprint(),
         }
 
-    def stream(
-        self, requests: Sequence[CaptionRequest], batch_size: int | None = None
-    ) -> Iterator[Captioned]:
+    def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
         """Write the captions; see ``Captioner.stream``."""
         wholes: list[int] = []
         captions: dict[int, Caption] = {}
@@ -86,9 +84,7 @@ class PlantedCaptioner(Captioner):
         for batch in self._inner.stream([requests[at] for at in wholes], batch_size):
             yield Captioned(
                 {
-                    wholes[at]: Caption(
-                        self._of_whole(one.text, seen[wholes[at]].scene, requests[wholes[at]])
-                    )
+                    wholes[at]: Caption(self._of_whole(one.text, seen[wholes[at]].scene, requests[wholes[at]]))
                     for at, one in batch.captions.items()
                 },
                 {wholes[at]: why for at, why in batch.failures.items()},

@@ -40,9 +40,7 @@ class ShapesSegmenter(Segmenter):
         """Return what it is."""
         return {"adapter": "shapes_segmenter", "revision": _REVISION}
 
-    def masks(
-        self, image: ImageHandle, *, points: np.ndarray | None = None, grid: int | None = None
-    ) -> list[Region]:
+    def masks(self, image: ImageHandle, *, points: np.ndarray | None = None, grid: int | None = None) -> list[Region]:
         """Return the things that a point lies on, or all of them; see ``Segmenter.masks``."""
         seen = see(image)
         masks = [seen.mask(thing) for thing in seen.scene.things]

@@ -26,8 +26,7 @@ _INSTRUCTIONS = {
 }
 """Words of DCI's system prompts, which no other of them has, to what is asked for."""
 _MERGE = re.compile(
-    r"Overall description: (?P<overall>.*)\n\n Elements appearing in the image: (?P<elements>.*?)\. \n",
-    re.DOTALL,
+    r"Overall description: (?P<overall>.*)\n\n Elements appearing in the image: (?P<elements>.*?)\. \n", re.DOTALL
 )
 _SAME = re.compile(r"Description A: (?P<first>.*)\nDescription B: (?P<second>.*)\n", re.DOTALL)
 
@@ -61,9 +60,7 @@ class ShapesWriter(Judge):
         if asked == "shorter":
             return listed(things[:-1] or things, place if len(things) > 1 else None)
         if asked == "several":
-            return "\n".join(
-                f"{number}. {text}" for number, text in enumerate(_several(things, place, rng), 1)
-            )
+            return "\n".join(f"{number}. {text}" for number, text in enumerate(_several(things, place, rng), 1))
         if asked:
             return _negative(asked, request.prompt, things, place, rng)
         if found := _MERGE.search(request.prompt):

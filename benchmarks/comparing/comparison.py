@@ -229,9 +229,7 @@ def _chosen_metrics(runs: Sequence[FinishedRun], settings: CompareSettings) -> l
     return chosen
 
 
-def _models(
-    metric: str, runs: Sequence[FinishedRun], settings: CompareSettings, progress: Progress
-) -> Comparison:
+def _models(metric: str, runs: Sequence[FinishedRun], settings: CompareSettings, progress: Progress) -> Comparison:
     first, made = runs[0], [run.metrics[metric] for run in runs]
     name, statistic = _statistic(first, settings.statistic)
     if any(one != made[0] for one in made):
@@ -242,9 +240,7 @@ def _models(
         )
     names = _model_names(runs)
     rows, notes = on_shared_documents(metric, runs, names)
-    scored = [
-        Contestant(name, name, run, metric, rows.scores[name]) for run, name in zip(runs, names, strict=True)
-    ]
+    scored = [Contestant(name, name, run, metric, rows.scores[name]) for run, name in zip(runs, names, strict=True)]
     found = _paired(first, rows, statistic, f"{name} of {metric}", settings, progress)
     sizes = [len(run.samples) for run in runs]
     if any(size != found.n for size in sizes):

@@ -67,9 +67,7 @@ class FinishedRun:
         """Metrics of the run that scored nothing, with the reason."""
         reasons = self.record.metric_errors
         names = [*self.record.made_by, *reasons]
-        return {
-            name: reasons.get(name, "no sample has a score") for name in names if name not in self.metrics
-        }
+        return {name: reasons.get(name, "no sample has a score") for name in names if name not in self.metrics}
 
     def short_name(self, runs: Sequence[FinishedRun]) -> str:
         """Return the name of the folder, or the whole path where another run's folder is called the same."""
@@ -239,9 +237,7 @@ def require_same_references(runs: Sequence[FinishedRun], ids: Sequence[str]) -> 
         if len(hashes) > 1 or None in hashes:
             raise scores_only(bare[0], "references: the runs do not say that they are of the same documents")
         paths = ", ".join(str(run.path) for run in bare)
-        return [
-            f"references were not compared one by one: {paths} holds scores alone; the documents' hashes are equal"
-        ]
+        return [f"references were not compared one by one: {paths} holds scores alone; the documents' hashes are equal"]
     references = [run.references() for run in runs]
     for run, one in zip(runs[1:], references[1:], strict=True):
         for identity in ids:
@@ -290,25 +286,20 @@ def scored_metrics(runs: Sequence[FinishedRun], wanted: Sequence[str]) -> tuple[
         for metric in run.metrics:
             values = run.scores(metric)
             if twin := next((one for one in found if _equal(one, run, metric, values)), None):
-                notes.append(
-                    f"{metric} has the same scores in {twin.run.path} and {run.path}; it is listed once"
-                )
+                notes.append(f"{metric} has the same scores in {twin.run.path} and {run.path}; it is listed once")
             else:
                 found.append(Contestant(metric, run.record.metric_label(metric), run, metric, values))
         for metric, reason in run.metrics_without_scores.items():
             if metric in wanted:
                 raise UsageError(f"metric '{metric}' has no scores in {run.path}: {reason}")
-            notes.append(
-                f"{metric} has no scores in {run.path} and is left out: {reason.partition(chr(10))[0]}"
-            )
+            notes.append(f"{metric} has no scores in {run.path} and is left out: {reason.partition(chr(10))[0]}")
     found = _told_apart(found, runs)
     if wanted:
         known = list(dict.fromkeys(name for one in found for name in (one.metric, one.name)))
         for name in wanted:
             if name not in known:
                 raise UsageError(
-                    f"no run has metric '{name}'.{did_you_mean(name, known)}",
-                    f"There are {', '.join(known)}.",
+                    f"no run has metric '{name}'.{did_you_mean(name, known)}", f"There are {', '.join(known)}."
                 )
         found = [one for one in found if one.metric in wanted or one.name in wanted]
     if len(found) < 2:

@@ -29,9 +29,7 @@ def render_comparisons(comparisons: Sequence[Comparison], fmt: str = "github") -
         return json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False)
     if fmt == "csv":
         return _csv(comparisons)
-    tables = [
-        _tabulate(rows, fmt) for one in comparisons for rows in (_compared_rows(one), _pair_rows(one)) if rows
-    ]
+    tables = [_tabulate(rows, fmt) for one in comparisons for rows in (_compared_rows(one), _pair_rows(one)) if rows]
     return "\n\n".join([*tables, *([_legend(comparisons)] if fmt == "github" else [])])
 
 

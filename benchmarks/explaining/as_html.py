@@ -118,9 +118,7 @@ def _trials(account: FactCheck) -> Iterator[str]:
     yield "</tbody></table>"
 
 
-def _page(
-    label: str, title: str, value: float, said: str, hows: Mapping[Any, str], body: Sequence[str]
-) -> str:
+def _page(label: str, title: str, value: float, said: str, hows: Mapping[Any, str], body: Sequence[str]) -> str:
     heading = label + (f": {title}" if title else "")
     return "\n".join(
         [
@@ -175,8 +173,7 @@ def _scores(explanation: Explanation) -> str:
         return f"<tr><th scope='row'>{kind}s</th>{cells}<td class='number'>{sizes}</td></tr>"
 
     heads = "".join(
-        f"<th scope='col' class='number'>{head}</th>"
-        for head in ("precision", "recall", "F1", "candidate / reference")
+        f"<th scope='col' class='number'>{head}</th>" for head in ("precision", "recall", "F1", "candidate / reference")
     )
     body = "".join(row(kind, explanation.matched[kind]) for kind in KINDS)
     return (

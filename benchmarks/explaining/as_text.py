@@ -90,10 +90,7 @@ def _matches(candidate: str, reference: str, explanation: Explanation, colour: b
     lines += ["", *_caption("reference", reference, explanation, colour)]
     for kind in KINDS:
         matched = explanation.matched[kind]
-        lines += [
-            "",
-            f"{kind}s: precision {matched.precision:.4f}, recall {matched.recall:.4f}, F1 {matched.f1:.4f}",
-        ]
+        lines += ["", f"{kind}s: precision {matched.precision:.4f}, recall {matched.recall:.4f}, F1 {matched.f1:.4f}"]
         lines += _table(rows(matched), colour) or ["  none on either side"]
     if others := left_out(explanation):
         lines += ["", "left out", *_table(others, colour)]

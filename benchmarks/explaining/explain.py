@@ -58,13 +58,7 @@ def explain(metric: Metric, row: CaptionRow, context: Context) -> ScoreExplanati
 
 
 def find_sample(
-    planned: PlannedRun,
-    sample: str,
-    models: Models,
-    *,
-    locations: DataLocations,
-    store: Store,
-    progress: Progress,
+    planned: PlannedRun, sample: str, models: Models, *, locations: DataLocations, store: Store, progress: Progress
 ) -> CaptionRow:
     """Return the caption of a task that has an id, as its protocol would score it.
 
@@ -74,15 +68,7 @@ def find_sample(
     """
     documents = load_documents(planned.task, planned.path, locations)
     failures = FailureLog(strict=False)
-    job = Job(
-        planned.task,
-        documents,
-        models,
-        RunSettings(),
-        store,
-        progress,
-        planned.pixels,
-    )
+    job = Job(planned.task, documents, models, RunSettings(), store, progress, planned.pixels)
     samples: list[str] = []
     for shard in planned.protocol.collect(job, failures):
         # Rows that are no single captions are made of items with ids of their own.

@@ -80,9 +80,7 @@ def rows(matched: KindScore) -> list[MatchRow]:
     """Return what was matched of one kind: one to one first, then what was left over on either side."""
     mine, theirs = matched.pairing.candidate, matched.pairing.reference
     found = [MatchRow("equal", name(mine[a]), name(theirs[b]), "both") for a, b in matched.pairing.equal]
-    found += [
-        MatchRow("synonym", name(mine[a]), name(theirs[b]), "both") for a, b in matched.pairing.synonymous
-    ]
+    found += [MatchRow("synonym", name(mine[a]), name(theirs[b]), "both") for a, b in matched.pairing.synonymous]
     left_mine, left_theirs = matched.pairing.left_over()
     if matched.candidate_similar:
         for one in matched.candidate_similar:
@@ -100,9 +98,7 @@ def rows(matched: KindScore) -> list[MatchRow]:
 
 def left_out(explanation: Explanation) -> list[MatchRow]:
     """Return the objects that the parser found and that were not compared."""
-    return [
-        MatchRow("left out", one, "", "candidate", remark=why) for one, why in explanation.candidate.left_out
-    ] + [
+    return [MatchRow("left out", one, "", "candidate", remark=why) for one, why in explanation.candidate.left_out] + [
         MatchRow("left out", "", one, "reference", remark=why) for one, why in explanation.reference.left_out
     ]
 
@@ -253,9 +249,7 @@ def oracle_rows(account: FactCheck) -> list[FactRow]:
             any(match == place and true for match, true in zip(matches, truths, strict=True))
             for matches, truths in product(account.matchings, account.verifications)
         ]
-        about = {
-            number for matches in account.matchings for number, one in enumerate(matches, 1) if one == place
-        }
+        about = {number for matches in account.matchings for number, one in enumerate(matches, 1) if one == place}
         standing = "had" if all(had) else "divided" if any(had) else "missing"
         said = f"about it {', '.join(map(str, sorted(about)))}" if about else "none about it"
         rows.append(_fact_row(standing, place, fact, said))

@@ -98,9 +98,7 @@ def merged(pieces: Iterable[Captioned]) -> Captioned:
     return Captioned(dict(sorted(captions.items())), failures, unseen, frozenset(absent))
 
 
-def _windows(
-    requests: Iterable[CaptionRequest], batch: int, keys: bool
-) -> Iterator[tuple[list[_Asked], bool]]:
+def _windows(requests: Iterable[CaptionRequest], batch: int, keys: bool) -> Iterator[tuple[list[_Asked], bool]]:
     """Yield requests in order, and whether they are the last; their keys are made while those before are used."""
     numbered = enumerate(requests)
     size = -(-_FIRST_WINDOW // batch) * batch

@@ -31,9 +31,7 @@ def require_rule(rule: str) -> EmptyCaption:
     )
 
 
-def scored_caption(
-    text: Any, sample: str, stage: Stage, rule: EmptyCaption, failures: FailureLog
-) -> str | None:
+def scored_caption(text: Any, sample: str, stage: Stage, rule: EmptyCaption, failures: FailureLog) -> str | None:
     """Return a caption as metrics score it.
 
     Args:

@@ -10,13 +10,7 @@ import numpy as np
 
 from ...adapters import Encoder, ImageHandle, PairwiseEncoder
 from ...metrics import Cache, Context, Items
-from ...metrics.vectors.features import (
-    Features,
-    image_features,
-    over_context,
-    seen_tokens,
-    text_features,
-)
+from ...metrics.vectors.features import Features, image_features, over_context, seen_tokens, text_features
 from ...metrics.vectors.pair_scores import PairScores, pair_scores
 from ...progress import Progress
 
@@ -76,8 +70,7 @@ class EncodedItems:
         """Return what such arrays hold."""
         told = json.loads(arrays["told"].tobytes())
         images, texts = (
-            Features(arrays[f"{name}/vectors"], arrays[f"{name}/rows"], *map(dict, told[name]))
-            for name in _FEATURES
+            Features(arrays[f"{name}/vectors"], arrays[f"{name}/rows"], *map(dict, told[name])) for name in _FEATURES
         )
         return cls(images, texts, arrays["cut"], arrays["seen"])
 

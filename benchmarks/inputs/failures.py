@@ -75,16 +75,12 @@ class FailureLog:
         Raises:
             DataError: In strict mode.
         """
-        self._add(
-            self.empty, Failure(sample, stage, reason), "such captions are counted and scored as empty ones"
-        )
+        self._add(self.empty, Failure(sample, stage, reason), "such captions are counted and scored as empty ones")
 
     def _add(self, to: list[Failure], failure: Failure, otherwise: str) -> None:
         to.append(failure)
         if self.strict:
-            raise DataError(
-                f"{failure.sample}: {failure.subject} {failure.reason}", f"Without --strict {otherwise}."
-            )
+            raise DataError(f"{failure.sample}: {failure.subject} {failure.reason}", f"Without --strict {otherwise}.")
 
 
 def outcome(entry: FailureSummary) -> str:
@@ -96,9 +92,7 @@ def describe(entry: FailureSummary) -> str:
     """Return an entry of ``summarise`` as a line for people."""
     subject = _SUBJECTS.get(entry["stage"], entry["stage"])
     first = entry["samples"][0]
-    return (
-        f"{entry['count']:,} × {subject} {entry['reason']} (first: {'document ' * first.isdecimal()}{first})"
-    )
+    return f"{entry['count']:,} × {subject} {entry['reason']} (first: {'document ' * first.isdecimal()}{first})"
 
 
 def summarise(failures: Iterable[Failure]) -> list[FailureSummary]:

@@ -81,9 +81,7 @@ def references_fault(references: Any) -> str | None:
     One that says nothing has no meaning in released code: it is named, as one that is empty, whatever stands beside it.
     """
     # A list first: whether something is a Sequence takes long to tell.
-    if not isinstance(references, list) and (
-        isinstance(references, str) or not isinstance(references, Sequence)
-    ):
+    if not isinstance(references, list) and (isinstance(references, str) or not isinstance(references, Sequence)):
         return f"is not a list of captions but {type(references).__name__}"
     if not references:
         return "is an empty list"
@@ -114,9 +112,7 @@ def image_key(image: Any) -> str:
     if isinstance(image, Mapping):
         known = (image[key] for key in ("bytes", "path", "url") if image.get(key) is not None)
         image = next(known, image)
-    return (
-        f"sha256:{hashlib.sha256(image).hexdigest()}" if isinstance(image, bytes) else printable(str(image))
-    )
+    return f"sha256:{hashlib.sha256(image).hexdigest()}" if isinstance(image, bytes) else printable(str(image))
 
 
 def printable(name: str) -> str:
@@ -213,9 +209,7 @@ def gathered(rows: Iterable[CaptionRow]) -> tuple[Items, np.ndarray, np.ndarray]
         candidates=[row.candidate for row in first],
         references=[row.references for row in first],
         weights=np.asarray(weights, dtype=np.float64),
-        corpus=np.asarray([row.corpus for row in first], dtype=np.int64)
-        if any(row.corpus for row in first)
-        else None,
+        corpus=np.asarray([row.corpus for row in first], dtype=np.int64) if any(row.corpus for row in first) else None,
         # All rows of a data set say, or none does.
         # A name beside others that are files is that of a file which is missing.
         images=[row.pixels or ImageHandle(Path(row.image)) for row in first]

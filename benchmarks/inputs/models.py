@@ -48,9 +48,7 @@ class NamedModels:
                 hint = "'bench ls models' lists what there is."
                 if role == "judge" and f"{spec.adapter}_judge" in adapters:
                     hint = f"Adapter '{spec.adapter}_judge' does."
-                raise UsageError(
-                    f"--{role} {spec.name}: adapter '{spec.adapter}' does not {_DOES[role]}", hint
-                )
+                raise UsageError(f"--{role} {spec.name}: adapter '{spec.adapter}' does not {_DOES[role]}", hint)
         if model is None or model.role == "captioner":
             return cls(model, encoder, judge)
         if model.role not in ROLES:

@@ -76,9 +76,7 @@ class PixelFinder:
                 f"--data {self._task}=PATH names; what looks at no {what} needs none.",
             )
 
-    def __call__(
-        self, image: Any, span: tuple[float, float, float] | None = None
-    ) -> ImageHandle | VideoHandle | None:
+    def __call__(self, image: Any, span: tuple[float, float, float] | None = None) -> ImageHandle | VideoHandle | None:
         """Return the handle of an image or video; None if the task does not say where its pixels are.
 
         Args:
@@ -123,9 +121,7 @@ class PixelFinder:
         if self._videos:
             return VideoHandle(_first_file(self._videos, [name, *(name + s for s in _VIDEO_SUFFIXES)]))
         if self._images:
-            return ImageHandle(
-                _first_file(self._images, [name, name + ".jpg", path.name, path.name + ".jpg"])
-            )
+            return ImageHandle(_first_file(self._images, [name, name + ".jpg", path.name, path.name + ".jpg"]))
         if self._root is not None and is_file(self._root / name):
             return replace(handle, source=self._root / name)
         return handle if is_file(path) else None

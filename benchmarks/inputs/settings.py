@@ -77,16 +77,11 @@ class RunSettings:
         known = [one.name for one in fields(cls)]
         for name in arguments:
             if name not in known:
-                raise UsageError(
-                    f"unknown setting '{name}'.{did_you_mean(name, known)}", f"Known: {', '.join(known)}."
-                )
+                raise UsageError(f"unknown setting '{name}'.{did_you_mean(name, known)}", f"Known: {', '.join(known)}.")
         return cls(**arguments)
 
     def interval(
-        self,
-        value: Callable[[np.ndarray], float],
-        groups: np.ndarray,
-        influence: Callable[[], np.ndarray] | None,
+        self, value: Callable[[np.ndarray], float], groups: np.ndarray, influence: Callable[[], np.ndarray] | None
     ) -> Interval | None:
         """Return the interval of a value of weighted rows as these settings make it; None without resamples.
 

@@ -124,9 +124,7 @@ class TaskImages:
         found: dict[str, str | EncodedImage] = {}
         try:
             documents = load_documents(self._task, self._path, self._locations)
-            keys = [
-                key for key in ("doc_to_id", "doc_to_image", "doc_to_pixels") if key in self._task.templates
-            ]
+            keys = [key for key in ("doc_to_id", "doc_to_image", "doc_to_pixels") if key in self._task.templates]
             getters = {key: compile_template(self._task, key, documents.columns) for key in keys}
         except (BenchError, OSError):
             return found

@@ -29,8 +29,7 @@ class CaptionMetric(evaluate.Metric):
     def __init__(self, metric_name: str, **arguments: Any) -> None:
         self._name = metric_name
         self._plan = plan_metric(
-            MetricEntry.model_validate({"metric": metric_name, **arguments}),
-            frozenset({"references"}),
+            MetricEntry.model_validate({"metric": metric_name, **arguments}), frozenset({"references"})
         )
         super().__init__(keep_in_memory=True)
 

@@ -251,15 +251,11 @@ def _require_as_many(captions: Sequence[Any], others: Sequence[Any], what: str) 
 def _require_scores(scores: Scores, name: str) -> None:
     for item, value in enumerate(scores.values.tolist()):
         if not np.isfinite(value):
-            raise MetricError(
-                f"{name}: a caption has no score: {scores.failures.get(item, 'it is not finite')}"
-            )
+            raise MetricError(f"{name}: a caption has no score: {scores.failures.get(item, 'it is not finite')}")
 
 
 def _are_texts(given: Any) -> bool:
-    return isinstance(given, str) or (
-        isinstance(given, list | tuple) and bool(given) and isinstance(given[0], str)
-    )
+    return isinstance(given, str) or (isinstance(given, list | tuple) and bool(given) and isinstance(given[0], str))
 
 
 def _images(given: Images) -> list[Any]:

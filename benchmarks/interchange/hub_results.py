@@ -19,9 +19,7 @@ from ..records.task_run import TaskRun
 from ..tables.export_rows import COLUMNS, to_arrow
 
 
-def write_dataset(
-    runs: Sequence[TaskRun], folder: Path, repository: str, samples: bool = False
-) -> list[BadRow]:
+def write_dataset(runs: Sequence[TaskRun], folder: Path, repository: str, samples: bool = False) -> list[BadRow]:
     """Write the files of the data set.
 
     Args:
@@ -111,11 +109,7 @@ def _config(name: str, default: bool = False) -> dict[str, object]:
 
 def _card(runs: Sequence[TaskRun], repository: str, configs: Sequence[dict[str, object]]) -> str:
     head = yaml.safe_dump(
-        {
-            "pretty_name": repository.rpartition("/")[2],
-            "tags": ["capbench", "evaluation"],
-            "configs": [*configs],
-        },
+        {"pretty_name": repository.rpartition("/")[2], "tags": ["capbench", "evaluation"], "configs": [*configs]},
         sort_keys=False,
         allow_unicode=True,
     )

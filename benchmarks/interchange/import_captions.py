@@ -270,11 +270,7 @@ def logged_scores(path: Path) -> dict[str, float]:
         return {}
     found: dict[str, float] = {}
     for name, value in scores.items() if isinstance(scores, dict) else ():
-        listed = (
-            {f"{name}_{n}": one for n, one in enumerate(value, 1)}
-            if isinstance(value, list)
-            else {name: value}
-        )
+        listed = {f"{name}_{n}": one for n, one in enumerate(value, 1)} if isinstance(value, list) else {name: value}
         found |= {key: float(one) for key, one in listed.items() if is_number(one)}
     return found
 
@@ -326,9 +322,7 @@ def _xlsx(path: Path) -> Iterator[dict[str, Any] | BadRow]:
         finally:
             book.close()
     except (zipfile.BadZipFile, InvalidFileException, KeyError, OSError, ValueError, SyntaxError) as error:
-        raise DataError(
-            f"{path}: cannot be read as an .xlsx workbook: {error}", "Is the file complete?"
-        ) from error
+        raise DataError(f"{path}: cannot be read as an .xlsx workbook: {error}", "Is the file complete?") from error
 
 
 # --- all formats
@@ -477,10 +471,7 @@ def write_captions(imported: CaptionImport, path: Path) -> None:
     """
     try:
         # Half of a surrogate pair cannot be encoded; as backslash escape it is JSON again.
-        with (
-            written_whole(path) as draft,
-            draft.open("w", encoding="utf-8", errors="backslashreplace") as lines,
-        ):
+        with written_whole(path) as draft, draft.open("w", encoding="utf-8", errors="backslashreplace") as lines:
             for row in imported.rows:
                 lines.write(json.dumps(row, ensure_ascii=False) + "\n")
     except OSError as error:

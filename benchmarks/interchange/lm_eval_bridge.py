@@ -280,9 +280,7 @@ class _Answers(Captioner):
         """Return that lm-eval's model wrote; its own record says which one."""
         return {"adapter": "lm_eval"}
 
-    def stream(
-        self, requests: Sequence[CaptionRequest], batch_size: int | None = None
-    ) -> Iterator[Captioned]:
+    def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
         """Give the caption of each request, but for those whose image the model was not shown."""
         captions = {at: self._captions.get(request.id) for at, request in enumerate(requests)}
         yield Captioned(
@@ -323,9 +321,7 @@ def plan_for_lm_eval(entry: IndexEntry, metrics: Sequence[str], locations: DataL
     look = {one.name: "looks at images" for one in plan.metrics if "image" in one.metric.needs}
     kept = [one for one in plan.metrics if one.name not in look]
     if (look and metrics) or not kept:
-        raise UsageError(
-            f"lm-eval cannot run task '{entry.name}': metric {', '.join(look)} looks at images.", _HINT
-        )
+        raise UsageError(f"lm-eval cannot run task '{entry.name}': metric {', '.join(look)} looks at images.", _HINT)
     return replace(plan, metrics=kept, left_out={**plan.left_out, **look})
 
 
@@ -346,9 +342,7 @@ def read_numbered(job: Job, keys: Sequence[str]) -> Iterator[tuple[int, str, dic
     """Yield number, id and values of each usable document, by the rules of ``DocumentReader``."""
     rows = _Counted(job.documents)
     documents = replace(job.documents, rows=cast("Any", rows))
-    for identity, values in DocumentReader(replace(job, documents=documents), keys).read(
-        FailureLog(strict=False)
-    ):
+    for identity, values in DocumentReader(replace(job, documents=documents), keys).read(FailureLog(strict=False)):
         yield rows.number, identity, values
 
 

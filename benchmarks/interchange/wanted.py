@@ -65,8 +65,7 @@ class WantedRows:
         name = path.relative_to(above).as_posix()
         if self._called.setdefault(name, path) != path:
             raise UsageError(
-                f"two images are called {name}: {self._called[name]} and {path}",
-                "Export the tasks one by one.",
+                f"two images are called {name}: {self._called[name]} and {path}", "Export the tasks one by one."
             )
         return name
 
@@ -117,11 +116,7 @@ class WantedPairs(PairwiseEncoder):
             name = self._rows.name(image)
             # The name of what is no file is for people: its digest holds with every engine.
             is_file = isinstance(image.source, Path)
-            called = (
-                {"image": name}
-                if is_file
-                else {"image": replace(image, box=None).digest(), "image_name": name}
-            )
+            called = {"image": name} if is_file else {"image": replace(image, box=None).digest(), "image_name": name}
             box = {} if image.box is None else {"box": list(image.box)}
             called |= self._rows.put(image)
             for text in of_image:
@@ -163,11 +158,7 @@ class WantedPrompts(Judge):
         image = request.image
         looked_at: dict[str, Any] = {}
         if image is not None:
-            looked_at = {
-                "image": image.digest(),
-                "image_name": self._rows.name(image),
-                **self._rows.put(image),
-            }
+            looked_at = {"image": image.digest(), "image_name": self._rows.name(image), **self._rows.put(image)}
         candidates = {"candidates": list(request.candidates)} if request.candidates else {}
         return {"prompt": asked(request), **looked_at, **request.decoding, **candidates}
 
@@ -273,14 +264,10 @@ def _written(
                 _ask(resolved, rows, failures, store, progress)
     except OSError as error:
         raise UsageError(f"{output}: cannot be written: {error.strerror or error}") from error
-    return ExportedRows(
-        rows.count, summarise(one for one in failures.entries if not one.reason.endswith(NO_ANSWER))
-    )
+    return ExportedRows(rows.count, summarise(one for one in failures.entries if not one.reason.endswith(NO_ANSWER)))
 
 
-def _ask(
-    resolved: ResolvedCall, rows: WantedRows, failures: FailureLog, store: Store, progress: Progress
-) -> None:
+def _ask(resolved: ResolvedCall, rows: WantedRows, failures: FailureLog, store: Store, progress: Progress) -> None:
     """Have one task score by the model that writes down; metrics that look at no model are left aside."""
     (planned,) = resolved.plan
     metrics = [one for one in planned.metrics if one.metric.needs & {"encoder", "judge"}]

@@ -44,9 +44,7 @@ def differences(runs: Path, output: Path, readme_of_repository: Path | None = No
     lines = [f"missing: {path}" for path in sorted(missing)]
     lines += [f"differs: {path}" for path in sorted(changed)]
     lines += [
-        f"no longer made: {path}"
-        for path in listed_files(output)
-        if path not in paths and (output / path).is_file()
+        f"no longer made: {path}" for path in listed_files(output) if path not in paths and (output / path).is_file()
     ]
     if JSON_FILE in changed:
         lines += _moved(output, changed[JSON_FILE])
@@ -81,9 +79,7 @@ def _moved(output: Path, made_now: bytes) -> Iterator[str]:
 
 def _unified(name: str, there: bytes, made_now: bytes) -> list[str]:
     before, now = (content.decode("utf-8", "replace").splitlines() for content in (there, made_now))
-    return _cut(
-        list(difflib.unified_diff(before, now, f"{name} as it is", f"{name} of the runs", n=1, lineterm=""))
-    )
+    return _cut(list(difflib.unified_diff(before, now, f"{name} as it is", f"{name} of the runs", n=1, lineterm="")))
 
 
 def _cut(lines: list[str]) -> list[str]:

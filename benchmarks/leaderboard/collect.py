@@ -124,9 +124,7 @@ def _marks(record: Record, versions: Mapping[str, str]) -> list[str]:
         marks.append(f"intervals hold {level:g} of the resamples")
     if lost := sum(one["count"] for one in record.failures if one["stage"] != "model"):
         marks.append(f"{lost:,} samples lost")
-    marks += [
-        f"{metric} failed: {reason.partition(chr(10))[0]}" for metric, reason in record.metric_errors.items()
-    ]
+    marks += [f"{metric} failed: {reason.partition(chr(10))[0]}" for metric, reason in record.metric_errors.items()]
     return marks
 
 

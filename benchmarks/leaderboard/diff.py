@@ -63,9 +63,7 @@ def _git(place: Path, *arguments: str) -> bytes | None:
     try:
         done = subprocess.run(["git", "-C", str(place), *arguments], capture_output=True, check=False)
     except FileNotFoundError as error:
-        raise DataError(
-            "git is not on the PATH", f"Name two leaderboards by their {JSON_FILE} instead."
-        ) from error
+        raise DataError("git is not on the PATH", f"Name two leaderboards by their {JSON_FILE} instead.") from error
     return done.stdout if done.returncode == 0 else None
 
 
@@ -106,12 +104,7 @@ def moved_lines(base: _Json, head: _Json) -> list[str]:
         found = list(_of_table(before.get(key), after.get(key)))
         if found:
             table = after.get(key) or before[key]
-            lines += [
-                f"**{escaped(table['alias'])}** (version {escaped(str(table['version']))})",
-                "",
-                *found,
-                "",
-            ]
+            lines += [f"**{escaped(table['alias'])}** (version {escaped(str(table['version']))})", "", *found, ""]
     known = {(one["key"], one["reason"]) for one in base["left_out"]}
     left_out = [one for one in head["left_out"] if (one["key"], one["reason"]) not in known]
     if left_out:
@@ -141,11 +134,7 @@ def _of_table(before: _Json | None, after: _Json | None) -> Iterator[str]:
         if (line := _moved(_name(key), cell, old[key].get(column), cells.get(column)))
     ]
     if moved:
-        yield from (
-            "",
-            "| Row | Column | before | now | difference | rank |",
-            "| :-- | :-- | --: | --: | --: | :-- |",
-        )
+        yield from ("", "| Row | Column | before | now | difference | rank |", "| :-- | :-- | --: | --: | --: | :-- |")
         yield from moved
 
 

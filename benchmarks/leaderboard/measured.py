@@ -171,10 +171,7 @@ def _metrics_of_several_models(runs: Sequence[BoardRun]) -> set[str]:
 def _namesakes_told_apart(rows: list[MeasuredRow]) -> list[MeasuredRow]:
     """Add the name in records where two settings of one metric have one label."""
     known = Counter((row.name, row.model) for row in rows)
-    return [
-        replace(row, name=f"{row.name} ({row.metric})") if known[row.name, row.model] > 1 else row
-        for row in rows
-    ]
+    return [replace(row, name=f"{row.name} ({row.metric})") if known[row.name, row.model] > 1 else row for row in rows]
 
 
 def _same_data(rows: list[MeasuredRow], *, with_captions: bool) -> list[MeasuredRow]:
@@ -197,8 +194,6 @@ def _same_data(rows: list[MeasuredRow], *, with_captions: bool) -> list[Measured
     return [
         row
         if data(row) == usual and row.run.record.is_whole
-        else replace(
-            row, ranked=False, marks=("other data than most rows",) if row.run.record.is_whole else ()
-        )
+        else replace(row, ranked=False, marks=("other data than most rows",) if row.run.record.is_whole else ())
         for row in rows
     ]

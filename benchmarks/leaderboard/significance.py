@@ -53,9 +53,7 @@ def groups_of_metrics(columns: Sequence[Column], rows: Sequence[MeasuredRow]) ->
         runs = {row.runs[column.key].key: row.runs[column.key].record for row in measured.values()}
         if len(runs) == 1:
             (record,) = runs.values()
-            groups[column.key] = {
-                at: Group(record.letters(row.results[column.key])) for at, row in measured.items()
-            }
+            groups[column.key] = {at: Group(record.letters(row.results[column.key])) for at, row in measured.items()}
         several = several or len(runs) > 1
     note = "The rows are of several runs, so no groups are given; `bench compare RUN RUN` tests them."
     return groups, [note] if several else []
@@ -70,9 +68,7 @@ def groups_of_models(columns: Sequence[Column], rows: Sequence[MeasuredRow]) -> 
     crowded: list[str] = []
     samples = _Samples()
     for column in columns:
-        measured = [
-            row for row in rows if column.key in row.results and row.results[column.key].value is not None
-        ]
+        measured = [row for row in rows if column.key in row.results and row.results[column.key].value is not None]
         if len(measured) < 2:
             continue
         of_rows, reason = _groups(column, measured, samples)
@@ -84,9 +80,7 @@ def groups_of_models(columns: Sequence[Column], rows: Sequence[MeasuredRow]) -> 
             crowded.append(column.label)
     notes = [f"{', '.join(labels)}: no groups, as {reason}." for reason, labels in reasons.items()]
     if crowded:
-        notes.append(
-            f"{', '.join(crowded)}: no letters, which would be too many to read; ranks say who differs."
-        )
+        notes.append(f"{', '.join(crowded)}: no letters, which would be too many to read; ranks say who differs.")
     return groups, notes
 
 

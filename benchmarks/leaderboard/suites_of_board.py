@@ -29,9 +29,7 @@ def suite_tables(runs: Sequence[BoardRun], index: TaskIndex, outdated: set[str])
         outdated: Keys of runs of another version of their task than the installed one.
     """
     by_task: dict[str, list[BoardRun]] = {}
-    for run in sorted(
-        runs, key=lambda run: (run.record.documents.effective, run.record.date, run.key), reverse=True
-    ):
+    for run in sorted(runs, key=lambda run: (run.record.documents.effective, run.record.date, run.key), reverse=True):
         task = run.record.task
         record = run.record
         of_all = record.is_whole and record.coverage.subset is None

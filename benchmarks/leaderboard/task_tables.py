@@ -129,9 +129,7 @@ def _ranks(column: Column, measured: Sequence[MeasuredRow]) -> dict[int, int]:
     return {row: first[value] for row, value in values.items()}
 
 
-def _cell(
-    row: MeasuredRow, column: Column, groups: Groups, ranks: Mapping[str, Mapping[int, int]]
-) -> Cell | None:
+def _cell(row: MeasuredRow, column: Column, groups: Groups, ranks: Mapping[str, Mapping[int, int]]) -> Cell | None:
     result = row.results.get(column.key)
     if result is None:
         return None
@@ -198,9 +196,7 @@ def published_rows(
             ):
                 rows.setdefault((one.model, ""), {})[column.key] = printed
     found = [
-        BoardRow(
-            name, model, "published", "", tuple(_printed_cell(cells.get(column.key)) for column in columns)
-        )
+        BoardRow(name, model, "published", "", tuple(_printed_cell(cells.get(column.key)) for column in columns))
         for (name, model), cells in rows.items()
         if (_plain(name) if subject == "metric" else name, model) not in covered
         and (_plain(name) if subject == "metric" else name, None) not in covered
@@ -230,9 +226,7 @@ def _paper_tasks(table: PublishedTable, columns: Sequence[Column]) -> list[str]:
     return list(dict.fromkeys(_paper_task(table, category) for category in categories))
 
 
-def _covered(
-    subject: Subject, table: PublishedTable, measured: Sequence[MeasuredRow]
-) -> set[tuple[str, str | None]]:
+def _covered(subject: Subject, table: PublishedTable, measured: Sequence[MeasuredRow]) -> set[tuple[str, str | None]]:
     """Return the paper's names of the rows that stand beside measured numbers; model None for any."""
     covered: set[tuple[str, str | None]] = set()
     for row in measured:

@@ -19,11 +19,4 @@ from .ratings import ratings_figure
 from .rules import rules_figure
 from .runs import read_records
 
-__all__ = [
-    "agreement_figure",
-    "length_figure",
-    "ratings_figure",
-    "read_records",
-    "rules_figure",
-    "write_figure",
-]
+__all__ = ["agreement_figure", "length_figure", "ratings_figure", "read_records", "rules_figure", "write_figure"]

@@ -61,8 +61,7 @@ def _drawn(panels: Sequence[Panel], width: Width) -> Figure:
     rows = [panels[start : start + columns] for start in range(0, len(panels), columns)]
     labels = {id(one): folded(one.label, letters) for panel in panels for one in panel.estimates}
     heights = [
-        max(_ROW * sum(labels[id(one)].count("\n") + 1.2 for one in panel.estimates) for panel in row)
-        for row in rows
+        max(_ROW * sum(labels[id(one)].count("\n") + 1.2 for one in panel.estimates) for panel in row) for row in rows
     ]
     figure = new_figure(width, sum(heights) + 0.72 * len(rows) + 0.3)
     grid = figure.add_gridspec(len(rows), columns, height_ratios=[height + 0.2 for height in heights])
@@ -88,14 +87,8 @@ def _draw_panel(axes: Axes, panel: Panel, labels: Sequence[str]) -> None:
                 0.5, place, "undefined", transform=axes.get_yaxis_transform(), color=GREY, ha="center",
                 va="center_baseline",
             )  # fmt: skip
-    measured = [
-        (one.value * scale, place) for place, one in enumerate(panel.estimates) if one.value is not None
-    ]
-    printed = [
-        (one.published * scale, place)
-        for place, one in enumerate(panel.estimates)
-        if one.published is not None
-    ]
+    measured = [(one.value * scale, place) for place, one in enumerate(panel.estimates) if one.value is not None]
+    printed = [(one.published * scale, place) for place, one in enumerate(panel.estimates) if one.published is not None]
     for points, marker, size, face, edge, name in (
         (printed, "D", 6.5, "none", BLACK, "published"),
         (measured, "o", 3.6, BLUE, BLUE, "measured"),
@@ -156,9 +149,7 @@ def _add_legend(figure: Figure, panels: Sequence[Panel]) -> None:
     alphas = sorted({panel.alpha for panel in panels if panel.alpha is not None})
     title = None
     if alphas:
-        title = (
-            f"Metrics that share a letter do not differ (α = {'/'.join(f'{alpha:g}' for alpha in alphas)})."
-        )
+        title = f"Metrics that share a letter do not differ (α = {'/'.join(f'{alpha:g}' for alpha in alphas)})."
     figure.legend(
         handles=handles, loc="outside lower center", ncols=2, title=title, title_fontsize=7, borderaxespad=0.2
     )

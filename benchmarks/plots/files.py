@@ -31,9 +31,7 @@ def require_writable(path: Path) -> str:
             f"Name a file that ends with .{', .'.join(FORMATS[:-1])} or .{FORMATS[-1]}.",
         )
     if not path.parent.is_dir():
-        raise UsageError(
-            f"{path}: there is no folder {path.parent}", f"Make it first: mkdir -p {path.parent}"
-        )
+        raise UsageError(f"{path}: there is no folder {path.parent}", f"Make it first: mkdir -p {path.parent}")
     if path.is_dir():
         raise UsageError(f"{path}: is a folder", "Name a file.")
     return fmt

@@ -101,10 +101,9 @@ def _why_none(records: Sequence[Record], by: By) -> tuple[str, str]:
 
 def _read(title: str, one: PlottedMetric, by: By) -> ScoresBy:
     found = one.record.histograms[one.metric]
-    steps, counts = {
-        "by_rating": (found.ratings, found.rating_counts),
-        "by_words": (found.words, found.word_counts),
-    }[by]
+    steps, counts = {"by_rating": (found.ratings, found.rating_counts), "by_words": (found.words, found.word_counts)}[
+        by
+    ]
     return ScoresBy(
         title,
         one.label,

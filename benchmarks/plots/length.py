@@ -25,11 +25,7 @@ _LEAST_BINS = 6
 
 
 def length_figure(
-    records: Sequence[Record],
-    *,
-    metrics: Sequence[str] = (),
-    width: Width = "single",
-    notes: list[str] | None = None,
+    records: Sequence[Record], *, metrics: Sequence[str] = (), width: Width = "single", notes: list[str] | None = None
 ) -> Figure:
     """Plot the scores of captions against their number of words: a panel a metric.
 
@@ -83,9 +79,7 @@ def _draw_scores(axes: Axes, panel: ScoresBy) -> None:
     axes.set_ylim(*_score_limits(panel, np.concatenate([low, high])))
     set_ticks(axes.yaxis, 4)
     # The small ticks are the edges of bins, which is how exact quartiles are.
-    axes.set_yticks(
-        [edge for edge in panel.edges if axes.get_ylim()[0] <= edge <= axes.get_ylim()[1]], minor=True
-    )
+    axes.set_yticks([edge for edge in panel.edges if axes.get_ylim()[0] <= edge <= axes.get_ylim()[1]], minor=True)
     axes.tick_params(axis="y", which="minor", length=1.2)
     axes.tick_params(axis="x", labelbottom=False)
     axes.grid(axis="y", color="#E4E4E4", linewidth=0.5)

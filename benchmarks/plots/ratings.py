@@ -21,11 +21,7 @@ _HEIGHT = 0.86
 
 
 def ratings_figure(
-    records: Sequence[Record],
-    *,
-    metrics: Sequence[str] = (),
-    width: Width = "single",
-    notes: list[str] | None = None,
+    records: Sequence[Record], *, metrics: Sequence[str] = (), width: Width = "single", notes: list[str] | None = None
 ) -> Figure:
     """Plot how the scores of captions are distributed at each human rating: a panel a metric.
 
@@ -72,9 +68,7 @@ def _draw_panel(axes: Axes, panel: ScoresBy) -> None:
     heights = panel.counts * (_HEIGHT / np.maximum(panel.counts.max(axis=1), 1))[:, None]
     beside = axes.get_yaxis_transform()
     for row, (bars, median) in enumerate(zip(heights, panel.quantile(0.5), strict=True)):
-        axes.stairs(
-            row + bars, panel.edges, baseline=row, fill=True, facecolor=PALE, edgecolor=BLUE, linewidth=0.7
-        )
+        axes.stairs(row + bars, panel.edges, baseline=row, fill=True, facecolor=PALE, edgecolor=BLUE, linewidth=0.7)
         if n[row]:
             axes.vlines(median, row, row + _HEIGHT, color=ORANGE, linewidth=1.2)
         axes.text(1.02, row + 0.1, f"{n[row]:,}", transform=beside, fontsize=7)

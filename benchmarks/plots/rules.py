@@ -36,11 +36,7 @@ class _Panel:
 
 
 def rules_figure(
-    records: Sequence[Record],
-    *,
-    metrics: Sequence[str] = (),
-    width: Width = "double",
-    notes: list[str] | None = None,
+    records: Sequence[Record], *, metrics: Sequence[str] = (), width: Width = "double", notes: list[str] | None = None
 ) -> Figure:
     """Plot how often metrics do what is expected when captions are changed.
 
@@ -113,13 +109,7 @@ def _draw(axes: Axes, panel: _Panel, labels: Sequence[str]) -> None:
             axes.hlines(place, one.interval.low, one.interval.high, color=colour, linewidth=1.4)
         face = colour if one.statistic == "falls" else "white"
         axes.plot(
-            one.value,
-            place,
-            "o",
-            markersize=3.6,
-            markerfacecolor=face,
-            markeredgecolor=colour,
-            markeredgewidth=0.8,
+            one.value, place, "o", markersize=3.6, markerfacecolor=face, markeredgecolor=colour, markeredgewidth=0.8
         )
     axes.set_yticks(range(len(labels)), labels)
     axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
@@ -130,7 +120,5 @@ def _draw(axes: Axes, panel: _Panel, labels: Sequence[str]) -> None:
 
 
 def _sentence(panel: _Panel) -> str:
-    said = (
-        f"{one.label[1]} {'undefined' if one.value is None else number(one.value)}" for one in panel.results
-    )
+    said = (f"{one.label[1]} {'undefined' if one.value is None else number(one.value)}" for one in panel.results)
     return f"{panel.title}: {', '.join(said)}."

@@ -66,9 +66,7 @@ def style() -> Iterator[None]:
         raise UsageError(
             "plots need the package matplotlib, which is not installed", "pip install 'capbench[plot]'"
         ) from error
-    settings: Any = {
-        key: value for key, value in matplotlib.rcParamsDefault.items() if not key.startswith("backend")
-    }
+    settings: Any = {key: value for key, value in matplotlib.rcParamsDefault.items() if not key.startswith("backend")}
     with matplotlib.rc_context(settings | _STYLE):
         yield
 

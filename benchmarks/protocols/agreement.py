@@ -158,11 +158,7 @@ class Agreement(Protocol[AgreementSettings]):
             yield from rated
 
     def results(
-        self,
-        job: Job,
-        collected: Collected,
-        scored: Sequence[ScoredMetric],
-        statistics: Mapping[str, Statistic],
+        self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
     ) -> list[Result]:
         """Return every statistic of every metric, aspect and category, with intervals over images."""
         settings = job.settings
@@ -198,12 +194,7 @@ class Agreement(Protocol[AgreementSettings]):
         return OfCategories(statistic, range(categories))
 
     def _of_metric(
-        self,
-        job: Job,
-        collected: Collected,
-        scored: ScoredMetric,
-        aspect: str,
-        statistics: Mapping[str, Statistic],
+        self, job: Job, collected: Collected, scored: ScoredMetric, aspect: str, statistics: Mapping[str, Statistic]
     ) -> tuple[MetricAgreement, list[RatedScores]]:
         """Return the statistics of a metric, and the rows that they are of."""
         rated: list[RatedScores] = []
@@ -410,10 +401,7 @@ class MetricAgreement:
         return Result(
             self.scored.name,
             one.name,
-            (
-                self.scored.metric.label,
-                " ".join(filter(None, (one.statistic.label, self.aspect, one.category))),
-            ),
+            (self.scored.metric.label, " ".join(filter(None, (one.statistic.label, self.aspect, one.category)))),
             one.value,
             one.n,
             one.statistic.higher_is_better,

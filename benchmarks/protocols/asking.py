@@ -44,9 +44,7 @@ def require_captioner(job: Job) -> None:
         UsageError: So it is.
     """
     if job.asking is None and job.models.captioner is None:
-        raise UsageError(
-            f"task '{job.task.task}' needs a model that writes captions", "Name it with --model."
-        )
+        raise UsageError(f"task '{job.task.task}' needs a model that writes captions", "Name it with --model.")
 
 
 def request_of(document: Document) -> CaptionRequest:
@@ -157,9 +155,7 @@ class RequestLog:
         for key in unclaimed:
             failures.add(key, "caption", "is recorded for no usable document of the task")
 
-    def summary(
-        self, effective: int, checks: Sequence[DataCheck], categories: Sequence[str] = ("",)
-    ) -> Summary:
+    def summary(self, effective: int, checks: Sequence[DataCheck], categories: Sequence[str] = ("",)) -> Summary:
         """Return what is to be said of all documents.
 
         Args:
@@ -185,9 +181,7 @@ class RequestLog:
         remedies: list[str] = []
         if captioner and captioner.bad_rows:
             bad = captioner.bad_rows[0]
-            remedies.append(
-                f"{len(captioner.bad_rows):,} of its rows cannot be used ({bad.place}: {bad.reason})."
-            )
+            remedies.append(f"{len(captioner.bad_rows):,} of its rows cannot be used ({bad.place}: {bad.reason}).")
         if unclaimed:
             others = ", ".join(f"'{key}'" for key in unclaimed[:_NAMED_IDS])
             remedies.append(f"Do the ids match? Recorded for no document of the task: {others}.")

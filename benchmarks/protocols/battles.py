@@ -99,18 +99,12 @@ class Battles(Preference):
         """Yield the battles that count."""
         for choice in super().choices(job, failures):
             if len(choice.shares) != 2:
-                failures.add(
-                    choice.id, "candidate", f"is no battle of two captions, but of {len(choice.shares)}"
-                )
+                failures.add(choice.id, "candidate", f"is no battle of two captions, but of {len(choice.shares)}")
             elif not set(choice.systems) & set(self.settings.left_out_systems):
                 yield choice
 
     def results(
-        self,
-        job: Job,
-        collected: Collected,
-        scored: Sequence[ScoredMetric],
-        statistics: Mapping[str, Statistic],
+        self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
     ) -> list[Result]:
         """Return how strong people find each system, then of each metric and judge accuracies and rankings."""
         shares = collected.numbers["shares"].reshape(-1, 2)
@@ -139,16 +133,12 @@ class Battles(Preference):
         for one in voices:
             subject = (one.name, one.label)
             for statistic, credit in (("", one.credit), ("accuracy_with_ties", one.credit_with_ties)):
-                results += self.accuracies(
-                    job, collected, subject, credit, statistic=statistic, reason=one.error
-                )
+                results += self.accuracies(job, collected, subject, credit, statistic=statistic, reason=one.error)
             results += [numbers.result(subject, f"bt_{called}", reason=one.error) for called in _STATISTICS]
             if ranking := rankings.get(one.name):
                 elo = ranking.elo(rounds)
                 results += [
-                    numbers.certain(
-                        subject, f"elo_{called}", partial(agreement_of, elo, of_people, statistic)
-                    )
+                    numbers.certain(subject, f"elo_{called}", partial(agreement_of, elo, of_people, statistic))
                     for called, statistic in _STATISTICS.items()
                 ]
         return results
@@ -180,8 +170,7 @@ class Battles(Preference):
         for key in (key for key in collected.numbers if key.startswith("verdict.")):
             name, scores = key.removeprefix("verdict."), collected.numbers[key].reshape(-1, 2)
             credit, with_ties = (
-                preference_credit(scores, shares, rule.model_copy(update=exact))
-                for rule in (self.settings, ties)
+                preference_credit(scores, shares, rule.model_copy(update=exact)) for rule in (self.settings, ties)
             )
             voices.append(_Voice(name, name, scores, credit, with_ties))
         return voices
@@ -195,9 +184,7 @@ def _strongest_first(result: Result) -> float:
     return math.inf if result.value is None else -result.value
 
 
-def _agreement(
-    people: SystemRanking, other: SystemRanking, statistic: Statistic, weights: np.ndarray
-) -> float:
+def _agreement(people: SystemRanking, other: SystemRanking, statistic: Statistic, weights: np.ndarray) -> float:
     return agreement_of(other.bradley_terry(weights), people.bradley_terry(weights), statistic)
 
 
@@ -320,9 +307,7 @@ class _Numbers:
                 seed=settings.seed,
             )
 
-    def result(
-        self, subject: tuple[str, str], statistic: str, category: str = "", reason: str = ""
-    ) -> Result:
+    def result(self, subject: tuple[str, str], statistic: str, category: str = "", reason: str = "") -> Result:
         """Return a number that was found."""
         key = (subject[0], statistic, category)
         spread = self._spreads.get(str(key))

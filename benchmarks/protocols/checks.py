@@ -89,10 +89,7 @@ class Levels:
 
 
 def run_checks(
-    job: Job,
-    levels: Levels | None = None,
-    categories: Mapping[str, int] | None = None,
-    **found: int,
+    job: Job, levels: Levels | None = None, categories: Mapping[str, int] | None = None, **found: int
 ) -> list[DataCheck]:
     """Compare what was found with the ``checks`` of the task.
 
@@ -127,9 +124,7 @@ def run_checks(
         raise DataError(
             f"task '{job.task.task}': {job.documents.origin} is not the data that the task expects "
             f"({'; '.join(failed)})"
-            + (
-                f"\nRows that could not be read ({len(job.documents.bad_rows)} in all):{rows}" if rows else ""
-            ),
+            + (f"\nRows that could not be read ({len(job.documents.bad_rows)} in all):{rows}" if rows else ""),
             f"'bench data {job.task.task}' says what is expected; --skip_checks goes on with what is there.",
         )
     return checks
@@ -195,6 +190,5 @@ def no_rows(job: Job, what: str, failures: FailureLog) -> DataError:
     """Return the error of a run that has nothing to score, with the first failures."""
     first = [*failures.entries[:3], *failures.empty[:3]][:3]
     return DataError(
-        f"task '{job.task.task}': {what}",
-        "; ".join(f"{one.sample}: {one.subject} {one.reason}" for one in first),
+        f"task '{job.task.task}': {what}", "; ".join(f"{one.sample}: {one.subject} {one.reason}" for one in first)
     )

@@ -108,11 +108,7 @@ class Choice:
     @property
     def known(self) -> list[Any]:
         """What is known of it besides its captions, as JSON values."""
-        return [
-            list(self.shares),
-            list(self.systems),
-            {name: list(one) for name, one in self.verdicts.items()},
-        ]
+        return [list(self.shares), list(self.systems), {name: list(one) for name, one in self.verdicts.items()}]
 
 
 class Choices(Protocol[SettingsT]):
@@ -185,9 +181,7 @@ class Choices(Protocol[SettingsT]):
             yield self._shard(some, samples, tally.categories, systems)
         if not tally.rows:
             raise no_rows(job, f"no {self.sample} can be scored", failures)
-        return Summary(
-            parts, data_checks=tally.checks(), categories=list(tally.categories), systems=list(systems)
-        )
+        return Summary(parts, data_checks=tally.checks(), categories=list(tally.categories), systems=list(systems))
 
     def _samples(self, choice: Choice) -> Iterator[CaptionRow]:
         """Yield the captions: for each part, for each draw, all of them."""
@@ -244,18 +238,12 @@ class Choices(Protocol[SettingsT]):
         if scored.scores is not None:
             sign = 1 if scored.metric.higher_is_better else -1
             for some in by_size(collected, scored.scores.values, self.draws):
-                of_draws = [
-                    self.credit(sign * some.scores[:, draw], some.shares) for draw in range(self.draws)
-                ]
+                of_draws = [self.credit(sign * some.scores[:, draw], some.shares) for draw in range(self.draws)]
                 credit[some.rows] = np.mean(of_draws, axis=0)
         return credit
 
     def results(
-        self,
-        job: Job,
-        collected: Collected,
-        scored: Sequence[ScoredMetric],
-        statistics: Mapping[str, Statistic],
+        self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
     ) -> list[Result]:
         """Return accuracy by category, then that of all, with intervals over images."""
         return [
@@ -302,9 +290,7 @@ class Choices(Protocol[SettingsT]):
                 (subject[1], " ".join([*statistic.split("_"), *([name] if name or len(names) == 1 else [])])),
                 _mean_credit(credit, members),
                 images,
-                lambda members=members: np.mean(
-                    [influence_of_mean(credit, 1.0 * one) for one in members], axis=0
-                ),
+                lambda members=members: np.mean([influence_of_mean(credit, 1.0 * one) for one in members], axis=0),
                 n=int(sum(mask.sum() for mask in members)),
                 reason=reason,
                 category=name,

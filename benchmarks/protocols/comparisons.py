@@ -104,20 +104,13 @@ def compare_agreement(
     systems = rows.systems or None
     categories = first_seen(rows.categories) if rows.categories else None
     rated = {
-        name: rated_rows(
-            images, ratings, np.where(usable, values, np.nan), raters, decimals, systems, categories
-        )
+        name: rated_rows(images, ratings, np.where(usable, values, np.nan), raters, decimals, systems, categories)
         for name, values in rows.scores.items()
     }
     first = next(iter(rated.values()))
     n, groups = sum(map(len, first)), len(np.unique(np.concatenate([one.groups for one in first])))
     estimates = paired_bootstrap(
-        statistic,
-        rated,
-        intervals=draws.intervals,
-        resamples=draws.resamples,
-        seed=draws.seed,
-        progress=draws.progress,
+        statistic, rated, intervals=draws.intervals, resamples=draws.resamples, seed=draws.seed, progress=draws.progress
     )
 
     def williams(one: str, other: str) -> dict[str, float | None]:
@@ -154,12 +147,7 @@ def compare_credit(rows: ComparedRows, draws: Draws) -> PairedEstimates:
     groups = first_seen(first_seen(rows.images)[usable])
     images = int(groups.max()) + 1
     estimates = paired_means(
-        credit,
-        groups,
-        intervals=draws.intervals,
-        resamples=draws.resamples,
-        seed=draws.seed,
-        progress=draws.progress,
+        credit, groups, intervals=draws.intervals, resamples=draws.resamples, seed=draws.seed, progress=draws.progress
     )
 
     def mcnemar(one: str, other: str) -> dict[str, float | None]:
@@ -208,9 +196,7 @@ def _left_out(usable: np.ndarray) -> tuple[int, int]:
     return int(np.count_nonzero(~usable)), len(usable)
 
 
-def _williams(
-    one: RatedScores, other: RatedScores, first: SpreadEstimate, second: SpreadEstimate
-) -> float | None:
+def _williams(one: RatedScores, other: RatedScores, first: SpreadEstimate, second: SpreadEstimate) -> float | None:
     try:
         between = Pearson()(one.scores, other.scores, one.groups)
         return williams_test(first.value, second.value, between, len(one)).p

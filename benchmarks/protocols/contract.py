@@ -192,11 +192,7 @@ class Protocol(ABC, Generic[SettingsT]):
 
     @abstractmethod
     def results(
-        self,
-        job: Job,
-        collected: Collected,
-        scored: Sequence[ScoredMetric],
-        statistics: Mapping[str, Statistic],
+        self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
     ) -> list[Result]:
         """Return the numbers of the run."""
 
@@ -274,9 +270,7 @@ class Protocol(ABC, Generic[SettingsT]):
                 reasons.setdefault(item, []).append(f"metric {one.name}: {reason}")
         faulty = np.flatnonzero(np.isin(collected.item_of_sample, list(reasons)))
         of_item = collected.item_of_sample[faulty].tolist()
-        return values, {
-            row: "; ".join(reasons[item]) for row, item in zip(faulty.tolist(), of_item, strict=True)
-        }
+        return values, {row: "; ".join(reasons[item]) for row, item in zip(faulty.tolist(), of_item, strict=True)}
 
 
 def drain(shards: Generator[Shard, None, Summary]) -> Summary:

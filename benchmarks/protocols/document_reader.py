@@ -11,14 +11,7 @@ from ...adapters import Box, ImageHandle, VideoHandle
 from ...boundary import OutsideFile
 from ...tasks.templates import DocumentError, Getter, compile_template
 from ..inputs.failures import FailureLog, Stage
-from ..inputs.items import (
-    candidate_fault,
-    image_key,
-    objects_fault,
-    printable,
-    references_fault,
-    references_of,
-)
+from ..inputs.items import candidate_fault, image_key, objects_fault, printable, references_fault, references_of
 from ..inputs.pixels import boxes_of, pixels_value, span_of, view_fault
 
 if TYPE_CHECKING:
@@ -108,9 +101,7 @@ class Document:
         """Its image or video; None where the data does not say where it is."""
         self.check_view()
         pixels = self["doc_to_pixels"]
-        return self.job.pixels(
-            self["doc_to_image"] if pixels is None else pixels, span_of(self["doc_to_span"])
-        )
+        return self.job.pixels(self["doc_to_image"] if pixels is None else pixels, span_of(self["doc_to_span"]))
 
     @cached_property
     def boxes(self) -> tuple[Box, ...] | None:

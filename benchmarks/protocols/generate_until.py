@@ -76,9 +76,7 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
 
     def categories(self, job: Job, failures: FailureLog) -> list[str]:
         """Return the categories of the documents, whatever is said of these."""
-        return list(
-            dict.fromkeys(document.category for document in _documents(job, self.document_keys, failures))
-        )
+        return list(dict.fromkeys(document.category for document in _documents(job, self.document_keys, failures)))
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Ask the captioner for every document; what it says nothing of counts as the settings say.
@@ -97,11 +95,7 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
         return found.finish(failures)
 
     def results(
-        self,
-        job: Job,
-        collected: Collected,
-        scored: Sequence[ScoredMetric],
-        statistics: Mapping[str, Statistic],
+        self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
     ) -> list[Result]:
         """Return the system-level value of each metric, with an interval over images."""
         return system_results(job, collected, scored, self.settings.aggregate)
@@ -204,11 +198,7 @@ def _shard(job: Job, samples: Sequence[tuple[CaptionRow, str]], found: _CaptionL
 
 
 def _samples(
-    documents: Sequence[_CaptionTarget],
-    given: Captioned,
-    rule: EmptyCaption,
-    found: _CaptionLog,
-    failures: FailureLog,
+    documents: Sequence[_CaptionTarget], given: Captioned, rule: EmptyCaption, found: _CaptionLog, failures: FailureLog
 ) -> Iterator[tuple[CaptionRow, str]]:
     """Yield the captions to score, each with its category."""
     for document, answer in found.take(documents, given, failures):
@@ -251,9 +241,7 @@ def _remedy(job: Job, failure: Failure | None) -> str:
         case "image":
             return "Are the images here? A task names their folder, in the data's own, by image_folder (docs/tasks.md)"
         case "caption":
-            return (
-                "Does the model write at all? Of recorded captions: is the text in the column that is read?"
-            )
+            return "Does the model write at all? Of recorded captions: is the text in the column that is read?"
         case _:
             return f"'bench data {job.task.task}' says what the task expects of its data."
 
@@ -286,9 +274,7 @@ class _ResultPart:
     def value(self, scored: ScoredMetric) -> Value:
         """Return what gives the value for weights of the items."""
         values = [scored.value_of_weights(members) for members in self.members]
-        return (
-            values[0] if len(values) == 1 else lambda weights: float(np.mean([of(weights) for of in values]))
-        )
+        return values[0] if len(values) == 1 else lambda weights: float(np.mean([of(weights) for of in values]))
 
     def influence(self, scored: ScoredMetric) -> Influence | None:
         """Return what each item adds to the value; None where the metric has no sums."""
@@ -305,9 +291,7 @@ def system_results(
     found: dict[tuple[str, str], tuple[float | None, str]] = {}
     for one in scored:
         found |= {(one.name, part.name): _value(one, part) for part in categories}
-        found[one.name, ""] = (
-            _value(one, whole) if len(whole.members) > 1 else _of_all(one, collected.weights)
-        )
+        found[one.name, ""] = _value(one, whole) if len(whole.members) > 1 else _of_all(one, collected.weights)
     intervals = _intervals(
         job, collected, scored, [*categories, whole], [key for key in found if found[key][0] is not None]
     )
@@ -347,10 +331,7 @@ def _parts(collected: Collected, aggregate: CategoryAggregate) -> list[_ResultPa
         members.append(np.zeros_like(everyone))
         members[-1][collected.item_of_sample[category == number]] = True
     of_all = members if aggregate == "categories" else [everyone]
-    return [
-        *(_ResultPart(name, [one]) for name, one in zip(names, members, strict=True)),
-        _ResultPart("", of_all),
-    ]
+    return [*(_ResultPart(name, [one]) for name, one in zip(names, members, strict=True)), _ResultPart("", of_all)]
 
 
 def _of_all(scored: ScoredMetric, weights: np.ndarray) -> tuple[float | None, str]:
@@ -379,12 +360,7 @@ def _intervals(
     settings, documents = job.settings, len(collected.weights)
     if not settings.resamples:
         return {}
-    asked = {
-        (one.name, part.name): (one, part)
-        for one in scored
-        for part in parts
-        if (one.name, part.name) in defined
-    }
+    asked = {(one.name, part.name): (one, part) for one in scored for part in parts if (one.name, part.name) in defined}
     found: dict[tuple[str, str], Interval] = {}
     if by_influence(settings.intervals, documents):
         # One after the other: the influences of one value are in memory at a time.

@@ -196,9 +196,7 @@ def caption_columns(samples: Sequence[CaptionRow], ratings: Sequence[Any]) -> di
     }
 
 
-def caption_content(
-    sample: CaptionRow, ratings: Sequence[float] | Mapping[str, Sequence[float]]
-) -> list[Any]:
+def caption_content(sample: CaptionRow, ratings: Sequence[float] | Mapping[str, Sequence[float]]) -> list[Any]:
     """Return what is known of a caption and held against it, as JSON values."""
     known: list[Any] = [sample.image, sample.candidate, sample.references, ratings]
     if sample.objects is not None:

@@ -147,17 +147,13 @@ class Preference(Choices[PreferenceSettings]):
         settings = self.settings
         return shares_of(vote, count, systems, tie_words=settings.words_of_ties, grades=settings.grades)
 
-    def _verdicts(
-        self, document: Document, count: int, systems: Sequence[str]
-    ) -> dict[str, tuple[float, ...]]:
+    def _verdicts(self, document: Document, count: int, systems: Sequence[str]) -> dict[str, tuple[float, ...]]:
         """Return what judges say, by name; one that is null is not there."""
         found: dict[str, tuple[float, ...]] = {}
         verdicts: Mapping[str, Any] = document["doc_to_verdict"] or {}
         for name, verdict in verdicts.items():
             try:
-                found[name] = (
-                    (math.nan,) * count if verdict is None else self._shares(verdict, count, systems)
-                )
+                found[name] = (math.nan,) * count if verdict is None else self._shares(verdict, count, systems)
             except UnusableDocument as fault:
                 raise UnusableDocument(fault.stage, f"of {name} {fault}") from fault
         return found
@@ -175,9 +171,7 @@ class Preference(Choices[PreferenceSettings]):
             for one in found:
                 choice = choices.setdefault(one.id, one)
                 if (choice.shares, choice.systems) != (one.shares, one.systems):
-                    failures.add(
-                        document.id, "rating", f"contradicts an earlier document of pair '{choice.id}'"
-                    )
+                    failures.add(document.id, "rating", f"contradicts an earlier document of pair '{choice.id}'")
                     broken.add(choice.id)
                 elif choice is not one:
                     choice.parts.extend(one.parts)
@@ -263,9 +257,7 @@ def _systems(document: Document, count: int) -> list[str]:
     systems = document["doc_to_systems"]
     if "doc_to_systems" in document.job.task.templates:
         if not is_list(systems) or len(systems) != count or any(map(is_blank, systems)):
-            raise UnusableDocument(
-                "data", f"does not name what wrote each of its {count} captions: {systems!r:.80}"
-            )
+            raise UnusableDocument("data", f"does not name what wrote each of its {count} captions: {systems!r:.80}")
         if len(set(map(str, systems))) < len(systems):
             raise UnusableDocument("data", f"has two captions of one system: {systems!r:.80}")
     return [printable(str(system)) for system in systems or ()]
@@ -305,11 +297,7 @@ def shares_of(
 
 
 def _shares(
-    vote: Any,
-    candidates: int,
-    systems: Sequence[str],
-    tie_words: frozenset[str],
-    grades: tuple[float, float] | None,
+    vote: Any, candidates: int, systems: Sequence[str], tie_words: frozenset[str], grades: tuple[float, float] | None
 ) -> list[float]:
     if isinstance(vote, str):
         if vote.strip().lower() in tie_words:
@@ -328,9 +316,7 @@ def _shares(
         return [1 - number, number]
     if number in range(candidates):
         return _all_for(int(number), candidates)
-    reason = (
-        f"is a vote for a candidate that does not exist, as there are {candidates} (from 0): {vote!r:.80}"
-    )
+    reason = f"is a vote for a candidate that does not exist, as there are {candidates} (from 0): {vote!r:.80}"
     raise UnusableDocument("rating", reason)
 
 
@@ -386,8 +372,6 @@ def _drawn(references: tuple[str, ...], settings: PreferenceSettings, identity: 
     draws: list[tuple[str, ...]] = []
     for draw in range(settings.draws):
         generator = np.random.default_rng([settings.draw_seed, draw, *identity.encode()])
-        chosen: list[int] = generator.choice(
-            len(references), settings.drawn_references, replace=False
-        ).tolist()
+        chosen: list[int] = generator.choice(len(references), settings.drawn_references, replace=False).tolist()
         draws.append(tuple(references[i] for i in sorted(chosen)))
     return draws

@@ -47,18 +47,14 @@ class RatedCaption:
     category: str = ""
 
 
-def rated_caption(
-    document: Document, settings: AgreementSettings, failures: FailureLog
-) -> Iterator[RatedCaption]:
+def rated_caption(document: Document, settings: AgreementSettings, failures: FailureLog) -> Iterator[RatedCaption]:
     """Yield the caption of a document with its ratings, if it can be scored."""
     # In this order a document is named by its first fault.
     references, objects = document.references, document.objects
     ratings = _ratings(document, settings)
     document.check_view()
     system, category = document.name("system"), document.category
-    candidate = scored_caption(
-        document["doc_to_candidate"], document.id, "candidate", settings.empty_caption, failures
-    )
+    candidate = scored_caption(document["doc_to_candidate"], document.id, "candidate", settings.empty_caption, failures)
     if candidate is None:
         return
     sample = CaptionRow(
@@ -158,9 +154,7 @@ def rating_column(aspect: str) -> str:
     return f"ratings.{aspect}" if aspect else "ratings"
 
 
-def shard_of(
-    rated: Sequence[RatedCaption], task_keys: Mapping[str, Any], categories: Mapping[str, int]
-) -> Shard:
+def shard_of(rated: Sequence[RatedCaption], task_keys: Mapping[str, Any], categories: Mapping[str, int]) -> Shard:
     """Return a shard of rated captions.
 
     Args:
@@ -181,15 +175,10 @@ def shard_of(
             [None if rating != rating else rating for rating in one.ratings[aspect]] for one in rated
         ]
     said: list[dict[str, str]] = [{} for _ in rated]
-    for key, names in (
-        ("system", [one.system for one in rated]),
-        ("category", [one.category for one in rated]),
-    ):
+    for key, names in (("system", [one.system for one in rated]), ("category", [one.category for one in rated])):
         if f"doc_to_{key}" in task_keys:
             columns[key] = names
-            found[key] = (
-                numbers_of(names) if key == "system" else np.array([categories[name] for name in names])
-            )
+            found[key] = numbers_of(names) if key == "system" else np.array([categories[name] for name in names])
             for told, name in zip(said, names, strict=True):
                 told[key] = name
     content = [
@@ -218,9 +207,7 @@ def apply_reference_rule(
         case "keep":
             return list(samples)
         case "drop_pair":
-            return [
-                None if s.candidate and form(s.candidate) in map(form, s.references) else s for s in samples
-            ]
+            return [None if s.candidate and form(s.candidate) in map(form, s.references) else s for s in samples]
         case _:
             return _drop_references(samples, form, failures, once_a_rating=rule == "drop_cumulative")
 

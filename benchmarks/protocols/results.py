@@ -209,14 +209,10 @@ def estimated_result(
             interval = job.settings.interval(value, images, influence)
     except UndefinedStatistic as error:
         reason = str(error)
-    return Result(
-        metric, statistic, label, number, n, higher_is_better, job.task.scale, interval, reason, category
-    )
+    return Result(metric, statistic, label, number, n, higher_is_better, job.task.scale, interval, reason, category)
 
 
-def expected_result(
-    metric: ScoredMetric, statistic: str, higher_is_better: bool, category: str = ""
-) -> Result:
+def expected_result(metric: ScoredMetric, statistic: str, higher_is_better: bool, category: str = "") -> Result:
     """Return a result of which no more is known than what it will be of."""
     label = (metric.name, statistic)
     return Result(metric.name, statistic, label, None, 0, higher_is_better, category=category)

@@ -207,11 +207,7 @@ class YesNo(Protocol[ProtocolSettings]):
         return found.summary(found.answers, checks)
 
     def results(
-        self,
-        job: Job,
-        collected: Collected,
-        scored: Sequence[ScoredMetric],
-        statistics: Mapping[str, Statistic],
+        self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
     ) -> list[Result]:
         """Return the rates of each way to read answers, with intervals over images."""
         return [
@@ -264,10 +260,7 @@ class _QuestionLog(RequestLog):
     def checks(self) -> list[DataCheck]:
         """Hold the counts against what the task expects."""
         return run_checks(
-            self._job,
-            documents=len(self._job.documents.rows),
-            rows=self.questions,
-            images=len(self._images),
+            self._job, documents=len(self._job.documents.rows), rows=self.questions, images=len(self._images)
         )
 
 
@@ -280,9 +273,7 @@ def _questions(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[
 def _question(document: Document) -> Iterator[_Question]:
     truth = _truth(document["doc_to_target"])
     if truth is None:
-        raise UnusableDocument(
-            "data", f"has a right answer that is not yes or no: {document['doc_to_target']!r:.80}"
-        )
+        raise UnusableDocument("data", f"has a right answer that is not yes or no: {document['doc_to_target']!r:.80}")
     if fault := text_fault(document["doc_to_text"]):
         raise UnusableDocument("data", f"has a question that {fault}")
     yield _Question(request_of(document), document.image, truth)

@@ -155,9 +155,7 @@ def find(
             f"It has: {_listed(in_table)}.",
         )
     label = SPELLINGS.get(metric, metric)
-    found = [
-        one for one in in_task if (SPELLINGS.get(one.metric, one.metric), one.statistic) == (label, statistic)
-    ]
+    found = [one for one in in_task if (SPELLINGS.get(one.metric, one.metric), one.statistic) == (label, statistic)]
     if model is not None:
         found = [one for one in found if one.model == model]
     if len(found) > 1:

@@ -105,9 +105,7 @@ class Answers:
         if not isinstance(row, dict) or row.get("id") not in ids:
             return "names no item that is rated"
         system = row.get("system")
-        if self.asked.together != (system is None) or (
-            system is not None and system not in self.asked.systems
-        ):
+        if self.asked.together != (system is None) or (system is not None and system not in self.asked.systems):
             return f"names no system whose captions are rated: {system!r:.80}"
         key: Key = row["id"], None if system is None else list(self.asked.systems).index(system)
         if row.get("undo") is True:

@@ -135,18 +135,14 @@ class _Pages:
         found = self._session.picture(number) if number < len(self._session.items) else None
         if found is None:
             return Response("there is no such image", 404, media_type="text/plain")
-        return Response(
-            found.content, headers={"cache-control": "private, max-age=600"}, media_type=found.media_type
-        )
+        return Response(found.content, headers={"cache-control": "private, max-age=600"}, media_type=found.media_type)
 
     def nowhere(self, request: Request) -> Response:
         """Answer that there is no such page."""
         return self._nowhere()
 
     def _nowhere(self) -> Response:
-        return self._html(
-            "message.html", 404, heading="No such page", message="Raters begin at the first page."
-        )
+        return self._html("message.html", 404, heading="No such page", message="Raters begin at the first page.")
 
     def _not_kept(self, error: OSError) -> Response:
         message = f"The answer could not be written: {error.strerror or error}. Go back and give it again."

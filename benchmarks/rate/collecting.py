@@ -68,12 +68,7 @@ def recorded(files: Sequence[str]) -> list[RecordedCaptions]:
 
 
 def collect(
-    task: TaskConfig,
-    path: Path,
-    locations: DataLocations,
-    captions: Sequence[RecordedCaptions],
-    *,
-    subset: bool,
+    task: TaskConfig, path: Path, locations: DataLocations, captions: Sequence[RecordedCaptions], *, subset: bool
 ) -> Collection:
     """Return the documents of a task with their captions.
 
@@ -123,27 +118,18 @@ def collect(
 
 
 def _texts(
-    captions: RecordedCaptions,
-    requests: Sequence[CaptionRequest],
-    task: str,
-    failures: FailureLog,
-    *,
-    subset: bool,
+    captions: RecordedCaptions, requests: Sequence[CaptionRequest], task: str, failures: FailureLog, *, subset: bool
 ) -> dict[int, str]:
     """Return the captions of documents by their number; what is left out is told to the log."""
     (given,) = captions.stream(requests)
     unclaimed = captions.unclaimed()
     absent = sorted(given.absent)
     if absent and (not subset or len(absent) == len(requests)):
-        raise _incomplete(
-            captions, [requests[number].id for number in absent], len(requests), unclaimed, task
-        )
+        raise _incomplete(captions, [requests[number].id for number in absent], len(requests), unclaimed, task)
     for bad in captions.bad_rows:
         failures.add(bad.place, "caption", bad.reason)
     for name in unclaimed:
-        failures.add(
-            name, "caption", f"is recorded in {captions.path.name} for no usable document of the task"
-        )
+        failures.add(name, "caption", f"is recorded in {captions.path.name} for no usable document of the task")
     for number in absent:
         failures.add(requests[number].id, "caption", f"is not recorded in {captions.path.name}")
     found: dict[int, str] = {}

@@ -85,9 +85,7 @@ def read_design(path: Path) -> tuple[Design, str]:
 
 def changed(path: Path) -> DataError:
     """Return the error for a file that is not what was written when a session began."""
-    return DataError(
-        f"{path}: is not what was written when the session began, and answers are of that", REMEDY
-    )
+    return DataError(f"{path}: is not what was written when the session began, and answers are of that", REMEDY)
 
 
 def fault_lines(error: ValidationError, where: Callable[[str], str]) -> str:

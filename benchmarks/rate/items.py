@@ -84,9 +84,7 @@ def items_of(path: Path, content: bytes, systems: Sequence[str]) -> tuple[RatedI
         except ValueError as error:
             raise DataError(f"{place}: is not JSON: {error}", REMEDY) from error
         if sorted(row.captions) != sorted(systems):
-            raise DataError(
-                f"{place}: captions: are of {_named(row.captions)}, not of {_named(systems)}", REMEDY
-            )
+            raise DataError(f"{place}: captions: are of {_named(row.captions)}, not of {_named(systems)}", REMEDY)
         if row.id in found:
             raise DataError(f"{place}: id: '{row.id}' stands in an earlier line, too", REMEDY)
         captions = tuple(row.captions[system] for system in systems)

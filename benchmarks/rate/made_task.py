@@ -83,15 +83,11 @@ def write_task(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> T
 def _ratings(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> Iterator[dict[str, Any]]:
     for item in session.items:
         for number, system in enumerate(session.design.systems):
-            of_raters = {
-                rater: one[item.id, number] for rater, one in given.items() if (item.id, number) in one
-            }
+            of_raters = {rater: one[item.id, number] for rater, one in given.items() if (item.id, number) in one}
             if not of_raters:
                 continue
             ratings = {
-                f"rating_{aspect}": [
-                    answer[aspect] for answer in of_raters.values() if isinstance(answer, Mapping)
-                ]
+                f"rating_{aspect}": [answer[aspect] for answer in of_raters.values() if isinstance(answer, Mapping)]
                 for aspect in session.design.questions.aspects
             }
             yield {
@@ -121,8 +117,7 @@ def _choices(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> Ite
                 "image": item.image,
                 "picture": f"{IMAGES}/{item.picture}",
                 "systems": [
-                    ", ".join(name for name, first in zip(systems, same, strict=True) if first == one)
-                    for one in shown
+                    ", ".join(name for name, first in zip(systems, same, strict=True) if first == one) for one in shown
                 ],
                 "captions": [item.captions[one] for one in shown],
                 "references": list(item.references),

@@ -39,9 +39,7 @@ def in_order(names: Sequence[str], *seed: object) -> list[int]:
     return sorted(range(len(names)), key=drawn)
 
 
-def steps(
-    items: Sequence[RatedItem], systems: Sequence[str], seed: int, rater: str, *, together: bool
-) -> list[Step]:
+def steps(items: Sequence[RatedItem], systems: Sequence[str], seed: int, rater: str, *, together: bool) -> list[Step]:
     """Return what a rater meets, in order; a single caption on a page is nothing to choose from, and not asked.
 
     Args:

@@ -16,9 +16,7 @@ from ...tasks.yaml_files import parse
 BETTER = "Which caption describes the image better?"
 """What is asked of captions to choose from, unless the question is given."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
-_ASPECT = re.compile(
-    r"\s*(?P<name>[^=]+?)\s*=\s*(?P<low>\d+)\s*-\s*(?P<high>\d+)\s*(:(?P<words>.*))?", re.DOTALL
-)
+_ASPECT = re.compile(r"\s*(?P<name>[^=]+?)\s*=\s*(?P<low>\d+)\s*-\s*(?P<high>\d+)\s*(:(?P<words>.*))?", re.DOTALL)
 _MOST_SAID = 2_000
 
 
@@ -39,17 +37,13 @@ class Aspect(_Strict):
     @classmethod
     def _are_digits(cls, ends: tuple[int, int]) -> tuple[int, int]:
         if not 0 <= ends[0] < ends[1] <= 9:
-            raise ValueError(
-                "ends are two whole numbers from 0 to 9, the lower one first: each number is a key"
-            )
+            raise ValueError("ends are two whole numbers from 0 to 9, the lower one first: each number is a key")
         return ends
 
     @model_validator(mode="after")
     def _words_are_of_numbers(self) -> Aspect:
         if beyond := sorted(self.words.keys() - set(self.numbers)):
-            raise ValueError(
-                f"words are of numbers from {self.ends[0]} to {self.ends[1]}, not of {beyond[0]}"
-            )
+            raise ValueError(f"words are of numbers from {self.ends[0]} to {self.ends[1]}, not of {beyond[0]}")
         return self
 
     @property
@@ -81,9 +75,7 @@ class Questionnaire(_Strict):
     @model_validator(mode="after")
     def _one_kind(self) -> Questionnaire:
         if bool(self.aspects) == bool(self.better):
-            raise ValueError(
-                "raters are asked for 'aspects' on scales, or which caption is 'better': one of the two"
-            )
+            raise ValueError("raters are asked for 'aspects' on scales, or which caption is 'better': one of the two")
         return self
 
 
@@ -146,7 +138,4 @@ def _aspect(text: str) -> tuple[str, dict[str, Any]]:
             f"--aspect {found['name']}: has {len(words)} words, between |, for {len(numbers)} numbers",
             "Give those of both ends, or one for each number.",
         )
-    return found["name"], {
-        "ends": (low, high),
-        "words": {number: word for number, word in named.items() if word},
-    }
+    return found["name"], {"ends": (low, high), "words": {number: word for number, word in named.items() if word}}

@@ -84,9 +84,7 @@ def _row(figure: Figure, reach: float) -> dict[str, str]:
         "Figure": figure.name,
         "Of": figure.of,
         "Value": "–" if figure.value is None else f"{figure.value:.3f}".replace("-", "−"),
-        "95% CI": f"[{interval.low:.3f}, {interval.high:.3f}]".replace("-", "−")
-        if known and interval
-        else "",
+        "95% CI": f"[{interval.low:.3f}, {interval.high:.3f}]".replace("-", "−") if known and interval else "",
         "Images": f"{figure.images:,}",
         "Answers": f"{figure.answers:,}",
         f"For ±{reach:g}": "" if more is None else "reached" if not more[0] else f"{more[0]:,} more images",
@@ -218,9 +216,7 @@ def _of_choices(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> 
     equal = (first_equal[:, :, None] == first_equal[:, None, :]).sum(axis=2)
     shares = np.take_along_axis(counts, first_equal, axis=1) / equal + counts[:, -1:] / len(systems)
     for number, system in enumerate(systems):
-        yield _mean(
-            f"share for {system}", "", shares[:, number], counts.sum(axis=1), np.arange(len(counts)), 0.0, 1.0
-        )
+        yield _mean(f"share for {system}", "", shares[:, number], counts.sum(axis=1), np.arange(len(counts)), 0.0, 1.0)
 
 
 def _of_aspect(session: Session, given: Mapping[str, Mapping[Key, Answer]], aspect: str) -> Iterator[Figure]:
@@ -258,13 +254,7 @@ def _agreement(answered: AnswerCounts, aspect: str, apart: Sequence[int]) -> Ite
 
 
 def _mean(
-    name: str,
-    aspect: str,
-    sums: np.ndarray,
-    counts: np.ndarray,
-    clusters: np.ndarray,
-    lowest: float,
-    span: float,
+    name: str, aspect: str, sums: np.ndarray, counts: np.ndarray, clusters: np.ndarray, lowest: float, span: float
 ) -> Figure:
     """Return the mean over images of what each has on average; of choices each image counts by its answers."""
     rows = counts > 0

@@ -27,13 +27,7 @@ from .order import Step, in_order, steps
 ITEMS, IMAGES, ANSWERS = "items.jsonl", "images", "answers"
 _LOCK = ".lock"
 _MOST_OF_A_NAME = 40
-ENDINGS = {
-    "image/jpeg": "jpg",
-    "image/png": "png",
-    "image/gif": "gif",
-    "image/webp": "webp",
-    "image/bmp": "bmp",
-}
+ENDINGS = {"image/jpeg": "jpg", "image/png": "png", "image/gif": "gif", "image/webp": "webp", "image/bmp": "bmp"}
 
 
 @dataclass(frozen=True)

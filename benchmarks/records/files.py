@@ -44,8 +44,7 @@ def require_folder(root: Path) -> None:
 
 def _unwritable(folder: Path, error: OSError) -> DataError:
     return DataError(
-        f"the run cannot be written to {folder}: {error.strerror or error}",
-        "Name another folder with --output_path.",
+        f"the run cannot be written to {folder}: {error.strerror or error}", "Name another folder with --output_path."
     )
 
 

@@ -49,13 +49,9 @@ class Histogram(RecordEntry):
         for edges in (self.edges, self.ratings, self.words):
             if any(one >= next_ for one, next_ in itertools.pairwise(edges)):
                 raise ValueError("edges and ratings are not rising")
-        if any(
-            len(row) != len(self.edges) - 1 for row in (self.counts, *self.rating_counts, *self.word_counts)
-        ):
+        if any(len(row) != len(self.edges) - 1 for row in (self.counts, *self.rating_counts, *self.word_counts)):
             raise ValueError("not as many counts as bins")
-        if len(self.rating_counts) != len(self.ratings) or len(self.word_counts) != max(
-            len(self.words) - 1, 0
-        ):
+        if len(self.rating_counts) != len(self.ratings) or len(self.word_counts) != max(len(self.words) - 1, 0):
             raise ValueError("rows and their names differ in number")
         return self
 
@@ -151,9 +147,7 @@ def histograms(
         found[metric] = {
             "edges": edges.tolist(),
             "counts": np.asarray(counts).tolist(),
-            **(
-                {"by_rating": {"ratings": levels, "counts": np.asarray(of_rating).tolist()}} if levels else {}
-            ),
+            **({"by_rating": {"ratings": levels, "counts": np.asarray(of_rating).tolist()}} if levels else {}),
             "by_words": {"edges": edges_of_words, "counts": np.asarray(of_words).tolist()},
         }
     return found

@@ -21,13 +21,7 @@ from . import environment
 from .entries import Timings
 from .hashes import checksum, fingerprint, plain
 from .histograms import histograms
-from .publishing import (
-    SampleContent,
-    origin_name,
-    unquoted,
-    unquoted_failures,
-    without_folders,
-)
+from .publishing import SampleContent, origin_name, unquoted, unquoted_failures, without_folders
 from .results import result_entries
 
 SCHEMA_VERSION = 1
@@ -162,12 +156,7 @@ def values_of(
         "samples": samples,
         "truncation": _truncation(finished, encoder.context_length if encoder else None),
         "significance": {
-            name: {
-                "alpha": ALPHA,
-                "resamples": job.settings.resamples,
-                "seed": job.settings.seed,
-                "groups": one.groups,
-            }
+            name: {"alpha": ALPHA, "resamples": job.settings.resamples, "seed": job.settings.seed, "groups": one.groups}
             for name, one in finished.rankings.items()
         },
         "histograms": histograms(finished.scores, finished.words, ratings),
@@ -196,10 +185,7 @@ def _fingerprint_parts(finished: Finished) -> dict[str, Any]:
         **({"judge": judge.fingerprint} if judge else {}),
         "metrics": finished.made_by,
         "settings": {
-            **{
-                key: getattr(settings, key)
-                for key in ("limit", "seed", "resamples", "level", "generation_kwargs")
-            },
+            **{key: getattr(settings, key) for key in ("limit", "seed", "resamples", "level", "generation_kwargs")},
             # Only where it was chosen: how else intervals are made follows from the data.
             **({"intervals": settings.intervals} if settings.intervals != "auto" else {}),
         },

@@ -90,9 +90,7 @@ def unquoted_failures(failures: Iterable[Failure]) -> list[Failure]:
 def origin_name(origin: str) -> str:
     """Return where documents came from: the names of files for paths, a hub id as it is."""
     parts = re.split(r", (?=/|[A-Za-z]:[\\/])", origin)
-    return ", ".join(
-        Path(one).name if Path(one).is_absolute() or Path(one).exists() else one for one in parts
-    )
+    return ", ".join(Path(one).name if Path(one).is_absolute() or Path(one).exists() else one for one in parts)
 
 
 def unquoted_row(failure: str) -> str:

@@ -23,9 +23,7 @@ _REMEDY = "Take the record as it was written, or run the task again."
 _PLACES = "RUN is the folder of a finished run, as 'bench run' prints it, or a folder below which runs lie."
 
 
-def runs_below(
-    root: Path, pass_over: Callable[[Path, str], None] = lambda folder, reason: None
-) -> Iterator[Path]:
+def runs_below(root: Path, pass_over: Callable[[Path, str], None] = lambda folder, reason: None) -> Iterator[Path]:
     """Yield the folders with a record, at a folder and below it, in order of their paths.
 
     Links to folders are not followed.

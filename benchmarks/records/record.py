@@ -83,9 +83,7 @@ class Record(RecordEntry):
     """Commit of the checkout that made it; null for an installed capbench."""
     date: float = Field(ge=0, lt=253402300800)
     """Start, in seconds since 1970; before the year 10000."""
-    seconds_text: str = Field(
-        alias="total_evaluation_time_seconds", pattern="^-?[0-9]{1,15}([.][0-9]{1,15})?$"
-    )
+    seconds_text: str = Field(alias="total_evaluation_time_seconds", pattern="^-?[0-9]{1,15}([.][0-9]{1,15})?$")
     intervals: dict[str, RecordedResult]
     """Each result: metric, statistic, labels, rows behind it and its confidence interval."""
     published: dict[str, PublishedValue]
@@ -134,9 +132,7 @@ class Record(RecordEntry):
     """Metric to the distribution of its scores of single captions: 20 equal bins of rising edges; and the same
     bins by rating (a caption counts once a rating) and by number of words. Metrics without such scores, and
     pairs, have none."""
-    pictures: Annotated[dict[str, Annotated[str, Field(pattern=f"^{_PICTURE}$")]], Field(max_length=40)] = (
-        Field({})
-    )
+    pictures: Annotated[dict[str, Annotated[str, Field(pattern=f"^{_PICTURE}$")]], Field(max_length=40)] = Field({})
     """Id of a sample to a small JPEG file beside this one: of the best and worst samples of each metric, where
     all samples are written and may be passed on with their pictures."""
     files: dict[Annotated[str, Field(pattern=f"^(samples\\.parquet|{_PICTURE})$")], Sha256] | None = None
@@ -214,9 +210,7 @@ class Record(RecordEntry):
                 raise ValueError(f"{_pointer('results', self.task)} has no value of '{key}'")
             metric, statistic = result.metric, result.statistic
             if key != metric and not f"{key}.".startswith(f"{metric}.{statistic}."):
-                raise ValueError(
-                    f"{_pointer('intervals', key)} is of metric '{metric}' and statistic '{statistic}'"
-                )
+                raise ValueError(f"{_pointer('intervals', key)} is of metric '{metric}' and statistic '{statistic}'")
         return self
 
     @property
@@ -450,8 +444,7 @@ def _is_deep(value: Any) -> bool:
 
 def _fault(words: str) -> DataError:
     return DataError(
-        f"is not a whole record of a run: {words}",
-        "Take the record as it was written, or run the task again.",
+        f"is not a whole record of a run: {words}", "Take the record as it was written, or run the task again."
     )
 
 

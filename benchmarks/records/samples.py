@@ -172,8 +172,7 @@ def scores_alone(tables: Callable[[], Iterable[Any]]) -> Iterator[Any]:
     import pyarrow
 
     short = {
-        name: Shortened(text for table in tables() for text in table[name].to_pylist())
-        for name in ("id", "image")
+        name: Shortened(text for table in tables() for text in table[name].to_pylist()) for name in ("id", "image")
     }
     for table in tables():
         kept = table.select([one.name for one in table.schema if _is_score(one)])

@@ -118,8 +118,6 @@ def words_of(shard: Shard) -> np.ndarray | None:
     return np.fromiter((len(caption.split()) for caption in captions), np.uint32, len(captions))
 
 
-def sample_of(
-    items: Items, columns: Columns, row: int, item: int
-) -> tuple[str, ImageHandle | VideoHandle | None]:
+def sample_of(items: Items, columns: Columns, row: int, item: int) -> tuple[str, ImageHandle | VideoHandle | None]:
     """Return the id and the image of a row of a shard, which is of one of its items."""
     return columns["id"][row], items.images[item] if items.images else None

@@ -154,11 +154,7 @@ class ShardPlace:
             if folder.path is not None:
                 executor.use_folder(own)
             here = LoadedWhenAsked(
-                {
-                    role: partial(_load_role, self.named, role)
-                    for role in ROLES
-                    if getattr(self.named, role) is not None
-                }
+                {role: partial(_load_role, self.named, role) for role in ROLES if getattr(self.named, role) is not None}
             )
         in_steps = ShardProgress(progress, total) if executor is None else silent
         of_process = cache if executor is None else self.store

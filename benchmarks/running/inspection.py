@@ -23,9 +23,7 @@ from ..protocols.job import Job
 from .plan import PlannedRun, plan_task
 
 Verdict = Literal["ok", "no data", "not run", "faulty"]
-ANY_MODELS = NamedModels(
-    ModelSpec("any", "captions"), ModelSpec("any", "open_clip"), ModelSpec("any", "responses")
-)
+ANY_MODELS = NamedModels(ModelSpec("any", "captions"), ModelSpec("any", "open_clip"), ModelSpec("any", "responses"))
 """Stand where a task wants a model; they are never loaded."""
 
 
@@ -74,9 +72,7 @@ def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
     if planned.data is None and task.custom_dataset is None and not task.is_local:
         reason = unreachable()
         fetched = "fetched by the first run" + (f", but {reason}" if reason else "")
-        return Inspection(
-            task.task, "no data", f"not on this machine; hub data set {task.dataset_path}: {fetched}"
-        )
+        return Inspection(task.task, "no data", f"not on this machine; hub data set {task.dataset_path}: {fetched}")
     try:
         documents = load_documents(task, planned.path, locations)
     except DataError as error:

@@ -27,14 +27,7 @@ from ..published.values import Published, find_in
 from ..records.results import result_key
 from ..statistics import as_class, statistics
 from ..statistics.contract import Statistic
-from .planned_metrics import (
-    OF_MODELS,
-    PlannedMetric,
-    plan_metrics,
-    require_distinct,
-    require_inside,
-    require_one,
-)
+from .planned_metrics import OF_MODELS, PlannedMetric, plan_metrics, require_distinct, require_inside, require_one
 
 
 @dataclass(frozen=True)
@@ -142,11 +135,7 @@ def make_plan(
 
 
 def plan_tasks(
-    index: TaskIndex,
-    tasks: Sequence[str],
-    models: NamedModels,
-    metric_names: Sequence[str],
-    locations: DataLocations,
+    index: TaskIndex, tasks: Sequence[str], models: NamedModels, metric_names: Sequence[str], locations: DataLocations
 ) -> list[PlannedRun]:
     """Plan the runs of some tasks as :func:`make_plan` does, whatever this machine lacks for them."""
     entries = index.resolve(tasks)
@@ -162,8 +151,7 @@ def _require_models_are_used(plan: Sequence[PlannedRun], models: NamedModels) ->
     names = ", ".join(planned.task.task for planned in plan)
     if models.captioner is not None and not any(planned.captioner for planned in plan):
         raise UsageError(
-            f"--model {models.captioner.name}: no model writes captions for {names}; "
-            "the metrics score given captions.",
+            f"--model {models.captioner.name}: no model writes captions for {names}; the metrics score given captions.",
             "Leave --model out, or name a model that encodes images and texts, or judges.",
         )
     if models.judge is not None and not any(planned.judge for planned in plan):
@@ -173,8 +161,7 @@ def _require_models_are_used(plan: Sequence[PlannedRun], models: NamedModels) ->
         )
     if models.encoder is not None and not any(planned.encoder for planned in plan):
         raise UsageError(
-            f"model {models.encoder.name}: none of the metrics of {names} uses a model that encodes images "
-            "and texts.",
+            f"model {models.encoder.name}: none of the metrics of {names} uses a model that encodes images and texts.",
             "Leave it out, or name such a metric with --metrics ('bench ls metrics').",
         )
 
@@ -241,18 +228,13 @@ def _statistics(task: TaskConfig, parsed: ParsedFile) -> dict[str, Statistic]:
         except UsageError as error:
             raise placed(error, parsed.where("statistics")) from error
         if missing := [key for key in built[-1][1].needs if key not in task.templates]:
-            raise TaskError(
-                f"{parsed.where('statistics')}: statistic '{entry.called}' needs {', '.join(missing)}"
-            )
+            raise TaskError(f"{parsed.where('statistics')}: statistic '{entry.called}' needs {', '.join(missing)}")
     require_distinct(task, "statistic", [name for name, _ in built])
     return dict(built)
 
 
 def _find_published(
-    task: TaskConfig,
-    protocol: Protocol[Any],
-    planned: Sequence[PlannedMetric],
-    chosen: Mapping[str, Statistic],
+    task: TaskConfig, protocol: Protocol[Any], planned: Sequence[PlannedMetric], chosen: Mapping[str, Statistic]
 ) -> None:
     """Look up every published number once, so that a wrong paper, table or task is no surprise at the end."""
     if (table := task.published) is None:

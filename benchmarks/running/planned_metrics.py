@@ -11,17 +11,7 @@ from typing import Any
 from ...adapters.pairwise import PAIRWISE
 from ...boundary import Boundary
 from ...errors import MetricError, TaskError, UsageError, placed
-from ...metrics import (
-    DIRECTION,
-    EVALUATE_PREFIX,
-    MEAN,
-    Aggregate,
-    Metric,
-    Need,
-    build_metric,
-    configured,
-    metrics,
-)
+from ...metrics import DIRECTION, EVALUATE_PREFIX, MEAN, Aggregate, Metric, Need, build_metric, configured, metrics
 from ...metrics.function_metric import FunctionMetric
 from ...metrics.hf_evaluate import EvaluateMetric
 from ...tasks.schema import MetricEntry, TaskConfig
@@ -182,11 +172,7 @@ def _left_out(planned: Sequence[PlannedMetric], models: NamedModels) -> dict[str
 
 
 def plan_metrics(
-    task: TaskConfig,
-    parsed: ParsedFile,
-    models: NamedModels,
-    names: Sequence[str],
-    data: Path | None,
+    task: TaskConfig, parsed: ParsedFile, models: NamedModels, names: Sequence[str], data: Path | None
 ) -> tuple[list[PlannedMetric], dict[str, str]]:
     """Build the metrics of a run.
 
@@ -262,9 +248,7 @@ def require_distinct(task: TaskConfig, kind: str, names: Sequence[str]) -> None:
         TaskError: So it is.
     """
     if len(set(names)) != len(names):
-        raise TaskError(
-            f"task '{task.task}' lists a {kind} twice", "Give the second one another 'name', or 'label'."
-        )
+        raise TaskError(f"task '{task.task}' lists a {kind} twice", "Give the second one another 'name', or 'label'.")
 
 
 def look_at_images(names: Sequence[str]) -> bool:

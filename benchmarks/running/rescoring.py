@@ -111,11 +111,7 @@ def _kept_captions(run: TaskRun, folder: Path) -> RecordedCaptions:
     if run.record.samples != "full":
         raise DataError("the run kept no captions: its samples hold " + _CONTENT[run.record.samples])
     rows = run.samples.select(["id", "candidate"]).to_pylist()
-    lines = [
-        json.dumps({"id": row["id"], "caption": row["candidate"]})
-        for row in rows
-        if row["candidate"] is not None
-    ]
+    lines = [json.dumps({"id": row["id"], "caption": row["candidate"]}) for row in rows if row["candidate"] is not None]
     path = folder / "captions.jsonl"
     path.write_text("\n".join(lines), encoding="utf-8")
     # What the run did not score is not scored again.
@@ -162,9 +158,7 @@ def _call(
 def _settings(record: Record) -> RunSettings:
     used = record.settings
     # Intervals are not compared, and data that fails its checks is the same data or none.
-    return RunSettings(
-        limit=used.limit, seed=used.seed, resamples=0, skip_checks=True, generation_kwargs=used.decoding
-    )
+    return RunSettings(limit=used.limit, seed=used.seed, resamples=0, skip_checks=True, generation_kwargs=used.decoding)
 
 
 def _compared(run: TaskRun, again: TaskRun) -> Rescored:
@@ -204,9 +198,7 @@ def _failed_here(record: Record, again: TaskRun) -> dict[str, str]:
     for one in again.failures:
         here.setdefault(without_folders(_metric_of(one)), []).append(one)
     more = {
-        metric: failures
-        for metric, failures in here.items()
-        if sum(one["count"] for one in failures) > before[metric]
+        metric: failures for metric, failures in here.items() if sum(one["count"] for one in failures) > before[metric]
     }
     return {
         metric: describe(first) + (f"; and {counted(len(others), 'more reason')}" if others else "")
@@ -268,9 +260,7 @@ def _of_results(record: Record, made: Record, metric: str) -> _Values:
         if result.metric == metric
     ]
     values = np.array([[one.value, other.value] for one, other in pairs], dtype=np.float64).reshape(-1, 2)
-    return _Values(
-        values[:, 0], values[:, 1], (lambda at: pairs[at][0].reason, lambda at: pairs[at][1].reason)
-    )
+    return _Values(values[:, 0], values[:, 1], (lambda at: pairs[at][0].reason, lambda at: pairs[at][1].reason))
 
 
 def _of_captions(kept: Any, rows: Any, metric: str, has_failed: bool) -> _Values:

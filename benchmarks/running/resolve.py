@@ -121,8 +121,7 @@ def resolve_call(
     paths = {name: Path(path) for name, path in (data or {}).items()}
     locations = DataLocations.from_environment(index.expand_names(paths), allow_outside)
     resolved = [
-        resolve_named_or_given(*one)
-        for one in ((model, model_args), (encoder, encoder_args), (judge, judge_args))
+        resolve_named_or_given(*one) for one in ((model, model_args), (encoder, encoder_args), (judge, judge_args))
     ]
     models = NamedModels.of(*(spec for spec, _ in resolved))
     names = [name.strip() for name in tasks.split(",")] if isinstance(tasks, str) else list(tasks)

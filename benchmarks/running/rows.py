@@ -23,15 +23,7 @@ from ...progress import Progress
 from ...rows import BadRow
 from ..inputs.empty_captions import EmptyCaption, scored_caption
 from ..inputs.failures import FailureLog, summarise
-from ..inputs.items import (
-    CaptionRow,
-    gathered,
-    image_key,
-    objects_fault,
-    printable,
-    references_fault,
-    references_of,
-)
+from ..inputs.items import CaptionRow, gathered, image_key, objects_fault, printable, references_fault, references_of
 from ..inputs.metric_names import read_metric
 from ..inputs.models import Models, NamedModels
 from ..inputs.pixels import boxes_fault, boxes_of, handle_of, handle_within
@@ -124,8 +116,7 @@ def score_rows(
     scored = score_shards(scorer, rows.collect(failures), failures, over_shards, is_large=is_large)
     collected = scored.corpus.collected
     values = {
-        one.name: None if one.scores is None else collected.of_samples(one.scores.values)
-        for one in scored.metrics
+        one.name: None if one.scores is None else collected.of_samples(one.scores.values) for one in scored.metrics
     }
 
     def pieces() -> Iterator[tuple[Mapping[str, Sequence[Any]], Mapping[str, np.ndarray]]]:
@@ -134,10 +125,7 @@ def score_rows(
             end = first + len(columns["id"])
             yield (
                 columns,
-                {
-                    name: np.full(end - first, np.nan) if one is None else one[first:end]
-                    for name, one in values.items()
-                },
+                {name: np.full(end - first, np.nan) if one is None else one[first:end] for name, one in values.items()},
             )
             first = end
 
@@ -189,8 +177,7 @@ class RowSource:
         if not has_words:
             first = next(iter((*failures.entries, *failures.empty)), None)
             raise DataError(
-                "no row can be scored"
-                + (f"; {first.sample}: {first.subject} {first.reason}" if first else ""),
+                "no row can be scored" + (f"; {first.sample}: {first.subject} {first.reason}" if first else ""),
                 "A row needs "
                 f"{', '.join(_COLUMNS[one] for one in ('candidate', *sorted(self.needs & _COLUMNS.keys())))}.",
             )
@@ -219,14 +206,10 @@ class RowSource:
                 failures.add(identity, "objects", fault)
             elif "image" in needs and handle_of(row.get("image")) is None:
                 here = row.get("image") is not None
-                failures.add(
-                    identity, "image", "is neither a path nor encoded bytes" if here else "is missing"
-                )
+                failures.add(identity, "image", "is neither a path nor encoded bytes" if here else "is missing")
             elif "boxes" in needs and (fault := boxes_fault(row.get("boxes"))):
                 failures.add(identity, "image", fault)
-            elif (
-                candidate := scored_caption(row[min(named)], identity, "candidate", rule, failures)
-            ) is not None:
+            elif (candidate := scored_caption(row[min(named)], identity, "candidate", rule, failures)) is not None:
                 seen.add(identity)
                 image = identity if row.get("image") is None else image_key(row["image"])
                 yield CaptionRow(
@@ -247,12 +230,7 @@ def _unclear(row: Mapping[str, Any]) -> str:
     return f"has no column 'candidate' or 'caption'; its columns are {', '.join(map(str, row))}"
 
 
-def given_rows(
-    rows: Rows | None,
-    predictions: Column | None,
-    references: Column | None,
-    images: Column | None,
-) -> Rows:
+def given_rows(rows: Rows | None, predictions: Column | None, references: Column | None, images: Column | None) -> Rows:
     """Return what was given as rows, whose images are not decoded; see :func:`capbench.score`.
 
     Raises:

@@ -180,11 +180,7 @@ def prepare(
 
 
 def score(
-    plan: PlannedRun,
-    job: Job,
-    failures: FailureLog,
-    execution: Execution = IN_PROCESS,
-    stack: ExitStack | None = None,
+    plan: PlannedRun, job: Job, failures: FailureLog, execution: Execution = IN_PROCESS, stack: ExitStack | None = None
 ) -> Scored:
     """Collect what the protocol scores, and score it by each metric of the run.
 
@@ -209,9 +205,7 @@ def score(
     return replace(scored, facts=facts_of_loaded(job.models))
 
 
-def samples_of(
-    plan: PlannedRun, scored: Scored, failures: FailureLog
-) -> tuple[dict[str, np.ndarray], Samples]:
+def samples_of(plan: PlannedRun, scored: Scored, failures: FailureLog) -> tuple[dict[str, np.ndarray], Samples]:
     """Return metric to ``[n]`` values of samples, and what is written of these."""
     collected = scored.corpus.collected
     rows, reasons = plan.protocol.row_scores(collected, scored.metrics)

@@ -96,10 +96,7 @@ class Scorer:
     progress: Progress = silent
 
     def score(
-        self,
-        items: Items,
-        metrics: Sequence[PlannedMetric] | None = None,
-        states: Mapping[str, States] | None = None,
+        self, items: Items, metrics: Sequence[PlannedMetric] | None = None, states: Mapping[str, States] | None = None
     ) -> list[MetricScores]:
         """Return what each metric makes of items, with an error where it fails as a whole.
 
@@ -215,9 +212,7 @@ def _scored(scorer: Scorer, corpus: OneShard, failures: FailureLog) -> Scored:
         if result.scores is not None
         for item, remark in result.scores.remarks.items()
     ]
-    remarks += [
-        Failure(items.ids[item], "candidate", text) for item, text in remarks_on(items, metrics).items()
-    ]
+    remarks += [Failure(items.ids[item], "candidate", text) for item, text in remarks_on(items, metrics).items()]
     scored: list[ScoredMetric] = []
     for planned, result in zip(metrics, results, strict=True):
         scores, error = result.scores, result.error
@@ -231,9 +226,7 @@ def _scored(scorer: Scorer, corpus: OneShard, failures: FailureLog) -> Scored:
         for item, reason in scores.failures.items():
             failures.add(items.ids[item], "metric", f"{planned.name}: {reason}")
         terms = None if result.sums is None else partial(_terms, planned, scores)
-        scored.append(
-            ScoredMetric(planned.name, planned.metric, planned.aggregation, scores, "", result.sums, terms)
-        )
+        scored.append(ScoredMetric(planned.name, planned.metric, planned.aggregation, scores, "", result.sums, terms))
     return Scored(
         corpus,
         scored,
@@ -301,9 +294,7 @@ def _checked(scores: Scores, count: int) -> Scores:
         MetricError: The metric returned something else.
     """
     if not isinstance(scores, Scores) or np.shape(scores.values) != (count,):
-        raise MetricError(
-            "score() did not return Scores with one value an item", "See capbench.metrics.Metric.score."
-        )
+        raise MetricError("score() did not return Scores with one value an item", "See capbench.metrics.Metric.score.")
     nameless = set(np.flatnonzero(~np.isfinite(scores.values)).tolist()) - scores.failures.keys()
     if not nameless:
         return scores

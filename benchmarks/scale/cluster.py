@@ -69,9 +69,7 @@ class SlurmSettings(_Strict):
 
     slots: int = Field(default=8, ge=1)
     """Jobs of an array, where a pool does not say how many replicas it has."""
-    options: list[Annotated[str, Field(pattern=r"^--[a-z][a-z-]*(=[^\r\n]*)?$")]] = Field(
-        default_factory=list
-    )
+    options: list[Annotated[str, Field(pattern=r"^--[a-z][a-z-]*(=[^\r\n]*)?$")]] = Field(default_factory=list)
     """Options of sbatch, such as --partition=gpu or --time=04:00:00."""
 
 

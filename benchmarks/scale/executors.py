@@ -206,14 +206,8 @@ class LocalExecutor(Executor):
         if resources.role and (self.processes is None or resources.gpus > 1):
             number = min(number, len(groups) or 1)
         number = min(number, resources.workers or number)
-        shared = {
-            **dict.fromkeys(_THREADS, str(max(cores() // number, 1))),
-            "TOKENIZERS_PARALLELISM": "false",
-        }
-        gpu_of = [
-            {"CUDA_VISIBLE_DEVICES": groups[worker % len(groups)]} if groups else {}
-            for worker in range(number)
-        ]
+        shared = {**dict.fromkeys(_THREADS, str(max(cores() // number, 1))), "TOKENIZERS_PARALLELISM": "false"}
+        gpu_of = [{"CUDA_VISIBLE_DEVICES": groups[worker % len(groups)]} if groups else {} for worker in range(number)]
         return [shared | own for own in gpu_of]
 
 

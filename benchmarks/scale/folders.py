@@ -58,9 +58,7 @@ class Folder:
             StoreError: It cannot be read.
         """
         with self._errors():
-            return (
-                (self.path / name).read_bytes() if self.path else self._files.cat_file(f"{self._root}/{name}")
-            )
+            return (self.path / name).read_bytes() if self.path else self._files.cat_file(f"{self._root}/{name}")
 
     def put(self, name: str, content: bytes) -> bool:
         """Write a file unless there is one; whole or not at all.
@@ -98,9 +96,7 @@ class Folder:
         with self._errors():
             if self.path:
                 files = (file for file in (self.path / folder).rglob("*") if file.is_file())
-                found = (
-                    file.relative_to(self.path).as_posix() for file in files if not file.name.startswith(".")
-                )
+                found = (file.relative_to(self.path).as_posix() for file in files if not file.name.startswith("."))
             else:
                 root = f"{self._root}/{folder}".rstrip("/")
                 found = (file.removeprefix(f"{self._root.lstrip('/')}/") for file in self._found(root))
@@ -137,9 +133,7 @@ class Folder:
             own = {"max_concurrency": 1} if scheme.startswith("s3") else {}
             return fsspec.url_to_fs(self.label, use_listings_cache=False, **own)
         except ImportError as error:
-            raise StoreError(
-                f"{self.label}: {error}", f"Install it: pip install {BUCKETS[scheme]}."
-            ) from error
+            raise StoreError(f"{self.label}: {error}", f"Install it: pip install {BUCKETS[scheme]}.") from error
         except Exception as error:
             raise StoreError(f"{self.label}: {_words_of(error)}", CREDENTIALS) from error
 

@@ -164,9 +164,7 @@ class ShardWork:
                     restore(self.files, names[1], metric, items)
         results = scorer.score(items, metrics, states)
         remarks = remarks_on(items, self.metrics) if call.with_remarks else {}
-        named = {
-            item for one in results if one.scores for item in (*one.scores.failures, *one.scores.remarks)
-        }
+        named = {item for one in results if one.scores for item in (*one.scores.failures, *one.scores.remarks)}
         ids = {item: items.ids[item] for item in sorted(named | remarks.keys())}
         facts = {
             role: after.since(known)
@@ -206,9 +204,7 @@ class ShardWork:
             assert self.models.captioner is not None  # noqa: S101 - it is asked
             requests = self.files.requests(call.given)
             report = self.progress("captions")
-            captioned = merged(
-                answers(self.models.captioner, requests, cache, self.batch_size, report, len(requests))
-            )
+            captioned = merged(answers(self.models.captioner, requests, cache, self.batch_size, report, len(requests)))
             name = name if captioned.failures else call.result
             facts = _used(self.models, call.role, before)
             self.files.put_captions(name, captioned, facts)
@@ -275,11 +271,7 @@ class ShardMap:
             hash_images: Whether something depends on what the files of images hold.
             total: How many items there will be, where that is known.
         """
-        with (
-            progress_written(self.folder, self.progress)
-            if self.folder
-            else nullcontext(self.progress) as told
-        ):
+        with progress_written(self.folder, self.progress) if self.folder else nullcontext(self.progress) as told:
             self.progress = told
             return self._score(shards, failures, hash_images, total)
 
@@ -363,9 +355,7 @@ class ShardMap:
         for ref in refs:
             names = {one.name: (merged[one.name], states[one.name][ref.number]) for one in metrics}
             result = f"scores-{self._name(ref, metrics, sorted(names.values()))}"
-            yield ShardCall(
-                _called(ref, metrics), result, [ref.items], [one.name for one in metrics], merged=names
-            )
+            yield ShardCall(_called(ref, metrics), result, [ref.items], [one.name for one in metrics], merged=names)
 
     def _score_all(self, corpus: ShardedCorpus) -> dict[str, str]:
         """Score what must see all items at once; return metric to the name of the result."""

@@ -73,8 +73,7 @@ def merge_states(files: ShardFiles, name: str, metric: CorpusMetric, shards: Seq
     joined = {corpus: metric.join(parts) for corpus, parts in condensed.items()}
     condensed.clear()
     files.put(
-        name,
-        {f"{corpus}/{array}": values for corpus, state in joined.items() for array, values in state.items()},
+        name, {f"{corpus}/{array}": values for corpus, state in joined.items() for array, values in state.items()}
     )
 
 
@@ -131,9 +130,7 @@ class _Merged:
     unscored: int = 0
     """Items of shards on which the metric failed before any other was scored."""
 
-    def add(
-        self, made: MetricScores, first: int, ids: Mapping[int, str] | Sequence[str], n_items: int
-    ) -> None:
+    def add(self, made: MetricScores, first: int, ids: Mapping[int, str] | Sequence[str], n_items: int) -> None:
         """Add what it made of a shard.
 
         Args:
@@ -252,11 +249,7 @@ def merge_scores(
 
 
 def _scored_metric(
-    one: _Merged,
-    chosen: np.ndarray | None,
-    failures: FailureLog,
-    files: ShardFiles,
-    shards: Sequence[tuple[str, int]],
+    one: _Merged, chosen: np.ndarray | None, failures: FailureLog, files: ShardFiles, shards: Sequence[tuple[str, int]]
 ) -> ScoredMetric:
     """Return the scores of distinct items: each has that of the first."""
     planned, values = one.planned, one.values.array()
@@ -290,11 +283,7 @@ def _pieces(
 
 
 def _terms(
-    files: ShardFiles,
-    planned: PlannedMetric,
-    shards: Sequence[tuple[str, int]],
-    width: int,
-    chosen: np.ndarray | None,
+    files: ShardFiles, planned: PlannedMetric, shards: Sequence[tuple[str, int]], width: int, chosen: np.ndarray | None
 ) -> Iterator[np.ndarray]:
     """Yield ``[m, t]`` what distinct items add to the sums of a metric, shard by shard."""
     first = 0

@@ -37,15 +37,8 @@ def progress_written(folder: Path, progress: Progress) -> Generator[Progress]:
     def write(end: str = "") -> None:
         nonlocal written
         written = time.monotonic()
-        about = {
-            "host": socket.gethostname(),
-            "process": os.getpid(),
-            "started": started,
-            "updated": time.time(),
-        }
-        write_whole(
-            folder / PROGRESS_FILE, json.dumps({**about, "end": end, "steps": steps}, indent=1) + "\n"
-        )
+        about = {"host": socket.gethostname(), "process": os.getpid(), "started": started, "updated": time.time()}
+        write_whole(folder / PROGRESS_FILE, json.dumps({**about, "end": end, "steps": steps}, indent=1) + "\n")
 
     def start(step: str) -> Reporter:
         report = progress(step)
@@ -92,11 +85,7 @@ def progress_lines(folder: Path) -> tuple[str, list[dict[str, Any]]]:
     kept = load_json(unlinked(file))
     quiet = time.time() - kept["updated"]
     driver = f"on {kept['host']}, process {kept['process']}"
-    running = (
-        f"running {driver}"
-        if quiet < QUIET_SECONDS
-        else f"quiet for {quiet:,.0f} s, {driver}: killed, perhaps"
-    )
+    running = f"running {driver}" if quiet < QUIET_SECONDS else f"quiet for {quiet:,.0f} s, {driver}: killed, perhaps"
     return kept["end"] or running, [_row(name, step) for name, step in kept["steps"].items()]
 
 

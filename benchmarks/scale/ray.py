@@ -185,11 +185,7 @@ class _Mapping:
     def _start(self, worker: Any, call: Any) -> Any:
         if worker is not None:
             return worker.carry_out.remote(*self._sent, call)
-        return (
-            self._ray.remote(carry_out)
-            .options(max_retries=_RETRIES, **self._options)
-            .remote(*self._sent, call)
-        )
+        return self._ray.remote(carry_out).options(max_retries=_RETRIES, **self._options).remote(*self._sent, call)
 
     def _grow(self) -> None:
         """Have as many workers as there is room for now.
@@ -214,9 +210,7 @@ class _Mapping:
             # moment, as before a lost node is noticed, is no end of it.
             options = {"max_restarts": _RETRIES, "max_task_retries": -1, **self._options}
             room = min(room, self._resources.workers or room)
-            new = [
-                self._ray.remote(Actor).options(**options).remote() for _ in range(room - len(self._workers))
-            ]
+            new = [self._ray.remote(Actor).options(**options).remote() for _ in range(room - len(self._workers))]
             self._awaited |= {worker.begin.remote(): (worker, -1, "its beginning") for worker in new}
         self._workers += new
 
@@ -378,9 +372,7 @@ def connected(address: str) -> Generator[None]:
     try:
         import ray
     except ImportError as error:
-        raise UsageError(
-            f"the engine 'ray' cannot be imported: {error}", 'pip install "capbench[ray]"'
-        ) from error
+        raise UsageError(f"the engine 'ray' cannot be imported: {error}", 'pip install "capbench[ray]"') from error
     if ray.is_initialized():
         yield
         return

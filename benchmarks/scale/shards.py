@@ -111,9 +111,7 @@ def decode(content: Any) -> tuple[dict[str, Any], Any, Any]:
             columns[name] = values.to_pylist() if shape is None else _numbers(values, *shape)
         return columns, meta["about"], meta["facts"]
     except (pa.ArrowException, ValueError, TypeError, KeyError, IndexError, AttributeError, OSError) as error:
-        raise StoreError(
-            f"what a run put aside cannot be read: {type(error).__name__}: {error}", _AGAIN
-        ) from error
+        raise StoreError(f"what a run put aside cannot be read: {type(error).__name__}: {error}", _AGAIN) from error
 
 
 def name_of(*parts: Any) -> str:
@@ -332,9 +330,7 @@ class ShardFiles:
         columns, (metrics, ids, remarks) = self.read(name)
 
         def named(prefix: str) -> dict[str, np.ndarray]:
-            return {
-                name.removeprefix(prefix): one for name, one in columns.items() if name.startswith(prefix)
-            }
+            return {name.removeprefix(prefix): one for name, one in columns.items() if name.startswith(prefix)}
 
         found: list[MetricScores] = []
         for number, one in enumerate(metrics):
@@ -355,9 +351,7 @@ class ShardFiles:
         about: list[Any] = []
         for one in requests:
             # What is no name is called by its key.
-            named = (
-                one.image if one.image is None or isinstance(one.image, str | int) else image_key(one.image)
-            )
+            named = one.image if one.image is None or isinstance(one.image, str | int) else image_key(one.image)
             handle = None if one.pixels is None else _handle_text(one.pixels)
             about.append([one.id, named, one.prompt, dict(one.generation_kwargs), one.numbered, handle])
         images = [None if one.pixels is None else _encoded(one.pixels) for one in requests]
@@ -437,8 +431,7 @@ def unfinished_folder(run: str) -> Generator[Path]:
             folder.mkdir(mode=0o700)
     except OSError as error:
         raise StoreError(
-            f"{place}: cannot be written: {error.strerror}",
-            "BENCH_CACHE names another folder for what runs put aside.",
+            f"{place}: cannot be written: {error.strerror}", "BENCH_CACHE names another folder for what runs put aside."
         ) from error
     for left in place.iterdir():
         with suppress(OSError):

@@ -202,9 +202,7 @@ def _minutes(duration: str | bool) -> int:
         UsageError: It is none.
     """
     if not (found := _DURATION.fullmatch(str(duration))):
-        raise UsageError(
-            f"--time={duration} is no duration of sbatch", "Such as --time=04:00:00, or 2-12:00."
-        )
+        raise UsageError(f"--time={duration} is no duration of sbatch", "Such as --time=04:00:00, or 2-12:00.")
     days, numbers = found["days"], [int(number or 0) for number in found.group("first", "second", "third")]
     if days is not None:
         return int(days) * 1440 + numbers[0] * 60 + numbers[1]

@@ -40,9 +40,7 @@ statistics: Registry[type[Statistic]] = Registry(
 """Names to statistic classes; ``statistics[name](**options)`` is a statistic."""
 
 
-def register_statistic(
-    name: str, *, label: str | None = None, higher_is_better: bool = True
-) -> Callable[[T], T]:
+def register_statistic(name: str, *, label: str | None = None, higher_is_better: bool = True) -> Callable[[T], T]:
     """Return a decorator that registers a statistic under ``name``.
 
     It takes a :class:`~capbench.benchmarks.statistics.contract.Statistic` subclass, or a plain function

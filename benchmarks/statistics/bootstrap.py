@@ -248,9 +248,7 @@ def resample_value(
     progress: Reporter | None = None,
 ) -> Resamples:
     """Return any value of weighted rows on each resample; see :func:`bootstrap_value` and :func:`resample`."""
-    found = resample_values(
-        {"": value}, groups, resamples=resamples, seed=seed, processes=processes, progress=progress
-    )
+    found = resample_values({"": value}, groups, resamples=resamples, seed=seed, processes=processes, progress=progress)
     return found[""]
 
 

@@ -140,9 +140,7 @@ class Concordance:
         fewer = by_human if self._tree_is_human else by_score
         return PairCounts(
             pairs=total * (total - 1) // 2,
-            balance=int(dot(cells, self.balance_of_cell)) // 2
-            if is_rows
-            else self._tree.balance(cells, fewer),
+            balance=int(dot(cells, self.balance_of_cell)) // 2 if is_rows else self._tree.balance(cells, fewer),
             tied_scores=_pairs_within(by_score, total),
             tied_human=_pairs_within(by_human, total),
             tied_both=_pairs_within(cells, total),

@@ -180,11 +180,7 @@ class Statistic(ABC):
         return ""
 
     def __call__(
-        self,
-        scores: np.ndarray,
-        human: np.ndarray,
-        groups: np.ndarray,
-        systems: np.ndarray | None = None,
+        self, scores: np.ndarray, human: np.ndarray, groups: np.ndarray, systems: np.ndarray | None = None
     ) -> float:
         """Return the statistic of unweighted rows (``scores [n], human [n], groups [n], systems [n]``)."""
         rated = RatedScores(np.asarray(scores, float), np.asarray(human, float), np.asarray(groups), systems)
@@ -225,9 +221,7 @@ class FunctionStatistic(Statistic):
         TypeError: The function cannot be called so.
     """
 
-    def __init__(
-        self, function: Callable[[np.ndarray, np.ndarray, np.ndarray], float], **kwargs: Any
-    ) -> None:
+    def __init__(self, function: Callable[[np.ndarray, np.ndarray, np.ndarray], float], **kwargs: Any) -> None:
         inspect.signature(function).bind(None, None, None, **kwargs)
         self._function = function
         self._kwargs = kwargs

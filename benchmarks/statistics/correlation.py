@@ -56,10 +56,7 @@ class Spearman(Statistic):
         value = self.value(rated, np.ones(len(rated)))
         rows = rated.concordance
         cells, total = rows.rows_of_cell, float(len(rated))
-        sides = [
-            (rows.score_code, rows.score_weights(cells)),
-            (rows.human_code, rows.human_weights(cells)),
-        ]
+        sides = [(rows.score_code, rows.score_weights(cells)), (rows.human_code, rows.human_weights(cells))]
         ranks = [(np.cumsum(by_level) - by_level / 2)[code] for code, by_level in sides]
 
         def moved(side: int, other: int) -> np.ndarray:

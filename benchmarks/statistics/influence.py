@@ -90,9 +90,7 @@ class Influence:
         mean = self.of_image.mean()
         # Some at a time: there may be many millions.
         pieces = (self.of_image[first : first + _AT_ONCE] for first in range(0, images, _AT_ONCE))
-        return math.sqrt(
-            images / (images - 1) * math.fsum(float(((one - mean) ** 2).sum()) for one in pieces)
-        )
+        return math.sqrt(images / (images - 1) * math.fsum(float(((one - mean) ** 2).sum()) for one in pieces))
 
     def fault(self) -> str:
         """Return why nothing can be said of the scatter, or an empty text."""
@@ -182,9 +180,7 @@ def spreads_of_all(
     known: dict[str, dict[str, Spread]] = {}
     others: dict[str, tuple[dict[str, Statistic], Sequence[RatedScores]]] = {}
     for metric, (statistics, rated) in metrics.items():
-        known[metric] = (
-            _influences(statistics, rated) if by_influence(intervals, max(map(len, rated))) else {}
-        )
+        known[metric] = _influences(statistics, rated) if by_influence(intervals, max(map(len, rated))) else {}
         if left := {name: one for name, one in statistics.items() if name not in known[metric]}:
             others[metric] = left, rated
     drawn = resample_all(others, resamples=resamples, seed=seed, processes=processes, progress=progress)
@@ -260,9 +256,7 @@ def interval_of_value(
     """Return the interval of any value of weighted rows; None if ``resamples`` is 0. See :func:`spreads_of_values`."""
     if not resamples:
         return None
-    found = spreads_of_values(
-        {"": (value, influence)}, groups, intervals=intervals, resamples=resamples, seed=seed
-    )
+    found = spreads_of_values({"": (value, influence)}, groups, intervals=intervals, resamples=resamples, seed=seed)
     return found[""].interval(level)
 
 
@@ -297,9 +291,7 @@ def spreads_of_values(
                 found[name] = Influence.of_rows(at_rows, influence(), image, images)
     others = {name: value for name, (value, _) in values.items() if name not in found}
     if others:
-        found |= resample_values(
-            others, groups, resamples=resamples, seed=seed, processes=processes, progress=progress
-        )
+        found |= resample_values(others, groups, resamples=resamples, seed=seed, processes=processes, progress=progress)
     return {name: found[name] for name in values}
 
 
@@ -400,12 +392,7 @@ class Ratio:
 
 
 def ratio_intervals(
-    ratios: Mapping[str, Ratio],
-    images: np.ndarray,
-    intervals: Intervals,
-    resamples: int,
-    seed: int,
-    level: float,
+    ratios: Mapping[str, Ratio], images: np.ndarray, intervals: Intervals, resamples: int, seed: int, level: float
 ) -> dict[str, Interval]:
     """Return the interval of each number; the draws are those of all other statistics of the same images.
 

@@ -15,15 +15,7 @@ import numpy as np
 
 from ...progress import Reporter
 from . import Intervals
-from .contract import (
-    Interval,
-    RatedScores,
-    Statistic,
-    UndefinedStatistic,
-    dot,
-    finite_value,
-    require_finite,
-)
+from .contract import Interval, RatedScores, Statistic, UndefinedStatistic, dot, finite_value, require_finite
 from .influence import Spread, influence_of_mean, spread_of_difference, spreads, spreads_of_values
 from .resampling import draw
 
@@ -136,13 +128,7 @@ def paired_means(
 
         means[name] = mean, partial(influence_of_mean, one)
     found = spreads_of_values(
-        means,
-        groups,
-        intervals=intervals,
-        resamples=resamples,
-        seed=seed,
-        processes=processes,
-        progress=progress,
+        means, groups, intervals=intervals, resamples=resamples, seed=seed, processes=processes, progress=progress
     )
     return {name: SpreadEstimate(finite_value(mean, ones), found[name]) for name, (mean, _) in means.items()}
 
@@ -196,9 +182,7 @@ def p_of_mean_differences(values: np.ndarray, *, alpha: float = 0.05, seed: int 
     pairs = rows * (rows - 1) // 2
     resamples = max(1000, 4 * math.ceil(pairs / alpha))
     drawn = _draws(n, resamples, seed)
-    sums = np.concatenate(
-        [drawn[at : at + 256].astype(np.float64) @ whole.T for at in range(0, resamples, 256)]
-    )
+    sums = np.concatenate([drawn[at : at + 256].astype(np.float64) @ whole.T for at in range(0, resamples, 256)])
     observed = whole.sum(axis=1)
     for row in range(rows - 1):
         d = observed[row] - observed[row + 1 :]

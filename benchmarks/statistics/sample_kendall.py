@@ -34,9 +34,7 @@ class SampleKendall(Statistic):
             raise ValueError(f"undefined must be 'skip' or 'zero', not {undefined!r}")
         self.variant: Variant = variant
         self.undefined = undefined
-        self._known: WeakKeyDictionary[RatedScores, tuple[np.ndarray, np.ndarray, np.ndarray]] = (
-            WeakKeyDictionary()
-        )
+        self._known: WeakKeyDictionary[RatedScores, tuple[np.ndarray, np.ndarray, np.ndarray]] = WeakKeyDictionary()
 
     def value(self, rated: RatedScores, weights: np.ndarray) -> float:
         """Return the mean τ, from -1 to 1."""
@@ -84,9 +82,7 @@ class SampleKendall(Statistic):
         return dot(draws[counted], taus[counted]) / float(draws[counted].sum())
 
 
-def _taus(
-    scores: np.ndarray, human: np.ndarray, group: np.ndarray, groups: int, variant: Variant
-) -> np.ndarray:
+def _taus(scores: np.ndarray, human: np.ndarray, group: np.ndarray, groups: int, variant: Variant) -> np.ndarray:
     """Return the τ of each group (``[groups]``; infinite without a pair of rows, NaN where undefined).
 
     Compares all pairs inside a group, for all groups at once: quick because images have few rows.

@@ -87,7 +87,5 @@ def checked_address(text: str) -> str:
             "Name a folder that the machines share, or a bucket: s3://, gs:// or abfs://.",
         )
     if not (parts.path.strip("/") if scheme == "file" else parts.netloc):
-        raise UsageError(
-            f"{text}: this names no folder", f"Write file:///FOLDER or {scheme}://BUCKET/PREFIX."
-        )
+        raise UsageError(f"{text}: this names no folder", f"Write file:///FOLDER or {scheme}://BUCKET/PREFIX.")
     return f"{scheme}://{parts.netloc if scheme != 'file' else ''}{parts.path.rstrip('/')}"

@@ -58,12 +58,7 @@ _HINTS = {
 }
 # Damaged tables can have producers without a number, which no entry takes. A file that was cut off is a short read.
 _DAMAGE = frozenset(
-    {
-        sqlite3.SQLITE_CORRUPT,
-        sqlite3.SQLITE_NOTADB,
-        sqlite3.SQLITE_CONSTRAINT,
-        sqlite3.SQLITE_IOERR_SHORT_READ,
-    }
+    {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_IOERR_SHORT_READ}
 )
 # A table that is not there, or a format that SQLite does not know.
 _OTHER_SCHEMA = frozenset({sqlite3.SQLITE_ERROR})
@@ -258,9 +253,7 @@ def _check_schema(db: sqlite3.Connection, path: Path) -> None:
             "Update capbench, delete the file, or name another one with --store.",
         )
     if version != VERSION:
-        raise DamagedStoreError(
-            f"store {path} has schema {version}, and this capbench reads schema {VERSION}"
-        )
+        raise DamagedStoreError(f"store {path} has schema {version}, and this capbench reads schema {VERSION}")
     for columns in _COLUMNS:
         db.execute(columns)
     # Damaged text need not be UTF-8.

@@ -60,12 +60,7 @@ class Store:
     """
 
     def __init__(
-        self,
-        path: Path,
-        lock_seconds: float = _LOCK_SECONDS,
-        *,
-        replace_damaged: bool = True,
-        late: bool = False,
+        self, path: Path, lock_seconds: float = _LOCK_SECONDS, *, replace_damaged: bool = True, late: bool = False
     ) -> None:
         self.path = path
         self.hits = 0
@@ -158,8 +153,7 @@ class Store:
         """
         rows = self._file.run(lambda db: db.execute(query, {"last": _LAST_SECOND}).fetchall())
         return [
-            ProducerStats(_fingerprint(text, crc), n, int(size), newest or 0)
-            for text, crc, n, size, newest in rows
+            ProducerStats(_fingerprint(text, crc), n, int(size), newest or 0) for text, crc, n, size, newest in rows
         ]
 
     def prune(self, older_than: float | None = None, containing: str | None = None) -> int:

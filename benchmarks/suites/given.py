@@ -101,9 +101,7 @@ def read_inputs(suite: Suite, folder: Path) -> RowInputs:
             raise min([*own, *faults], key=lambda one: "Did you mean" not in one.message) from None
         known = of_columns.get((row, task, column)) if column else files.get((row, task))
         if known is not None:
-            raise UsageError(
-                f"--recorded {folder}: {known} and {file} are for one place", "Keep one of them."
-            )
+            raise UsageError(f"--recorded {folder}: {known} and {file} are for one place", "Keep one of them.")
         if column:
             of_columns[row, task, column] = file
         else:
@@ -170,9 +168,7 @@ def _place_of(suite: Suite, file: Path, parts: Sequence[str]) -> tuple[int, str,
 
 def _row_of(suite: Suite, file: Path, called: str, task: str = "") -> int:
     """Return the number of the row that something is called after."""
-    rows = [
-        (at, row) for at, row in enumerate(suite.rows) if not (task and row.only and task not in row.only)
-    ]
+    rows = [(at, row) for at, row in enumerate(suite.rows) if not (task and row.only and task not in row.only)]
     names = {at: file_name(suite.name(row)) for at, row in rows}
     found = [at for at, row in rows if called in (names[at], *_short_names(suite, row))]
     exact = [at for at in found if names[at] == called] or found
@@ -185,9 +181,7 @@ def _row_of(suite: Suite, file: Path, called: str, task: str = "") -> int:
             f"Its rows: {', '.join(known)}.",
         )
     if no_task := suite.rows[exact[0]].no_task:
-        raise UsageError(
-            f"--recorded {file}: no task measures '{called}' of suite '{suite.suite}': {no_task}"
-        )
+        raise UsageError(f"--recorded {file}: no task measures '{called}' of suite '{suite.suite}': {no_task}")
     return exact[0]
 
 
@@ -226,8 +220,7 @@ def _models(suite: Suite, file: Path) -> dict[int, RowModel]:
             found[number] = RowModel.model_validate({"model": values} if isinstance(values, str) else values)
         except ValidationError as error:
             faults = [
-                f"{parsed.where(suite.suite, called, *map(str, one['loc']))}: {one['msg']}"
-                for one in error.errors()
+                f"{parsed.where(suite.suite, called, *map(str, one['loc']))}: {one['msg']}" for one in error.errors()
             ]
             raise TaskError("\n".join(faults)) from error
     return found

@@ -97,9 +97,7 @@ def places(suite: Suite, given: RowInputs = NOTHING) -> Iterator[TablePlace]:
         elif file and metric:
             models, metric = RowModels(), _recorded(file, suite.name(row))
         elif file:
-            models = RowModels(
-                "pair_scores", model_args=_as_json({"path": str(file), "name": suite.name(row)})
-            )
+            models = RowModels("pair_scores", model_args=_as_json({"path": str(file), "name": suite.name(row)}))
         if scores:
             models, metric = replace(models, encoder=None), _recorded(scores, column.name)
         needs = _needs(row, column, model, metric, is_given=bool(file))

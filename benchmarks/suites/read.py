@@ -138,9 +138,7 @@ class Suite(_Strict):
                 if (not row.only or column.task in row.only) and (not column.only or names & {*column.only}):
                     yield number, row, column
 
-    def published(
-        self, row: SuiteRow, column: SuiteColumn, statistic: str, category: str
-    ) -> Published | None:
+    def published(self, row: SuiteRow, column: SuiteColumn, statistic: str, category: str) -> Published | None:
         """Return the number that the paper prints in a cell, or None if it prints none."""
         if set(row.trained_on) & set(column.images):
             return None

@@ -32,9 +32,7 @@ class FailureRow:
 def failure_rows(record: Record) -> list[FailureRow]:
     """Return what a run could not use, and what was done to use the rest: metrics first, then samples by reason."""
     rows = [FailureRow("metric", metric, "all", reason) for metric, reason in record.metric_errors.items()]
-    rows += [
-        FailureRow("left out", metric, "all", reason) for metric, reason in record.metrics_left_out.items()
-    ]
+    rows += [FailureRow("left out", metric, "all", reason) for metric, reason in record.metrics_left_out.items()]
     for kind, summaries in (
         ("failure", record.failures),
         ("counted as empty", record.coverage.empty),

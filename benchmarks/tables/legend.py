@@ -64,13 +64,9 @@ def _columns(runs: Sequence[TaskRun]) -> Iterator[str]:
             "Group: metrics of a task that share a letter do not differ "
             f"(p ≥ {', '.join(f'{one:g}' for one in sorted(alphas))} after Holm; 'bench compare RUN')"
         )
-    papers = dict.fromkeys(
-        f"{one.paper}, Table {one.table}" for run in runs for one in run.published.values()
-    )
+    papers = dict.fromkeys(f"{one.paper}, Table {one.table}" for run in runs for one in run.published.values())
     if papers:
-        has_difference = any(
-            one.value is not None and result_key(one) in run.published for run, one in results
-        )
+        has_difference = any(one.value is not None and result_key(one) in run.published for run, one in results)
         difference = "; Diff: ours less that" if has_difference else ""
         yield f"Published: what {'; '.join(papers)} prints{difference}"
     if any(one.best_alone for _, one in results):

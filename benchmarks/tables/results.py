@@ -67,17 +67,13 @@ def render(runs: Sequence[TaskRun], fmt: str = "github") -> str:
     if fmt == "csv":
         return csv_text(result_rows(runs))
     if fmt not in TABULATE_FORMATS:
-        raise UsageError(
-            f"unknown format '{fmt}'.{did_you_mean(fmt, FORMATS)}", f"Known: {', '.join(FORMATS)}."
-        )
+        raise UsageError(f"unknown format '{fmt}'.{did_you_mean(fmt, FORMATS)}", f"Known: {', '.join(FORMATS)}.")
     # LaTeX has no such letter.
     tables = printed_tables(runs, direction if fmt == "github" else lambda result: "")
     return "\n\n".join(_drawn(title, rows, fmt) for title, rows in tables)
 
 
-def printed_tables(
-    runs: Sequence[TaskRun], mark: Callable[[Result], str]
-) -> list[tuple[str, list[dict[str, str]]]]:
+def printed_tables(runs: Sequence[TaskRun], mark: Callable[[Result], str]) -> list[tuple[str, list[dict[str, str]]]]:
     """Return the tables of some runs as people read them: the title of each, and its rows.
 
     Args:
@@ -139,17 +135,13 @@ def _printed_rows(runs: Sequence[TaskRun], mark: Callable[[Result], str]) -> lis
                     else "",
                     "Statistic": _statistic_label(run, number).rstrip() + ("" if of_model else mark(result)),
                     "Value": show(result.value) or "-",
-                    "95% CI": f"[{show(interval.low)}, {show(interval.high)}]"
-                    if interval and low_high
-                    else "",
+                    "95% CI": f"[{show(interval.low)}, {show(interval.high)}]" if interval and low_high else "",
                     "No image": _no_image(result, show),
                     "Group": run.record.letters(result),
                     "Published": published.printed if published else "",
                     "Diff": difference,
                     "n": f"{result.n:,}",
-                    "Note": "; ".join(
-                        [*(run.record.coverage.notes if number == 0 else ()), *_remarks(run, number)]
-                    ),
+                    "Note": "; ".join([*(run.record.coverage.notes if number == 0 else ()), *_remarks(run, number)]),
                 }
             )
     return rows
@@ -203,10 +195,7 @@ def _rule_tables(run: TaskRun) -> list[tuple[str, list[dict[str, str]]]]:
     last = {rule: results[-1] for rule, results in rules.items()}
     return [
         (f"{run.record.alias}: share of captions, or of the mean", _rule_rows(run, first, 3)),
-        (
-            f"{run.record.alias}: {next(iter(last.values())).label[1].rpartition(': ')[2]}",
-            _rule_rows(run, last, 2),
-        ),
+        (f"{run.record.alias}: {next(iter(last.values())).label[1].rpartition(': ')[2]}", _rule_rows(run, last, 2)),
     ]
 
 
@@ -215,9 +204,7 @@ def _rule_rows(run: TaskRun, rules: Mapping[str, Result], decimals: int) -> list
     rows: list[dict[str, str]] = []
     for rule, shown in rules.items():
         of_metric = {
-            one.metric: one
-            for one in run.results
-            if one.category == rule and one.statistic == shown.statistic
+            one.metric: one for one in run.results if one.category == rule and one.statistic == shown.statistic
         }
         cells = {
             label: _rule_cell(run, of_metric[metric], decimals) if metric in of_metric else ""
@@ -230,10 +217,7 @@ def _rule_rows(run: TaskRun, rules: Mapping[str, Result], decimals: int) -> list
 def _metric_columns(results: Sequence[Result]) -> dict[str, str]:
     """Return each metric with its label, or its own name where another has the same label."""
     labels = {one.metric: one.label[0] for one in results}
-    return {
-        metric: label if list(labels.values()).count(label) == 1 else metric
-        for metric, label in labels.items()
-    }
+    return {metric: label if list(labels.values()).count(label) == 1 else metric for metric, label in labels.items()}
 
 
 def _rule_cell(run: TaskRun, result: Result, decimals: int) -> str:

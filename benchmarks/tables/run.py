@@ -39,9 +39,7 @@ class Run:
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the tables, and what stands in them."""
         tables = printed_tables(self.tasks, direction)
-        return html_output(
-            *(html_table(rows, LEFT, title) for title, rows in tables), html_lines(legend(self.tasks))
-        )
+        return html_output(*(html_table(rows, LEFT, title) for title, rows in tables), html_lines(legend(self.tasks)))
 
     def __str__(self) -> str:
         return self.table()

@@ -75,9 +75,7 @@ def compare_page(site: Site, verdicts: Verdicts, query: Mapping[str, str]) -> st
     found = differences(*sides, by)
     names = _names(sides)
     ahead = _ahead(sides[0], of_ranks=not of_models)
-    page = page_of(
-        page_number(query.get("page", "1")), len(found), PAGE, STATIC_PAGES if site.static else None
-    )
+    page = page_of(page_number(query.get("page", "1")), len(found), PAGE, STATIC_PAGES if site.static else None)
 
     def values(**changes: Any) -> dict[str, object]:
         told = {"a": first.key, "b": second.key, "x": sides[0].metric, "y": sides[1].metric}
@@ -219,11 +217,7 @@ def _sentence(comparison: Comparison) -> str:
 def _said(found: Differences) -> str:
     if not len(found):
         return "The two have no sample in common that both scored."
-    what = (
-        "of ranks, from 0 to 1, as the two metrics have scales of their own"
-        if found.of_ranks
-        else "of scores"
-    )
+    what = "of ranks, from 0 to 1, as the two metrics have scales of their own" if found.of_ranks else "of scores"
     marked = "" if found.of_ranks else "; words that only one has are marked"
     return f"{len(found):,} samples that both scored, by the difference {what}{marked}."
 
@@ -240,10 +234,7 @@ def _pairs(
         ]
         for side, its_rows in zip(sides, rows.T.tolist(), strict=True)
     ]
-    return [
-        _pair(sides, names, found, at, (mine, theirs))
-        for at, mine, theirs in zip(places, *shown, strict=True)
-    ]
+    return [_pair(sides, names, found, at, (mine, theirs)) for at, mine, theirs in zip(places, *shown, strict=True)]
 
 
 def _pair(

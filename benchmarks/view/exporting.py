@@ -26,13 +26,7 @@ EXPORT_POLICY = (
 """What browsers call the page's own where it is read as a file differs: ``file:`` is what lies on disk."""
 # Text that pages show is escaped: a quotation mark stands in markup alone.
 _ADDRESS = re.compile(r'(href|src)="(/[^"]*)"')
-_ENDINGS = {
-    "image/jpeg": "jpg",
-    "image/png": "png",
-    "image/gif": "gif",
-    "image/webp": "webp",
-    "image/bmp": "bmp",
-}
+_ENDINGS = {"image/jpeg": "jpg", "image/png": "png", "image/gif": "gif", "image/webp": "webp", "image/bmp": "bmp"}
 
 
 def export(site: Site, folder: Path, progress: Reporter) -> int:

@@ -114,9 +114,7 @@ class Explainer:
         with Store(parse_store(None).file) as store:
             scorer = self._capture(record, metric)
             found = scorer.explain(candidate, references, Context(cache=store))
-        parts = [
-            _of_capture(candidate, reference, one) for reference, one in zip(references, found, strict=True)
-        ]
+        parts = [_of_capture(candidate, reference, one) for reference, one in zip(references, found, strict=True)]
         made = f"the mean over the references of {_what_capture_is(scorer)}"
         hows = {str(how): meaning for how, meaning in CAPTURE_HOWS.items()}
         return SampleExplanation(hows, made, parts), sum(one.value for one in found) / len(found)
@@ -129,9 +127,7 @@ class Explainer:
 
         found = explain(candidate, references)
         made = "that of the reference with the greatest"
-        return SampleExplanation(METEOR_HOWS, made, [_of_meteor(one) for one in found]), max(
-            one.value for one in found
-        )
+        return SampleExplanation(METEOR_HOWS, made, [_of_meteor(one) for one in found]), max(one.value for one in found)
 
     def _capture(self, record: Record, metric: str) -> Capture:
         from ...metrics.capture.metric import Capture

@@ -92,9 +92,7 @@ def _said(run: ShownRun, state: ListState, found: int, total: int, shown: int) -
     return f"{said}; the first {shown:,} are here" if found > shown else said
 
 
-def summary(
-    site: Site, run: ShownRun, samples: RunSamples, sample: int, row: Mapping[str, Any]
-) -> dict[str, Any]:
+def summary(site: Site, run: ShownRun, samples: RunSamples, sample: int, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return what lists show of a sample."""
     identity = str(row["id"])
     has_picture = site.pictures.may_have(run, identity)
@@ -125,9 +123,7 @@ def _texts(value: Any) -> list[str]:
 
 def _sample(samples: RunSamples, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 16 and int(text) < len(samples)):
-        raise NoSuchPageError(
-            f"the run has no sample '{text}': it has {len(samples):,}, and the first one is 0"
-        )
+        raise NoSuchPageError(f"the run has no sample '{text}': it has {len(samples):,}, and the first one is 0")
     return int(text)
 
 
@@ -172,9 +168,7 @@ def _page_with(samples: RunSamples, state: ListState, sample: int, site: Site) -
     return state.values(page=min(page, STATIC_PAGES) if site.static else page)
 
 
-def _neighbours(
-    site: Site, run: ShownRun, samples: RunSamples, state: ListState, sample: int
-) -> tuple[str, str, str]:
+def _neighbours(site: Site, run: ShownRun, samples: RunSamples, state: ListState, sample: int) -> tuple[str, str, str]:
     """Return the addresses of the samples before and after one, and which of how many it is."""
     order = _order(samples, state)
     place = np.flatnonzero(order == sample)
@@ -204,9 +198,7 @@ def _whole(
         score["rank"] = f"{rank[0]:,} of {rank[1]:,}" if rank else "–"
         score["to"] = address("runs", run.key, "samples", sort=name)
         why = explainable and rank is not None and can_explain(run.record, name)
-        score["why"] = (
-            address("runs", run.key, "samples", sample, **values, matches=name) + "#matches" if why else ""
-        )
+        score["why"] = address("runs", run.key, "samples", sample, **values, matches=name) + "#matches" if why else ""
     told = {"id", "image", "failure", *_TITLES, *samples.metrics}
     facts = [(name, _fact(row[name])) for name in samples.columns if name not in told and _is_said(row[name])]
     named_texts = [(_TITLES[name], texts) for name, texts in named.items()]

@@ -85,9 +85,7 @@ class RunSamples:
             return None
         return int((values > values[sample]).sum()) + 1, int(np.isfinite(values).sum())
 
-    def order(
-        self, sort: str = "", *, descending: bool = False, query: str = "", failed: bool = False
-    ) -> np.ndarray:
+    def order(self, sort: str = "", *, descending: bool = False, query: str = "", failed: bool = False) -> np.ndarray:
         """Return the numbers of samples in an order.
 
         Args:

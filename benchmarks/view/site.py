@@ -98,9 +98,7 @@ def _said_of(run: ShownRun) -> str:
 
 def _task(runs: Sequence[ShownRun]) -> dict[str, Any]:
     newest = runs[0].record
-    heads = {
-        key: " ".join(filter(None, _head(result, newest.results))) for key, result in newest.results.items()
-    }
+    heads = {key: " ".join(filter(None, _head(result, newest.results))) for key, result in newest.results.items()}
     shown = dict(list(heads.items())[:MOST_VALUES])
     by_model: dict[str | None, list[Record]] = {}
     for run in runs:
@@ -149,12 +147,8 @@ def notes_of(run: ShownRun) -> list[str]:
     record = run.record
     limit = record.settings.limit
     counts = record.documents
-    limited = (
-        [f"{counts.effective:,} of {counts.original:,} documents (--limit)"] if limit is not None else []
-    )
-    errors = [
-        f"{metric} failed: {reason.partition(chr(10))[0]}" for metric, reason in record.metric_errors.items()
-    ]
+    limited = [f"{counts.effective:,} of {counts.original:,} documents (--limit)"] if limit is not None else []
+    errors = [f"{metric} failed: {reason.partition(chr(10))[0]}" for metric, reason in record.metric_errors.items()]
     return [*limited, *record.coverage.notes, *errors]
 
 
@@ -205,9 +199,7 @@ def _tables(site: Site) -> tuple[SuiteTable, ...]:
     runs = site.runs.all()[0]
     index = site.pictures.index
     versions = installed_versions(index, {run.record.task for run in runs})
-    outdated = {
-        run.key for run in runs if versions.get(run.record.task) not in (None, str(run.record.version))
-    }
+    outdated = {run.key for run in runs if versions.get(run.record.task) not in (None, str(run.record.version))}
     return suite_tables([BoardRun(run.key, run.folder, run.record) for run in runs], index, outdated)
 
 
@@ -215,8 +207,7 @@ def suites_page(site: Site) -> str:
     """Return the page of all published tables."""
     tables = _tables(site)
     measured = [
-        {"suite": one.suite, "about": one.about, "measured": one.measured, "total": one.total}
-        for one in tables
+        {"suite": one.suite, "about": one.about, "measured": one.measured, "total": one.total} for one in tables
     ]
     known = {one.suite for one in tables}
     others = [suite for suite in list_suites() if suite.suite not in known]
@@ -234,6 +225,4 @@ def suite_page(site: Site, name: str) -> str:
         raise NoSuchPageError(
             f"no run here fills a cell of suite '{name}'", "The page of suites lists those that have some."
         )
-    return site.render(
-        "suite.html", suite=shown_suite(table, lambda key: address("runs", key) if key else "")
-    )
+    return site.render("suite.html", suite=shown_suite(table, lambda key: address("runs", key) if key else ""))

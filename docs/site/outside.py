@@ -21,8 +21,7 @@ def outside(site: Path) -> list[str]:
             text = file.read_text(encoding="utf-8")
             # One of the groups holds the address.
             found += [
-                f"{file.relative_to(site).as_posix()}: {''.join(one.groups(''))}"
-                for one in pattern.finditer(text)
+                f"{file.relative_to(site).as_posix()}: {''.join(one.groups(''))}" for one in pattern.finditer(text)
             ]
     return found
 

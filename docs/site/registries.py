@@ -40,9 +40,7 @@ def _metric(name: str) -> str:
         "Needs": ", ".join(sorted(metric.needs)) or "the caption alone",
         "Ends": ends,
         "Better": ("more" if metric.higher_is_better else "less") if metric.has_direction else "neither",
-        "Value of a system": "of the whole corpus"
-        if metric.aggregation == "corpus"
-        else "mean over captions",
+        "Value of a system": "of the whole corpus" if metric.aggregation == "corpus" else "mean over captions",
         "Source": plain(metric.source),
     }
     # A variant says what is its own, and what it is a variant of says the rest.
@@ -53,10 +51,7 @@ def _metric(name: str) -> str:
     lines += [f"- *{key}*: {text}" for key, text in facts.items()]
     arguments = {key: text for kind in reversed(kinds) for key, text in _arguments(kind).items()}
     taken = inspect.signature(metric).parameters
-    return (
-        "\n".join([*lines, *_list("Settings", {key: arguments[key] for key in taken if key in arguments})])
-        + "\n\n"
-    )
+    return "\n".join([*lines, *_list("Settings", {key: arguments[key] for key in taken if key in arguments})]) + "\n\n"
 
 
 def _arguments(thing: object) -> dict[str, str]:
@@ -95,14 +90,8 @@ def model_pages() -> str:
     """Return every alias with what it is, and every adapter with its arguments."""
     lines = ["| `--model` | adapter | size | what it is |", "|---|---|---|---|"]
     for one in list_aliases().values():
-        lines.append(
-            f"| `{one.name}` | [{one.adapter}](#{one.adapter}) | {one.size} | {in_a_cell(one.description)} |"
-        )
-    text = (
-        "## Names\n\n"
-        + "\n".join(lines)
-        + "\n\n## Adapters\n\nWhat `--model_args` takes, by the adapter.\n\n"
-    )
+        lines.append(f"| `{one.name}` | [{one.adapter}](#{one.adapter}) | {one.size} | {in_a_cell(one.description)} |")
+    text = "## Names\n\n" + "\n".join(lines) + "\n\n## Adapters\n\nWhat `--model_args` takes, by the adapter.\n\n"
     for name in adapters:
         lines = [f"### {name} {{ #{name} }}", "", prose(adapters[name])]
         text += "\n".join([*lines, *_list("Arguments", _arguments(adapters[name]))]) + "\n\n"
@@ -113,9 +102,7 @@ def task_pages() -> str:
     """Return every task as ``bench show`` explains it, below the card of its data."""
     entries = [(entry, *_source(entry.path)) for entry in build_index().tasks]
     text = ""
-    for title, of_data in groupby(
-        sorted(entries, key=lambda one: (one[1].lower(), one[0].name)), lambda one: one[1]
-    ):
+    for title, of_data in groupby(sorted(entries, key=lambda one: (one[1].lower(), one[0].name)), lambda one: one[1]):
         listed = list(of_data)
         text += f"## {title}\n\n" + (_card(listed[0][2]) if listed[0][2] else "")
         for entry, _, _ in listed:
@@ -134,9 +121,7 @@ def _card(source: DataSource) -> str:
         "Homepage": source.homepage and f"<{source.homepage}>",
         "Licence": plain(source.licence),
         "Terms": plain(source.terms),
-        "A run may be passed on": {"full": "whole", "scores": "without captions and ratings"}[
-            source.redistribution
-        ],
+        "A run may be passed on": {"full": "whole", "scores": "without captions and ratings"}[source.redistribution],
         "Cite": plain(source.citation),
         "Get it": plain(source.how),
         "Folder": source.folder and f"`{source.folder}`, below `$CAPBENCH_DATA`",
@@ -145,8 +130,7 @@ def _card(source: DataSource) -> str:
     if source.files:
         lines += ["", "| file | holds |", "|---|---|"]
         lines += [
-            f"| `{one.path}`{'' if one.required else ' (optional)'} | {in_a_cell(one.what)} |"
-            for one in source.files
+            f"| `{one.path}`{'' if one.required else ' (optional)'} | {in_a_cell(one.what)} |" for one in source.files
         ]
     return "\n".join(lines) + "\n\n"
 
@@ -155,9 +139,7 @@ def command_pages() -> str:
     """Return the help of every command."""
     text = ""
     for name, summary in COMMANDS.items():
-        parser = ArgumentParser(
-            f"bench {name}", description=summary, formatter_class=RawDescriptionHelpFormatter
-        )
+        parser = ArgumentParser(f"bench {name}", description=summary, formatter_class=RawDescriptionHelpFormatter)
         importlib.import_module(f"capbench.cli.{name}").add_arguments(parser)
         # As wide as a page, on every machine.
         with patch.dict("os.environ", COLUMNS="100"):

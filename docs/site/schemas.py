@@ -58,11 +58,7 @@ def page_of(model: type[BaseModel], heading: str, seen: set[type[BaseModel]], le
 
 def anchor(model: type) -> str:
     """Return the anchor of a class; its name alone would be that of many protocols' ``Settings``."""
-    return (
-        f"{model.__module__.rpartition('.')[2]}-{model.__qualname__}".lower()
-        .replace("_", "-")
-        .replace(".", "-")
-    )
+    return f"{model.__module__.rpartition('.')[2]}-{model.__qualname__}".lower().replace("_", "-").replace(".", "-")
 
 
 def _row(model: type[BaseModel], name: str, field: FieldInfo) -> str:
@@ -128,9 +124,7 @@ def _meaning(model: type[BaseModel], name: str) -> str:
     for one in model.__mro__:
         if one in (BaseModel, object) or not issubclass(one, BaseModel):
             continue
-        if text := _attribute_docstrings(one).get(name) or items(sections(one).get("Attributes", "")).get(
-            name
-        ):
+        if text := _attribute_docstrings(one).get(name) or items(sections(one).get("Attributes", "")).get(name):
             return text + _choices(model, name)
     raise LookupError(f"{model.__module__}.{model.__qualname__}: the key '{name}' has no docstring")
 
@@ -169,9 +163,7 @@ def template_keys() -> str:
                 needed = key in protocols[name].needs or key in protocols[name].needs_one
                 readers.setdefault(key, []).append(f"**{name}**" if needed else name)
     lines = ["| key | read by (in bold: needed, or one of several) |", "|---|---|"]
-    return "\n".join(
-        [*lines, *(f"| `{key}` | {', '.join(names)} |" for key, names in sorted(readers.items()))]
-    )
+    return "\n".join([*lines, *(f"| `{key}` | {', '.join(names)} |" for key, names in sorted(readers.items()))])
 
 
 def alias_keys() -> str:

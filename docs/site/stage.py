@@ -134,10 +134,7 @@ def python_page() -> str:
     )
     lines = ["# Python", "", "What `import capbench` gives. How to use it: [in Python](../docs/python.md)."]
     lines += [f"\n::: {name}" for name in names]
-    lines += [
-        "\n## Contracts",
-        "\nWhat code of your own keeps: [extending](../docs/extending.md) has examples.",
-    ]
+    lines += ["\n## Contracts", "\nWhat code of your own keeps: [extending](../docs/extending.md) has examples."]
     return "\n".join([*lines, *(f"\n::: capbench.{name}" for name in contracts)]) + "\n"
 
 

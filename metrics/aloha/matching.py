@@ -16,9 +16,7 @@ Alternatives = tuple[str, ...]
 _SHORTEST = 3
 _UNCERTAIN = "possibly"
 # What may follow the root noun of a name: "man in a suit", "box of fruit".
-_BEHIND = frozenset(
-    {"of", "in", "on", "at", "with", "without", "from", "for", "to", "by", "near", "under", "over"}
-)
+_BEHIND = frozenset({"of", "in", "on", "at", "with", "without", "from", "for", "to", "by", "near", "under", "over"})
 
 
 def read_objects(answer: str, *, certain: bool) -> list[Alternatives]:

@@ -162,41 +162,25 @@ class Aloha(Metric):
         self.unmatched: Unmatched = unmatched
         self.empty = empty
         self.detections = detections
-        needs: set[Need] = {
-            "references",
-            *(("judge",) if judged else ()),
-            *(("objects",) if detections else ()),
-        }
+        needs: set[Need] = {"references", *(("judge",) if judged else ()), *(("objects",) if detections else ())}
         self.needs = frozenset(needs)
         # Private: the fingerprint has what they stand for.
         self._max_tokens = max_tokens
-        self._prompts = (
-            (candidate_prompt, CANDIDATE, "caption"),
-            (references_prompt, REFERENCES, "captions"),
-        )
+        self._prompts = ((candidate_prompt, CANDIDATE, "caption"), (references_prompt, REFERENCES, "captions"))
         self._roots = root_nouns or (_RELEASED_ROOTS if judged else _LAST_WORD)
-        self._encoder = PhraseEncoder(
-            Checkpoint("ALOHa's text encoder", "encoder", encoder, encoder_revision), device
-        )
+        self._encoder = PhraseEncoder(Checkpoint("ALOHa's text encoder", "encoder", encoder, encoder_revision), device)
         self._parser: CaptionParser | None = None
         if not judged:
-            self._parser = choose_parser(
-                objects, parser_model, parser_revision, nltk_data=nltk_data, device=device
-            )
+            self._parser = choose_parser(objects, parser_model, parser_revision, nltk_data=nltk_data, device=device)
         others = [] if judged else named_parser(objects, parser_model) or ["FACTUAL"]
-        variant = [
-            *(["mean"] if aggregate == "mean" else []),
-            *(["unmatched 0"] if unmatched == "zero" else []),
-        ]
+        variant = [*(["mean"] if aggregate == "mean" else []), *(["unmatched 0"] if unmatched == "zero" else [])]
         named = [*others, *variant, *other_encoder(encoder, RELEASED_ENCODER)]
         self.label = f"{type(self).label} ({', '.join(named)})" if named else type(self).label
 
     def check(self) -> None:
         """Raise if the parser or a prompt, what finds root nouns, or the encoder is missing."""
         require_all(
-            self._texts_of_prompts if self._parser is None else self._parser.check,
-            self._root,
-            self._encoder.check,
+            self._texts_of_prompts if self._parser is None else self._parser.check, self._root, self._encoder.check
         )
 
     def fingerprint(self) -> dict[str, Any]:
@@ -224,9 +208,7 @@ class Aloha(Metric):
             MetricError: There is no judge, or the parser, the pipeline or the encoder cannot be used.
             AdapterError: The judge failed as a whole.
         """
-        columns = {
-            name: np.full(len(items), np.nan) for name in ("value", "objects", "unmatched", "least", "mean")
-        }
+        columns = {name: np.full(len(items), np.nan) for name in ("value", "objects", "unmatched", "least", "mean")}
         failures: dict[int, str] = {}
         usable: dict[int, tuple[Things, Things]] = {}
         for item, sides in enumerate(self._sides(items, context)):
@@ -241,9 +223,7 @@ class Aloha(Metric):
                 usable[item] = sides
         for start in range(0, len(usable), _ITEMS_A_PIECE):
             piece = list(usable)[start : start + _ITEMS_A_PIECE]
-            for item, matched in zip(
-                piece, self._match([usable[one] for one in piece], context), strict=True
-            ):
+            for item, matched in zip(piece, self._match([usable[one] for one in piece], context), strict=True):
                 similarities = [one.similarity for one in matched.objects]
                 row = (
                     matched.value,
@@ -255,9 +235,7 @@ class Aloha(Metric):
                 for column, number in zip(columns.values(), row, strict=True):
                     column[item] = number
         values = columns.pop("value")
-        unknown = [
-            len(self._unknown_words(*texts)) for texts in zip(items.candidates, items.references, strict=True)
-        ]
+        unknown = [len(self._unknown_words(*texts)) for texts in zip(items.candidates, items.references, strict=True)]
         return Scores(values, {**columns, "unknown_words": np.array(unknown, np.float64)}, failures)
 
     def review(self, shards: Iterable[tuple[Scores, Mapping[int, str]]]) -> list[str]:
@@ -275,9 +253,7 @@ class Aloha(Metric):
             f"{total:,} items ('bench explain' shows the words, 'parser_model' names another list)"
         ]
 
-    def explain(
-        self, candidate: str, references: Sequence[str], context: Context | None = None
-    ) -> ObjectMatching:
+    def explain(self, candidate: str, references: Sequence[str], context: Context | None = None) -> ObjectMatching:
         """Return how the objects of a candidate are matched, the least similar first: it may be made up.
 
         Args:

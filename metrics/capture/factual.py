@@ -98,9 +98,7 @@ class FactualParser(CaptionParser):
         of_captions = self.graphs([text.sentences for text in texts.values()], context)
         for (caption, text), graphs in zip(texts.items(), of_captions, strict=True):
             usable = tuple(graph for graph in graphs if graph is not None)
-            found[caption] = (
-                ParsedCaption(usable, text.nouns, len(graphs) - len(usable)) if usable else NO_GRAPH
-            )
+            found[caption] = ParsedCaption(usable, text.nouns, len(graphs) - len(usable)) if usable else NO_GRAPH
         return found
 
     def graphs(self, captions: Sequence[Sequence[str]], context: Context) -> list[list[Graph | None]]:
@@ -177,8 +175,7 @@ class FactualParser(CaptionParser):
 
         model, tokenizer, device = self._load()
         ids: list[list[int]] = [
-            tokenizer(_PROMPT + one.sentence, truncation=True, max_length=one.tokens)["input_ids"]
-            for one in batch
+            tokenizer(_PROMPT + one.sentence, truncation=True, max_length=one.tokens)["input_ids"] for one in batch
         ]
         rows, mask = padded(ids, tokenizer.pad_token_id, device)
         with torch.inference_mode():

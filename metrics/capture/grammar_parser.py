@@ -261,7 +261,5 @@ class GrammarParser(CaptionParser):
             kind = dict if key == "relations" else list
             words = [*values, *values.values()] if isinstance(values, dict) else values
             if not isinstance(values, kind) or not all(isinstance(one, str) and one.strip() for one in words):
-                raise MetricError(
-                    f"CAPTURE's lexicon: {self._file}: its {key} are not as they should be", _FORM
-                )
+                raise MetricError(f"CAPTURE's lexicon: {self._file}: its {key} are not as they should be", _FORM)
         return content

@@ -205,8 +205,7 @@ def _nearest(similarity: np.ndarray, rows: list[int], columns: list[int]) -> tup
     best = similarity.argmax(axis=1).tolist()
     values = similarity.max(axis=1).tolist()
     return tuple(
-        NearestElement(row, columns[column], value)
-        for row, column, value in zip(rows, best, values, strict=True)
+        NearestElement(row, columns[column], value) for row, column, value in zip(rows, best, values, strict=True)
     )
 
 

@@ -234,9 +234,7 @@ class Capture(Metric):
         values = _weighted([parts[f"{kind}_f1"] for kind in KINDS], weights)
         return Scores(values=values, parts=parts, failures=failures)
 
-    def explain(
-        self, candidate: str, references: Sequence[str], context: Context | None = None
-    ) -> list[Explanation]:
+    def explain(self, candidate: str, references: Sequence[str], context: Context | None = None) -> list[Explanation]:
         """Return how a candidate is held against each reference; the mean of the values is its score.
 
         Args:
@@ -258,9 +256,7 @@ class Capture(Metric):
         self, candidates: Sequence[str], references: Sequence[str], context: Context
     ) -> dict[str, ParsedCaption | str]:
         # As released a caption that says nothing has no element of any kind.
-        blank = dict.fromkeys(
-            (one for one in candidates if not one.strip()), ParsedCaption((Graph(),), nouns=None)
-        )
+        blank = dict.fromkeys((one for one in candidates if not one.strip()), ParsedCaption((Graph(),), nouns=None))
         texts = [one for one in dict.fromkeys((*candidates, *references)) if one not in blank]
         return {**self._parser.parse(texts, context), **blank}
 
@@ -291,9 +287,7 @@ class Capture(Metric):
                 [phrase for its in pairings for one in its.values() for phrase in _left_over(one)], context
             )
         for (candidate, reference), its in zip(pairs, pairings, strict=True):
-            matched: dict[Kind, KindScore] = {
-                kind: finish(one, vectors, self.soft) for kind, one in its.items()
-            }
+            matched: dict[Kind, KindScore] = {kind: finish(one, vectors, self.soft) for kind, one in its.items()}
             yield Explanation(graphs[candidate], graphs[reference], matched, self._number(matched))
 
     def _number(self, matched: Mapping[Kind, KindScore]) -> float:
@@ -332,9 +326,7 @@ class Capture(Metric):
             if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
                 raise ValueError("not a list of texts")
         except (OSError, ValueError) as error:
-            raise MetricError(
-                f"CAPTURE's stop words: {file}: {error}", "The file is a JSON list of texts."
-            ) from error
+            raise MetricError(f"CAPTURE's stop words: {file}: {error}", "The file is a JSON list of texts.") from error
         return frozenset(words)
 
 

@@ -93,9 +93,7 @@ class PhraseEncoder:
         import torch
 
         loaded = self._load()
-        ids: list[list[int]] = loaded.tokenizer(list(phrases), truncation=True, max_length=loaded.longest)[
-            "input_ids"
-        ]
+        ids: list[list[int]] = loaded.tokenizer(list(phrases), truncation=True, max_length=loaded.longest)["input_ids"]
         pad = loaded.tokenizer.pad_token_id or 0
 
         def encode(batch: Sequence[int]) -> np.ndarray:
@@ -108,9 +106,7 @@ class PhraseEncoder:
 
         found: dict[str, np.ndarray] = {}
         order = sorted(range(len(ids)), key=lambda n: len(ids[n]), reverse=True)
-        for batch, vectors in batches_that_fit(
-            self._checkpoint.what, self._size, order, encode, lambda n: len(ids[n])
-        ):
+        for batch, vectors in batches_that_fit(self._checkpoint.what, self._size, order, encode, lambda n: len(ids[n])):
             found.update((phrases[n], vector) for n, vector in zip(batch, vectors, strict=True))
         return found
 

@@ -12,16 +12,7 @@ from ...errors import DataError, MetricError
 from ...rows import BadRow, read_rows
 from ..contract import Context
 from .nltk_text import NltkText
-from .scene_graphs import (
-    NO_GRAPH,
-    CaptionParser,
-    Graph,
-    ParsedCaption,
-    complete,
-    facts_in,
-    in_order,
-    read_graph,
-)
+from .scene_graphs import NO_GRAPH, CaptionParser, Graph, ParsedCaption, complete, facts_in, in_order, read_graph
 
 
 @dataclass(frozen=True)
@@ -101,9 +92,7 @@ class RecordedGraphs(CaptionParser):
 
     def _missing(self, what: str) -> str:
         unreadable = self._read().unreadable
-        also = (
-            f" ({len(unreadable)} of its rows cannot be used, such as {unreadable[0]})" if unreadable else ""
-        )
+        also = f" ({len(unreadable)} of its rows cannot be used, such as {unreadable[0]})" if unreadable else ""
         return f"{NO_GRAPH}: {self._path.name} has no row of this {what}{also}"
 
     def _read(self) -> _Rows:
@@ -131,9 +120,7 @@ def _add(row: dict[str, Any] | BadRow, number: int, rows: _Rows) -> None:
         rows.captions.setdefault(row["caption"], _graph(row))
     elif isinstance(row.get("sentence"), str):
         graph = _graph(row)
-        rows.sentences.setdefault(
-            row["sentence"].strip(), complete(graph) if isinstance(graph, Graph) else graph
-        )
+        rows.sentences.setdefault(row["sentence"].strip(), complete(graph) if isinstance(graph, Graph) else graph)
     else:
         rows.unreadable.append(f"row {number} (has no text 'caption' or 'sentence')")
 
@@ -153,9 +140,7 @@ def _graph(row: dict[str, Any]) -> Graph | str:
         ("relations", relations, 3),
     ):
         if not isinstance(values, list) or not all(_are_texts(one, size) for one in values):
-            return f"{NO_GRAPH}: its recorded {what} are no list of " + (
-                "names" if size == 1 else f"{size} texts each"
-            )
+            return f"{NO_GRAPH}: its recorded {what} are no list of " + ("names" if size == 1 else f"{size} texts each")
     return Graph(
         tuple(objects),
         tuple((name, attribute) for name, attribute in attributes),
@@ -170,11 +155,7 @@ def _written(text: Any) -> Graph | str:
     if not text.strip():
         return Graph()
     graph = read_graph(text)
-    return (
-        replace(graph, written=facts_in(text))
-        if graph
-        else f"{NO_GRAPH}: its recorded graph has no parentheses"
-    )
+    return replace(graph, written=facts_in(text)) if graph else f"{NO_GRAPH}: its recorded graph has no parentheses"
 
 
 def _are_texts(value: Any, size: int) -> bool:

@@ -88,9 +88,9 @@ def read_graph(text: str) -> Graph | None:
     # The released code writes the facts out and reads them again; parentheses inside of a fact come off
     # differently in the last one.
     last = len(facts) - 1
-    facts = [
-        f"( {fact}{' )' if number == last else ' '}".strip().strip("()") for number, fact in enumerate(facts)
-    ] or [""]
+    facts = [f"( {fact}{' )' if number == last else ' '}".strip().strip("()") for number, fact in enumerate(facts)] or [
+        ""
+    ]
     objects: dict[str, None] = {}
     attributes: dict[tuple[str, str], None] = {}
     relations: dict[tuple[str, str, str], None] = {}
@@ -167,9 +167,7 @@ class Graph:
         )
 
 
-def merge(
-    sentences: Iterable[Graph], nouns: Iterable[str], stop_words: frozenset[str], wordnet: WordNet
-) -> Graph:
+def merge(sentences: Iterable[Graph], nouns: Iterable[str], stop_words: frozenset[str], wordnet: WordNet) -> Graph:
     """Return the graph of a caption, as released (capture.py, merge_sentence_results, sample_to_parse_results).
 
     Whole names of objects are lemmatised as nouns and attributes as adjectives, relations stay as they are;

@@ -20,10 +20,7 @@ PARTS = ("precision", "recall", "f1", "precision_relevant", "recall_relevant", "
 
 
 def trial(
-    facts: Sequence[CaptionFact],
-    oracle: Sequence[CaptionFact],
-    matches: Sequence[int | None],
-    truths: Sequence[bool],
+    facts: Sequence[CaptionFact], oracle: Sequence[CaptionFact], matches: Sequence[int | None], truths: Sequence[bool]
 ) -> np.ndarray:
     """Return ``[6]`` float64, the ``PARTS`` of one trial, each 0 to 1.
 
@@ -162,9 +159,7 @@ def read_facts(answer: str) -> tuple[CaptionFact, ...]:
     return tuple(facts)
 
 
-def read_matches(
-    answer: str, facts: Sequence[CaptionFact], oracle: int, join: Join
-) -> tuple[int | None, ...]:
+def read_matches(answer: str, facts: Sequence[CaptionFact], oracle: int, join: Join) -> tuple[int | None, ...]:
     """Return for each fact of a caption the place of the oracle's fact that it is about; None for none.
 
     Args:

@@ -283,9 +283,7 @@ class DcScore(Metric):
             AdapterError: The judge failed as a whole.
         """
         images = [] if image is None else [image]
-        items = Items(
-            ["0"], [candidate], [tuple(references)], np.ones(1), images=images, image_names=[image_name]
-        )
+        items = Items(["0"], [candidate], [tuple(references)], np.ones(1), images=images, image_names=[image_name])
         (account,) = self.accounts(items, context or Context())
         if isinstance(account, str):
             raise MetricError(f"DCScore cannot explain this: {account}.")
@@ -302,8 +300,7 @@ class DcScore(Metric):
             example = next(iter(self._known))
             return [
                 self._known.get(
-                    bare_name(name),
-                    f"{self._file.name} has no row of its image: '{name}', but of '{example}'",
+                    bare_name(name), f"{self._file.name} has no row of its image: '{name}', but of '{example}'"
                 )
                 for name in items.image_names
             ]

@@ -64,9 +64,7 @@ def read_oracle(path: Path) -> dict[str, OracleCaption]:
             except ValueError as error:
                 raise MetricError(f"{path}: row {number}: {error}", _HINT) from None
             if name in found:
-                raise MetricError(
-                    f"{path}: row {number}: a second row of image '{name}'", "Remove one of them."
-                )
+                raise MetricError(f"{path}: row {number}: a second row of image '{name}'", "Remove one of them.")
             found[name] = known
     except DataError as error:
         raise MetricError(error.message, error.hint or _HINT) from error
@@ -85,9 +83,7 @@ def _read(row: dict[str, Any]) -> tuple[str, OracleCaption]:
     # The released file has a blank one, which counts.
     if not all(isinstance(one, str) for one in facts):
         raise ValueError("has an entry of oracle_facts that is no text")
-    return bare_name(str(name)), OracleCaption(
-        str(caption), tuple(CaptionFact(one, relevant=True) for one in facts)
-    )
+    return bare_name(str(name)), OracleCaption(str(caption), tuple(CaptionFact(one, relevant=True) for one in facts))
 
 
 _T = TypeVar("_T")
@@ -163,10 +159,7 @@ class FactQuestions:
     def facts(self, texts: Sequence[str], context: Context) -> dict[str, tuple[CaptionFact, ...] | str]:
         """Return the facts of each text, or why there are none."""
         unique = list(dict.fromkeys(texts))
-        asked = [
-            _Question(fill(self.prompts["facts"], caption=text), read_facts, self.temperature)
-            for text in unique
-        ]
+        asked = [_Question(fill(self.prompts["facts"], caption=text), read_facts, self.temperature) for text in unique]
         return {
             text: f"facts: {one}" if isinstance(one, str) else one.value
             for text, one in zip(unique, self._read(asked, context), strict=True)
@@ -189,10 +182,7 @@ class FactQuestions:
 
     def _matching(self, case: Case, facts: Sequence[CaptionFact]) -> _Question[tuple[int | None, ...]]:
         oracle = case.known.facts
-        texts = {
-            "predicted_atomic_facts": listed(facts, self.join),
-            "oracle_atomic_facts": listed_oracle(oracle),
-        }
+        texts = {"predicted_atomic_facts": listed(facts, self.join), "oracle_atomic_facts": listed_oracle(oracle)}
         return _Question(
             fill(self.prompts["match"], **texts),
             lambda answer: read_matches(answer, facts, len(oracle), self.join),

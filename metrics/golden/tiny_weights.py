@@ -46,9 +46,7 @@ def tiny_state_dict(seed: int = 0) -> dict[str, Any]:
 
 def tiny_lora_state_dict(seed: int = 0) -> dict[str, Any]:
     """Return the tiny CLIP's weights with LoRA in every layer where PAC-S++ has it, none of it zero."""
-    return with_lora(
-        {name: value for name, value in tiny_state_dict(seed).items() if name != "attn_mask"}, seed
-    )
+    return with_lora({name: value for name, value in tiny_state_dict(seed).items() if name != "attn_mask"}, seed)
 
 
 def with_lora(state: dict[str, Any], seed: int = 0) -> dict[str, Any]:

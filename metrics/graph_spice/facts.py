@@ -47,9 +47,7 @@ def merged(facts: Sequence[Fact], synonyms: Synonyms) -> list[Merged]:
     return found
 
 
-def matches_of_merged(
-    candidate: Sequence[Merged], reference: Sequence[Merged], synonyms: Synonyms | None
-) -> int:
+def matches_of_merged(candidate: Sequence[Merged], reference: Sequence[Merged], synonyms: Synonyms | None) -> int:
     """Return how many tuples match one to one: those with all words in common first, then those of synonyms.
 
     Greedy in the given order: each of the candidate takes the first of the reference that is free.

@@ -88,9 +88,7 @@ class GraphMetric(Metric):
 
     def check(self) -> None:
         """Raise if the parser, or WordNet, is missing."""
-        require_all(
-            self._parser.check, *([lambda: wordnets.find(self._wordnet_folder)] if self.lemmatize else [])
-        )
+        require_all(self._parser.check, *([lambda: wordnets.find(self._wordnet_folder)] if self.lemmatize else []))
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings, and what parses and knows lemmas."""

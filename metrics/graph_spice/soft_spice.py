@@ -96,9 +96,7 @@ class SoftSpice(GraphMetric):
             if not mine or not theirs:
                 rows.append((0.0, 0.0, 0.0))
                 continue
-            similarity = (
-                np.stack([vectors[one] for one in mine]) @ np.stack([vectors[one] for one in theirs]).T
-            )
+            similarity = np.stack([vectors[one] for one in mine]) @ np.stack([vectors[one] for one in theirs]).T
             precision, recall = (float(similarity.max(axis=axis).mean(dtype=np.float64)) for axis in (1, 0))
             rows.append((self._value(precision, recall), precision, recall))
         return rows

@@ -231,9 +231,7 @@ class LineProcess:
         said = b"".join(list(self._said)).decode("utf-8", "replace").strip()
         return ProcessDied(
             f"{self.name} {_ending(self._process.poll())}.",
-            f"It said: {said}"
-            if said
-            else "It said nothing; when memory runs out, Linux kills it like this.",
+            f"It said: {said}" if said else "It said nothing; when memory runs out, Linux kills it like this.",
         )
 
 

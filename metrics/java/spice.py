@@ -47,11 +47,7 @@ def fingerprint() -> dict[str, object]:
 def folders() -> list[Path]:
     """Return where CoreNLP's jars are looked for, first one first."""
     named = os.environ.get("CAPBENCH_SPICE")
-    return [
-        *([Path(named).expanduser()] if named else []),
-        cache_folder() / "spice",
-        find_jar(JAR).parent / "lib",
-    ]
+    return [*([Path(named).expanduser()] if named else []), cache_folder() / "spice", find_jar(JAR).parent / "lib"]
 
 
 @dataclass(frozen=True)
@@ -131,9 +127,7 @@ def java_version(java: str) -> int:
     try:
         asked = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError) as error:
-        raise MetricError(
-            f"{java} -version failed: {error}", "Reinstall Java, or point JAVA_HOME at one."
-        ) from error
+        raise MetricError(f"{java} -version failed: {error}", "Reinstall Java, or point JAVA_HOME at one.") from error
     found = re.search(r'version "(?:1\.)?(\d+)', asked.stderr + asked.stdout)
     if found is None:
         raise MetricError(f"{java} -version does not tell its version: {asked.stderr[:200]!r}")
@@ -218,10 +212,7 @@ def parse(content: str, names: Sequence[str]) -> list[dict[str, Any]]:
     try:
         found = {row["image_id"]: row["scores"] for row in json.loads(content)}
         scores = [
-            {
-                category: [_number(found[name][category][key]) for key in ("f", "pr", "re")]
-                for category in CATEGORIES
-            }
+            {category: [_number(found[name][category][key]) for key in ("f", "pr", "re")] for category in CATEGORIES}
             for name in names
         ]
     except (ValueError, KeyError, TypeError) as error:

@@ -101,11 +101,7 @@ class _Steps:
 
 
 def options_of(
-    matches: MatchTable,
-    alone: np.ndarray,
-    used: tuple[np.ndarray, np.ndarray],
-    lengths: np.ndarray,
-    order: Order,
+    matches: MatchTable, alone: np.ndarray, used: tuple[np.ndarray, np.ndarray], lengths: np.ndarray, order: Order
 ) -> Options:
     """Return the options of pairs of texts; for the arguments see ``search``."""
     offsets = np.cumsum(lengths) - lengths
@@ -134,12 +130,7 @@ def options_of(
     distance = np.abs(matches.start - matches.candidate_start)
     candidate_end = matches.candidate_start + matches.candidate_length
     forced_gain, forced_start, forced_end = _forced(
-        steps,
-        place[alone],
-        matches.candidate_start[alone],
-        candidate_end[alone],
-        (gain + distance)[alone],
-        order,
+        steps, place[alone], matches.candidate_start[alone], candidate_end[alone], (gain + distance)[alone], order
     )
     return Options(
         steps=np.bincount(steps.pair, minlength=len(lengths)),
@@ -221,11 +212,7 @@ BEAM = 40
 
 
 def search(
-    matches: MatchTable,
-    alone: np.ndarray,
-    used: tuple[np.ndarray, np.ndarray],
-    lengths: np.ndarray,
-    deadline: float,
+    matches: MatchTable, alone: np.ndarray, used: tuple[np.ndarray, np.ndarray], lengths: np.ndarray, deadline: float
 ) -> np.ndarray:
     """Return ``[chosen]`` which matches the best path of each pair takes, in their order.
 
@@ -428,8 +415,7 @@ def _by_phrase(texts: Texts, candidates: np.ndarray, references: np.ndarray) -> 
     )
     there = [np.flatnonzero(rank >= 0) for rank in ranks]
     return [
-        matches.take(one[np.lexsort([key[one] for key in order])])
-        for one, order in zip(there, orders, strict=True)
+        matches.take(one[np.lexsort([key[one] for key in order])]) for one, order in zip(there, orders, strict=True)
     ]
 
 
@@ -494,9 +480,7 @@ def alignments(texts: Texts, candidates: np.ndarray, references: np.ndarray, dea
     return _chosen(matches, texts.lengths[candidates], texts.lengths[references], deadline)
 
 
-def _chosen(
-    matches: MatchTable, candidate_lengths: np.ndarray, lengths: np.ndarray, deadline: float
-) -> MatchTable:
+def _chosen(matches: MatchTable, candidate_lengths: np.ndarray, lengths: np.ndarray, deadline: float) -> MatchTable:
     """Return the matches that the alignments consist of."""
     first, last, alone = contended_words(matches, candidate_lengths, lengths)
     contended = np.zeros(len(lengths), bool)
@@ -522,12 +506,7 @@ def counted(chosen: MatchTable, texts: Texts, candidates: np.ndarray, references
     # Content words of candidate and reference, function words of both.
     matched = [
         np.bincount(column, words, minlength=n * (PARAPHRASE + 1))
-        for words in (
-            chosen.candidate_length - of_candidate,
-            chosen.length - of_reference,
-            of_candidate,
-            of_reference,
-        )
+        for words in (chosen.candidate_length - of_candidate, chosen.length - of_reference, of_candidate, of_reference)
     ]
     begins = np.ones(len(chosen), bool)
     begins[1:] = (

@@ -87,9 +87,7 @@ def align(
             stack.callback(process.close)
             idle.put(process)
         stack.callback(stopped.set)
-        futures: list[Future[dict[str, list[float] | str]]] = [
-            pool.submit(answer, batch) for batch in batches
-        ]
+        futures: list[Future[dict[str, list[float] | str]]] = [pool.submit(answer, batch) for batch in batches]
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
         for future in as_completed(futures):
             yield future.result()

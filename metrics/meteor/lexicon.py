@@ -72,10 +72,7 @@ class WordRelation:
 
     def find(self, left: Spans, right: Spans) -> RelatedPlaces:
         """Return what is related of the left part and the right part of each pair."""
-        found = [
-            RelatedPlaces(*(np.empty(0, np.int64) for _ in RelatedPlaces._fields)),
-            *self._blocks(left, right),
-        ]
+        found = [RelatedPlaces(*(np.empty(0, np.int64) for _ in RelatedPlaces._fields)), *self._blocks(left, right)]
         return RelatedPlaces(*map(np.concatenate, zip(*found, strict=True)))
 
     def _blocks(self, left: Spans, right: Spans) -> Iterator[RelatedPlaces]:
@@ -349,11 +346,7 @@ class Lexicon:
             wanted, of_place = distinct_with_numbers((nodes + 1) * n_words + last)
             found = table.extend(wanted // n_words - 1, wanted % n_words)
             numbers = np.where(found >= 0, np.cumsum(found >= 0) - 1, -1)[of_place]
-            places, nodes, numbers = (
-                places[numbers >= 0],
-                found[of_place][numbers >= 0],
-                numbers[numbers >= 0],
-            )
+            places, nodes, numbers = (places[numbers >= 0], found[of_place][numbers >= 0], numbers[numbers >= 0])
             levels.append(np.stack([places, np.full(len(places), length), numbers + n_known]))
             known.append(found[found >= 0])
             n_known += len(known[-1])

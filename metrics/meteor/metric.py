@@ -85,14 +85,7 @@ def explain(candidate: str, references: Sequence[str], *, timeout: float = 60.0)
     statistics = counted(found, texts, mine, theirs)
     words = [meteor_text.words(one, resources.prefixes) for one in read]
     aligned: list[list[PhraseMatch]] = [[] for _ in references]
-    columns = (
-        found.pair,
-        found.matcher,
-        found.candidate_start,
-        found.candidate_length,
-        found.start,
-        found.length,
-    )
+    columns = (found.pair, found.matcher, found.candidate_start, found.candidate_length, found.start, found.length)
     for pair, matcher, first, length, start, size in zip(*(one.tolist() for one in columns), strict=True):
         aligned[pair].append(PhraseMatch(HOWS[matcher], (first, first + length), (start, start + size)))
     values = meteor(exempt(statistics)).tolist()
@@ -252,10 +245,7 @@ class Meteor(Metric):
     source = "Denkowski and Lavie, WMT 2014; meteor-1.5.jar, -l en -norm, as pycocoevalcap meteor/meteor.py"
 
     def __init__(
-        self,
-        backend: Literal["python", "jar"] = "python",
-        processes: int | None = None,
-        timeout: float = 60.0,
+        self, backend: Literal["python", "jar"] = "python", processes: int | None = None, timeout: float = 60.0
     ) -> None:
         if backend not in ("python", "jar"):
             raise ValueError(f"METEOR's backend must be 'python' or 'jar', not {backend!r}.")
@@ -314,9 +304,7 @@ class Meteor(Metric):
         """Return METEOR of the summed statistics, each item counted as often as it weighs."""
         return float(meteor(totals[None])[0])
 
-    def _statistics(
-        self, keys: Sequence[str], context: Context
-    ) -> tuple[dict[str, list[float]], dict[str, str]]:
+    def _statistics(self, keys: Sequence[str], context: Context) -> tuple[dict[str, list[float]], dict[str, str]]:
         """Return the statistics of keys, and for keys without any the reason."""
         producer = meteor_jar.fingerprint()
         known: dict[str, list[float]] = dict(context.cache.get(producer, keys))

@@ -100,9 +100,7 @@ class SynonymSets:
             # Of bases by rule the first one counts, of those that are listed all.
             taken = [form for form in (itself, *(known if given else known[:1])) if form >= 0]
             sets.append(
-                np.concatenate(
-                    [np.empty(0, np.int32), *(self.sets[self.first[n] : self.first[n + 1]] for n in taken)]
-                )
+                np.concatenate([np.empty(0, np.int32), *(self.sets[self.first[n] : self.first[n + 1]] for n in taken)])
             )
         return sets
 
@@ -116,11 +114,7 @@ def _bases_by_rule(word: str) -> list[str]:
     """Return what might be the base form of a word, the likeliest first."""
     if word.endswith("ss") or len(word) <= 2:
         return []
-    return [
-        word.removesuffix(suffix) + replacement
-        for suffix, replacement in _DETACHMENTS
-        if word.endswith(suffix)
-    ]
+    return [word.removesuffix(suffix) + replacement for suffix, replacement in _DETACHMENTS if word.endswith(suffix)]
 
 
 def synonyms_of(jar: zipfile.ZipFile) -> SynonymSets:
@@ -195,9 +189,7 @@ def paraphrases_of(table: Path) -> Paraphrases:
     with table.open("rb") as file:
         file.seek(-8, os.SEEK_END)
         checksum = file.read().hex()  # a gzip file ends with the checksum and the size of its content
-    arrays = mapped(
-        "meteor", f"paraphrases-{checksum}-{_PARAPHRASES_VERSION}", lambda: build_paraphrases(table)
-    )
+    arrays = mapped("meteor", f"paraphrases-{checksum}-{_PARAPHRASES_VERSION}", lambda: build_paraphrases(table))
     return Paraphrases(WordTable(arrays["words"]), arrays["keys"], arrays["first"], arrays["targets"])
 
 

@@ -131,8 +131,7 @@ def _without_suffixes(word: str, region_1: int, region_2: int) -> str:
     if found and found.start() >= region_1:
         base, suffix = word[: found.start()], found.group()
         if not (
-            (suffix == "ogi" and not base.endswith("l"))
-            or (suffix == "li" and not base.endswith(tuple("cdeghkmnrt")))
+            (suffix == "ogi" and not base.endswith("l")) or (suffix == "li" and not base.endswith(tuple("cdeghkmnrt")))
         ):
             word = base + _STEP_2[suffix]
     found = _SUFFIX_3.search(word)

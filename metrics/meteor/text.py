@@ -22,10 +22,7 @@ _LETTER = "A-Za-zŠŽšžŸÀ-ÖØ-öø-žЀ-ӿԀ-ԧꙀ-ꙮ꙾-ꚗᴀ-ᵿ"
 _ALNUM = "0-9" + _LETTER
 _UNICODE_SPACE = re.compile("[ \u2000-\u200a\u202f\u205f\u3000\u00a0]+")
 
-_BEFORE_DOTS = [
-    (re.compile(rf"([^{_ALNUM} \t\n\x0b\f\r.'`,\-‘’])"), r" \1 "),
-    (re.compile(r"\.(\.+)"), r" DOTMULTI\1"),
-]
+_BEFORE_DOTS = [(re.compile(rf"([^{_ALNUM} \t\n\x0b\f\r.'`,\-‘’])"), r" \1 "), (re.compile(r"\.(\.+)"), r" DOTMULTI\1")]
 _ONE_OF_DOTS = re.compile(r"DOTMULTI\.([^.])")
 _AFTER_DOTS = [
     (re.compile("([^0-9]),([^0-9])"), r"\1 , \2"),

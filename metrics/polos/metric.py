@@ -194,11 +194,7 @@ class Polos(Metric):
     own_files = frozenset({"weights"})
 
     def __init__(
-        self,
-        weights: str | None = None,
-        text_model: str = TEXT_MODEL,
-        batch: int = 1,
-        device: str | None = None,
+        self, weights: str | None = None, text_model: str = TEXT_MODEL, batch: int = 1, device: str | None = None
     ) -> None:
         if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
             raise ValueError(f"'batch' is a whole number above 0, not {batch!r}")
@@ -237,9 +233,7 @@ class Polos(Metric):
         """
         if not items.images:
             raise MetricError(f"{self.label} looks at images, and these captions come without.")
-        failures = {
-            item: "item has no reference" for item, texts in enumerate(items.references) if not texts
-        } | {
+        failures = {item: "item has no reference" for item, texts in enumerate(items.references) if not texts} | {
             item: f"{self.label} takes images, and this is a video: {handle.name}"
             for item, handle in enumerate(items.images)
             if not isinstance(handle, ImageHandle)
@@ -298,10 +292,7 @@ class Polos(Metric):
         candidates = self._vectors([states[texts.candidate(item)] for item in kept]) if kept else ()
         for number in range(count):
             references = self._vectors([states[texts.references(item)[number]] for item in kept])
-            found += [
-                _Compared(item, number, *both)
-                for item, *both in zip(kept, candidates, references, strict=True)
-            ]
+            found += [_Compared(item, number, *both) for item, *both in zip(kept, candidates, references, strict=True)]
         return found
 
     def _states(self, texts: Sequence[str]) -> tuple[dict[str, TextState], dict[str, str]]:
@@ -407,9 +398,7 @@ class _ClipVectors:
         self.remarks: dict[int, str] = {}
         handles = {item: handle for item in usable if isinstance(handle := items.images[item], ImageHandle)}
         self._images = image_features(list(handles.values()), context, normalised=False)
-        texts = [
-            PROMPT + text for item in usable for text in (items.candidates[item], *items.references[item])
-        ]
+        texts = [PROMPT + text for item in usable for text in (items.candidates[item], *items.references[item])]
         self._texts = text_features(texts, context, normalised=False)
         self._of_item: dict[int, tuple[int, int]] = {}
         start = 0

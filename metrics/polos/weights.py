@@ -19,9 +19,7 @@ FILE = "polos.safetensors"
 _SCALAR = "scalar_mix.scalar_parameters."
 _GAMMA = "scalar_mix.gamma"
 _LINEAR = "ff.0.ff.linear_"
-_LEARNED = re.compile(
-    rf"{re.escape(_SCALAR)}\d+|{re.escape(_GAMMA)}|{re.escape(_LINEAR)}\d+\.(?:weight|bias)"
-)
+_LEARNED = re.compile(rf"{re.escape(_SCALAR)}\d+|{re.escape(_GAMMA)}|{re.escape(_LINEAR)}\d+\.(?:weight|bias)")
 _CONVERT = (
     'The released reprod.ckpt is made into one by: python -c "from capbench.metrics.polos.weights import convert; '
     "convert('reprod.ckpt', 'polos.safetensors')\""
@@ -159,9 +157,7 @@ def _require(found: Mapping[str, Any], path: Path) -> None:
             )
         out, into = weight
         if into != (width or into):
-            raise MetricError(
-                f"Polos' weights {path}: {_LINEAR}{number} takes {into} numbers, and is given {width}."
-            )
+            raise MetricError(f"Polos' weights {path}: {_LINEAR}{number} takes {into} numbers, and is given {width}.")
         width = out
     if width != 1:
         raise MetricError(f"Polos' weights {path}: the last layer gives {width} numbers, not 1.")

@@ -67,8 +67,7 @@ class Checkpoint:
             return
         if not self.is_here() and (reason := unreachable()):
             raise MetricError(
-                f"{self.what} '{self.name}' is no folder and not in the hub's cache, and {reason}.",
-                self.remedy,
+                f"{self.what} '{self.name}' is no folder and not in the hub's cache, and {reason}.", self.remedy
             )
 
     def is_here(self) -> bool:
@@ -85,9 +84,7 @@ class Checkpoint:
         try:
             cached = try_to_load_from_cache(self.name, "config.json", revision=self.revision)
         except HFValidationError as error:
-            raise MetricError(
-                f"{self.what} '{self.name}' is no folder and no name on the hub.", self.remedy
-            ) from error
+            raise MetricError(f"{self.what} '{self.name}' is no folder and no name on the hub.", self.remedy) from error
         return isinstance(cached, str)
 
     def identity(self) -> str:

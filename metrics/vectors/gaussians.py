@@ -95,9 +95,7 @@ def gaussian(mean: np.ndarray, covariance: np.ndarray, eps: float) -> Gaussian:
     real = spread > np.abs(spread).max() * len(spread) * np.finfo(np.float64).eps
     if not real.all():
         return Gaussian(mean, np.zeros_like(directions), np.nan, int(np.count_nonzero(real)))
-    return Gaussian(
-        mean, directions / np.sqrt(spread + eps), float(np.log(spread).sum()), int(np.count_nonzero(real))
-    )
+    return Gaussian(mean, directions / np.sqrt(spread + eps), float(np.log(spread).sum()), int(np.count_nonzero(real)))
 
 
 def distances(features: np.ndarray, mean: np.ndarray, whitening: np.ndarray) -> np.ndarray:

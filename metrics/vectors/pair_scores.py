@@ -32,9 +32,7 @@ class PairScores:
     remarks: dict[int, str] = field(default_factory=dict[int, str])
 
 
-def pair_scores(
-    images: Sequence[ImageHandle], texts: Sequence[Sequence[str]], context: Context
-) -> PairScores:
+def pair_scores(images: Sequence[ImageHandle], texts: Sequence[Sequence[str]], context: Context) -> PairScores:
     """Score each image with each of its texts.
 
     Args:
@@ -92,9 +90,7 @@ def _scored(
     pairs = [_pair(key, text) for key, texts in wanted.items() for text in texts]
     scores: dict[str, float] = dict(context.cache.get(producer, pairs))
     remarks: dict[str, str] = dict(context.cache.get(told, list(wanted)))
-    missing = {
-        key: [text for text in texts if _pair(key, text) not in scores] for key, texts in wanted.items()
-    }
+    missing = {key: [text for text in texts if _pair(key, text) not in scores] for key, texts in wanted.items()}
     missing = {key: texts for key, texts in missing.items() if texts}
     failed: dict[str, str] = {}
     keys, done = list(missing), len(scores)

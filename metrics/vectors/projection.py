@@ -77,9 +77,7 @@ def _products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return whole
 
 
-def _represented(
-    pairs: Sequence[Pair], sizes: np.ndarray, cosines: np.ndarray, k: int, precision: float
-) -> np.ndarray:
+def _represented(pairs: Sequence[Pair], sizes: np.ndarray, cosines: np.ndarray, k: int, precision: float) -> np.ndarray:
     """Return the proportions of the vectors of each pair's first set by its second, one pair after the other.
 
     Args:
@@ -126,9 +124,7 @@ class _Grams:
             one that is not there.
     """
 
-    def __init__(
-        self, members: Sequence[np.ndarray], pair: np.ndarray, nearest: np.ndarray, there: np.ndarray
-    ) -> None:
+    def __init__(self, members: Sequence[np.ndarray], pair: np.ndarray, nearest: np.ndarray, there: np.ndarray) -> None:
         self.there = there
         used = np.zeros((len(members), max(map(len, members))), dtype=bool)
         used[np.broadcast_to(pair, nearest.shape)[there], nearest[there]] = True
@@ -145,9 +141,7 @@ class _Grams:
         """Return ``[k - number, r]`` cosines of each vector's member of that number with it and later ones."""
         return self._products[self._row[number] + self._position[number:]]
 
-    def _first_equals(
-        self, members: Sequence[np.ndarray], starts: np.ndarray, counts: np.ndarray
-    ) -> np.ndarray:
+    def _first_equals(self, members: Sequence[np.ndarray], starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
         """Return ``[p, m]`` the first member of its pair that each is equal to."""
         first = np.tile(np.arange(counts.max()), (len(members), 1))
         alike = np.flatnonzero(self._products > _EQUAL)

@@ -86,9 +86,7 @@ def frequencies_of(hashed: HashedNGrams, items: Items) -> tuple[list[np.ndarray]
     for chunk in ngrams.chunks(chosen):
         for order, frequency in enumerate(frequencies, 1):
             held = ngrams.counts(chunk.references, order).largest(chunk.set_of_reference)
-            frequency += np.bincount(
-                held.ngrams, rows_of_set[chunk.sets][held.rows], minlength=len(frequency)
-            )
+            frequency += np.bincount(held.ngrams, rows_of_set[chunk.sets][held.rows], minlength=len(frequency))
     return frequencies, rows_of_set
 
 
@@ -176,9 +174,7 @@ def count_of_nothing() -> dict[str, np.ndarray]:
     return _added(np.zeros(0, np.uint64), np.zeros(0, np.int64), rows=0, sets=(_HIGHEST, 0))
 
 
-def _added(
-    hashes: np.ndarray, frequencies: np.ndarray, rows: int, sets: tuple[int, int]
-) -> dict[str, np.ndarray]:
+def _added(hashes: np.ndarray, frequencies: np.ndarray, rows: int, sets: tuple[int, int]) -> dict[str, np.ndarray]:
     """Return counts in which each hash stands once."""
     sequence = np.argsort(hashes)
     hashes, frequencies = hashes[sequence], frequencies[sequence]

@@ -153,7 +153,5 @@ def _captions(path: Path) -> Iterator[tuple[str, str]]:
         image = row.get("image", row.get("image_id")) if isinstance(row, Mapping) else None
         caption = row.get("caption") if isinstance(row, Mapping) else None
         if image is None or not isinstance(caption, str):
-            raise DataError(
-                f"{path}: row {number} has no image or no caption", "A row is {image: ..., caption: ...}."
-            )
+            raise DataError(f"{path}: row {number} has no image or no caption", "A row is {image: ..., caption: ...}.")
         yield str(image), caption

@@ -107,9 +107,7 @@ class NGrams:
         items = items[np.argsort(self.set_of_item[items], kind="stable")]
         sets = self.set_of_item[items]
         set_of_reference = np.repeat(np.arange(len(self.set_sizes)), self.set_sizes)
-        words_of_set = np.bincount(
-            set_of_reference, self.lengths[self.references], minlength=len(self.set_sizes)
-        )
+        words_of_set = np.bincount(set_of_reference, self.lengths[self.references], minlength=len(self.set_sizes))
         cost = self.lengths[self.candidate[items]] * self.set_sizes[sets] + np.where(
             np.diff(sets, prepend=-1) != 0, words_of_set[sets], 0
         )
@@ -253,9 +251,7 @@ def _build(items: Items) -> NGrams:
     number: defaultdict[str, int] = defaultdict()
     number.default_factory = number.__len__
     candidate = np.fromiter(map(number.__getitem__, tokenized.candidates), dtype=np.int64)
-    references = np.fromiter(
-        map(number.__getitem__, chain.from_iterable(tokenized.reference_sets)), dtype=np.int64
-    )
+    references = np.fromiter(map(number.__getitem__, chain.from_iterable(tokenized.reference_sets)), dtype=np.int64)
     set_sizes = np.fromiter(map(len, tokenized.reference_sets), dtype=np.int64)
     ids, sizes, words, lengths = _number_ngrams(list(number))
     return NGrams(
@@ -272,9 +268,7 @@ def _build(items: Items) -> NGrams:
     )
 
 
-def _number_ngrams(
-    texts: Sequence[str],
-) -> tuple[tuple[np.ndarray, ...], tuple[int, ...], tuple[str, ...], np.ndarray]:
+def _number_ngrams(texts: Sequence[str]) -> tuple[tuple[np.ndarray, ...], tuple[int, ...], tuple[str, ...], np.ndarray]:
     """Return ``ids``, ``sizes``, ``words`` and ``lengths`` of ``NGrams`` for texts of tokens."""
     # str.split() without an argument, as pycocoevalcap does here: the jar joins "2 1/2" by a no-break
     # space, which makes two words for BLEU and CIDEr (and one for ROUGE-L, which splits at " ").
@@ -282,9 +276,7 @@ def _number_ngrams(
     number: defaultdict[str, int] = defaultdict()
     number.default_factory = number.__len__
     words = np.fromiter(
-        map(number.__getitem__, chain.from_iterable(map(str.split, texts))),
-        dtype=np.int32,
-        count=int(lengths.sum()),
+        map(number.__getitem__, chain.from_iterable(map(str.split, texts))), dtype=np.int32, count=int(lengths.sum())
     )
     ids, sizes = [words], [max(len(number), 1)]
     left = np.repeat(np.cumsum(lengths, dtype=np.int32), lengths)  # words from here to the text's end

@@ -187,10 +187,7 @@ class Automaton:
     """
 
     def __init__(
-        self,
-        patterns: Sequence[str],
-        pieces: Mapping[str, str],
-        characters: Mapping[str, Callable[[str], object]],
+        self, patterns: Sequence[str], pieces: Mapping[str, str], characters: Mapping[str, Callable[[str], object]]
     ) -> None:
         parser = _Parser(pieces, characters)
         # A position is one character of one pattern; 0 is before all of them.

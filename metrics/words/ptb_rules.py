@@ -105,11 +105,7 @@ def _is_word_letter(character: str) -> bool:
     return _is_letter(character) or _IS_WORD_SIGN.match(character) is not None
 
 
-CHARACTERS: dict[str, Callable[[str], bool]] = {
-    "letter": _is_letter,
-    "digit": _is_digit,
-    "wordletter": _is_word_letter,
-}
+CHARACTERS: dict[str, Callable[[str], bool]] = {"letter": _is_letter, "digit": _is_digit, "wordletter": _is_word_letter}
 """The named sets of characters, each as a test of one."""
 
 
@@ -271,8 +267,7 @@ _WORD_BEFORE_CLITIC = tuple(
     for clitic in ("[msdMSD]", "re|ve|ll")
 )
 _WORD_BEFORE_NOT = tuple(
-    TokenRule(f"{{before_not}}/n({apostrophe})t", _without_soft_hyphens)
-    for apostrophe in ("{aposlike_char}", "&apos;")
+    TokenRule(f"{{before_not}}/n({apostrophe})t", _without_soft_hyphens) for apostrophe in ("{aposlike_char}", "&apos;")
 )
 
 RULES: tuple[TokenRule, ...] = (

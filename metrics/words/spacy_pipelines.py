@@ -38,8 +38,7 @@ def load_pipeline(name: str, asking: str, setting: str) -> Any:
         ) from error
     if lacking := [one for one in _NEEDED if one not in loaded.pipe_names]:
         raise MetricError(
-            f"spaCy's pipeline '{name}' has no {' and no '.join(lacking)}.",
-            f"Name one that has, such as {DEFAULT}.",
+            f"spaCy's pipeline '{name}' has no {' and no '.join(lacking)}.", f"Name one that has, such as {DEFAULT}."
         )
     return loaded
 

@@ -64,12 +64,7 @@ class LoopCall:
     def training(self, rows: Path) -> TrainingCall:
         """Return what trains on the data of a turn."""
         return TrainingCall(
-            self.loaded.recipe(rows),
-            self.processes,
-            self.data,
-            self.include_path,
-            self.allow_outside,
-            self.progress,
+            self.loaded.recipe(rows), self.processes, self.data, self.include_path, self.allow_outside, self.progress
         )
 
     def judging(self) -> dict[str, Any]:

@@ -126,9 +126,7 @@ def _require_data(call: LoopCall) -> None:
 def _image(call: LoopCall, folder: Path) -> Path | None:
     """Return the file of the first row's image."""
     loaded = call.loaded
-    given = read_given(
-        loaded.data, folder, limit=1, include_path=call.include_path, allow_outside=call.allow_outside
-    )
+    given = read_given(loaded.data, folder, limit=1, include_path=call.include_path, allow_outside=call.allow_outside)
     return next(iter(given.rows())).image
 
 
@@ -140,8 +138,6 @@ def _write_rows(maker: Maker, given: list[MakingRow], image: Path | None, folder
         for name in maker.output.columns
         if name not in _OF_ROWS
     }
-    lines = [
-        json.dumps({"id": row.id, **({"image": str(image)} if image else {}), **columns}) for row in given
-    ]
+    lines = [json.dumps({"id": row.id, **({"image": str(image)} if image else {}), **columns}) for row in given]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path

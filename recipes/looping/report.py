@@ -91,9 +91,7 @@ def curve_of(rows: Sequence[Row]) -> tuple[str, list[Point]]:
     """
     first = rows[0]
     same = [row for row in rows if all(row[key] == first[key] for key in ("task", "metric", "statistic"))]
-    points = [
-        Point(row["turn"], row["value"], row["low"], row["high"]) for row in same if row["value"] is not None
-    ]
+    points = [Point(row["turn"], row["value"], row["low"], row["high"]) for row in same if row["value"] is not None]
     return f"{first['label']} of {first['task']}", points
 
 
@@ -125,9 +123,7 @@ def draw_curves(path: Path, label: str, curves: Mapping[str, Sequence[Point]]) -
         axes.set_ylabel(folded(label, 28))
         if len(curves) > 1:
             axes.legend()
-        told = [
-            f"{name}: {', '.join(number(one.value) for one in points)}." for name, points in curves.items()
-        ]
+        told = [f"{name}: {', '.join(number(one.value) for one in points)}." for name, points in curves.items()]
         describe(figure, f"{label} by turn", told)
         write_figure(figure, path)
 
@@ -159,14 +155,7 @@ def _markdown(loaded: LoadedLoop, rows: Sequence[Row], remarks: Sequence[str]) -
     file = loaded.parsed.path
     named = file.stem if file.parent == FOLDER else display_path(file)
     changes = (part for key, value in loaded.changed.items() for part in ("--set", f"{key}={value}"))
-    lines = [
-        f"# {loop.loop}",
-        "",
-        loop.description,
-        "",
-        f"    {shlex.join(['bench', 'loop', named, *changes])}",
-        "",
-    ]
+    lines = [f"# {loop.loop}", "", loop.description, "", f"    {shlex.join(['bench', 'loop', named, *changes])}", ""]
     lines += [f"- **Method**: {loop.paper}"] if loop.paper else []
     lines += [
         f"- **Each turn**: {loop.make.recipe} makes data of {loop.make.data} with the captioner of the turn before; "

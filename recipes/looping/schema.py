@@ -174,9 +174,7 @@ class LoadedLoop:
             f"Name a file beside the loop's, or one that ships: {', '.join(shipped)}.",
         )
 
-    def _placed(
-        self, section: str, load: Callable[[str, Sequence[str]], _T], named: str, changes: Sequence[str]
-    ) -> _T:
+    def _placed(self, section: str, load: Callable[[str, Sequence[str]], _T], named: str, changes: Sequence[str]) -> _T:
         """Return what is loaded with changes; its faults bear the section's place, too."""
         try:
             return load(named, changes)

@@ -141,7 +141,5 @@ def _require_own(call: LoopCall, output: Path) -> None:
         return
     output.mkdir(parents=True, exist_ok=True)
     if any(output.iterdir()):
-        raise DataError(
-            f"{output} holds other things", "Name a folder that is empty, or that this loop made."
-        )
+        raise DataError(f"{output} holds other things", "Name a folder that is empty, or that this loop made.")
     write_whole(mark, json.dumps({"loop": call.loaded.loop.loop, "fingerprint": fingerprint}) + "\n")

@@ -109,9 +109,7 @@ class Making:
                 for numbers in window.missing(stage.shard):
                     rows = [window.rows[number] for number in numbers]
                     keys = [window.keys[number] for number in numbers]
-                    shard = ShardOfRows(
-                        f"stage '{stage.name}', rows {rows[0].id} to {rows[-1].id}", rows, keys
-                    )
+                    shard = ShardOfRows(f"stage '{stage.name}', rows {rows[0].id} to {rows[-1].id}", rows, keys)
                     shards[next(numbers_of_shards)] = shard
                     yield shard
 
@@ -131,9 +129,7 @@ class Making:
             yield from InProcess().map(lambda shard: make_shard(stage, shard.rows, self.models), shards)
             return
         self.executor.use_folder(self.work)
-        maker = ShardMaker(
-            stage, self.maker.models, producer, self.store.path, Folder(self.work), permitted()
-        )
+        maker = ShardMaker(stage, self.maker.models, producer, self.store.path, Folder(self.work), permitted())
         yield from self.executor.map(maker, shards, self.executor.resources_for(next(iter(stage.roles), "")))
 
 

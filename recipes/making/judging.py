@@ -30,9 +30,7 @@ Row = dict[str, Any]
 """Of a table: ``metric``, ``text``, ``n``, ``value``, and against the text before ``difference``, ``low``, ``high``."""
 
 
-def judged(
-    maker: Maker, rows: RowFile, store: Path | None, progress: Progress = silent
-) -> tuple[list[Row], list[str]]:
+def judged(maker: Maker, rows: RowFile, store: Path | None, progress: Progress = silent) -> tuple[list[Row], list[str]]:
     """Return the table of metrics, and remarks on metrics that could not be computed.
 
     Each metric sees the same rows for every text; what stands beside a text is the difference to the one before it,
@@ -54,9 +52,7 @@ def judged(
             remarks.append(f"{metric}: {lack}")
             continue
         try:
-            values = {
-                name: _values(metric, key, rows, maker, store, progress) for name, key in told.texts.items()
-            }
+            values = {name: _values(metric, key, rows, maker, store, progress) for name, key in told.texts.items()}
             table += _steps(metric, values)
         except BenchError as error:
             remarks.append(f"{metric}: {error.in_one_line}")
@@ -75,9 +71,7 @@ def require_judges(maker: Maker) -> None:
         return
     for metric in maker.judged.metrics:
         _needs(metric)
-    if (named := maker.judged.encoder) and (
-        role := resolve_model(named.name, named.arguments).role
-    ) != "encoder":
+    if (named := maker.judged.encoder) and (role := resolve_model(named.name, named.arguments).role) != "encoder":
         raise UsageError(f"the encoder of 'judged', '{named.name}', is a {role}")
 
 
@@ -94,9 +88,7 @@ def _needs(metric: str) -> frozenset[str]:
     return getattr(known_metrics[str(read_metric(metric).metric)], "needs", frozenset[str]())
 
 
-def _values(
-    metric: str, key: str, rows: RowFile, maker: Maker, store: Path | None, progress: Progress
-) -> np.ndarray:
+def _values(metric: str, key: str, rows: RowFile, maker: Maker, store: Path | None, progress: Progress) -> np.ndarray:
     """Return ``[n]`` the metric of each row's text; of several texts their mean, NaN where one has none."""
     encoder = maker.judged.encoder if maker.judged and maker.judged.encoder else maker.models.get("encoder")
     judge = maker.models.get("judge")
@@ -148,11 +140,7 @@ def _steps(metric: str, values: Mapping[str, np.ndarray]) -> list[Row]:
         row: Row = {"metric": metric, "text": name, "n": count, "value": estimate.value}
         if before is not None:
             step = difference(estimate, before)
-            row |= {
-                "difference": step.value,
-                "low": _finite(step.interval.low),
-                "high": _finite(step.interval.high),
-            }
+            row |= {"difference": step.value, "low": _finite(step.interval.low), "high": _finite(step.interval.high)}
         table.append(row)
         before = estimate
     return table

@@ -64,11 +64,7 @@ class MakingCall:
     def given(self, output: Path | None) -> SourceRows:
         """Read what is begun with; see ``read_given``."""
         return read_given(
-            self.data,
-            output,
-            limit=self.limit,
-            include_path=self.include_path,
-            allow_outside=self.allow_outside,
+            self.data, output, limit=self.limit, include_path=self.include_path, allow_outside=self.allow_outside
         )
 
     def store_file(self) -> Path:
@@ -173,9 +169,7 @@ def _own(output: Path, name: str) -> Generator[tuple[Path, Path]]:
     if any(one != mark for one in output.iterdir()):
         found = mark.read_text(encoding="utf-8").strip() if mark.is_file() else None
         if found is None:
-            raise DataError(
-                f"{output} holds other things", "Name a folder that is empty, or that this maker made."
-            )
+            raise DataError(f"{output} holds other things", "Name a folder that is empty, or that this maker made.")
         if found != name:
             raise DataError(f"{output} holds what maker '{found}' made", "Name another folder with --output.")
     mark.write_text(f"{name}\n", encoding="utf-8")

@@ -55,8 +55,7 @@ class MakerModels:
         spec = resolve_model(named.name, named.arguments)
         if spec.role != ROLES[role]:
             raise UsageError(
-                f"the maker's {role} '{named.name}' is a {spec.role}",
-                "'bench ls models' lists what there is.",
+                f"the maker's {role} '{named.name}' is a {spec.role}", "'bench ls models' lists what there is."
             )
         return spec
 

@@ -111,9 +111,7 @@ def named_phrases(graph: Graph, sentence: str) -> list[str]:
     return _different(phrase for phrase in (*pairs, *turned, *left) if phrase in sentence)
 
 
-def phrase_scores(
-    found: Detections, scoring: Scoring = "released", threshold: float = THRESHOLD
-) -> np.ndarray:
+def phrase_scores(found: Detections, scoring: Scoring = "released", threshold: float = THRESHOLD) -> np.ndarray:
     """Return how sure it is that each phrase is in an image.
 
     ``released``, as in DetailCaps: of the boxes that no better one overlaps by an IoU above 0.1, whatever they are of,

@@ -43,9 +43,7 @@ def build_stages(loaded: LoadedMaker) -> list[Stage]:
     asked = {role for one in built for role in one.roles}
     for role in maker.models:
         if role not in ROLES:
-            raise UsageError(
-                f"{parsed.where('models', role)}: unknown role '{role}'", f"Known: {', '.join(ROLES)}."
-            )
+            raise UsageError(f"{parsed.where('models', role)}: unknown role '{role}'", f"Known: {', '.join(ROLES)}.")
         if role not in asked and not (role == "encoder" and maker.judged):
             raise UsageError(f"{parsed.where('models', role)}: no stage asks the {role}", "Leave it out.")
     return built
@@ -134,9 +132,7 @@ def require_values(built: Sequence[Stage], loaded: LoadedMaker, given: Collectio
     # Of "summaries.base" only the row can say whether it has the second.
     require("the output holds", *(key.partition(".")[0] for key in output.columns.values()))
     require("the output holds", *(OF_DCI if output.form == "dci" else ()))
-    require(
-        "'judged' looks at", *(key.partition(".")[0] for key in (judged.texts.values() if judged else ()))
-    )
+    require("'judged' looks at", *(key.partition(".")[0] for key in (judged.texts.values() if judged else ())))
 
 
 def _parted(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -105,9 +105,7 @@ class Report:
         lines = ["## Stages", "", *head]
         for one in self.stages:
             counts = ", ".join(f"{value:,} {name}" for name, value in one.counts.items())
-            lines.append(
-                f"| {one.name} | {one.given:,} | {one.made:,} | {one.requests or '–'} | {counts or '–'} |"
-            )
+            lines.append(f"| {one.name} | {one.given:,} | {one.made:,} | {one.requests or '–'} | {counts or '–'} |")
         lines.append("")
         for one in self.stages:
             if one.unmade:
@@ -118,9 +116,7 @@ class Report:
                 lines.append(f"- `{one.name}`: {counted(len(one.unmade), 'row')} {fate} ({named}): {reasons}")
             if one.not_chosen:
                 chosen = one.not_chosen
-                lines.append(
-                    f"- `{one.name}`: {counted(chosen.total(), 'row')} not chosen: {_reasons(chosen)}"
-                )
+                lines.append(f"- `{one.name}`: {counted(chosen.total(), 'row')} not chosen: {_reasons(chosen)}")
             if one.left_out:
                 lines.append(f"- `{one.name}`: parts of rows were left out: {_reasons(one.left_out)}")
         return [*lines, ""]
@@ -177,9 +173,7 @@ def _of_metrics(table: Sequence[Row]) -> list[str]:
             low, high = row["low"], row["high"]
             interval = "" if low is None else f" [{low:+.4f}, {high:+.4f}]"
             step = f"{row['difference']:+.4f}{interval}"
-        lines.append(
-            f"| {row['metric']} | {row['text']} | {row['n']:,} | {_shown(row['value'], 4)} | {step} |"
-        )
+        lines.append(f"| {row['metric']} | {row['text']} | {row['n']:,} | {_shown(row['value'], 4)} | {step} |")
     return [*lines, "", "Differences are paired, with 95 % intervals over rows.", ""]
 
 

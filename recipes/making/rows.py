@@ -84,9 +84,7 @@ class MakingRow:
             told: What it says of where that came from.
             **values: What it made.
         """
-        return replace(
-            self, values={**self.values, **values}, provenance=(*self.provenance, {"stage": stage, **told})
-        )
+        return replace(self, values={**self.values, **values}, provenance=(*self.provenance, {"stage": stage, **told}))
 
     @property
     def file(self) -> Path:
@@ -146,9 +144,7 @@ Made: TypeAlias = MakingRow | Unmade
 
 def key_of(row: MakingRow) -> str:
     """Return a text that changes with everything that a stage can see of a row; not with where its image lies."""
-    return json.dumps(
-        [row.id, row.image_digest, row.values, list(row.provenance)], sort_keys=True, ensure_ascii=False
-    )
+    return json.dumps([row.id, row.image_digest, row.values, list(row.provenance)], sort_keys=True, ensure_ascii=False)
 
 
 def digest_of(*parts: object) -> str:

@@ -74,9 +74,7 @@ class JudgingSettings(Strict):
 
 
 def _named(models: Any) -> Any:
-    return (
-        {role: one for role, one in models.items() if one is not None} if isinstance(models, dict) else models
-    )
+    return {role: one for role, one in models.items() if one is not None} if isinstance(models, dict) else models
 
 
 class Maker(Strict):
@@ -172,8 +170,7 @@ def _change(values: dict[str, Any], change: str) -> tuple[tuple[str, ...], str, 
     ]
     if len(found) != 1:
         raise UsageError(
-            f"--set {change}: {len(found)} stages are called '{keys[1]}'",
-            "Name one by its 'name', or its 'stage'.",
+            f"--set {change}: {len(found)} stages are called '{keys[1]}'", "Name one by its 'name', or its 'stage'."
         )
     # A list that is changed is a copy, as an included file's may stand in several places.
     values["stages"] = list(values["stages"])

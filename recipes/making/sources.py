@@ -213,11 +213,7 @@ def _of_task(
 
 
 def _row_of(
-    number: int,
-    document: Any,
-    getters: Mapping[str, Callable[[Any], Any]],
-    finder: PixelFinder,
-    output: Path | None,
+    number: int, document: Any, getters: Mapping[str, Callable[[Any], Any]], finder: PixelFinder, output: Path | None
 ) -> MakingRow:
     found = {key: get(document) for key, get in getters.items()}
     identity = str(found.get("doc_to_id", number))
@@ -251,7 +247,5 @@ def _file_of(handle: ImageHandle, identity: str, output: Path | None) -> Path | 
 
 def file_name(identity: str) -> str:
     """Return a name for the files of a row; letters that lead elsewhere become others, and stay apart."""
-    safe = "".join(
-        letter if letter.isalnum() or letter in "-_." else f"%{ord(letter):x}" for letter in identity
-    )
+    safe = "".join(letter if letter.isalnum() or letter in "-_." else f"%{ord(letter):x}" for letter in identity)
     return safe if safe.strip(".") else f"%{safe}"

@@ -35,9 +35,7 @@ class Window:
         return [left[start : start + size] for start in range(0, len(left), size)]
 
 
-def windows(
-    stage: Stage, rows: Iterable[MakingRow], producer: Mapping[str, Any], store: Store
-) -> Iterator[Window]:
+def windows(stage: Stage, rows: Iterable[MakingRow], producer: Mapping[str, Any], store: Store) -> Iterator[Window]:
     """Yield rows in windows, each with what the store has of it as it is looked at.
 
     Args:

@@ -76,9 +76,7 @@ def make_shard(stage: Stage, rows: Sequence[MakingRow], models: MakerModels) -> 
     """
     made = stage.carry_out(rows, models)
     if len(made) != len(rows):
-        raise DataError(
-            f"stage '{stage.name}' gave {len(made)} rows for {len(rows)}", "It returns one for each."
-        )
+        raise DataError(f"stage '{stage.name}' gave {len(made)} rows for {len(rows)}", "It returns one for each.")
     return [to_value(one) for one in made]
 
 

@@ -133,9 +133,7 @@ def _write_dci(rows: Iterable[MakingRow], output: Output, folder: Path) -> Path:
     names: list[str] = []
     for row in rows:
         if row.image is None:
-            raise DataError(
-                f"row {row.id} has no image, and DCI's folder holds photos", "Give images with --data."
-            )
+            raise DataError(f"row {row.id} has no image, and DCI's folder holds photos", "Give images with --data.")
         photo = f"{file_name(row.id)}{row.image.suffix}"
         target = folder / "photos" / photo
         if not target.exists() or not target.samefile(row.image):

@@ -24,12 +24,7 @@ from .together import optimise
 
 if TYPE_CHECKING:
     import torch
-    from transformers import (
-        CLIPVisionConfig,
-        LlavaForConditionalGeneration,
-        LlavaProcessor,
-        PreTrainedTokenizerFast,
-    )
+    from transformers import CLIPVisionConfig, LlavaForConditionalGeneration, LlavaProcessor, PreTrainedTokenizerFast
 
 _WIDTH = 128
 """Of the language model."""
@@ -93,9 +88,7 @@ def _make_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     )
 
 
-def make_captioner(
-    processor: LlavaProcessor, vision: CLIPVisionConfig, seed: int
-) -> LlavaForConditionalGeneration:
+def make_captioner(processor: LlavaProcessor, vision: CLIPVisionConfig, seed: int) -> LlavaForConditionalGeneration:
     """Return the model with random weights.
 
     Args:

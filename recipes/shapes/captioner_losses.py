@@ -67,10 +67,7 @@ _MOST = 5
 _RELATIONS = ("left of", "right of", "above", "below")
 CLASSES = (
     len(BACKGROUNDS),
-    *(
-        1 + number
-        for number in (len(SHAPES), len(COLOURS), len(SIZES), len(TEXTURES), _MOST, len(_RELATIONS))
-    ),
+    *(1 + number for number in (len(SHAPES), len(COLOURS), len(SIZES), len(TEXTURES), _MOST, len(_RELATIONS))),
     _MOST + 1,
 )
 """How many values each row of the labels has."""
@@ -128,10 +125,7 @@ class LabelledPicture:
     def of(cls, scene: Scene) -> LabelledPicture:
         """Draw a scene."""
         things = [
-            [
-                names.index(one)
-                for names, one in zip(_KINDS, (t.shape, t.colour, t.size, t.texture), strict=True)
-            ]
+            [names.index(one) for names, one in zip(_KINDS, (t.shape, t.colour, t.size, t.texture), strict=True)]
             for t in scene.things
         ]
         return cls(scene, as_seen(pixels(scene)), labels_of(scene), np.array(things))
@@ -146,10 +140,7 @@ def make_probes(model: LlavaForConditionalGeneration) -> torch.nn.ModuleDict:
 
     width = model.lm_head.in_features
     return torch.nn.ModuleDict(
-        {
-            "patches": torch.nn.Linear(width, sum(CLASSES)),
-            "things": torch.nn.Linear(width, sum(map(len, _KINDS))),
-        }
+        {"patches": torch.nn.Linear(width, sum(CLASSES)), "things": torch.nn.Linear(width, sum(map(len, _KINDS)))}
     )
 
 
@@ -246,9 +237,7 @@ def _end_of_sentence(processor: LlavaProcessor) -> int:
     return tokenizer.convert_tokens_to_ids(".")
 
 
-def conversations(
-    processor: LlavaProcessor, asked: Sequence[tuple[str, str]]
-) -> tuple[torch.Tensor, torch.Tensor]:
+def conversations(processor: LlavaProcessor, asked: Sequence[tuple[str, str]]) -> tuple[torch.Tensor, torch.Tensor]:
     """Return instructions with their answers as the model is trained on them.
 
     Args:
@@ -285,9 +274,7 @@ def pixels_of(pictures: Sequence[LabelledPicture]) -> torch.Tensor:
     return normalised(torch.from_numpy(np.stack([one.pixels for one in pictures])))
 
 
-def _of_patches(
-    probe: torch.nn.Module, seen: torch.Tensor, pictures: Sequence[LabelledPicture]
-) -> torch.Tensor:
+def _of_patches(probe: torch.nn.Module, seen: torch.Tensor, pictures: Sequence[LabelledPicture]) -> torch.Tensor:
     """Return the mean cross entropy of what patches show; ``seen [b, patches, d]``."""
     import torch
     from torch.nn.functional import cross_entropy

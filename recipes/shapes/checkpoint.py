@@ -68,9 +68,7 @@ def write_open_clip(
         "size": IMAGE_SIZE, "mean": MEAN, "std": STD, "interpolation": "bicubic", "resize_mode": "squash"
     }  # fmt: skip
     configuration = {"model_cfg": model, "preprocess_cfg": preprocess}
-    (folder / "open_clip_config.json").write_text(
-        json.dumps(configuration, indent=2) + "\n", encoding="utf-8"
-    )
+    (folder / "open_clip_config.json").write_text(json.dumps(configuration, indent=2) + "\n", encoding="utf-8")
     save_file(_half(state), folder / "open_clip_model.safetensors", {"format": "pt"})
     tokenizer.save_pretrained(folder)
 

@@ -127,9 +127,4 @@ def world_tokenizer() -> CLIPTokenizer:
 
 
 if __name__ == "__main__":
-    run(
-        "Train the dual encoder of the shapes world.",
-        EncoderTraining,
-        train,
-        output="the folder that its files go to",
-    )
+    run("Train the dual encoder of the shapes world.", EncoderTraining, train, output="the folder that its files go to")

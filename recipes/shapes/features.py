@@ -25,9 +25,7 @@ def image_features(model: CLIP, pixels: torch.Tensor) -> tuple[torch.Tensor, tor
     visual: Any = model.visual
     size = visual.conv1.kernel_size[0]
     # As a product of matrices, which has a faster gradient than the convolution.
-    cut = (
-        pixels.unfold(2, size, size).unfold(3, size, size).permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(1, 2)
-    )
+    cut = pixels.unfold(2, size, size).unfold(3, size, size).permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(1, 2)
     patches = cut @ visual.conv1.weight.flatten(1).T
     first = visual.class_embedding.expand(len(pixels), 1, -1)
     states = visual.ln_pre(torch.cat([first, patches], dim=1) + visual.positional_embedding)

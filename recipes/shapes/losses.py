@@ -80,9 +80,7 @@ def encode_texts(model: CLIP, ids: torch.Tensor) -> torch.Tensor:
     import torch
 
     order = ids.argmax(1).argsort()
-    found = [
-        text_features(model, ids[part, : int(ids[part].argmax(1).max()) + 1]) for part in order.chunk(_PIECES)
-    ]
+    found = [text_features(model, ids[part, : int(ids[part].argmax(1).max()) + 1]) for part in order.chunk(_PIECES)]
     return torch.cat(found)[order.argsort()]
 
 

@@ -75,9 +75,7 @@ def tune(settings: PacTuning, encoder: Path, file: Path) -> None:
 
     torch.set_num_threads(1)
     tokenizer = CLIPTokenizer.from_pretrained(encoder)
-    plain = {
-        name: value.float() for name, value in load_file(encoder / "open_clip_model.safetensors").items()
-    }
+    plain = {name: value.float() for name, value in load_file(encoder / "open_clip_model.safetensors").items()}
     added = lora_weights(plain, settings.seed)
     model = CLIP(**architecture(len(tokenizer)))
     model.load_state_dict(plain)
@@ -106,9 +104,7 @@ def lora_weights(plain: Mapping[str, torch.Tensor], seed: int) -> dict[str, torc
     shapes = lora_shapes({name: tuple(value.shape) for name, value in plain.items()}, LORA_RANK)
     return {
         name: torch.nn.Parameter(
-            torch.randn(shape, generator=generator) / shape[1] ** 0.5
-            if name.endswith("lora_A")
-            else torch.zeros(shape)
+            torch.randn(shape, generator=generator) / shape[1] ** 0.5 if name.endswith("lora_A") else torch.zeros(shape)
         )
         for name, shape in shapes.items()
     }
@@ -128,14 +124,10 @@ def _loss(model: CLIP, tokenizer: CLIPTokenizer, rng: np.random.Generator, batch
     texts += [detailed_reference(scene) for scene in scenes]
     wrong = [false_text(text, scene.things, rng) for text, scene in zip(texts[:batch], scenes, strict=True)]
     said = torch.from_numpy(np.stack([facts_of_text(text) for text in [*texts, *wrong]])).float()
-    facts = torch.from_numpy(
-        np.stack([facts_of_things(one.things, one.background) for one in scenes])
-    ).float()
+    facts = torch.from_numpy(np.stack([facts_of_things(one.things, one.background) for one in scenes])).float()
     holds = said @ (1 - facts).T == 0
     images = normalize(
-        image_features(
-            model, normalised(torch.from_numpy(np.stack([as_seen(one) for one in (*first, *again)])))
-        )[0],
+        image_features(model, normalised(torch.from_numpy(np.stack([as_seen(one) for one in (*first, *again)]))))[0],
         dim=1,
     )
     words = normalize(encode_texts(model, token_ids(tokenizer, [*texts, *wrong])), dim=1)
@@ -157,9 +149,7 @@ def _contrast(logits: torch.Tensor, holds: torch.Tensor, start: int, batch: int)
     # What is true of another picture too is not held against it.
     false = logits.masked_fill(holds, -math.inf)
     other = torch.cat([false[start : start + batch], false[2 * batch :]])
-    return (
-        softplus(other.logsumexp(0) - true) + softplus(false[start : start + batch].logsumexp(1) - true)
-    ).mean()
+    return (softplus(other.logsumexp(0) - true) + softplus(false[start : start + batch].logsumexp(1) - true)).mean()
 
 
 if __name__ == "__main__":

@@ -121,12 +121,7 @@ def _labels(scene: Scene, area: tuple[float, ...]) -> np.ndarray:
     for thing in scene.things:
         left, top, right, bottom = thing.box
         where = np.ix_((top <= y) & (y <= bottom), (left <= x) & (x <= right))
-        kinds = (
-            (SHAPES, thing.shape),
-            (COLOURS, thing.colour),
-            (SIZES, thing.size),
-            (TEXTURES, thing.texture),
-        )
+        kinds = ((SHAPES, thing.shape), (COLOURS, thing.colour), (SIZES, thing.size), (TEXTURES, thing.texture))
         for row, (names, one) in zip(labels, kinds, strict=False):
             row[where] = names.index(one) + 1
     return labels.reshape(5, -1)

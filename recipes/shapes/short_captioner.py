@@ -66,9 +66,7 @@ def train(settings: ShortCaptionerTraining, encoder: Path, folder: Path) -> None
             "stop": {"steps": settings.steps, "every": settings.steps},
             "seed": settings.seed,
         }
-        loaded = load_recipe(
-            "shapes_captioner_xe", [f"{key}={json.dumps(value)}" for key, value in changes.items()]
-        )
+        loaded = load_recipe("shapes_captioner_xe", [f"{key}={json.dumps(value)}" for key, value in changes.items()])
         carry_out(TrainingCall(loaded, TrainingProcesses("cpu")), out, _tell, {}, judge=False)
         VisionEncoderDecoderModel.from_pretrained(out / "weights").half().save_pretrained(folder)
         for file in (out / "weights").glob("*.json"):

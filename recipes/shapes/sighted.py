@@ -114,9 +114,7 @@ def _seen(model: CLIP, views: Sequence[View]) -> torch.Tensor:
 
     pixels = torch.from_numpy(np.stack([view.pixels for view in views]))
     with torch.no_grad():
-        return normalize(
-            torch.cat([image_features(model, normalised(one))[0] for one in pixels.split(_PIECE)]), dim=1
-        )
+        return normalize(torch.cat([image_features(model, normalised(one))[0] for one in pixels.split(_PIECE)]), dim=1)
 
 
 if __name__ == "__main__":

@@ -167,9 +167,7 @@ def shown(values: Values, signs: Sequence[Sign]) -> str:
             reach = float(t.ppf(0.975, len(gains) - 1)) * stdev(gains) / len(gains) ** 0.5
             interval = f" [{fmean(gains) - reach:+.1f}, {fmean(gains) + reach:+.1f}]"
         told = "shown" if _is_shown(high, low) else "missing"
-        lines.append(
-            f"| {sign.figure} | {sign.higher} | {sign.lower} | {fmean(gains):+.1f}{interval} | {told} |"
-        )
+        lines.append(f"| {sign.figure} | {sign.higher} | {sign.lower} | {fmean(gains):+.1f}{interval} | {told} |")
     return "\n".join(lines)
 
 
@@ -224,9 +222,7 @@ def main() -> int:
     """Train, print the tables, and return 1 where a sign is missing."""
     parser = argparse.ArgumentParser(description="Look whether recipes show what the papers do.")
     parser.add_argument("--output", type=Path, required=True, help="the folder that trainings go to")
-    parser.add_argument(
-        "--rewards", action="store_true", help="train captioners by rewards, in place of encoders"
-    )
+    parser.add_argument("--rewards", action="store_true", help="train captioners by rewards, in place of encoders")
     parser.add_argument("--seeds", type=int, help=f"how often each is trained (3; of rewards {REWARD_SEEDS})")
     parser.add_argument("--variants", nargs="+", metavar="NAME", help="these alone")
     options = parser.parse_args()

@@ -31,11 +31,7 @@ def optimise(
     import torch
 
     groups = [
-        {
-            "params": [one for one in part if (one.ndim > 1) == is_matrix],
-            "weight_decay": decay,
-            "highest": rate,
-        }
+        {"params": [one for one in part if (one.ndim > 1) == is_matrix], "weight_decay": decay, "highest": rate}
         for part, rate in parts
         for is_matrix, decay in ((True, 0.05), (False, 0.0))
     ]
@@ -133,8 +129,5 @@ class Log:
             return
         means = " ".join(f"{name} {total / _PRINTED:.3f}" for name, total in self._totals.items())
         wall, cpu = time.monotonic() - self._started[0], time.process_time() - self._started[1]
-        print(
-            f"{self._name} {step + 1}/{self._steps} {means}; {wall:.0f} s, of the processor {cpu:.0f} s",
-            flush=True,
-        )
+        print(f"{self._name} {step + 1}/{self._steps} {means}; {wall:.0f} s, of the processor {cpu:.0f} s", flush=True)
         self._totals.clear()

@@ -44,9 +44,9 @@ def train_tokenizer(texts: Iterable[str], merges: int) -> CLIPTokenizer:
 
 def token_ids(tokenizer: CLIPTokenizer, texts: Sequence[str]) -> torch.Tensor:
     """Return ids ``[n, length]``, cut to the context and padded with the end token."""
-    return tokenizer(
-        list(texts), padding="longest", truncation=True, max_length=CONTEXT, return_tensors="pt"
-    )["input_ids"]
+    return tokenizer(list(texts), padding="longest", truncation=True, max_length=CONTEXT, return_tensors="pt")[
+        "input_ids"
+    ]
 
 
 def _merges(words: Counter[str], number: int) -> list[tuple[str, str]]:

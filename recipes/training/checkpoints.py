@@ -67,6 +67,4 @@ def load(path: Path) -> tuple[TrainingState, dict[str, torch.Tensor]]:
             told = json.loads((file.metadata() or {})[_TOLD])
             return TrainingState(**told), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
-        raise TrainingError(
-            f"{path}: no checkpoint of a training: {error}", "Remove it to begin anew."
-        ) from error
+        raise TrainingError(f"{path}: no checkpoint of a training: {error}", "Remove it to begin anew.") from error

@@ -195,9 +195,7 @@ class ContrastiveTrainer(Trainer):
         self._settings = call.loaded.settings(ContrastiveSettings)
         self.rows = self._usable(call.read(recipe.data, "data"))
         validation = recipe.data.validation
-        self._validation = (
-            self._usable(call.read(validation, "data", "validation")).rows if validation else []
-        )
+        self._validation = self._usable(call.read(validation, "data", "validation")).rows if validation else []
         self.name, self._lent, self._tuning = lent_and_tuned(
             call, LentEncoder, "is no dual encoder.", "The contrastive trainer takes no other."
         )
@@ -325,9 +323,7 @@ class ContrastiveTrainer(Trainer):
         seeds = [(self._recipe.seed, step, kind, self._processes.number) for kind in (0, 1)]
         return (
             Encoding(self._lent.encode_images, images, piece, self._lower, seeds[0]),
-            Encoding(
-                self._lent.encode_texts, self._text_inputs(part(drawn.texts)), piece, self._lower, seeds[1]
-            ),
+            Encoding(self._lent.encode_texts, self._text_inputs(part(drawn.texts)), piece, self._lower, seeds[1]),
         )
 
     def _text_inputs(self, texts: Sequence[str]) -> Inputs:

@@ -26,9 +26,7 @@ class ImageReader(Generic[_T]):
     """
 
     def __init__(
-        self,
-        read: Callable[[ImageHandle], _T],
-        collate: Callable[[Sequence[_T]], tuple[Inputs, Mapping[int, str]]],
+        self, read: Callable[[ImageHandle], _T], collate: Callable[[Sequence[_T]], tuple[Inputs, Mapping[int, str]]]
     ) -> None:
         self._read = read
         self._collate = collate
@@ -45,9 +43,7 @@ class ImageReader(Generic[_T]):
         Raises:
             DataError: One cannot be read; it is named with its row's id.
         """
-        reading = {
-            image: self._ahead.pop(image, None) or self._begin(image) for image in dict.fromkeys(images)
-        }
+        reading = {image: self._ahead.pop(image, None) or self._begin(image) for image in dict.fromkeys(images)}
         found: list[_T] = []
         for image, identity in zip(images, ids, strict=True):
             one = reading[image].result()

@@ -63,9 +63,7 @@ def require_judges(
         resolve_call(str(probe), model=part.encoder, judge=part.judge, metric_names=[part.metric], **places)
 
 
-def judged(
-    judges: Sequence[JudgeTask], model: ModelSpec, folder: Path, options: Mapping[str, Any]
-) -> list[JudgedRun]:
+def judged(judges: Sequence[JudgeTask], model: ModelSpec, folder: Path, options: Mapping[str, Any]) -> list[JudgedRun]:
     """Return the runs of a model, those of each task after the other's.
 
     Args:
@@ -110,9 +108,7 @@ def _name(metric: str) -> str:
     return str(read_metric(metric).metric)
 
 
-def compared(
-    before: Sequence[JudgedRun], after: Sequence[JudgedRun], rewarded: Sequence[RewardPart]
-) -> list[Row]:
+def compared(before: Sequence[JudgedRun], after: Sequence[JudgedRun], rewarded: Sequence[RewardPart]) -> list[Row]:
     """Return a row a result: both values, by how much it rose, and whether the training was paid for it.
 
     ``difference`` is that of the same documents, with its interval: of captioners, where the value is a mean.
@@ -139,9 +135,7 @@ def compared(
     return found
 
 
-def noticed(
-    probe: str, rewarded: Sequence[RewardPart], folder: Path, options: Mapping[str, Any]
-) -> list[Row]:
+def noticed(probe: str, rewarded: Sequence[RewardPart], folder: Path, options: Mapping[str, Any]) -> list[Row]:
     """Return what the metrics of a reward notice of captions that a task changes: a row a rule and metric.
 
     Args:

@@ -170,9 +170,7 @@ class Loop:
                 history.add(line)
             gone = time.monotonic() - began
             left = gone / (step - first) * (self._steps - step)
-            told(
-                StepReport(step, self._steps, line["loss"], line["rate"], left if step > first + 1 else None)
-            )
+            told(StepReport(step, self._steps, line["loss"], line["rate"], left if step > first + 1 else None))
             ends = step >= self._steps
             if ends or step % every(self._recipe, self._trainer) == 0:
                 self._look(history, ends)
@@ -249,14 +247,9 @@ class Loop:
             return "There is no checkpoint before it."
         step = load(last)[0].step
         known = {
-            key: value
-            for line in read_history(self._folder)
-            if line["step"] == step
-            for key, value in line.items()
+            key: value for line in read_history(self._folder) if line["step"] == step for key, value in line.items()
         }
-        losses = [
-            f"{key.replace('_', ' ')} {known[key]:.4g}" for key in ("loss", "validation_loss") if key in known
-        ]
+        losses = [f"{key.replace('_', ' ')} {known[key]:.4g}" for key in ("loss", "validation_loss") if key in known]
         return f"The last checkpoint before it is {last} ({', '.join([f'step {step}', *losses])})."
 
 

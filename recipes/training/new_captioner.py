@@ -33,9 +33,7 @@ class CaptionerSizes:
     positions: int = 128
 
 
-def write_new_captioner(
-    encoder: str, folder: Path, sizes: CaptionerSizes = CaptionerSizes(), seed: int = 0
-) -> None:
+def write_new_captioner(encoder: str, folder: Path, sizes: CaptionerSizes = CaptionerSizes(), seed: int = 0) -> None:
     """Write a captioner with random weights, and CLIP's own behind them, as ``save_pretrained`` does.
 
     Args:
@@ -97,9 +95,7 @@ def write_new_captioner(
 
 def main() -> None:
     """Make the captioner as the arguments say."""
-    parser = argparse.ArgumentParser(
-        description="Make a captioner with random weights on a CLIP's vision tower."
-    )
+    parser = argparse.ArgumentParser(description="Make a captioner with random weights on a CLIP's vision tower.")
     parser.add_argument("--encoder", required=True, help="a CLIP of transformers: a hub id, or a folder")
     parser.add_argument("--output", type=Path, required=True, help="the folder that its files go to")
     parser.add_argument("--seed", type=int, default=0)

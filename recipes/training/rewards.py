@@ -84,9 +84,7 @@ class Rewards:
             captions: ``[n]`` texts; equal ones of a row are scored once.
         """
         places: dict[tuple[str, str], int] = {}
-        at = [
-            places.setdefault((row.id, text), len(places)) for row, text in zip(rows, captions, strict=True)
-        ]
+        at = [places.setdefault((row.id, text), len(places)) for row, text in zip(rows, captions, strict=True)]
         of_place = dict(zip(at, rows, strict=True))
         items = Items(
             ids=[f"{row}#{number}" for number, (row, _) in enumerate(places)],

@@ -160,9 +160,7 @@ def _row(name: str, one: Any, origin: str, folder: Path, boundary: Boundary) -> 
 
 def _texts(one: Mapping[str, Any], key: str) -> Iterator[str]:
     texts = one.get(key) or ()
-    if not isinstance(texts, list | tuple) or not all(
-        isinstance(text, str) and text.strip() for text in texts
-    ):
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) and text.strip() for text in texts):
         raise _Unusable(f"{key}: expected a list of texts, found {texts!r:.60}")
     yield from texts
 
@@ -194,9 +192,7 @@ def require_some(rows: Rows, kind: str, why: str) -> None:
         UsageError: So it is.
     """
     if not any(getattr(row, kind) for row in rows.rows):
-        raise UsageError(
-            f"{why} needs {kind}, and no row of the data has any.", "Add them, or leave the key out."
-        )
+        raise UsageError(f"{why} needs {kind}, and no row of the data has any.", "Add them, or leave the key out.")
 
 
 def read_source(
@@ -232,9 +228,7 @@ def read_source(
     name = str(source.task)
     entries = index.resolve([name])
     if len(entries) != 1:
-        raise UsageError(
-            f"{loaded.parsed.where(*keys, 'task')}: '{name}' is {len(entries)} tasks", "Name one of them."
-        )
+        raise UsageError(f"{loaded.parsed.where(*keys, 'task')}: '{name}' is {len(entries)} tasks", "Name one of them.")
     file = entries[0].path
     task, _ = load_task(file)
     if source.arguments:

@@ -10,15 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
 
 from ...access import Request, requests_of
 from ...errors import UsageError, did_you_mean
@@ -55,9 +47,7 @@ class Source(Strict):
     def _is_one(self) -> Source:
         given = [name for name in ("file", "task", "reader") if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError(
-                f"one of 'file', 'task' and 'reader' says where rows come from, not {given or 'none'}"
-            )
+            raise ValueError(f"one of 'file', 'task' and 'reader' says where rows come from, not {given or 'none'}")
         if self.file is not None and self.arguments:
             raise ValueError("'arguments' are those of a reader or a task; a file takes none")
         return self
@@ -101,9 +91,7 @@ class Lora(Strict):
         if self.kind == "peft" and not self.targets:
             raise ValueError("'targets' names the layers that peft adds to")
         if self.kind == "pac" and (self.targets or self.bias != "none" or self.dropout):
-            raise ValueError(
-                "factors of kind 'pac' have places of their own: no targets, no bias, no dropout"
-            )
+            raise ValueError("factors of kind 'pac' have places of their own: no targets, no bias, no dropout")
         return self
 
 
@@ -196,9 +184,7 @@ class Recipe(Strict):
     """Which objective; its settings are in ``objective``."""
     objective: dict[str, Any] = Field(default_factory=dict)
     """The settings of the trainer, as the tables below list them."""
-    lora: Annotated[
-        Lora | None, BeforeValidator(_as_lora), Field(examples=["none", "{kind: pac, rank: 4, alpha: 1}"])
-    ]
+    lora: Annotated[Lora | None, BeforeValidator(_as_lora), Field(examples=["none", "{kind: pac, rank: 4, alpha: 1}"])]
     """Factors that are trained in place of the weights; ``none`` trains the weights that ``train`` names."""
     train: list[str] = Field(default_factory=lambda: ["*"])
     """Without LoRA: patterns of the names of parameters that are trained; ``*`` is all of them."""
@@ -223,17 +209,9 @@ class Recipe(Strict):
     @model_validator(mode="after")
     def _fits(self) -> Recipe:
         if self.lora is not None and self.train != ["*"]:
-            raise ValueError(
-                "'train' names weights where 'lora' is none; with LoRA its factors are trained alone"
-            )
-        if (
-            self.result == "pac"
-            and self.lora is not None
-            and self.lora != Lora(kind="pac", rank=4, alpha=1.0)
-        ):
-            raise ValueError(
-                "'result: pac' holds factors of kind 'pac', rank 4 and alpha 1 alone, as released"
-            )
+            raise ValueError("'train' names weights where 'lora' is none; with LoRA its factors are trained alone")
+        if self.result == "pac" and self.lora is not None and self.lora != Lora(kind="pac", rank=4, alpha=1.0):
+            raise ValueError("'result: pac' holds factors of kind 'pac', rank 4 and alpha 1 alone, as released")
         if self.precision == "fp16" and self.trainer != "contrastive":
             raise ValueError("'precision: fp16' goes with trainer 'contrastive' alone; 'bf16' goes with all")
         watches = self.stop.patience is not None or self.stop.keep == "best"

@@ -173,11 +173,7 @@ class ScstTrainer(CaptionerTrainer):
         return self._told(loss, tokens, unscored, found)
 
     def _loss(
-        self,
-        inputs: dict[str, torch.Tensor],
-        written: Sequence[list[int]],
-        advantage: torch.Tensor,
-        tokens: int,
+        self, inputs: dict[str, torch.Tensor], written: Sequence[list[int]], advantage: torch.Tensor, tokens: int
     ) -> torch.Tensor:
         import torch
 
@@ -186,9 +182,7 @@ class ScstTrainer(CaptionerTrainer):
         with self.lower():
             log_probs = self.lent.log_probs(inputs, written)
         captions = settings.batch * settings.captions
-        return scst_loss(
-            log_probs, lengths, advantage, captions, settings.length_norm, settings.tokens, tokens
-        )
+        return scst_loss(log_probs, lengths, advantage, captions, settings.length_norm, settings.tokens, tokens)
 
     def _told(self, loss: float, tokens: int, unscored: int, found: RewardValues) -> dict[str, float]:
         """Return what is told of a step: means over all captions with a value, of all processes."""
@@ -225,9 +219,7 @@ class ScstTrainer(CaptionerTrainer):
         self.learning(0, 1, 0)
         return {"activations": saved_bytes(self.module, lambda: self._loss(inputs, written, ones, 1))}
 
-    def _written(
-        self, inputs: Sequence[dict[str, torch.Tensor]], writing: Writing, step: int
-    ) -> list[list[int]]:
+    def _written(self, inputs: Sequence[dict[str, torch.Tensor]], writing: Writing, step: int) -> list[list[int]]:
         """Return the captions of all pieces."""
         import torch
 

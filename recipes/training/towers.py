@@ -49,8 +49,7 @@ class Encoding:
         count = len(next(iter(inputs.values())))
         size = piece or count
         self._pieces = [
-            {name: value[start : start + size] for name, value in inputs.items()}
-            for start in range(0, count, size)
+            {name: value[start : start + size] for name, value in inputs.items()} for start in range(0, count, size)
         ]
         self._has_graph = torch.is_grad_enabled() and len(self._pieces) == 1
         with torch.set_grad_enabled(self._has_graph):

@@ -123,11 +123,7 @@ class Tuning:
                 if not isinstance(config.target_modules, str):
                     config.target_modules = sorted(config.target_modules)
             self._peft.save_pretrained(place)
-            return {
-                "adapter": self._spec.adapter,
-                **_with_whole_paths(self._spec.arguments),
-                "peft": f"./{WEIGHTS}",
-            }
+            return {"adapter": self._spec.adapter, **_with_whole_paths(self._spec.arguments), "peft": f"./{WEIGHTS}"}
         if self._result == "pac" and isinstance(self._lent, LentEncoder):
             from ...adapters.encoders.pac_writing import write_pac
 
@@ -191,8 +187,6 @@ def _with_peft(module: torch.nn.Module, lora: Lora) -> Any:
 def _with_whole_paths(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments in which files and folders are named from the root, so that they hold from anywhere."""
     return {
-        key: str(path.resolve())
-        if isinstance(value, str) and (path := Path(value).expanduser()).exists()
-        else value
+        key: str(path.resolve()) if isinstance(value, str) and (path := Path(value).expanduser()).exists() else value
         for key, value in arguments.items()
     }

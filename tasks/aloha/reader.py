@@ -28,9 +28,7 @@ def captions(folder: Path) -> Iterator[Row | BadRow]:
     for number, pair in enumerate(elements(folder / FILE)):
         texts = [pair.get(key) for key in _TEXTS] if isinstance(pair, dict) else []
         if not texts or not all(isinstance(text, str) for text in texts):
-            yield BadRow(
-                f"{FILE}[{number}]", f"has no {', '.join(_TEXTS[:-1])} and {_TEXTS[-1]} that are texts"
-            )
+            yield BadRow(f"{FILE}[{number}]", f"has no {', '.join(_TEXTS[:-1])} and {_TEXTS[-1]} that are texts")
             continue
         *both, image, domain = texts
         for is_foil, caption in enumerate(both):

@@ -29,9 +29,7 @@ def attributes(folder: Path) -> Iterator[Row | BadRow]:
     Args:
         folder: Holds ``visual_genome_attribution.json``.
     """
-    yield from _choices(
-        folder / "visual_genome_attribution.json", lambda row: "_".join(row["attributes"][:2])
-    )
+    yield from _choices(folder / "visual_genome_attribution.json", lambda row: "_".join(row["attributes"][:2]))
 
 
 def _choices(path: Path, category_of: Any) -> Iterator[Row | BadRow]:
@@ -50,8 +48,7 @@ def _choices(path: Path, category_of: Any) -> Iterator[Row | BadRow]:
             }
         except (KeyError, TypeError, IndexError):
             yield BadRow(
-                f"{path.name}: case {number}",
-                "is not as distributed: it lacks a box, a caption or its category",
+                f"{path.name}: case {number}", "is not as distributed: it lacks a box, a caption or its category"
             )
 
 

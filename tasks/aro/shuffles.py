@@ -43,9 +43,7 @@ class Shuffler:
         seed: Of both kinds of random numbers that released code uses.
     """
 
-    def __init__(
-        self, tag: Callable[[str], Tagged], words: Callable[[str], list[str]], seed: int = SEED
-    ) -> None:
+    def __init__(self, tag: Callable[[str], Tagged], words: Callable[[str], list[str]], seed: int = SEED) -> None:
         self._tag, self._words = tag, words
         self._numpy, self._python = np.random.RandomState(seed), random.Random(seed)  # noqa: S311 - released code's
 
@@ -134,12 +132,8 @@ def freeze(captions: Path, out: Path, shuffler: Shuffler, made_by: dict[str, str
 def main() -> None:
     """Freeze the shuffles of a file as the arguments say."""
     parser = argparse.ArgumentParser(description="Freeze the shuffled captions of ARO's order tasks.")
-    parser.add_argument(
-        "--captions", type=Path, required=True, help="coco_karpathy_test.json or flickr30k_test.json"
-    )
-    parser.add_argument(
-        "--output", type=Path, required=True, help="coco_order.jsonl or flickr30k_order.jsonl"
-    )
+    parser.add_argument("--captions", type=Path, required=True, help="coco_karpathy_test.json or flickr30k_test.json")
+    parser.add_argument("--output", type=Path, required=True, help="coco_order.jsonl or flickr30k_order.jsonl")
     parser.add_argument("--spacy", default="en_core_web_sm", help="the pipeline that tags (%(default)s)")
     given = parser.parse_args()
 
@@ -148,12 +142,9 @@ def main() -> None:
 
     pipeline = spacy.load(given.spacy)
     shuffler = Shuffler(
-        lambda text: [(token.text, token.tag_) for token in pipeline(text)],
-        lambda text: list(nltk.word_tokenize(text)),
+        lambda text: [(token.text, token.tag_) for token in pipeline(text)], lambda text: list(nltk.word_tokenize(text))
     )
-    made_by = {name: version(name) for name in ("spacy", "nltk")} | {
-        given.spacy: str(pipeline.meta["version"])
-    }
+    made_by = {name: version(name) for name in ("spacy", "nltk")} | {given.spacy: str(pipeline.meta["version"])}
     print(f"{given.output}: {freeze(given.captions, given.output, shuffler, made_by)}")
 
 

@@ -31,9 +31,7 @@ def _any_caption(_: Mapping[str, Any]) -> bool:
     return True
 
 
-def read_captions(
-    path: Path, hint: str, usable: Callable[[Mapping[str, Any]], bool] = _any_caption
-) -> CaptionedImages:
+def read_captions(path: Path, hint: str, usable: Callable[[Mapping[str, Any]], bool] = _any_caption) -> CaptionedImages:
     """Read a file of captions: ``{images: [{id, file_name}], annotations: [{image_id, caption}]}``.
 
     Args:
@@ -67,8 +65,7 @@ def read_captions(
         raise DataError(f"{path}: holds no list of images", hint)
     found.captions = {identity: captions.pop(identity, []) for identity in found.images}
     found.bad_rows += [
-        BadRow(f"{path.name}: image {identity}", "has captions but no entry among the images")
-        for identity in captions
+        BadRow(f"{path.name}: image {identity}", "has captions but no entry among the images") for identity in captions
     ]
     return found
 
@@ -103,9 +100,7 @@ def read_objects(path: Path, wanted: Container[int], hint: str) -> tuple[dict[in
             number += 1
             identity, category = identity_of(entry, "image_id"), identity_of(entry, "category_id")
             if identity is None or category is None:
-                bad_rows.append(
-                    BadRow(f"{path.name}: annotations[{number}]", "has no image_id and category_id")
-                )
+                bad_rows.append(BadRow(f"{path.name}: annotations[{number}]", "has no image_id and category_id"))
             elif identity in wanted:
                 categories.setdefault(identity, set()).add(category)
         elif kind == "categories":

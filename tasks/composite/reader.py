@@ -24,9 +24,7 @@ def unify(documents: Iterable[Mapping[str, Any]]) -> Iterator[Row | BadRow]:
             yield BadRow(f"document {number}", "has no list of references ('refs')")
             continue
         subset = document.get("subset", "")
-        image = (
-            document["image_id"] if "image_id" in document else _image_name(document.get("img"), references)
-        )
+        image = document["image_id"] if "image_id" in document else _image_name(document.get("img"), references)
         # COCO's files are named by their number in twelve digits.
         number_of_coco = subset == "coco" and re.fullmatch(r"[0-9]+", str(image))
         yield {

@@ -140,12 +140,7 @@ def _document(root: Path, name: str, choices: _Choices) -> Row:
                 continue
             # Truncated, not rounded, and by the box before it is clipped.
             beside, above = int((right - left) * choices.padding), int((bottom - top) * choices.padding)
-            box = [
-                max(left - beside, 0),
-                max(top - above, 0),
-                min(right + beside, width),
-                min(bottom + above, height),
-            ]
+            box = [max(left - beside, 0), max(top - above, 0), min(right + beside, width), min(bottom + above, height)]
             if box[0] >= box[2] or box[1] >= box[3]:
                 raise _Dropped(f"mask {number}: its box lies outside the photo of {width} x {height} pixels")
             key = f"m-{mask.get('idx')}-sc"
@@ -183,9 +178,7 @@ def _bounds(number: str, mask: Any) -> tuple[int, int, int, int]:
 def _full_texts(content: Mapping[str, Any]) -> dict[str, str]:
     """Return all that was written of each entry."""
     masks = content.get("mask_data")
-    if not isinstance(masks, dict) or not all(
-        isinstance(one, dict) and "idx" in one for one in masks.values()
-    ):
+    if not isinstance(masks, dict) or not all(isinstance(one, dict) and "idx" in one for one in masks.values()):
         raise _Dropped("has no mask_data with an idx each")
     said = MaskTexts(content).entries()
     if not said[BASE].strip():
@@ -194,11 +187,7 @@ def _full_texts(content: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _entry(
-    content: Mapping[str, Any],
-    key: str,
-    box: list[int] | None,
-    choices: _Choices,
-    said: Mapping[str, str] | None,
+    content: Mapping[str, Any], key: str, box: list[int] | None, choices: _Choices, said: Mapping[str, str] | None
 ) -> Row:
     if said is not None:
         return {"key": key, "box": box, "captions": [said[key]], "negatives": []}

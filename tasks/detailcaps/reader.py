@@ -40,8 +40,6 @@ def _scores(encoded: Any) -> dict[str, float] | str:
         scores = parse_json(encoded)
         return {captioner: parse_number(scores[captioner]) for captioner in CAPTIONERS}
     except (ValueError, TypeError, KeyError) as error:
-        return (
-            f"GPT4_Eval holds no score for each of {', '.join(CAPTIONERS)}: {type(error).__name__}: {error}"
-        )
+        return f"GPT4_Eval holds no score for each of {', '.join(CAPTIONERS)}: {type(error).__name__}: {error}"
     except OverflowError:
         return f"GPT4_Eval holds a score that is not finite: {encoded}"

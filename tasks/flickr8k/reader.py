@@ -51,9 +51,7 @@ def test_captions(folder: Path) -> Iterator[Row | BadRow]:
         if image in captions:
             yield {"image": image, "captions": list(captions[image])}
         else:
-            yield BadRow(
-                place, "not UTF-8" if line is None else f"image '{image}' has no captions in {CAPTIONS}"
-            )
+            yield BadRow(place, "not UTF-8" if line is None else f"image '{image}' has no captions in {CAPTIONS}")
 
 
 def _pairs(folder: Path, name: str, rating: Callable[[list[str]], Any]) -> Iterator[Row | BadRow]:

@@ -62,13 +62,7 @@ def valse(folder: Path, file: str = "foil_valse.json") -> Iterator[Row | BadRow]
 
 
 def _row(identity: str, image: str, true: str, foil: str, references: list[str]) -> Row:
-    return {
-        "id": identity,
-        "image": image,
-        "captions": [true, foil],
-        "references": references,
-        "preferred": 0,
-    }
+    return {"id": identity, "image": image, "captions": [true, foil], "references": references, "preferred": 0}
 
 
 def _letters_and_digits(text: str) -> str:

@@ -32,9 +32,7 @@ def validation(folder: Path, domain: str | None = None) -> Iterator[Row | BadRow
     for identity, entry in found.images.items():
         of = entry.get("domain")
         if domain is not None and of not in DOMAINS:
-            yield BadRow(
-                f"{FILE}: image {identity}", f"has the domain {of!r:.40}, not one of {', '.join(DOMAINS)}"
-            )
+            yield BadRow(f"{FILE}: image {identity}", f"has the domain {of!r:.40}, not one of {', '.join(DOMAINS)}")
         elif domain in (None, of):
             yield {
                 "id": str(identity),

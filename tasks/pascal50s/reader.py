@@ -46,17 +46,13 @@ def _from_json(path: Path) -> Iterator[Row | BadRow]:
     """Read ``{category: [{image, captions, label, references}, ...]}``; label 0 prefers the first caption."""
     by_category = load_json(path)
     try:
-        entries = [
-            (category, n, entry) for category, many in by_category.items() for n, entry in enumerate(many)
-        ]
+        entries = [(category, n, entry) for category, many in by_category.items() for n, entry in enumerate(many)]
     except (AttributeError, TypeError) as error:
         raise DataError(f"{path}: is not a JSON object of lists of pairs: {error}") from error
     for category, number, entry in entries:
         identity = f"{category}-{number}"
         try:
-            yield _row(
-                identity, entry["image"], category, entry["captions"], entry["label"], entry["references"]
-            )
+            yield _row(identity, entry["image"], category, entry["captions"], entry["label"], entry["references"])
         except (KeyError, TypeError) as error:
             yield BadRow(f"{path.name}:{identity}", f"lacks {error}")
 
@@ -105,9 +101,7 @@ def _load(loadmat: Any, path: Path, key: str) -> Any:
         raise DataError(f"{path}: is not the distributed file: {type(error).__name__}: {error}") from error
 
 
-def _row(
-    identity: str, image: str, category: str, captions: list[str], label: int, references: list[str]
-) -> Row:
+def _row(identity: str, image: str, category: str, captions: list[str], label: int, references: list[str]) -> Row:
     return {
         "id": identity,
         "image": Path(image).name,

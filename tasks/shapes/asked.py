@@ -71,9 +71,7 @@ def squares_of(scene: Scene) -> Iterator[SceneSquare]:
     account = SceneAccount(scene.things[:2], (), scene.background)
     shape = absent_thing(scene, rng).shape
     first, second = account.things
-    yield _square(
-        "replace_obj", scene, account, replace(account, things=(first, replace(second, shape=shape)))
-    )
+    yield _square("replace_obj", scene, account, replace(account, things=(first, replace(second, shape=shape))))
     if swapped := swap_colours(account, scene):
         yield _square("swap_att", scene, account, swapped)
 

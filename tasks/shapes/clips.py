@@ -128,10 +128,7 @@ def clip_candidates(clip: Clip) -> list[GradedClipCaption]:
         "shuffled": _full(sample_clip(another_seed(scene.seed))),
     }
     wanted = _tuples(full)
-    return [
-        GradedClipCaption(grade, one, _tell(one), f1(_tuples(one), wanted, wanted))
-        for grade, one in told.items()
-    ]
+    return [GradedClipCaption(grade, one, _tell(one), f1(_tuples(one), wanted, wanted)) for grade, one in told.items()]
 
 
 def clip_ratings(
@@ -177,8 +174,7 @@ def _tuples(told: ClipAccount) -> Tuples:
 def _tell(told: ClipAccount) -> str:
     """Return "A red star moves to the left while a small blue circle stays still on grass."."""
     parts = [
-        f"{name(thing)} {_VERBS[motion][0]}"
-        for thing, motion in zip(told.account.things, told.motions, strict=True)
+        f"{name(thing)} {_VERBS[motion][0]}" for thing, motion in zip(told.account.things, told.motions, strict=True)
     ]
     return _finish(" while ".join(parts), told.account.background)
 

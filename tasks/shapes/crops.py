@@ -78,11 +78,7 @@ def _neighbours(scene: Scene) -> list[tuple[int, int]]:
 
 
 def _crop(
-    key: str,
-    box: tuple[int, int, int, int] | None,
-    account: SceneAccount,
-    scene: Scene,
-    rng: np.random.Generator,
+    key: str, box: tuple[int, int, int, int] | None, account: SceneAccount, scene: Scene, rng: np.random.Generator
 ) -> Crop:
     captions = tuple(dict.fromkeys(_captions(account)))[:CAPTIONS]
     swapped = swap_colours(account, scene) or change_attribute(account, scene, rng, sizes=box is None)

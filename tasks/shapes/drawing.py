@@ -248,15 +248,11 @@ def _outline(shape: str) -> tuple[tuple[float, float], ...]:
         case "star":
             radii = (1.0, 0.42)
             points = [
-                (radii[i % 2] * math.sin(math.pi * i / 5), -radii[i % 2] * math.cos(math.pi * i / 5))
-                for i in range(10)
+                (radii[i % 2] * math.sin(math.pi * i / 5), -radii[i % 2] * math.cos(math.pi * i / 5)) for i in range(10)
             ]
         case "heart":
             points = [
-                (
-                    16 * math.sin(t) ** 3,
-                    -13 * math.cos(t) + 5 * math.cos(2 * t) + 2 * math.cos(3 * t) + math.cos(4 * t),
-                )
+                (16 * math.sin(t) ** 3, -13 * math.cos(t) + 5 * math.cos(2 * t) + 2 * math.cos(3 * t) + math.cos(4 * t))
                 for t in turn
             ]
         case "cross":

@@ -135,20 +135,14 @@ def omit(account: SceneAccount, rng: np.random.Generator) -> SceneAccount:
     return chain(kept, account.background)
 
 
-def change_attribute(
-    account: SceneAccount, scene: Scene, rng: np.random.Generator, sizes: bool = True
-) -> SceneAccount:
+def change_attribute(account: SceneAccount, scene: Scene, rng: np.random.Generator, sizes: bool = True) -> SceneAccount:
     """Return an account that gives one thing another colour, texture or (if wanted) size, which is not true."""
     number = int(rng.integers(len(account.things)))
     thing = account.things[number]
     kinds = [
         untrue
         for kind in _variants(thing)[: 3 if sizes else 2]
-        if (
-            untrue := [
-                one for one in kind if not _is_named(one, scene, thing) and not _sounds_true(one, scene)
-            ]
-        )
+        if (untrue := [one for one in kind if not _is_named(one, scene, thing) and not _sounds_true(one, scene)])
     ]
     kind = kinds[rng.integers(len(kinds))]
     return _with_thing(account, number, kind[rng.integers(len(kind))])
@@ -210,8 +204,7 @@ def _graded(
         if is_true(account, scene) != (grade in ("full", "omission")) and grade != "shuffled":
             raise AssertionError(f"scene {scene.seed}: the caption '{grade}' is not as it should be")
     return [
-        Graded(grade, account, tell(account), graph_f1(account, full, scene))
-        for grade, account in accounts.items()
+        Graded(grade, account, tell(account), graph_f1(account, full, scene)) for grade, account in accounts.items()
     ]
 
 
@@ -241,8 +234,7 @@ def _is_named(thing: Thing, scene: Scene, besides: Thing | None = None) -> bool:
     """Tell whether a thing of the scene has this shape and colour, besides one that stands where that does."""
     besides_box = besides.box if besides else None
     return any(
-        (one.shape, one.colour) == (thing.shape, thing.colour) and one.box != besides_box
-        for one in scene.things
+        (one.shape, one.colour) == (thing.shape, thing.colour) and one.box != besides_box for one in scene.things
     )
 
 

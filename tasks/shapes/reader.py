@@ -42,12 +42,7 @@ def briefly_described(scenes: int = 200, split: str = "test") -> Iterator[Row]:
     """
     for scene in _scenes(_BRIEF, scenes, split):
         things = [f"{thing.colour} {thing.shape}" for thing in scene.things]
-        yield {
-            **_picture(scene),
-            "references": short_references(scene),
-            "boxes": _boxes(scene),
-            "things": things,
-        }
+        yield {**_picture(scene), "references": short_references(scene), "boxes": _boxes(scene), "things": things}
 
 
 def detailed_captions(scenes: int = 200) -> Iterator[Row]:
@@ -127,9 +122,7 @@ def foils(scenes: int = 200, split: str = "test") -> Iterator[Row]:
         }
 
 
-def crops(
-    scenes: int = 100, crops: str = "all", negative: str = "swaps", split: str = "test"
-) -> Iterator[Row]:
+def crops(scenes: int = 100, crops: str = "all", negative: str = "swaps", split: str = "test") -> Iterator[Row]:
     """Yield scenes of at least three things with their crops, captions of each and wrong captions.
 
     Args:
@@ -182,8 +175,7 @@ def clips(clips: int = 100) -> Iterator[Row]:
 def _require(key: str, value: str, known: Sequence[str]) -> None:
     if value not in known:
         raise TaskError(
-            f"dataset_kwargs: {key} '{value}' is unknown.{did_you_mean(value, known)}",
-            f"Known: {', '.join(known)}.",
+            f"dataset_kwargs: {key} '{value}' is unknown.{did_you_mean(value, known)}", f"Known: {', '.join(known)}."
         )
 
 
@@ -202,9 +194,7 @@ def _boxes(scene: Scene) -> list[list[float]]:
     return [[edge * SIDE for edge in thing.box] for thing in scene.things]
 
 
-def _rated(
-    scene: Scene, candidates: list[Graded], rated: list[list[int]], references: list[str]
-) -> Iterator[Row]:
+def _rated(scene: Scene, candidates: list[Graded], rated: list[list[int]], references: list[str]) -> Iterator[Row]:
     for candidate, ratings_of_one in zip(candidates, rated, strict=True):
         yield {
             **_picture(scene),

@@ -82,8 +82,6 @@ def _told(scene: Scene, wrong: bool, rng: np.random.Generator) -> tuple[str, flo
     Systems choose their things each for itself, and a thing that is not there reads as one that is: nothing but the
     picture tells right from wrong.
     """
-    right = chain(
-        [scene.things[number] for number in rng.permutation(len(scene.things))[:2]], scene.background
-    )
+    right = chain([scene.things[number] for number in rng.permutation(len(scene.things))[:2]], scene.background)
     said = replace_thing(right, scene, rng) if wrong else right
     return sentence(said), graph_f1(said, right, scene)

@@ -111,8 +111,7 @@ def load_array(path: Path, hint: str) -> np.ndarray:
     except Exception as error:
         # A damaged pickle raises whatever its remains lead to.
         raise DataError(
-            f"{path}: is no pickled array, or is damaged ({type(error).__name__}: {error})",
-            "Is the file complete?",
+            f"{path}: is no pickled array, or is damaged ({type(error).__name__}: {error})", "Is the file complete?"
         ) from error
 
 

@@ -36,8 +36,7 @@ def described(folder: Path, images: int | None = 500, seed: int = 0) -> Iterator
     """
     if not folder.is_dir():
         raise DataError(
-            f"{folder} is a file; the data set is a folder",
-            "'bench data vg_clip_f1' lists the files it needs.",
+            f"{folder} is a file; the data set is a folder", "'bench data vg_clip_f1' lists the files it needs."
         )
     sizes: dict[int, tuple[float, float]] = {}
     for number, entry in enumerate(elements(folder / IMAGES)):

@@ -156,8 +156,7 @@ def test_shipped_recorded_captions_are_served():
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["mine.jsonl", "two words.jsonl", "C:\\captions\\mine.jsonl", "a,b=c.jsonl", "a:b.jsonl", "a #1.jsonl"],
+    "name", ["mine.jsonl", "two words.jsonl", "C:\\captions\\mine.jsonl", "a,b=c.jsonl", "a:b.jsonl", "a #1.jsonl"]
 )
 def test_captions_of_a_file_are_served_whatever_its_name(
     tmp_path: Path, captions: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -165,11 +164,7 @@ def test_captions_of_a_file_are_served_whatever_its_name(
     monkeypatch.chdir(tmp_path)
     captions.rename(tmp_path / name)
     spec = resolve_model(f"captions:{name}")
-    assert (spec.name, spec.adapter, spec.arguments) == (
-        name.removesuffix(".jsonl"),
-        "captions",
-        {"path": name},
-    )
+    assert (spec.name, spec.adapter, spec.arguments) == (name.removesuffix(".jsonl"), "captions", {"path": name})
     model = spec.load()
     assert isinstance(model, RecordedCaptions)
     assert served(model, "1") == "one"
@@ -197,8 +192,7 @@ def test_captions_without_a_file_are_an_error():
 
 
 @pytest.mark.parametrize(
-    ("model", "nearest"),
-    [("iiw-p5", "iiw-p5b"), ("captoins", "captions"), ("caption:x", "captions")],
+    ("model", "nearest"), [("iiw-p5", "iiw-p5b"), ("captoins", "captions"), ("caption:x", "captions")]
 )
 def test_unknown_model_proposes_the_nearest_alias_or_adapter(model: str, nearest: str):
     with pytest.raises(UsageError) as caught:
@@ -211,9 +205,7 @@ def test_unknown_model_proposes_the_nearest_alias_or_adapter(model: str, nearest
 def test_argument_that_an_adapter_does_not_take_names_those_that_it_takes(captions: Path):
     with pytest.raises(UsageError) as caught:
         resolve_model(f"captions:{captions}", "nmae=x").load()
-    assert caught.value.message == (
-        "--model mine: adapter 'captions' has no argument 'nmae'. Did you mean 'name'?"
-    )
+    assert caught.value.message == ("--model mine: adapter 'captions' has no argument 'nmae'. Did you mean 'name'?")
     assert caught.value.hint == "Its arguments: path, name, subset."
 
 
@@ -231,9 +223,7 @@ def test_weights_that_are_nowhere_are_found_out_without_loading(
     model: str, arguments: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(
-        AdapterError, match="it is not in the hub's cache, and HF_HUB_OFFLINE is set"
-    ) as caught:
+    with pytest.raises(AdapterError, match="it is not in the hub's cache, and HF_HUB_OFFLINE is set") as caught:
         resolve_model(model, arguments).check()
     assert "hf download " in caught.value.hint
 

@@ -42,10 +42,7 @@ SENTENCE = (
         ("prompt_format={prompt}", {"prompt_format": "{prompt}"}),
         ("a={b},c=1", {"a": "{b}", "c": 1}),
         ("prompt_format={prompt} Answer:,x=1", {"prompt_format": "{prompt} Answer:", "x": 1}),
-        (
-            "prompt_format=USER: <image> {prompt} ASSISTANT:",
-            {"prompt_format": "USER: <image> {prompt} ASSISTANT:"},
-        ),
+        ("prompt_format=USER: <image> {prompt} ASSISTANT:", {"prompt_format": "USER: <image> {prompt} ASSISTANT:"}),
         ('a={"b": null, "c": [1, 2]},d=', {"a": {"b": None, "c": [1, 2]}, "d": ""}),
         (f'system="{SENTENCE}",dtype=bf16', {"system": SENTENCE, "dtype": "bf16"}),
         (f"dtype=bf16 , system = '{SENTENCE}'", {"system": SENTENCE, "dtype": "bf16"}),

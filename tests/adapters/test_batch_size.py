@@ -51,10 +51,7 @@ def test_things_of_lengths_are_counted_with_their_padding():
     made = [batch for batch, _ in BatchSize(20).batches([9, 8, 5, 4, 4, 4, 1], memory.tokens, length=int)]
     assert made == [[9, 8], [5, 4, 4, 4], [1]]
     # A longer one that comes later widens all before it: 3 × 7 is above 20.
-    assert [batch for batch, _ in BatchSize(20).batches([2, 2, 7, 2], memory.tokens, length=int)] == [
-        [2, 2],
-        [7, 2],
-    ]
+    assert [batch for batch, _ in BatchSize(20).batches([2, 2, 7, 2], memory.tokens, length=int)] == [[2, 2], [7, 2]]
 
 
 def test_size_of_things_of_lengths_is_halved_from_what_did_not_fit():

@@ -80,9 +80,7 @@ def test_name_on_the_hub_is_known_by_its_commit(hub_cache: Path, tmp_path: Path)
     assert "hf download some/other" in caught.value.hint
 
 
-def test_encoder_of_the_hub_has_its_commit_in_the_fingerprint(
-    hub_cache: Path, tiny_clip: TinyClip, tmp_path: Path
-):
+def test_encoder_of_the_hub_has_its_commit_in_the_fingerprint(hub_cache: Path, tiny_clip: TinyClip, tmp_path: Path):
     arrive(hub_cache, "some/clip", tiny_clip.hf_folder)
     encoder = HfClipEncoder("some/clip", device="cpu")
     assert encoder.fingerprint()["checkpoint"] == f"some/clip@{COMMIT}"

@@ -68,11 +68,7 @@ def test_torchscript_archive_is_refused(tmp_path: Path, refused):
 @pytest.mark.parametrize("kept", [0, 3, 1000, 100_000])
 @pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
 def test_truncated_file_is_named(kept: int, suffix: str, tiny_clip: TinyClip, tmp_path: Path, refused):
-    whole = (
-        tiny_clip.checkpoint
-        if suffix == ".pt"
-        else tiny_clip.open_clip_folder / "open_clip_model.safetensors"
-    )
+    whole = tiny_clip.checkpoint if suffix == ".pt" else tiny_clip.open_clip_folder / "open_clip_model.safetensors"
     path = tmp_path / f"weights{suffix}"
     path.write_bytes(whole.read_bytes()[:kept])
     error = refused(path)
@@ -118,11 +114,7 @@ def test_tensors_that_do_not_fit_are_named(tmp_path: Path, refused):
 @pytest.mark.parametrize(
     ("tower", "change", "name"),
     [
-        (
-            "vision_cfg",
-            {"image_size": 64},
-            "visual.positional_embedding: [17, 64] in the checkpoint, [65, 64]",
-        ),
+        ("vision_cfg", {"image_size": 64}, "visual.positional_embedding: [17, 64] in the checkpoint, [65, 64]"),
         ("text_cfg", {"context_length": 40}, "positional_embedding: [77, 64] in the checkpoint, [40, 64]"),
         ("vision_cfg", {"layers": 2}, "visual.transformer.resblocks.2."),
         ("text_cfg", {"layers": 5}, "transformer.resblocks.2."),
@@ -214,11 +206,7 @@ def _peft(tiny: TinyClip, folder: Path, content: bytes) -> None:
     ],
 )
 def test_pickle_that_is_refused_is_told_of_in_words_of_our_own(
-    load: Callable[[TinyClip, Path, bytes], None],
-    content: str,
-    said: str,
-    tiny_clip: TinyClip,
-    tmp_path: Path,
+    load: Callable[[TinyClip, Path, bytes], None], content: str, said: str, tiny_clip: TinyClip, tmp_path: Path
 ):
     with pytest.raises(BenchError, match=said) as caught:
         load(tiny_clip, tmp_path, pickled(content))

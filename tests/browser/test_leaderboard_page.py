@@ -117,12 +117,7 @@ def test_the_keyboard_sorts_and_only_one_column_says_so(page: Page) -> None:
     assert heads.nth(1).get_attribute("aria-sort") == "ascending"
     heads.nth(0).locator("button").focus()
     page.keyboard.press("Enter")
-    assert [heads.nth(place).get_attribute("aria-sort") for place in range(4)] == [
-        "ascending",
-        "none",
-        "none",
-        "none",
-    ]
+    assert [heads.nth(place).get_attribute("aria-sort") for place in range(4)] == ["ascending", "none", "none", "none"]
     assert names(page)[1:4] == ["BLEU-4", "CIDEr", "CLIP-S"]
 
 
@@ -260,9 +255,7 @@ def test_what_is_filtered_and_sorted_stands_in_the_address_and_is_there_again(pa
     assert page.locator(f"{RATINGS} thead th").nth(2).get_attribute("aria-sort") == "ascending"
     assert page.locator("#task-captions_01-1-0").is_hidden()
     # What says nothing known is passed over.
-    hostile = (
-        "?task=%22%3E%3Cimg%3E&sort=x&sort=%3A%3A&sort=task-ratings-1-0:kendall_c:up&sort=%22]:a:ascending"
-    )
+    hostile = "?task=%22%3E%3Cimg%3E&sort=x&sort=%3A%3A&sort=task-ratings-1-0:kendall_c:up&sort=%22]:a:ascending"
     page.goto(page.url.partition("?")[0] + hostile)
     assert page.locator("#task").input_value() == ""
     assert page.locator(f"{RATINGS} tbody tr:visible").count() == 8
@@ -305,9 +298,9 @@ def test_hostile_names_and_captions_are_shown_as_text_and_run_nothing(page: Page
     shown = page.locator("#samples").inner_text()
     assert sum(text.rstrip("\u2028") in shown for text in (HOSTILE[0], HOSTILE[1], HOSTILE[3])) == 3
     assert page.locator("main script, main style, main svg[onload]").count() == 0
-    assert {
-        image.split(",")[0] for image in page.eval_on_selector_all("img", "all => all.map((i) => i.src)")
-    } == {"data:image/jpeg;base64"}
+    assert {image.split(",")[0] for image in page.eval_on_selector_all("img", "all => all.map((i) => i.src)")} == {
+        "data:image/jpeg;base64"
+    }
 
 
 def test_the_policy_refuses_what_is_not_the_pages_own(browser: Browser, site: Path) -> None:
@@ -328,9 +321,7 @@ def test_the_policy_refuses_what_is_not_the_pages_own(browser: Browser, site: Pa
     page.close()
 
 
-def test_without_script_the_tables_are_there_and_a_line_says_what_is_missing(
-    browser: Browser, site: Path
-) -> None:
+def test_without_script_the_tables_are_there_and_a_line_says_what_is_missing(browser: Browser, site: Path) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto((site / "index.html").as_uri())

@@ -47,14 +47,7 @@ def served(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str],
     """Give a server of the task in a folder, as a process of its own, and the address that it printed."""
     captions = [str(folder / f"{system}.jsonl") for system in SYSTEMS]
     command = [sys.executable, "-m", "capbench.cli.main", "rate", "photos"]
-    command += [
-        "--include_path",
-        str(folder / "task"),
-        "--output",
-        str(folder / "session"),
-        "--captions",
-        *captions,
-    ]
+    command += ["--include_path", str(folder / "task"), "--output", str(folder / "session"), "--captions", *captions]
     with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -104,10 +97,7 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
     folders = {kind: tmp_path_factory.mktemp(kind) for kind in ("scales", "choices")}
     for folder in folders.values():
         make_task(folder, 2)
-    with (
-        served(folders["scales"], *SCALES) as (_, scales),
-        served(folders["choices"], "--better") as (_, choices),
-    ):
+    with served(folders["scales"], *SCALES) as (_, scales), served(folders["choices"], "--better") as (_, choices):
         yield {"scales": scales, "choices": choices}
 
 
@@ -145,9 +135,7 @@ def test_every_page_fits_is_accessible_in_both_themes_and_asks_nobody_else(
     assert said == []
 
 
-def test_the_keyboard_alone_rates_corrects_and_takes_back(
-    browser: Browser, addresses: dict[str, str]
-) -> None:
+def test_the_keyboard_alone_rates_corrects_and_takes_back(browser: Browser, addresses: dict[str, str]) -> None:
     said: list[str] = []
     address = addresses["scales"]
     context = open_browser(browser, address, said)

@@ -113,9 +113,7 @@ def test_the_token_leaves_the_address_and_keys_lead_from_sample_to_sample(
 
     def arrive(at: int) -> None:
         # Keys are listened to once the page's scripts have run.
-        shown = (
-            "name => document.readyState === 'complete' && document.querySelector('h1').textContent === name"
-        )
+        shown = "name => document.readyState === 'complete' && document.querySelector('h1').textContent === name"
         page.wait_for_function(shown, arg=f"Sample {order[at]}")
 
     for at in range(3):
@@ -143,9 +141,7 @@ def test_a_point_of_a_scatter_opens_its_sample_and_images_are_shown(
     context.close()
 
 
-def test_exported_pages_are_styled_and_show_images_from_disk(
-    browser: Browser, viewed: Viewed, tmp_path: Path
-) -> None:
+def test_exported_pages_are_styled_and_show_images_from_disk(browser: Browser, viewed: Viewed, tmp_path: Path) -> None:
     from dataclasses import replace
 
     site = viewed.site(EXPORT_POLICY)

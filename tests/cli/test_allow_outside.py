@@ -73,9 +73,7 @@ def record(folder: Path) -> dict[str, Any]:
     return json.loads(path.read_text())
 
 
-def test_images_outside_are_refused_and_named_and_nothing_of_them_is_kept(
-    run_small, tasks: Path, tmp_path: Path
-):
+def test_images_outside_are_refused_and_named_and_nothing_of_them_is_kept(run_small, tasks: Path, tmp_path: Path):
     done = run_small()
     first, *others = done.err.splitlines()
     assert f"3 images lie outside of the folders of the task and its data, in {tmp_path / 'private'}" in first
@@ -126,9 +124,7 @@ def test_metric_of_a_task_reads_no_prompt_from_outside(bench, write_task, privat
     assert f"creds.json {OUTSIDE}" in done.err
     # What the user names is the user's.
     named = f"gpt4_eval[prompt={private}/creds.json]"
-    (folder / "small.yaml").write_text(
-        (folder / "small.yaml").read_text().replace(json.dumps(entry), '"length"', 1)
-    )
+    (folder / "small.yaml").write_text((folder / "small.yaml").read_text().replace(json.dumps(entry), '"length"', 1))
     assert OUTSIDE not in bench("run", "--task", "small", "--include_path", folder, "--metrics", named).err
 
 

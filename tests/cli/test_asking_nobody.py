@@ -46,8 +46,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tasks = folder / "tasks"
     tasks.mkdir()
     captions = [
-        {"candidate": "a dog" + " runs" * n, "references": ["a dog runs"], "captions": ["a dog"]}
-        for n in range(6)
+        {"candidate": "a dog" + " runs" * n, "references": ["a dog runs"], "captions": ["a dog"]} for n in range(6)
     ]
     rows = [{"id": n, "image": f"{n}.jpg", "rating": n % 3, **one} for n, one in enumerate(captions)]
     for row in rows:
@@ -127,10 +126,7 @@ def test_command_that_only_reads_asks_nobody(command: str, world: Path):
 
 @pytest.mark.usefixtures("online")
 @pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        (f"data far {TASKS}", "hub data set nobody/not_here: fetched by the first run"),
-    ],
+    ("command", "said"), [(f"data far {TASKS}", "hub data set nobody/not_here: fetched by the first run")]
 )
 def test_data_that_would_be_on_the_hub_is_not_asked_for(
     command: str, said: str, world: Path, capsys: pytest.CaptureFixture[str]
@@ -145,9 +141,7 @@ def test_data_that_would_be_on_the_hub_is_not_asked_for(
 
 @pytest.mark.usefixtures("online")
 @pytest.mark.parametrize("command", ["validate own", "run --task own --dry_run"])
-def test_module_of_the_evaluate_library_beside_a_task_is_not_even_opened(
-    command: str, world: Path, tmp_path: Path
-):
+def test_module_of_the_evaluate_library_beside_a_task_is_not_even_opened(command: str, world: Path, tmp_path: Path):
     module = tmp_path / "own" / "own.py"
     module.parent.mkdir()
     module.write_text("raise SystemExit(77)")

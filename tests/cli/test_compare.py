@@ -129,9 +129,7 @@ def test_metrics_can_be_compared_without_resamples(bench, rate):
     by_influence, by_resamples = as_json(done), as_json(bench("compare", run, "--format", "json"))
     # One resample could tell nothing apart, and none is drawn.
     assert "no p can fall below" not in done.err
-    assert [one["letters"] for one in by_influence["compared"]] == [
-        one["letters"] for one in by_resamples["compared"]
-    ]
+    assert [one["letters"] for one in by_influence["compared"]] == [one["letters"] for one in by_resamples["compared"]]
     for one, other in zip(by_influence["pairs"], by_resamples["pairs"], strict=True):
         assert one["value"] == other["value"]
         assert one["p"] == pytest.approx(other["p"], abs=0.02)
@@ -145,9 +143,7 @@ def test_values_are_those_of_scipy_on_the_rows_that_the_protocol_gives(bench, ra
         ("kendall_b", lambda x, y: kendalltau(x, y).statistic),
         ("pearson", lambda x, y: pearsonr(x, y).statistic),
     ):
-        found = as_json(
-            bench("compare", run, "--statistic", statistic, "--format", "json", "--bootstrap", 20)
-        )
+        found = as_json(bench("compare", run, "--statistic", statistic, "--format", "json", "--bootstrap", 20))
         for name, one in by_name(found).items():
             flat = [(s, r) for s, rs in zip(samples[name], samples["ratings"], strict=True) for r in rs]
             assert one["value"] == pytest.approx(oracle(*zip(*flat, strict=True)))
@@ -209,9 +205,7 @@ def test_samples_without_a_score_of_one_metric_are_left_out_for_all_and_counted(
 
 
 def test_csv_has_a_row_a_metric_and_a_row_a_pair(bench, rate):
-    done = bench(
-        "compare", rate("length,rouge_l"), "--format", "csv", "--statistic", "pearson", "--bootstrap", 50
-    )
+    done = bench("compare", rate("length,rouge_l"), "--format", "csv", "--statistic", "pearson", "--bootstrap", 50)
     rows = list(csv.DictReader(io.StringIO(done.out)))
     assert [(row["kind"], row["first"], row["second"]) for row in rows] == [
         ("metric", "rouge_l", ""),
@@ -300,9 +294,7 @@ def test_runs_of_one_model_are_told_apart_by_how_they_decoded(bench, caption):
 
 def test_run_of_default_decoding_is_called_so_beside_one_that_decoded_otherwise(bench, caption):
     runs = caption("model", captions(7)), caption("model", captions(6, seed=1))
-    rewrite(
-        runs[1], lambda record: record["configs"]["small"].update(generation_kwargs={"decoding": "opera"})
-    )
+    rewrite(runs[1], lambda record: record["configs"]["small"].update(generation_kwargs={"decoding": "opera"}))
     found = as_json(bench("compare", *runs, "--format", "json", "--bootstrap", 20))
     assert set(by_name(found)) == {"model [default decoding]", "model [decoding=opera]"}
 
@@ -339,9 +331,7 @@ def preferred(rate) -> Path:
     def change(record: dict) -> None:
         record["configs"]["small"]["output_type"] = "preference"
 
-    return rewrite(
-        rate("length,rouge_l"), change, length=second, rouge_l=first, category=["HC", "HI", "HM", "MM"] * 15
-    )
+    return rewrite(rate("length,rouge_l"), change, length=second, rouge_l=first, category=["HC", "HI", "HM", "MM"] * 15)
 
 
 def test_preferences_are_compared_by_accuracy_with_mcnemars_test(bench, preferred: Path):
@@ -362,9 +352,7 @@ def test_preferences_are_compared_by_accuracy_with_mcnemars_test(bench, preferre
 def test_preferences_know_no_other_statistic(bench, preferred: Path):
     done = bench("compare", preferred, "--statistic", "acuracy")
     assert done.code == 2
-    assert (
-        "unknown statistic 'acuracy' for a task of protocol preference. Did you mean 'accuracy'?" in done.err
-    )
+    assert "unknown statistic 'acuracy' for a task of protocol preference. Did you mean 'accuracy'?" in done.err
 
 
 # -- what is refused
@@ -479,10 +467,7 @@ def test_samples_that_were_shuffled_after_the_run_are_refused(bench, rate):
     done = bench("compare", run)
 
     assert (done.code, done.out) == (1, "")
-    assert (
-        f"{run / 'samples.parquet'}: was changed after the run: its SHA-256 is not that in run.json"
-        in done.err
-    )
+    assert f"{run / 'samples.parquet'}: was changed after the run: its SHA-256 is not that in run.json" in done.err
     assert "run the task again; 'bench verify' says what else is wrong" in done.err
 
 
@@ -512,11 +497,7 @@ def test_other_tasks_versions_and_data_are_refused_saying_what_differs(bench, ra
     first = rate("length,rouge_l")
     for folder, keys, message in (
         ("versions", {"metadata": {"version": 2.0}}, "runs of different versions cannot be compared"),
-        (
-            "raters",
-            {"protocol": {"raters": "mean"}},
-            "protocol.raters is flatten in one and mean in the other",
-        ),
+        ("raters", {"protocol": {"raters": "mean"}}, "protocol.raters is flatten in one and mean in the other"),
         ("limits", {"limit": 50}, "60 samples and 50 samples (--limit 50)"),
         (
             "ratings",
@@ -576,12 +557,7 @@ def test_cider_leads_on_flickr8k_expert_and_rouge_and_bleu_are_close(
 ):
     data_folder("flickr8k")
     metrics = ("--metrics", "bleu_4,rouge_l,cider")
-    assert (
-        main(
-            ["run", "--task", "flickr8k_expert", *metrics, "--bootstrap", "0", "--output_path", str(tmp_path)]
-        )
-        == 0
-    )
+    assert main(["run", "--task", "flickr8k_expert", *metrics, "--bootstrap", "0", "--output_path", str(tmp_path)]) == 0
     (record,) = tmp_path.rglob("run.json")
     capsys.readouterr()
     given = ("--statistic", "kendall_c", "--bootstrap", "200", "--format", "json")

@@ -99,9 +99,7 @@ def test_data_folder_that_does_not_exist_is_a_fault(bench, monkeypatch: pytest.M
     assert findings(bench("doctor").out)["data"] == ("ok", f"CAPBENCH_DATA={tmp_path / 'no'}: flickr8k")
 
 
-def test_what_few_need_is_listed_with_its_use_and_how_to_get_it(
-    bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+def test_what_few_need_is_listed_with_its_use_and_how_to_get_it(bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     import nltk.data
 
     (tmp_path / "wordnet").mkdir()

@@ -54,11 +54,7 @@ def test_folder_of_the_cluster_file_is_taken_where_none_is_named(tmp_path: Path)
 
 
 def test_options_name_the_engine():
-    several, cluster, own = (
-        engine("--processes", "3"),
-        engine("--address", "head:6379"),
-        engine("--engine", "ray"),
-    )
+    several, cluster, own = (engine("--processes", "3"), engine("--address", "head:6379"), engine("--engine", "ray"))
     assert isinstance(several, LocalExecutor)
     assert isinstance(cluster, RayExecutor)
     assert isinstance(own, RayExecutor)

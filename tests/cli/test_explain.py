@@ -154,13 +154,7 @@ def test_number_that_is_asked_for_is_the_one_that_is_explained(bench, metric):
     assert precision.out.startswith("CAPTURE-Precision 0.8611\n")
 
 
-OBJECTS = [
-    "explain",
-    "--candidate",
-    "A <red> star and a moon, a heart.",
-    "--reference",
-    "A star and a circle.",
-]
+OBJECTS = ["explain", "--candidate", "A <red> star and a moon, a heart.", "--reference", "A star and a circle."]
 
 
 def test_objects_of_aloha_are_shown_beside_those_they_are_matched_with(bench, tmp_path: Path):
@@ -169,14 +163,11 @@ def test_objects_of_aloha_are_shown_beside_those_they_are_matched_with(bench, tm
     assert done.code == 0, done.err
     assert done.out.startswith("ALOHa (grammar, unmatched 0, model) 0.0000\n")
     assert re.search(
-        r"✗ (moon|heart)\n  ~ (heart|moon) +circle +\[0\.\d{3} of the candidate's\]\n  = star +star\n",
-        done.out,
+        r"✗ (moon|heart)\n  ~ (heart|moon) +circle +\[0\.\d{3} of the candidate's\]\n  = star +star\n", done.out
     )
     assert "counts 0\n" in done.out + "\n"
     assert "lacks" not in done.out
-    unknown = bench(
-        "explain", "--candidate", "A star and a dog.", "--reference", "A star.", "--metric", aloha
-    )
+    unknown = bench("explain", "--candidate", "A star and a dog.", "--reference", "A star.", "--metric", aloha)
     assert unknown.out.rstrip().endswith("· words that the parser's list lacks: dog")
     ignored = bench(*OBJECTS, "--metric", aloha.replace("unmatched=zero,", ""))
     assert "counts nothing, as released" in ignored.out
@@ -215,11 +206,7 @@ def facts_of(tmp_path: Path) -> Callable[..., list[object]]:
 
     def name(oracle: str, caption: str, known: str) -> list[object]:
         settings: dict[str, Path] = {}
-        fields = (
-            "{caption}",
-            "{predicted_atomic_facts} {oracle_atomic_facts}",
-            "{reference_caption} {atomic_facts}",
-        )
+        fields = ("{caption}", "{predicted_atomic_facts} {oracle_atomic_facts}", "{reference_caption} {atomic_facts}")
         for prompt, texts in zip(("facts", "match", "verify"), fields, strict=True):
             (tmp_path / prompt).write_text(f"{prompt} {texts}")
             settings[f"{prompt}_prompt"] = tmp_path / prompt
@@ -228,28 +215,17 @@ def facts_of(tmp_path: Path) -> Callable[..., list[object]]:
             "[\n" + ",\n".join(json.dumps({key: n, "fact": fact}) for n, fact in enumerate(facts)) + "\n]"
             for key, facts in (("number", mine), ("id", theirs))
         ]
-        extracted = [
-            [{"fact": fact, "relevance": int(fact != "Fun.")} for fact in facts] for facts in (mine, theirs)
-        ]
+        extracted = [[{"fact": fact, "relevance": int(fact != "Fun.")} for fact in facts] for facts in (mine, theirs)]
         rows = [(f"facts {caption}", extracted[0], 0), (f"facts {known}", extracted[1], 0)]
         for seed, (about, truth) in enumerate(((1, 1), (None, 0))):
             matches = [{"number": n, "matched_oracle_id": (0, about, None)[n]} for n in range(3)]
             verdicts = [{"number": n, "verification": (1, truth, 0)[n]} for n in range(3)]
-            rows += [
-                (f"match {' '.join(listed)}", matches, seed),
-                (f"verify {known} {listed[0]}", verdicts, seed),
-            ]
+            rows += [(f"match {' '.join(listed)}", matches, seed), (f"verify {known} {listed[0]}", verdicts, seed)]
         answers = tmp_path / "answers.jsonl"
         told = [{"prompt": a, "response": json.dumps(b), "seed": c} for a, b, c in rows]
         answers.write_text("".join(json.dumps(row) + "\n" for row in told))
         said = ",".join(f"{key}={value}" for key, value in settings.items())
-        return [
-            "explain",
-            "--metric",
-            f"dcscore[{oracle},answers=2,{said}]",
-            "--judge",
-            f"responses:{answers}",
-        ]
+        return ["explain", "--metric", f"dcscore[{oracle},answers=2,{said}]", "--judge", f"responses:{answers}"]
 
     return name
 
@@ -266,17 +242,13 @@ def test_facts_of_dcscore_are_shown_with_what_each_answer_says_and_the_numbers_o
     # All of precision and recall, and those of relevant facts; in the third trial the dog is beyond the oracle.
     f1 = [2 * p * r / (p + r) for p, r in ((2 / 3, 1), (1 / 3, 1 / 2), (2 / 3, 2 / 3), (1 / 3, 1 / 2))]
     relevant = [2 * p * r / (p + r) for p, r in ((1, 1), (1 / 2, 1 / 2), (1, 2 / 3), (1 / 2, 1 / 2))]
-    assert (
-        lines[0] == f"DCScore (oracle by the judge) {(sum(f1) + sum(relevant)) / 8:.4f}, the mean of both F1"
-    )
+    assert lines[0] == f"DCScore (oracle by the judge) {(sum(f1) + sum(relevant)) / 8:.4f}, the mean of both F1"
     assert "  ✓ 1 <red>.  [true 1 1, about 1 1]" in lines
     assert "  ~ 2 A dog.  [true 1 0, about 2 –]" in lines
     assert "  ✗ 3 Fun.  [true 0 0, about – –, not relevant]" in lines
     assert "  ✓ 1 It is red.  [about it 1]" in lines
     assert "  ~ 2 It is big.  [about it 2]" in lines
-    numbers = {
-        line[:25].strip(): line[25:].split() for line in lines if line.startswith(("  matching", "  mean"))
-    }
+    numbers = {line[:25].strip(): line[25:].split() for line in lines if line.startswith(("  matching", "  mean"))}
     assert numbers["matching 1, verifying 1"] == ["0.6667", "1.0000", "0.8000", "1.0000", "1.0000", "1.0000"]
     assert numbers["matching 1, verifying 2"] == ["0.3333", "0.5000", "0.4000", "0.5000", "0.5000", "0.5000"]
     assert numbers["mean"][2] == f"{sum(f1) / 4:.4f}"
@@ -309,9 +281,7 @@ def test_sample_of_a_task_is_explained_with_its_image(bench, facts_of, write_tas
     (folder / "1.jpg").write_bytes(noise_png(0))
     done = bench(*asked)
     assert done.code == 0, done.err
-    assert done.out.startswith(
-        "DCScore 0.6333, the mean of both F1\n\ncandidate  a dog runs\nreference  a dog runs"
-    )
+    assert done.out.startswith("DCScore 0.6333, the mean of both F1\n\ncandidate  a dog runs\nreference  a dog runs")
     other = bench(*asked[:-1], "r2")
     assert (other.code, "DCScore cannot explain this: " in other.err) == (1, True), other.err
 

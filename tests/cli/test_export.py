@@ -32,9 +32,7 @@ THEIRS = Path(__file__).parents[1] / "benchmarks" / "interchange" / "data" / "ot
 def runs(run_small, write_task, copy_of_run, tmp_path: Path) -> Path:
     """Return a folder with a run of a task that rates captions."""
     write_task(metric_list=["rouge_l", "length"], scale=100)
-    copy_of_run(
-        "exported", tmp_path / "runs", lambda output: run_small("--bootstrap", 20, "--output_path", output)
-    )
+    copy_of_run("exported", tmp_path / "runs", lambda output: run_small("--bootstrap", 20, "--output_path", output))
     return tmp_path / "runs"
 
 
@@ -75,10 +73,7 @@ def test_table_has_the_values_of_the_record(bench, runs: Path, tmp_path: Path):
     with (tmp_path / "out" / "results.csv").open(newline="") as lines:
         rows = list(csv.DictReader(lines))
     assert tuple(rows[0]) == COLUMNS
-    assert [(row["metric"], row["statistic"]) for row in rows] == [
-        ("rouge_l", "kendall_b"),
-        ("length", "kendall_b"),
-    ]
+    assert [(row["metric"], row["statistic"]) for row in rows] == [("rouge_l", "kendall_b"), ("length", "kendall_b")]
     values, intervals = record["results"]["small"], record["intervals"]
     for row in rows:
         key = f"{row['metric']}.kendall_b"

@@ -33,11 +33,7 @@ def test_metrics_are_read_as_bench_run_reads_them(bench: Bench, tmp_path: Path):
     assert "metrics=['length', 'cider[variant=plain]']" in module
 
 
-def test_folder_that_cannot_be_written_is_named(
-    bench: Bench, write_task: Callable[..., Path], tmp_path: Path
-):
+def test_folder_that_cannot_be_written_is_named(bench: Bench, write_task: Callable[..., Path], tmp_path: Path):
     (tmp_path / "file").write_text("")
-    done = bench(
-        "export", "lm-eval", "--tasks", "small", "-o", tmp_path / "file", "--include_path", write_task()
-    )
+    done = bench("export", "lm-eval", "--tasks", "small", "-o", tmp_path / "file", "--include_path", write_task())
     assert (done.code, "file/capbench_small: cannot be written" in done.err) == (2, True)

@@ -100,9 +100,7 @@ def test_pairs_of_drawn_images_go_by_digest_and_say_what_is_drawn(bench, tmp_pat
     named = rows_of(tmp_path / "pairs.jsonl")
     assert bench(*words, "--images", drawn).code == 0
     rows = rows_of(tmp_path / "pairs.jsonl")
-    assert [
-        {**row, "image_file": other["image_file"]} for row, other in zip(named, rows, strict=True)
-    ] == rows
+    assert [{**row, "image_file": other["image_file"]} for row, other in zip(named, rows, strict=True)] == rows
     assert rows[0]["image_name"].startswith("drawn scene ")
     files = {row["image_file"]: row["image"] for row in rows}
     # The file of a row is the picture that its digest is of.
@@ -149,22 +147,17 @@ def test_two_images_of_one_name_are_refused(bench, write_task, tmp_path: Path):
     assert not (tmp_path / "pairs.jsonl").exists()
 
 
-def test_prompts_of_a_judge_are_written_once_and_those_without_an_answer_yet(
-    bench, write_task, tmp_path: Path
-):
+def test_prompts_of_a_judge_are_written_once_and_those_without_an_answer_yet(bench, write_task, tmp_path: Path):
     folder = write_task(metric_list=["length", "clair"])
     given = ("--tasks", "small", "--include_path", folder)
     exported = bench("export", "prompts", *given, "-o", tmp_path / "prompts.jsonl")
     assert (exported.code, exported.out) == (0, f"4 prompts: {tmp_path / 'prompts.jsonl'}\n")
     assert "left out" not in exported.err
     asked = [
-        fill(PROMPT, candidates=f"- a dog{' runs' * n}\n", references="- a dog runs over the grass\n")
-        for n in range(4)
+        fill(PROMPT, candidates=f"- a dog{' runs' * n}\n", references="- a dog runs over the grass\n") for n in range(4)
     ]
     assert rows_of(tmp_path / "prompts.jsonl") == [{"prompt": one} for one in asked]
-    file = fill_in(
-        tmp_path / "prompts.jsonl", lambda number, row: {"response": json.dumps({"score": 10 * number})}
-    )
+    file = fill_in(tmp_path / "prompts.jsonl", lambda number, row: {"response": json.dumps({"score": 10 * number})})
     run = ("run", "--task", "small", "--include_path", folder, "--metrics", "clair", "--bootstrap", 0)
     done = bench(*run, "--judge", f"responses:{file}", "--output_path", tmp_path / "runs")
     assert done.code == 0, done.err
@@ -176,9 +169,7 @@ def test_prompts_of_a_judge_are_written_once_and_those_without_an_answer_yet(
     assert rows_of(tmp_path / "rest.jsonl") == [{"prompt": asked[3]}]
 
 
-def test_prompts_about_images_have_their_digest_and_the_tokens_that_are_wanted(
-    bench, write_task, tmp_path: Path
-):
+def test_prompts_about_images_have_their_digest_and_the_tokens_that_are_wanted(bench, write_task, tmp_path: Path):
     folder = with_images(write_task())
     (tmp_path / "fleur.txt").write_text("Rate: {candidate}")
     metric = f"fleur[prompt={tmp_path / 'fleur.txt'}]"
@@ -203,9 +194,7 @@ def test_captions_of_a_model_are_paired_with_their_images(bench, write_captionin
     given = ("--tasks", "small", "--include_path", folder, "-o", tmp_path / "pairs.jsonl")
     exported = bench("export", "pairs", *given, "--model", "captions", "--model_args", f"path={captions}")
     assert exported.code == 0, exported.err
-    assert rows_of(tmp_path / "pairs.jsonl") == [
-        {"image": f"{n}.jpg", "text": f"caption {n}"} for n in range(4)
-    ]
+    assert rows_of(tmp_path / "pairs.jsonl") == [{"image": f"{n}.jpg", "text": f"caption {n}"} for n in range(4)]
     without = bench("export", "pairs", *given)
     assert (without.code, "scores the captions of a model" in without.err) == (2, True)
 
@@ -218,10 +207,7 @@ def test_captions_of_a_model_are_paired_with_their_images(bench, write_captionin
         (("pairs", "runs", "-o", "x", "--tasks", "small"), "--tasks goes with"),
         (("pairs", "-o", "x", "--tasks", "small", "--answers", "y"), "--answers goes with prompts"),
         (("pairs", "-o", "x", "--tasks", "small", "--text_only"), "--text_only goes with lm-eval"),
-        (
-            ("csv", "runs", "-o", "x", "--model", "m"),
-            "--model, --model_args and --images go with pairs and prompts",
-        ),
+        (("csv", "runs", "-o", "x", "--model", "m"), "--model, --model_args and --images go with pairs and prompts"),
         (("pairs", "-o", "none/x", "--tasks", "iiw_400", "--model", "iiw-p5b"), "none/x: cannot be written"),
     ],
 )
@@ -233,9 +219,7 @@ def test_options_that_do_not_go_together_are_refused(bench, arguments: tuple[str
 
 def test_what_a_judge_is_asked_next_follows_from_its_answers(bench, write_task, tmp_path: Path):
     folder = with_images(write_task())
-    facts = [
-        {"image_name": f"{n}.jpg", "oracle_caption": "t", "oracle_facts": ["f", f"{n}"]} for n in range(4)
-    ]
+    facts = [{"image_name": f"{n}.jpg", "oracle_caption": "t", "oracle_facts": ["f", f"{n}"]} for n in range(4)]
     (tmp_path / "facts.jsonl").write_text("\n".join(map(json.dumps, facts)))
     metric = f"dcscore[facts={tmp_path / 'facts.jsonl'}]"
     given = ("--tasks", "small", "--include_path", folder, "--metrics", metric)

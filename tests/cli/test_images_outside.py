@@ -75,9 +75,7 @@ def assert_said_first_and_once(said: str, away: Path) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_validate_calls_no_document_usable_whose_image_may_not_be_read(
-    bench, write, away: Path, protocol: str
-):
+def test_validate_calls_no_document_usable_whose_image_may_not_be_read(bench, write, away: Path, protocol: str):
     asked = ("validate", "small", "--include_path", write(protocol))
     done = bench(*asked)
     assert done.code == 1
@@ -86,19 +84,13 @@ def test_validate_calls_no_document_usable_whose_image_may_not_be_read(
     assert_said_first_and_once(said, away)
     assert "0 of 4 documents usable" in said
     done = bench(*asked, "--allow_outside", away)
-    assert (done.code, done.out.splitlines()[:2]) == (
-        0,
-        ["ok       small", "         4 of 4 documents usable"],
-    )
+    assert (done.code, done.out.splitlines()[:2]) == (0, ["ok       small", "         4 of 4 documents usable"])
 
 
 @pytest.mark.parametrize(
     ("protocol", "models"),
     [
-        *(
-            (name, ("--model", "shapes-clip"))
-            for name in ("matching", "preference", "agreement", "checklist")
-        ),
+        *((name, ("--model", "shapes-clip")) for name in ("matching", "preference", "agreement", "checklist")),
         ("generate_until", ("--model", "shapes-captioner")),
         ("yes_no", ("--model", "shapes-answers")),
     ],
@@ -129,19 +121,12 @@ def test_images_that_may_be_read_are_scored_and_the_others_said_first_and_once(
     photos = folder / "photos"
     if photos.is_symlink():
         (folder / "own").mkdir()
-        (folder / "small.yaml").write_text(
-            (folder / "small.yaml").read_text().replace('"photos"', '["photos", "own"]')
-        )
+        (folder / "small.yaml").write_text((folder / "small.yaml").read_text().replace('"photos"', '["photos", "own"]'))
         photos = folder / "own"
     Image.new("RGB", (32, 32)).save(photos / "own.png")
-    done = bench(
-        "run", "--task", "small", "--model", "shapes-clip", "--include_path", folder, "--bootstrap", 0
-    )
+    done = bench("run", "--task", "small", "--model", "shapes-clip", "--include_path", folder, "--bootstrap", 0)
     first, *others = done.err.splitlines()
-    assert (
-        f"3 images lie outside of the folders of the task and its data, in {away}. --allow_outside {away}"
-        in first
-    )
+    assert f"3 images lie outside of the folders of the task and its data, in {away}. --allow_outside {away}" in first
     assert not any("outside" in line for line in others)
     done = bench("validate", "small", "--include_path", folder)
     assert done.code == 0
@@ -149,9 +134,7 @@ def test_images_that_may_be_read_are_scored_and_the_others_said_first_and_once(
     assert "4 of 4 documents usable" in done.out
 
 
-def test_rating_session_says_it_in_place_of_that_there_are_no_images(
-    bench, write, away: Path, tmp_path: Path
-):
+def test_rating_session_says_it_in_place_of_that_there_are_no_images(bench, write, away: Path, tmp_path: Path):
     folder = write("generate_until")
     captions = tmp_path / "a.jsonl"
     captions.write_text("\n".join(json.dumps({"id": f"r{n}", "caption": "a dog"}) for n in range(IMAGES)))

@@ -85,9 +85,7 @@ def test_format_may_be_named(load: Load, name: str):
 
 def test_values_of_single_captions_become_columns(load: Load):
     (row,) = load(
-        write_log(
-            sample(0, "a dog", cider=0.5, hit=True, undefined=float("nan"), huge=10**400, pair=["a", "b"])
-        )
+        write_log(sample(0, "a dog", cider=0.5, hit=True, undefined=float("nan"), huge=10**400, pair=["a", "b"]))
     )
     assert row == {
         "id": 100,
@@ -166,9 +164,7 @@ def test_reasons_of_single_lines(bench):
 
 
 def test_row_without_the_key_is_named(bench):
-    log = write_log(
-        sample(0, "a"), {**sample(1, "b"), "doc": {}}, {**sample(2, "c"), "doc": {"image_id": 1.5}}
-    )
+    log = write_log(sample(0, "a"), {**sample(1, "b"), "doc": {}}, {**sample(2, "c"), "doc": {"image_id": 1.5}})
     done = bench("import", log, "-o", "c.jsonl", "--key", "image_id")
     assert "c.jsonl: 1 captions" in done.out
     assert f"{log.name}:2: has no 'image_id' that names its document" in done.err
@@ -188,9 +184,7 @@ def test_image_that_several_questions_share_is_no_id(load: Load):
     assert [row["id"] for row in rows] == [1, 2]
 
 
-@pytest.mark.parametrize(
-    ("key", "ids"), [("image", ["0.jpg", "1.jpg"]), ("doc_id", [0, 1]), ("image_id", [100, 101])]
-)
+@pytest.mark.parametrize(("key", "ids"), [("image", ["0.jpg", "1.jpg"]), ("doc_id", [0, 1]), ("image_id", [100, 101])])
 def test_key_chooses_the_id(load: Load, key: str, ids: list):
     rows = load(write_log(sample(0, "a"), sample(1, "b")), "--key", key)
     assert [row["id"] for row in rows] == ids
@@ -262,12 +256,7 @@ def test_table_of_vlmevalkit_with_odd_cells(bench, load: Load):
     assert "c.jsonl: 3 captions, 1 of them empty; 1 duplicates and 1 other rows left out" in done.out
     assert "model_COCO_VAL.xlsx: row 3: the model gave no answer" in done.err
     rows = load(file, "--key", "index")
-    assert rows[0] == {
-        "id": 0,
-        "image": "a.jpg",
-        "caption": "a caption\r\nof two lines",
-        "references": ["one", "two"],
-    }
+    assert rows[0] == {"id": 0, "image": "a.jpg", "caption": "a caption\r\nof two lines", "references": ["one", "two"]}
     assert rows[1] == {"id": 1, "image": "b.jpg", "caption": ""}
     assert rows[2]["caption"] == "12"
 

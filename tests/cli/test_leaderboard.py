@@ -13,9 +13,7 @@ class Bench(Protocol):
     def __call__(self, *arguments: object) -> Any: ...
 
 
-def test_leaderboard_of_real_runs_is_built_checked_and_compared(
-    run_small: Bench, bench: Bench, tmp_path: Path
-):
+def test_leaderboard_of_real_runs_is_built_checked_and_compared(run_small: Bench, bench: Bench, tmp_path: Path):
     assert run_small("--metrics", "length,bleu_1").code == 0
     places = ("--runs", tmp_path / "runs", "--output", tmp_path / "board")
     built = bench("leaderboard", "build", *places)
@@ -92,9 +90,7 @@ def test_readme_shows_the_top_rows_between_its_marks_and_check_looks_at_it(bench
     readme.write_text(f"# Ours\n\n{BEGIN}\nold\n{END}\n\nThe end.\n")
     assert bench("leaderboard", "build", "--readme", "README.md").code == 0
     text = readme.read_text(encoding="utf-8")
-    assert text.startswith(f"# Ours\n\n{BEGIN}\n| Task | By | 1 | 2 | 3 |\n") and text.endswith(
-        f"{END}\n\nThe end.\n"
-    )
+    assert text.startswith(f"# Ours\n\n{BEGIN}\n| Task | By | 1 | 2 | 3 |\n") and text.endswith(f"{END}\n\nThe end.\n")
     assert "CIDEr 40.00" in text and "old" not in text
     assert bench("leaderboard", "check", "--readme", "README.md").code == 0
     readme.write_text(text.replace("40.00", "50.00"))

@@ -29,9 +29,7 @@ def test_a_run_of_bench_run_can_be_plotted(bench, run_small, tmp_path: Path):
 
 def test_metrics_and_statistic_choose(bench, tmp_path: Path):
     run = write_record(tmp_path / "run", agreement_record(VALUES))
-    done = bench(
-        "plot", "agreement", run, "-o", "figure.svg", "--metrics", "cider", "--statistic", "kendall_c"
-    )
+    done = bench("plot", "agreement", run, "-o", "figure.svg", "--metrics", "cider", "--statistic", "kendall_c")
     assert done.code == 0
     text = Path("figure.svg").read_text(encoding="utf-8")
     assert ">CIDER<" in text

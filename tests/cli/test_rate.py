@@ -37,13 +37,8 @@ CAPTIONS = [f"{system}.jsonl" for system in SYSTEMS]
 BEGIN = ["rate", "photos", "--include_path", "task", "--captions", *CAPTIONS]
 
 
-def test_a_session_begins_goes_on_and_refuses_other_questions(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert (
-        main([*BEGIN, "--aspect", "quality=1-5: bad | good", "--sample", "4", "--seed", "7", "--references"])
-        == 0
-    )
+def test_a_session_begins_goes_on_and_refuses_other_questions(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*BEGIN, "--aspect", "quality=1-5: bad | good", "--sample", "4", "--seed", "7", "--references"]) == 0
     said = capsys.readouterr()
     assert "ratings/photos: 4 images of photos, 8 answers asked of each rater" in said.out
     assert "nothing is said yet" in said.err
@@ -54,13 +49,7 @@ def test_a_session_begins_goes_on_and_refuses_other_questions(
     assert main([*BEGIN, "--aspect", "quality=1-5: bad | good"]) == 0
     assert {file: file.stat().st_mtime_ns for file in session.folder.rglob("*.json*")} == before
     capsys.readouterr()
-    for other in (
-        ["--better"],
-        ["--aspect", "quality=1-7"],
-        ["--seed", "8"],
-        ["--sample", "5"],
-        ["--subset"],
-    ):
+    for other in (["--better"], ["--aspect", "quality=1-7"], ["--seed", "8"], ["--sample", "5"], ["--subset"]):
         assert main([*BEGIN, *other]) == 2
         assert "began with other" in capsys.readouterr().err
     assert main(["rate", "photos", "--captions", f"A={CAPTIONS[0]}"]) == 2
@@ -90,18 +79,10 @@ def test_what_cannot_begin_says_why(
     assert not (folder / "ratings" / "photos").exists()
 
 
-def test_a_task_that_is_none_and_numbers_that_are_none(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_task_that_is_none_and_numbers_that_are_none(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rate", "photo", *BEGIN[2:], "--better"]) == 2
     assert "there is no task 'photo'. Did you mean 'photos'?" in capsys.readouterr().err
-    for options in (
-        ["--interval", "0"],
-        ["--interval", "1"],
-        ["--interval", "x"],
-        ["--sample", "0"],
-        ["--seed", "-1"],
-    ):
+    for options in (["--interval", "0"], ["--interval", "1"], ["--interval", "x"], ["--sample", "0"], ["--seed", "-1"]):
         with pytest.raises(SystemExit):
             main(["rate", "photos", *options])
     with pytest.raises(SystemExit):
@@ -109,9 +90,7 @@ def test_a_task_that_is_none_and_numbers_that_are_none(
 
 
 def test_what_is_left_out_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / CAPTIONS[0]).write_text(
-        '{"id": "row 1", "caption": "one"}\n{"id": "other", "caption": "two"}\n'
-    )
+    (folder / CAPTIONS[0]).write_text('{"id": "row 1", "caption": "one"}\n{"id": "other", "caption": "two"}\n')
     assert main([*BEGIN, "--better"]) == 1
     assert "holds no caption of 5 of 6 documents" in capsys.readouterr().err
     assert main([*BEGIN, "--better", "Which?", "--subset", "--sample", "3"]) == 0
@@ -141,15 +120,11 @@ def test_a_missing_package_is_named(
     assert "pip install 'capbench[view]'" in capsys.readouterr().err
 
 
-def results(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> tuple[dict[tuple[str, str], Any], dict[str, Any]]:
+def results(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[dict[tuple[str, str], Any], dict[str, Any]]:
     """Report on a session and run the task that it wrote; return results, and the task."""
     assert main(["rate", "photos", "--output", str(folder), "--report"]) == 0
     said = capsys.readouterr().err
-    command = next(
-        line.removeprefix("next: bench ") for line in said.splitlines() if line.startswith("next: ")
-    )
+    command = next(line.removeprefix("next: bench ") for line in said.splitlines() if line.startswith("next: "))
     options = ["--format", "json", "--bootstrap", "20", "--output_path", str(folder / "runs")]
     assert main([*command.split(), *options]) == 0
     told = capsys.readouterr()
@@ -276,9 +251,7 @@ def _rate_once(process: subprocess.Popen[str]) -> None:
 def test_the_server_takes_answers_from_its_own_pages_and_ends_with_a_report(tmp_path: Path) -> None:
     make_task(tmp_path, 2)
     command = [sys.executable, "-m", "capbench.cli.main", *BEGIN, "--better"]
-    with subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             _rate_once(process)
         except BaseException:

@@ -53,10 +53,7 @@ def test_table_says_which_metrics_do_not_differ(run_small, tmp_path: Path):
     column = head.split("|").index(" Group   ")
     (record,) = records(tmp_path / "runs")
     groups = record["significance"]["kendall_b"]["groups"]
-    assert [line.split("|")[column].strip() for line in (first, second)] == [
-        groups["length"],
-        groups["bleu_1"],
-    ]
+    assert [line.split("|")[column].strip() for line in (first, second)] == [groups["length"], groups["bleu_1"]]
     assert "Group" not in run_small("--metrics", "length,bleu_1").out
 
 
@@ -64,11 +61,7 @@ def test_table_says_which_metrics_do_not_differ(run_small, tmp_path: Path):
     ("arguments", "content", "columns"),
     [
         ((), "full", {"id", "image", "candidate", "references", "ratings", "length", "failure"}),
-        (
-            ("--log_samples",),
-            "full",
-            {"id", "image", "candidate", "references", "ratings", "length", "failure"},
-        ),
+        (("--log_samples",), "full", {"id", "image", "candidate", "references", "ratings", "length", "failure"}),
         (("--log_samples", "scores"), "scores", {"id", "image", "length", "failure"}),
         (("--log_samples", "none"), "none", None),
         (("--no-log_samples",), "none", None),
@@ -146,9 +139,7 @@ def test_path_of_data_that_does_not_exist_exits_1(bench, tmp_path: Path):
     assert f"--data flickr8k_expert={tmp_path / 'no'}: there is no such file or folder" in done.err
 
 
-def test_metric_that_fails_leaves_the_others_printed_and_written_and_exits_1(
-    run_small, user_metrics, tmp_path: Path
-):
+def test_metric_that_fails_leaves_the_others_printed_and_written_and_exits_1(run_small, user_metrics, tmp_path: Path):
     done = run_small("--metrics", "broken", "length")
     assert done.code == 1
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.out.splitlines()[2:]]
@@ -236,9 +227,7 @@ def test_many_reasons_of_failure_are_cut_and_counted(run_small, write_task):
     folder = write_task()
     with (folder / "rows.jsonl").open("a") as file:
         for n in range(12):
-            file.write(
-                f'\n{{"id": "x{n}", "image": 1, "candidate": "a", "references": ["b"], "rating": "{n}?"}}'
-            )
+            file.write(f'\n{{"id": "x{n}", "image": 1, "candidate": "a", "references": ["b"], "rating": "{n}?"}}')
     done = run_small()
     assert done.err.count("left out: 1 × rating is not a number") == 8
     assert "small: and 4 more reasons in run.json" in done.err
@@ -260,9 +249,7 @@ def test_table_in_a_folder_that_does_not_exist_is_an_error_before_any_work(run_s
     assert done.out == ""
 
 
-def test_store_that_is_no_database_is_moved_aside_whole(
-    run_small, tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
+def test_store_that_is_no_database_is_moved_aside_whole(run_small, tmp_path: Path, caplog: pytest.LogCaptureFixture):
     notes = "these are notes, not a database " * 50
     (tmp_path / "notes").write_text(notes)
     done = run_small("--store", tmp_path / "notes")
@@ -319,9 +306,7 @@ def test_reader_who_leaves_early_is_no_error():
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_full_disk_under_the_output_is_an_error_in_one_line():
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-c", _BENCH, "ls", "tasks"], stdout=full, stderr=subprocess.PIPE
-        )
+        done = subprocess.run([sys.executable, "-c", _BENCH, "ls", "tasks"], stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 1
     assert done.stderr == b"bench: error: [Errno 28] No space left on device\n"
 
@@ -353,9 +338,7 @@ program()
 
 
 @pytest.mark.parametrize(("words", "code"), [(["ls", "protocols"], 0), (["unheard-of"], 2)])
-def test_program_ends_with_its_exit_code_and_all_that_ends_with_it_and_is_left_as_it_is(
-    words: list[str], code: int
-):
+def test_program_ends_with_its_exit_code_and_all_that_ends_with_it_and_is_left_as_it_is(words: list[str], code: int):
     done = subprocess.run([sys.executable, "-c", _PROGRAM, *words], stdout=subprocess.PIPE, text=True)
     assert done.returncode == code
     assert ("generate_until" in done.stdout) == (not code)
@@ -400,9 +383,7 @@ sys.exit(main([a for a in sys.argv[1:] if a != "--wait"]))
 
 
 @pytest.mark.parametrize(
-    ("number", "word"),
-    [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")],
-    ids=["SIGINT", "SIGTERM"],
+    ("number", "word"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")], ids=["SIGINT", "SIGTERM"]
 )
 def test_run_that_is_ended_says_so_exits_as_shells_do_and_keeps_finished_captions(
     write_captioning_task, tmp_path: Path, number: signal.Signals, word: str
@@ -412,9 +393,7 @@ def test_run_that_is_ended_says_so_exits_as_shells_do_and_keeps_finished_caption
     script.write_text(_SLOW)
     command = [sys.executable, str(script), "run", "--task", "small", "--model", "slow", "--bootstrap", "0"]
     command += ["--include_path", str(folder), "--output_path", str(tmp_path / "runs")]
-    process = subprocess.Popen(
-        [*command, "--wait"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([*command, "--wait"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "waiting\n"
     process.send_signal(number)
@@ -442,21 +421,9 @@ def test_model_that_no_task_uses_is_refused(bench):
 
 def test_data_that_failed_its_checks_gets_no_published_values(bench, tmp_path: Path):
     row = {"image_id": "1", "subset": "8k", "refs": ["a dog", "a cat"]}
-    rows = [
-        row | {"caption": text, "rating": n + 1}
-        for n, text in enumerate(["a bird sings", "two red cars", "x"])
-    ]
+    rows = [row | {"caption": text, "rating": n + 1} for n, text in enumerate(["a bird sings", "two red cars", "x"])]
     (tmp_path / "composite.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
-    command = [
-        "run",
-        "--task",
-        "composite",
-        "--data",
-        f"composite={tmp_path}",
-        "--metrics",
-        "bleu_1",
-        "--skip_checks",
-    ]
+    command = ["run", "--task", "composite", "--data", f"composite={tmp_path}", "--metrics", "bleu_1", "--skip_checks"]
     done = bench(*command, "--bootstrap", "0")
     assert done.code == 0
     assert "published values do not apply" in done.err
@@ -576,9 +543,7 @@ def test_part_of_the_captions_is_refused_without_subset_and_told_with_it(caption
     assert "small: counted as empty: 1 × caption is empty (first: r2)" in done.err
     (record,) = records(tmp_path / "runs")
     assert record["subset"]["documents"] == 2
-    assert record["empty_captions"] == [
-        {"stage": "caption", "reason": "is empty", "count": 1, "samples": ["r2"]}
-    ]
+    assert record["empty_captions"] == [{"stage": "caption", "reason": "is empty", "count": 1, "samples": ["r2"]}]
     assert record["config"]["subset"]
 
 

@@ -29,11 +29,7 @@ def test_what_is_wrong_with_a_caption_moves_the_metrics_that_look_at_it(bench, t
     assert done.code == 0, done.err
     # All words of the shapes world are in the list.
     assert "passes over" not in done.err
-    for label in (
-        "SPICE (FACTUAL) (merged, grammar)",
-        "soft-SPICE (both ways, grammar",
-        "ALOHa (grammar, unmatched 0",
-    ):
+    for label in ("SPICE (FACTUAL) (merged, grammar)", "soft-SPICE (both ways, grammar", "ALOHa (grammar, unmatched 0"):
         assert label in done.out
     (file,) = tmp_path.rglob("samples.parquet")
     table = pq.read_table(file)

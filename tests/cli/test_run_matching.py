@@ -18,21 +18,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_group_is_run_with_a_model_and_shown_as_the_paper_has_it(
     bench, made: Path, tiny_clip: TinyClip, tmp_path: Path
 ):
-    model_args = (
-        f"pretrained={tiny_clip.checkpoint},architecture={tiny_clip.architecture},device=cpu,name=tiny"
-    )
+    model_args = f"pretrained={tiny_clip.checkpoint},architecture={tiny_clip.architecture},device=cpu,name=tiny"
     done = bench(
-        *(
-            "run",
-            "--model",
-            "open_clip",
-            "--model_args",
-            model_args,
-            "--task",
-            "dci",
-            "--data",
-            f"dci={made}",
-        ),
+        *("run", "--model", "open_clip", "--model_args", model_args, "--task", "dci", "--data", f"dci={made}"),
         *("--skip_checks", "--bootstrap", 20, "--output_path", tmp_path / "runs"),
     )
     assert done.code == 0
@@ -85,21 +73,9 @@ def test_validation_reads_the_data_without_a_model(bench, made: Path):
 
 def test_every_choice_is_explained(bench):
     scm = bench("show", "dci_pick5_scm").out
-    for choice in (
-        "split: test (",
-        "crops: all (",
-        "negative: swaps (",
-        "min_size: 224 (",
-        "padding: 0.15 (",
-    ):
+    for choice in ("split: test (", "crops: all (", "negative: swaps (", "min_size: 224 (", "padding: 0.15 ("):
         assert choice in scm
-    for choice in (
-        "measure: scm (",
-        "grouping: blocks (",
-        "block_size: 8 (",
-        "captions: 5 (",
-        "pick: first (",
-    ):
+    for choice in ("measure: scm (", "grouping: blocks (", "block_size: 8 (", "captions: 5 (", "pick: first ("):
         assert choice in scm
     assert "SCM: beside 'All Pick5-SCM' of the model of the run" in scm
     neg = bench("show", "dci_hard_neg").out

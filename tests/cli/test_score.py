@@ -12,12 +12,7 @@ import pytest
 import capbench
 
 ROWS = [
-    {
-        "id": "a",
-        "image": "1.jpg",
-        "candidate": "a dog runs over grass",
-        "references": ["a dog runs on grass"],
-    },
+    {"id": "a", "image": "1.jpg", "candidate": "a dog runs over grass", "references": ["a dog runs on grass"]},
     {"id": "b", "image": "2.jpg", "candidate": "zwei Hündchen 🐕", "references": ["two dogs", "dogs"]},
     {"id": "c", "image": "3.jpg", "candidate": "the cat sleeps", "references": ["the cat sleeps"]},
 ]
@@ -95,9 +90,7 @@ def test_output_holds_a_row_a_caption_with_full_precision(bench, jsonl: Path, su
 
 
 def test_caption_that_begins_like_a_formula_is_text_in_a_csv_file(bench, tmp_path: Path):
-    (tmp_path / "captions.jsonl").write_text(
-        json.dumps({"id": "@a", "candidate": "=1+1 dog", "references": ["a"]})
-    )
+    (tmp_path / "captions.jsonl").write_text(json.dumps({"id": "@a", "candidate": "=1+1 dog", "references": ["a"]}))
     assert bench("score", "captions.jsonl", "--metrics", "length", "--output", "scores.csv").code == 0
     (row,) = csv.DictReader((tmp_path / "scores.csv").open(encoding="utf-8", newline=""))
     assert (row["id"], row["candidate"], float(row["length"])) == ("'@a", "'=1+1 dog", 2)
@@ -150,16 +143,10 @@ def test_metric_that_fails_leaves_the_others_and_exits_1(bench, jsonl: Path, use
         ("list.json", "1", "expected a list of objects"),
         ("truncated.json", '[{"a": 1', "Is the file complete?"),
         ("bad.parquet", "no parquet", "not a readable Parquet file"),
-        (
-            "other.jsonl",
-            '{"text": "a dog"}',
-            "0: row has no column 'candidate' or 'caption'; its columns are text",
-        ),
+        ("other.jsonl", '{"text": "a dog"}', "0: row has no column 'candidate' or 'caption'; its columns are text"),
     ],
 )
-def test_file_that_cannot_be_scored_exits_1(
-    bench, tmp_path: Path, name: str, content: str | None, message: str
-):
+def test_file_that_cannot_be_scored_exits_1(bench, tmp_path: Path, name: str, content: str | None, message: str):
     if content is not None:
         (tmp_path / name).write_text(content)
     done = bench("score", tmp_path / name, "--metrics", "length")
@@ -200,9 +187,7 @@ def test_what_was_done_to_read_an_image_is_remarked(bench, tmp_path: Path, tiny_
     rows = []
     for n in range(70):
         deep = n < 2
-        levels = generator.integers(0, 60_000 if deep else 256, (40, 40)).astype(
-            np.uint16 if deep else np.uint8
-        )
+        levels = generator.integers(0, 60_000 if deep else 256, (40, 40)).astype(np.uint16 if deep else np.uint8)
         Image.fromarray(levels).save(tmp_path / f"{n}.png")
         rows.append({"candidate": f"number {n} of many", "image": f"{n}.png"})
     file = tmp_path / "rows.jsonl"
@@ -213,9 +198,7 @@ def test_what_was_done_to_read_an_image_is_remarked(bench, tmp_path: Path, tiny_
     assert "clipped" not in done.out
 
 
-def test_captions_that_were_imported_are_scored_against_the_references_that_were_logged(
-    bench, tmp_path: Path
-):
+def test_captions_that_were_imported_are_scored_against_the_references_that_were_logged(bench, tmp_path: Path):
     log = tmp_path / "20260101_samples_coco.jsonl"
     rows = [
         {"doc_id": n, "doc": {"image_id": n}, "target": ["two dogs play", "dogs at the sea"],
@@ -233,10 +216,7 @@ def test_captions_that_were_imported_are_scored_against_the_references_that_were
 
 def test_row_with_two_names_of_a_caption_is_named_and_not_scored(bench, tmp_path: Path):
     file = tmp_path / "both.jsonl"
-    rows = [
-        {"id": "clear", "caption": "a dog"},
-        {"id": "unclear", "caption": "a dog", "candidate": "two dogs"},
-    ]
+    rows = [{"id": "clear", "caption": "a dog"}, {"id": "unclear", "caption": "a dog", "candidate": "two dogs"}]
     file.write_text("\n".join(map(json.dumps, rows)))
     done = bench("score", file, "--metrics", "length", "--format", "json")
     assert "row has both 'candidate' and 'caption': which of them is scored? (first: unclear)" in done.err

@@ -20,9 +20,7 @@ from capbench.tasks.schema import TaskConfig, load_task
 SHIPPED = build_index().tasks
 
 
-def test_every_shipped_task_is_explained_with_each_choice_that_moves_a_number(
-    bench, subtests: pytest.Subtests
-):
+def test_every_shipped_task_is_explained_with_each_choice_that_moves_a_number(bench, subtests: pytest.Subtests):
     for entry in SHIPPED:
         with subtests.test(task=entry.name):
             done = bench("show", entry.name)
@@ -111,9 +109,7 @@ def test_every_shipped_task_says_where_its_data_comes_from_without_a_network(
     bench, subtests: pytest.Subtests, tmp_path: Path
 ):
     # What one reader generates is made once: 'bench validate' looks at the data of every task.
-    readers = {
-        entry.name: load_task(entry.path)[0].custom_dataset for entry in SHIPPED if "shapes" in entry.name
-    }
+    readers = {entry.name: load_task(entry.path)[0].custom_dataset for entry in SHIPPED if "shapes" in entry.name}
     asked = {str(readers.get(entry.name, entry.name)): entry for entry in SHIPPED}
     for entry in asked.values():
         with subtests.test(task=entry.name):

@@ -66,6 +66,4 @@ def test_importing_capbench_imports_nothing_heavy():
 def test_run_of_a_text_metric_imports_no_model_library(tmp_path: Path):
     arguments = ["run", "--task", "iiw_400", "--model", "iiw-p5b", "--metrics", "length", "--bootstrap", "10"]
     arguments += ["--output_path", str(tmp_path / "runs")]
-    assert imported(_MAIN.format(arguments=arguments)).isdisjoint(
-        ["torch", "transformers", "datasets", "scipy"]
-    )
+    assert imported(_MAIN.format(arguments=arguments)).isdisjoint(["torch", "transformers", "datasets", "scipy"])

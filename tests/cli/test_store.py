@@ -87,9 +87,7 @@ def damaged(tmp_path: Path) -> Path:
 def test_file_that_cannot_be_read_is_damage_for_verify(bench, damaged: Path):
     done = bench("store", "verify", "--store", damaged)
     assert (done.code, done.err) == (1, "")
-    assert done.out == (
-        f"store {damaged}: file is not a database\ndelete {damaged}: what it holds is computed anew\n"
-    )
+    assert done.out == (f"store {damaged}: file is not a database\ndelete {damaged}: what it holds is computed anew\n")
 
 
 @pytest.mark.parametrize("action", [["stats"], ["prune", "--all"], ["verify"]])
@@ -113,17 +111,13 @@ def test_run_moves_a_damaged_store_aside_and_has_the_results_of_one_without_dama
     assert {one.name for one in damaged.parent.glob("damaged*")} == {
         "damaged.sqlite", f"damaged.sqlite.damaged-{time.strftime('%Y-%m-%d')}",
     }  # fmt: skip
-    first, second = (
-        json.loads(file.read_text())["results"] for file in sorted(Path("runs").rglob("run.json"))
-    )
+    first, second = (json.loads(file.read_text())["results"] for file in sorted(Path("runs").rglob("run.json")))
     assert first == second
     assert "meteor" in bench("store", "stats", "--store", damaged).out
 
 
 @pytest.mark.parametrize("action", [["stats"], ["prune", "--all"], ["verify"]])
-def test_folder_that_machines_share_is_looked_after_by_its_own_tools(
-    bench, tmp_path: Path, action: list[str]
-):
+def test_folder_that_machines_share_is_looked_after_by_its_own_tools(bench, tmp_path: Path, action: list[str]):
     done = bench("store", *action, "--store", f"{tmp_path}/shared/")
     assert done.code == 2
     assert "with the folder's or bucket's own tools" in done.err

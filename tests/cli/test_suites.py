@@ -51,7 +51,4 @@ def test_dry_run_of_a_suite_names_the_file_of_recorded_scores(bench: Bench, tmp_
     ran = bench("run", "--suite", "pacspp_table1", "--dry_run", "--recorded", "mine")
     said = [line for line in ran.out.splitlines() if line.startswith("CIDEr: ")]
     # Another task of the row is computed.
-    assert said == [
-        f"CIDEr: recorded scores, {Path('mine/flickr8k_expert/CIDEr.jsonl')}",
-        "CIDEr: no model needed",
-    ]
+    assert said == [f"CIDEr: recorded scores, {Path('mine/flickr8k_expert/CIDEr.jsonl')}", "CIDEr: no model needed"]

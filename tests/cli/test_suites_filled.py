@@ -33,9 +33,7 @@ def save(path: Path, *rows: Any) -> None:
 
 
 def cc3m(folder: Path) -> None:
-    save(
-        folder / "cc3m/cc3m_val.jsonl", *({"image": str(n), "caption": text} for n, text in enumerate(TEXTS))
-    )
+    save(folder / "cc3m/cc3m_val.jsonl", *({"image": str(n), "caption": text} for n, text in enumerate(TEXTS)))
 
 
 def coco(folder: Path) -> None:
@@ -80,9 +78,7 @@ def flickr8k(folder: Path) -> None:
 
 def visual_genome(folder: Path) -> None:
     box = {"x": 4, "y": 2, "width": 9, "height": 9, "phrase": "a tree"}
-    images = [
-        {"image_id": n, "width": 48, "height": 40, "url": "", "coco_id": None} for n in range(IMAGES_OF_VG)
-    ]
+    images = [{"image_id": n, "width": 48, "height": 40, "url": "", "coco_id": None} for n in range(IMAGES_OF_VG)]
     regions = [{"id": n, "regions": [{"region_id": n, "image_id": n, **box}]} for n in range(IMAGES_OF_VG)]
     objects = [{"image_id": n, "objects": []} for n in range(IMAGES_OF_VG)]
     for name, value in (("image_data", images), ("region_descriptions", regions), ("objects", objects)):
@@ -120,9 +116,7 @@ def test_captions_fill_a_row_of_captioners_and_scores_of_them_a_column(
 ):
     data(tmp_path / "cache/data")
     called = row.replace("/", "-")
-    save(
-        tmp_path / f"mine/{task}/{called}.jsonl", *({"id": str(n), "caption": t} for n, t in enumerate(TEXTS))
-    )
+    save(tmp_path / f"mine/{task}/{called}.jsonl", *({"id": str(n), "caption": t} for n, t in enumerate(TEXTS)))
     save(tmp_path / f"mine/{task}/{called}/Polos.jsonl", *SCORES)
     cells = filled(bench, suite)
     # A caption that is its reference has all its n-grams, each of which stands in one image alone.
@@ -150,13 +144,8 @@ def test_scores_of_captions_fill_a_column_whose_metric_cannot_run_here(
 ):
     data(tmp_path / "cache/data")
     images = range(IMAGES_OF_VG if data is visual_genome else 4)
-    save(
-        tmp_path / f"mine/{task}/{row}.jsonl",
-        *({"id": str(n), "caption": f"{TEXTS[n % 4]} {n}"} for n in images),
-    )
-    save(
-        tmp_path / f"mine/{task}/{row}/{column}.jsonl", *({"id": str(n), "score": n % 4 / 10} for n in images)
-    )
+    save(tmp_path / f"mine/{task}/{row}.jsonl", *({"id": str(n), "caption": f"{TEXTS[n % 4]} {n}"} for n in images))
+    save(tmp_path / f"mine/{task}/{row}/{column}.jsonl", *({"id": str(n), "score": n % 4 / 10} for n in images))
     cell = filled(bench, suite, "--gen_kwargs", "max_new_tokens=9")[row, column]
     assert cell["value"] == pytest.approx(0.15)
     assert 0.2 < cell["published"] < 0.7
@@ -166,9 +155,7 @@ def test_scores_fill_a_row_of_metrics_with_a_setting(bench: Bench, tmp_path: Pat
     flickr8k(tmp_path / "cache/data")
     row = "PAC-S++ (r=2, lambda_v=0.1, lambda_t=0.001, visual=SDv1.5, textual=BLIP)"
     scores = [
-        {"image": f"{n}.jpg", "caption": f"{TEXTS[(n + 1) % 4]} {k}", "score": k}
-        for n in range(4)
-        for k in range(5)
+        {"image": f"{n}.jpg", "caption": f"{TEXTS[(n + 1) % 4]} {k}", "score": k} for n in range(4) for k in range(5)
     ]
     save(tmp_path / f"mine/flickr8k_cf/{row}.jsonl", *scores)
     cell = filled(bench, "pacspp_table7")[row, "Flickr8k-CF τ-b"]

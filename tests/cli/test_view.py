@@ -34,9 +34,7 @@ def test_it_answers_at_the_printed_address_and_ends_without_a_fault(tmp_path: Pa
         assert process.stderr.read() == ""
 
 
-def test_the_missing_packages_are_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert main(["view", str(KEPT)]) == 2
     assert "pip install 'capbench[view]'" in capsys.readouterr().err

@@ -132,9 +132,7 @@ class Bench:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print a row a kind of run; return 1 if a value differs or something is left behind."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=60, metavar="N", help="kills in all (60)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of signals and moments (0)")
     parser.add_argument("--kinds", default=",".join(KINDS), metavar="NAME,...", help=f"({','.join(KINDS)})")
@@ -142,10 +140,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     kinds = options.kinds.split(",")
     faults = []
-    with (
-        tempfile.TemporaryDirectory(prefix="capbench-kills-") as folder,
-        ThreadPoolExecutor(options.at_once) as pool,
-    ):
+    with tempfile.TemporaryDirectory(prefix="capbench-kills-") as folder, ThreadPoolExecutor(options.at_once) as pool:
         make_templates(Path(folder), kinds)
         print(
             f"{'kind':12} {'run':>6} {'kills':>6} {'KILL':>5} {'TERM':>5} {'before':>7} {'during':>7} {'after':>6} "
@@ -157,8 +152,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             count = len(range(number, options.kills, len(kinds)))
             outcomes = list(
                 pool.map(
-                    lambda n, kind=kind, clean=clean: killed(Path(folder), kind, clean, n, options.seed),
-                    range(count),
+                    lambda n, kind=kind, clean=clean: killed(Path(folder), kind, clean, n, options.seed), range(count)
                 )
             )
             print(row(kind, clean, outcomes), flush=True)
@@ -285,9 +279,7 @@ def killed(folder: Path, kind: str, clean: Undisturbed, number: int, seed: int) 
     return outcome
 
 
-def compare(
-    outcome: Outcome, clean: Undisturbed, place: Path, before: dict[str, str], *, finished: bool
-) -> None:
+def compare(outcome: Outcome, clean: Undisturbed, place: Path, before: dict[str, str], *, finished: bool) -> None:
     """Hold what is there against the undisturbed run; before the second run, what is there must be whole.
 
     Args:
@@ -320,13 +312,7 @@ def values_of(place: Path) -> list[dict[str, Any]]:
         BenchError: A record or its samples cannot be read.
     """
     if (place / "board").exists():
-        return [
-            {
-                name: one
-                for name, one in files_of(place).items()
-                if name.startswith("board/") and "/." not in name
-            }
-        ]
+        return [{name: one for name, one in files_of(place).items() if name.startswith("board/") and "/." not in name}]
     every = []
     for record in sorted((place / "runs").rglob("run.json")):
         if any(part.startswith(".") for part in record.relative_to(place).parts):

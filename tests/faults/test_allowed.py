@@ -232,15 +232,11 @@ def test_code_that_comes_with_a_model_runs_once_it_is_trusted_and_in_no_dry_run(
     assert ran.exists()
 
 
-def test_images_of_rows_are_read_outside_once_that_is_allowed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_images_of_rows_are_read_outside_once_that_is_allowed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     Image.new("RGB", (16, 16)).save(elsewhere / "SECRET.png")
-    Path("train.jsonl").write_text(
-        json.dumps({"image": "../elsewhere/SECRET.png", "captions": ["a dog"]}) + "\n"
-    )
+    Path("train.jsonl").write_text(json.dumps({"image": "../elsewhere/SECRET.png", "captions": ["a dog"]}) + "\n")
     for command in ("train recipe.yaml --dry_run --no_judge", "make maker.yaml --data train.jsonl --dry_run"):
         assert bench(command) == 1
         assert "lies outside" in capsys.readouterr().err
@@ -276,17 +272,9 @@ ASKED = {
             "maker.yaml",
             {**MAKER, "models": {"captioner": {"name": "hf", "arguments": ASKING}}},
         ),
-        (
-            "train recipe.yaml --dry_run",
-            "recipe.yaml",
-            {**RECIPE, "model": {"name": "hf", "arguments": ASKING}},
-        ),
+        ("train recipe.yaml --dry_run", "recipe.yaml", {**RECIPE, "model": {"name": "hf", "arguments": ASKING}}),
         ("loop loop.yaml --dry_run", "recipe.yaml", {**RECIPE, "model": {"name": "hf", "arguments": ASKING}}),
-        (
-            "show strange --include_path .",
-            "strange.yaml",
-            {**TASK, "dataset_path": "x/y", "dataset_kwargs": ASKING},
-        ),
+        ("show strange --include_path .", "strange.yaml", {**TASK, "dataset_path": "x/y", "dataset_kwargs": ASKING}),
         ("validate strange.yaml", "strange.yaml", {**TASK, "dataset_path": "x/y", "dataset_kwargs": ASKING}),
     ],
 )
@@ -323,9 +311,7 @@ def test_functions_that_were_allowed_at_an_export_run_in_lm_eval(monkeypatch: py
     values = {**TASK, "output_type": "agreement", "doc_to_candidate": "caption", "doc_to_human": "rating"}
     values["statistics"] = ["kendall_b"]
     del values["doc_to_text"], values["doc_to_image"]
-    rows = [
-        {"id": n, "references": ["a dog"], "caption": "a dog" + " runs" * n, "rating": n} for n in range(4)
-    ]
+    rows = [{"id": n, "references": ["a dog"], "caption": "a dog" + " runs" * n, "rating": n} for n in range(4)]
     Path("rows.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in rows))
     Path("strange.yaml").write_text(f"{yaml.safe_dump(values)}process_docs: !function own.same\n")
     export = "export lm-eval --tasks strange --include_path . -o exported"

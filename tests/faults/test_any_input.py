@@ -39,9 +39,7 @@ many = partial(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
-WORDS = st.lists(st.sampled_from(["a", "dog", "runs", "red", "Bus", "don't", "3.5"]), max_size=6).map(
-    " ".join
-)
+WORDS = st.lists(st.sampled_from(["a", "dog", "runs", "red", "Bus", "don't", "3.5"]), max_size=6).map(" ".join)
 TEXTS = st.one_of(
     WORDS,
     WORDS,
@@ -51,9 +49,7 @@ TEXTS = st.one_of(
     ),
 )
 REFERENCES = st.lists(TEXTS, max_size=3) | TEXTS | st.none() | st.integers()
-SCALARS = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), TEXTS
-)
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), TEXTS)
 ANYTHING = st.recursive(
     SCALARS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
@@ -76,24 +72,21 @@ def written(folder: Path, rows: Iterable[Any], name: str) -> Path:
     return path
 
 
-def run_of(
-    folder: Path, task: dict[str, Any], rows: Sequence[Any], captions: Sequence[Any] = ()
-) -> TaskRun | None:
+def run_of(folder: Path, task: dict[str, Any], rows: Sequence[Any], captions: Sequence[Any] = ()) -> TaskRun | None:
     """Return the run of a task over rows, with recorded captions; None where a fault is named."""
     written(folder, rows, "rows.jsonl")
     model = f"captions:{written(folder, captions, 'captions.jsonl')}" if captions else None
     (folder / "any.yaml").write_text(yaml.safe_dump(task), encoding="utf-8")
     with suppress(BenchError):
-        return capbench.evaluate(
-            model, ["any"], include_path=[folder], resamples=0, store=folder / "store.sqlite"
-        )["any"]
+        return capbench.evaluate(model, ["any"], include_path=[folder], resamples=0, store=folder / "store.sqlite")[
+            "any"
+        ]
     return None
 
 
 def same_numbers(one: TaskRun, other: TaskRun) -> bool:
     return all(
-        (a.metric, a.statistic, a.n, a.reason) == (b.metric, b.statistic, b.n, b.reason)
-        and same(a.value, b.value)
+        (a.metric, a.statistic, a.n, a.reason) == (b.metric, b.statistic, b.n, b.reason) and same(a.value, b.value)
         for a, b in zip(one.results, other.results, strict=True)
     )
 
@@ -136,16 +129,13 @@ PREFERENCE = {
 
 @many(max_examples=100)
 @given(
-    rows=st.lists(st.fixed_dictionaries({"candidate": TEXTS, "references": REFERENCES}), max_size=8),
-    seed=st.randoms(),
+    rows=st.lists(st.fixed_dictionaries({"candidate": TEXTS, "references": REFERENCES}), max_size=8), seed=st.randoms()
 )
 def test_order_of_rows_changes_no_score(tmp_path: Path, rows: list[dict[str, Any]], seed: random.Random):
     rows = [{"candidate": "a dog", "references": ["a dog runs"]}, *rows]
     numbered = [{"id": str(number), "image": f"{number}.jpg"} | row for number, row in enumerate(rows)]
     shuffled = seed.sample(numbered, len(numbered))
-    one, other = (
-        capbench.score(given, METRICS, store=tmp_path / "store.sqlite") for given in (numbered, shuffled)
-    )
+    one, other = (capbench.score(given, METRICS, store=tmp_path / "store.sqlite") for given in (numbered, shuffled))
     by_id = {row["id"]: row for row in other.rows}
     assert {row["id"]: row for row in one.rows} == by_id
     assert all(same(one.system[name], other.system[name]) for name in METRICS)
@@ -186,9 +176,7 @@ def test_every_document_is_scored_or_named_once_whatever_captions_and_references
 
 @many(max_examples=30)
 @given(
-    documents=st.lists(
-        st.tuples(st.lists(WORDS, min_size=1, max_size=3), WORDS | TEXTS), min_size=1, max_size=6
-    ),
+    documents=st.lists(st.tuples(st.lists(WORDS, min_size=1, max_size=3), WORDS | TEXTS), min_size=1, max_size=6),
     seed=st.randoms(),
 )
 def test_order_of_documents_and_captions_changes_no_number(
@@ -217,13 +205,7 @@ def test_order_of_rated_rows_changes_no_number_and_each_is_scored_or_named(
 ):
     rated = [("a dog", 1), ("a red dog runs", 3), *rated]
     rows = [
-        {
-            "id": str(n),
-            "image": f"{n}.jpg",
-            "candidate": text,
-            "references": ["a dog runs"],
-            "ratings": rating,
-        }
+        {"id": str(n), "image": f"{n}.jpg", "candidate": text, "references": ["a dog runs"], "ratings": rating}
         for n, (text, rating) in enumerate(rated)
     ]
     one, other = (run_of(tmp_path, AGREEMENT, given) for given in (rows, seed.sample(rows, len(rows))))
@@ -255,9 +237,7 @@ def images() -> dict[str, bytes]:
 @given(
     kind=st.sampled_from(["JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP"]),
     faults=st.lists(
-        st.tuples(
-            st.sampled_from(["cut", "flip", "more"]), st.floats(0, 1, exclude_max=True), st.integers(0, 255)
-        ),
+        st.tuples(st.sampled_from(["cut", "flip", "more"]), st.floats(0, 1, exclude_max=True), st.integers(0, 255)),
         min_size=1,
         max_size=4,
     ),
@@ -295,9 +275,7 @@ CELLS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 
 
 @many(max_examples=200)
-@given(
-    rows=st.lists(st.fixed_dictionaries({"id": CELLS, "a caption": CELLS}), max_size=5), tabs=st.booleans()
-)
+@given(rows=st.lists(st.fixed_dictionaries({"id": CELLS, "a caption": CELLS}), max_size=5), tabs=st.booleans())
 def test_rows_written_as_csv_come_back(tmp_path: Path, rows: list[dict[str, str]], tabs: bool):
     text = io.StringIO()
     writer = csv.DictWriter(text, ["id", "a caption"], delimiter="\t" if tabs else ",", quoting=csv.QUOTE_ALL)
@@ -318,30 +296,11 @@ def with_another(task: dict[str, Any], keys: Sequence[Any], value: Any) -> dict[
 
 KEYS = sorted(
     {*CAPTIONING, *AGREEMENT, *PREFERENCE}
-    | {
-        "include",
-        "group",
-        "tag",
-        "protocol",
-        "checks",
-        "generation_kwargs",
-        "test_split",
-        "process_docs",
-        "scale",
-    }
+    | {"include", "group", "tag", "protocol", "checks", "generation_kwargs", "test_split", "process_docs", "scale"}
     | {"custom_dataset", "doc_to_category", "doc_to_system", "doc_to_boxes", "doc_to_objects", "published"}
 )
 VALUES = ANYTHING | st.sampled_from(
-    [
-        "{{ id }}",
-        "{{ 1/0 }}",
-        "{% for",
-        "{{ ''.__class__ }}",
-        "../../etc/passwd",
-        "/etc/passwd",
-        "rows.jsonl",
-        "cider",
-    ]
+    ["{{ id }}", "{{ 1/0 }}", "{% for", "{{ ''.__class__ }}", "../../etc/passwd", "/etc/passwd", "rows.jsonl", "cider"]
 )
 
 
@@ -354,20 +313,10 @@ VALUES = ANYTHING | st.sampled_from(
 def test_task_file_with_anything_in_the_place_of_a_value_runs_or_is_a_fault(
     tmp_path: Path, task: dict[str, Any], keys: list[str], value: Any
 ):
-    row = {
-        "id": "1",
-        "image": "1.jpg",
-        "candidate": "a dog",
-        "other": "a cat",
-        "preferred": 0,
-        "ratings": [1, 2],
-    }
+    row = {"id": "1", "image": "1.jpg", "candidate": "a dog", "other": "a cat", "preferred": 0, "ratings": [1, 2]}
     rows = [row | {"references": ["a dog runs"]}, row | {"id": "2", "references": ["a bus"], "ratings": [3]}]
     run_of(
-        tmp_path,
-        with_another(task, keys, value),
-        rows,
-        [{"id": "1", "caption": "a dog"}] if task is CAPTIONING else (),
+        tmp_path, with_another(task, keys, value), rows, [{"id": "1", "caption": "a dog"}] if task is CAPTIONING else ()
     )
 
 
@@ -385,23 +334,13 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
     """What ``run.json`` and ``samples.parquet`` of a run hold."""
     folder = tmp_path_factory.mktemp("record")
     rows = [
-        {
-            "id": str(n),
-            "image": f"{n}.jpg",
-            "candidate": "dog " * (n + 1),
-            "references": ["a dog"],
-            "ratings": n,
-        }
+        {"id": str(n), "image": f"{n}.jpg", "candidate": "dog " * (n + 1), "references": ["a dog"], "ratings": n}
         for n in range(4)
     ]
     written(folder, rows, "rows.jsonl")
     (folder / "any.yaml").write_text(yaml.safe_dump(AGREEMENT))
     run = capbench.evaluate(
-        tasks=["any"],
-        include_path=[folder],
-        resamples=20,
-        store=folder / "s.sqlite",
-        output_path=folder / "runs",
+        tasks=["any"], include_path=[folder], resamples=20, store=folder / "s.sqlite", output_path=folder / "runs"
     )["any"]
     assert run.folder is not None
     return (run.folder / "run.json").read_bytes(), (run.folder / "samples.parquet").read_bytes()

@@ -51,10 +51,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_run_is_written_whole_or_not_at_all_whatever_room_there_is(disk: Path):
-    record, content = (
-        Record(make_record()),
-        {"samples.parquet": os.urandom(100 * KIB), "pictures/1": b"1" * 9000},
-    )
+    record, content = (Record(make_record()), {"samples.parquet": os.urandom(100 * KIB), "pictures/1": b"1" * 9000})
     whole = 0
     for free in range(0, 160 * KIB, 4 * KIB):
         leave(disk, free)

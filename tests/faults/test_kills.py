@@ -27,9 +27,7 @@ def test_value_that_differs_is_told(tmp_path: Path):
     (tmp_path / "board").mkdir()
     (tmp_path / "board" / "index.html").write_text("half")
     values = kills.values_of(tmp_path)[0]
-    whole = kills.Undisturbed(
-        tmp_path, 0, 0, 0, {**values, "board/index.html": "whole", "board/README.md": "x"}
-    )
+    whole = kills.Undisturbed(tmp_path, 0, 0, 0, {**values, "board/index.html": "whole", "board/README.md": "x"})
     for finished, differing in ((True, 2), (False, 1)):
         outcome = kills.Outcome(signal.SIGKILL, "during")
         kills.compare(outcome, whole, tmp_path, {}, finished=finished)

@@ -138,11 +138,7 @@ class World:
 
     def fill(self, text: str) -> str:
         """Put places into what a stranger writes."""
-        told = {
-            "{elsewhere}": self.elsewhere,
-            "{server}": f"http://127.0.0.1:{self.port}",
-            "{here}": self.stranger,
-        }
+        told = {"{elsewhere}": self.elsewhere, "{server}": f"http://127.0.0.1:{self.port}", "{here}": self.stranger}
         for sign, place in {**told, "{host}": f"127.0.0.1:{self.port}"}.items():
             text = text.replace(sign, str(place))
         return text
@@ -182,14 +178,10 @@ def listener() -> Iterator[Listener]:
 def world(tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch) -> World:
     made = World(tmp_path, listener.port)
     Image.new("RGB", (16, 16), (200, 10, 10)).save(made.elsewhere / "SECRET.png")
-    (made.elsewhere / "rows.jsonl").write_text(
-        json.dumps({**ROW, "image": "SECRET.png", "caption": SECRET}) + "\n"
-    )
+    (made.elsewhere / "rows.jsonl").write_text(json.dumps({**ROW, "image": "SECRET.png", "caption": SECRET}) + "\n")
     (made.elsewhere / "other.yaml").write_text(yaml.safe_dump({**TASK, "description": SECRET}))
     (made.elsewhere / "config.json").write_text(json.dumps({"model_type": "bert", "architectures": [SECRET]}))
-    (made.elsewhere / "model.yaml").write_text(
-        yaml.safe_dump({"adapter": "captions", "path": "./rows.jsonl"})
-    )
+    (made.elsewhere / "model.yaml").write_text(yaml.safe_dump({"adapter": "captions", "path": "./rows.jsonl"}))
     for place in (made.desk / "mine", made.stranger):
         place.mkdir(exist_ok=True)
         Image.new("RGB", (16, 16), (10, 200, 10)).save(place / "in.png")
@@ -241,9 +233,7 @@ def strange(world: World, events: Sequence[Event]) -> list[Event]:
     found: list[Event] = []
     for one in events:
         if one.kind in ("read", "write"):
-            inside = (
-                is_below(one.what, *mine, its) if is_below(one.what, root) else is_below(one.what, *LIBRARIES)
-            )
+            inside = is_below(one.what, *mine, its) if is_below(one.what, root) else is_below(one.what, *LIBRARIES)
             # To list the folder in which all lie is to look for what lies there.
             if not inside and one.what != root:
                 found.append(one)
@@ -252,16 +242,12 @@ def strange(world: World, events: Sequence[Event]) -> list[Event]:
                 found.append(one)
         elif one.kind == "start" and one.what.startswith(ASKED):
             continue
-        elif one.kind in (*ASKING, "start") or (
-            one.kind == "unpickle" and one.what.startswith(("posix.", "os."))
-        ):
+        elif one.kind in (*ASKING, "start") or (one.kind == "unpickle" and one.what.startswith(("posix.", "os."))):
             found.append(one)
     return list(dict.fromkeys(found))
 
 
-def look(
-    world: World, listener: Listener, commands: Sequence[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def look(world: World, listener: Listener, commands: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Carry commands out, and see that nothing was done that nobody allowed."""
     came = listener.came
     found: dict[str, list[Event]] = {}
@@ -510,8 +496,7 @@ OF_MODEL_COMMANDS: dict[str, list[str]] = {
         for way in ("", "--dry_run")
     ],
     "judge": [
-        f"{RUN} --model captions:mine/rows.jsonl --judge {{here}} --metrics fleur {way}"
-        for way in ("", "--dry_run")
+        f"{RUN} --model captions:mine/rows.jsonl --judge {{here}} --metrics fleur {way}" for way in ("", "--dry_run")
     ],
     **{
         role: [
@@ -589,11 +574,7 @@ def make_checkpoint(world: World, name: str) -> None:
 
 @pytest.mark.parametrize("attack", dear(OF_MODELS, "code: parts of a pipeline", "code: lm-eval"))
 def test_model(
-    attack: str,
-    world: World,
-    listener: Listener,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     # As where the program is started by 'python -m' in the stranger's folder.
     monkeypatch.syspath_prepend(str(world.stranger))
@@ -604,9 +585,7 @@ def test_model(
         make_checkpoint(world, name)
     role = ROLES.get(values["adapter"], "captioner")
     metric = "pac_s" if values["adapter"] == "pac" else "clip_s"
-    ended = look(
-        world, listener, [one.replace("{metric}", metric) for one in OF_MODEL_COMMANDS[role]], capsys
-    )
+    ended = look(world, listener, [one.replace("{metric}", metric) for one in OF_MODEL_COMMANDS[role]], capsys)
     came_to_its_end(attack, ended, but=("train ", "loop "))
 
 
@@ -726,16 +705,12 @@ OF_LOOPS = {attack: changed(LOOP, "captioner", one["name"]) for attack, one in N
     "write: name": changed(LOOP, "loop", "../../elsewhere/x"),
 }  # fmt: skip
 OF_RECIPE_COMMANDS = {
-    "maker": [
-        f"make {{here}}/maker.yaml --data mine/rows.jsonl {way}" for way in ("--dry_run", "--output made")
-    ],
+    "maker": [f"make {{here}}/maker.yaml --data mine/rows.jsonl {way}" for way in ("--dry_run", "--output made")],
     "recipe": [
         f"train {{here}}/recipe.yaml --include_path mine {way}"
         for way in ("--dry_run", "--dry_run --no_judge", "--output trained")
     ],
-    "loop": [
-        f"loop {{here}}/loop.yaml --include_path mine {way}" for way in ("--dry_run", "--output looped")
-    ],
+    "loop": [f"loop {{here}}/loop.yaml --include_path mine {way}" for way in ("--dry_run", "--output looped")],
 }
 
 
@@ -755,8 +730,7 @@ def test_recipe(kind: str, attack: str, world: World, listener: Listener, capsys
     world.write("model/model.yaml", {"adapter": "openai", "model": "m", "base_url": "{server}/v1"})
     world.write("outside.jsonl", [{"image": "{elsewhere}/SECRET.png", "captions": ["a dog"]}])
     world.write(
-        "further.jsonl",
-        [{"image": "in.png", "captions": ["a"], "further_images": ["../elsewhere/SECRET.png"]}],
+        "further.jsonl", [{"image": "in.png", "captions": ["a"], "further_images": ["../elsewhere/SECRET.png"]}]
     )
     brings_code(world, "auto", "evil")
     ended = look(world, listener, OF_RECIPE_COMMANDS[kind], capsys)
@@ -794,9 +768,7 @@ OF_DATA_COMMANDS = [
 
 
 @pytest.mark.parametrize("attack", IMAGES)
-def test_rows_images_and_captions(
-    attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]
-):
+def test_rows_images_and_captions(attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
     image = IMAGES[attack]
     world.write("strange.yaml", TASK)
     world.write("maker.yaml", MAKER)
@@ -805,12 +777,8 @@ def test_rows_images_and_captions(
     world.write("rows.jsonl", [{**ROW, "image": image, "further_images": [image], "provenance": [image]}])
     world.write("train.jsonl", [{"image": image, "captions": ["a dog"]}])
     world.write("dci/splits.json", json.dumps({"test": ["0.json"]}))
-    world.write(
-        "dci/complete/0.json", json.dumps({"image": f"../../{image}", "mask_data": {}, "short_caption": "a"})
-    )
-    world.write(
-        "script.png", f"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n(%pipe%touch {world.ran}) (w) file\n"
-    )
+    world.write("dci/complete/0.json", json.dumps({"image": f"../../{image}", "mask_data": {}, "short_caption": "a"}))
+    world.write("script.png", f"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n(%pipe%touch {world.ran}) (w) file\n")
     world.write("list.mp4", "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n{server}/x.ts\n#EXT-X-ENDLIST\n")
     world.write("evil.pkl", pickle.dumps(Shell(world.ran)))
     look(world, listener, OF_DATA_COMMANDS, capsys)
@@ -833,9 +801,7 @@ ROWS_OF_SUITE = {
 
 
 @pytest.mark.parametrize("attack", ROWS_OF_SUITE)
-def test_recorded_folder_of_a_suite(
-    attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]
-):
+def test_recorded_folder_of_a_suite(attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
     (world.stranger / "rows.jsonl").unlink()
     (world.stranger / "train.jsonl").unlink()
     world.write("models.yaml", {"detailcaps_table4": {"CogVLM": ROWS_OF_SUITE[attack]}})
@@ -929,9 +895,7 @@ def linked(path: Path, target: Path) -> None:
 
 
 @pytest.mark.parametrize("attack", OF_RUNS)
-def test_run_and_leaderboard(
-    attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]
-):
+def test_run_and_leaderboard(attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
     assert (
         typed(
             world,

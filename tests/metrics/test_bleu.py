@@ -89,9 +89,7 @@ def test_weights_are_repetitions_for_the_corpus_value(composed: Items, repeated:
 
 def test_order_of_references_does_not_matter(composed: Items, make_items: Callable[..., Items]):
     turned = make_items(composed.candidates, [texts[::-1] for texts in composed.references])
-    np.testing.assert_array_equal(
-        Bleu4().score(composed, Context()).values, Bleu4().score(turned, Context()).values
-    )
+    np.testing.assert_array_equal(Bleu4().score(composed, Context()).values, Bleu4().score(turned, Context()).values)
 
 
 def test_values_do_not_depend_on_how_items_are_cut_into_chunks(composed, monkeypatch):

@@ -57,9 +57,7 @@ def test_value_is_for_the_caption_wherever_it_stands(tmp_path: Path, prompt: str
     lost = {f"{one}|a rival|a person": "Judgment: Caption 2 is better." for one in captions[4:8]}
     lost |= {f"a rival|{one}|a person": "Judgment: Caption 1 is better." for one in captions[4:8]}
     tie = {
-        text: "Judgment: Tie"
-        for one in captions[8:]
-        for text in (f"{one}|a rival|a person", f"a rival|{one}|a person")
+        text: "Judgment: Tie" for one in captions[8:] for text in (f"{one}|a rival|a person", f"a rival|{one}|a person")
     }
     answers = judge(tmp_path, first | second | lost | tie)
     for seed in range(3):
@@ -68,8 +66,7 @@ def test_value_is_for_the_caption_wherever_it_stands(tmp_path: Path, prompt: str
     # Either stands first in some; which one, the seed decides.
     only_first = judge(tmp_path, first | lost | tie)
     found = [
-        CapArenaAuto(prompt, seed=seed, tries=1).score(items(*captions), Context(judge=only_first))
-        for seed in range(2)
+        CapArenaAuto(prompt, seed=seed, tries=1).score(items(*captions), Context(judge=only_first)) for seed in range(2)
     ]
     asked = [np.isfinite(one.values) for one in found]
     # By the first byte of SHA-256 of the JSON of seed, caption and rival: even for the caption.
@@ -77,10 +74,7 @@ def test_value_is_for_the_caption_wherever_it_stands(tmp_path: Path, prompt: str
 
 
 def test_what_has_no_verdict_is_a_failure_or_counts_nothing_with_a_remark(tmp_path: Path, prompt: str):
-    said = {
-        f"{one}|{other}|a person": "I cannot say."
-        for one, other in (("mine", "a rival"), ("a rival", "mine"))
-    }
+    said = {f"{one}|{other}|a person": "I cannot say." for one, other in (("mine", "a rival"), ("a rival", "mine"))}
     answers = judge(tmp_path, said)
     failed = CapArenaAuto(prompt, tries=2).score(items("mine"), Context(judge=answers))
     assert np.isnan(failed.values[0])

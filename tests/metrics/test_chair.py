@@ -170,11 +170,7 @@ def test_captions_of_coco_give_the_counts_of_the_released_code(data_folder: Call
     for row in coco["instances"]:
         marked.setdefault(row["image_id"], set()).add(names[row["category_id"]])
     rows = [
-        (
-            text,
-            tuple(other for number, other in enumerate(captions[image["id"]]) if number != one),
-            image["id"],
-        )
+        (text, tuple(other for number, other in enumerate(captions[image["id"]]) if number != one), image["id"])
         for image in coco["images"]
         for one, text in enumerate(captions[image["id"]])
     ]

@@ -53,8 +53,7 @@ def by_definition(items: Items, variant: str) -> list[float]:
             def vector(text: str, n: int = n, held: list = held) -> dict:
                 rows = sum(weight for _, weight in held)
                 return {
-                    gram: count
-                    * np.log(rows / max(1, sum(weight for grams, weight in held if gram in grams)))
+                    gram: count * np.log(rows / max(1, sum(weight for grams, weight in held if gram in grams)))
                     for gram, count in grams(text, n).items()
                 }
 
@@ -241,9 +240,7 @@ def test_with_given_frequencies_an_item_does_not_depend_on_the_others(composed, 
 
 def test_layouts_of_the_captions_give_the_same_frequencies(composed, corpus, tmp_path):
     as_lines = tmp_path / "captions.jsonl"
-    as_lines.write_text(
-        "".join(json.dumps({"image": image, "caption": text}) + "\n" for image, text in corpus)
-    )
+    as_lines.write_text("".join(json.dumps({"image": image, "caption": text}) + "\n" for image, text in corpus))
     as_list = tmp_path / "list.json"
     as_list.write_text(json.dumps([{"image_id": image, "caption": text} for image, text in corpus]))
     first, *others = [
@@ -264,9 +261,7 @@ def test_fingerprint_changes_with_the_captions_and_not_with_their_place(tmp_path
 
 
 def test_missing_captions_are_found_before_work_starts(tmp_path: Path):
-    with pytest.raises(
-        MetricError, match=r"document_frequencies: .*none\.json: cannot be read: No such file"
-    ):
+    with pytest.raises(MetricError, match=r"document_frequencies: .*none\.json: cannot be read: No such file"):
         Cider(document_frequencies=tmp_path / "none.json").check()
 
 
@@ -326,11 +321,7 @@ def test_state_is_the_same_to_the_bit_whatever_the_shards(composed: Items):
     whole = metric.merge([metric.state_map(composed, Context())])
     pieces = [metric.state_map(composed.subset(which), Context()) for which in shuffled(len(composed), 9)]
     parts = [metric.merge([metric.partition(one, 5)[part] for one in pieces]) for part in range(5)]
-    for state in (
-        metric.merge(pieces),
-        metric.merge([metric.merge(pieces[4:]), *pieces[3::-1]]),
-        metric.merge(parts),
-    ):
+    for state in (metric.merge(pieces), metric.merge([metric.merge(pieces[4:]), *pieces[3::-1]]), metric.merge(parts)):
         assert state.keys() == whole.keys()
         for name, array in state.items():
             assert array.dtype == whole[name].dtype
@@ -339,9 +330,7 @@ def test_state_is_the_same_to_the_bit_whatever_the_shards(composed: Items):
 
 def test_state_counts_the_rows_of_each_ngram(make_items: Callable[..., Items]):
     items = make_items(
-        ["x", "a", "x", "!"],
-        [["a dog", "the dog dog"], ["a cat"], ["a dog", "the dog dog"], ["!"]],
-        [3, 1, 2, 1],
+        ["x", "a", "x", "!"], [["a dog", "the dog dog"], ["a cat"], ["a dog", "the dog dog"], ["!"]], [3, 1, 2, 1]
     )
     metric = Cider()
     state = metric.state_map(items, Context())
@@ -355,9 +344,7 @@ def test_state_counts_the_rows_of_each_ngram(make_items: Callable[..., Items]):
 
 def test_hash_of_an_ngram_is_the_same_on_every_machine(make_items: Callable[..., Items]):
     state = Cider().state_map(make_items(["dog"], [["a dog ran"]]), Context())
-    a, dog, ran = (
-        int.from_bytes(blake2b(word, digest_size=8).digest(), "little") for word in (b"a", b"dog", b"ran")
-    )
+    a, dog, ran = (int.from_bytes(blake2b(word, digest_size=8).digest(), "little") for word in (b"a", b"dog", b"ran"))
     base = 0x9E3779B97F4A7C13
     polynomials = [a, dog, ran, a * base + dog, dog * base + ran, a * base**2 + dog * base + ran]
     assert state["ngrams"].tolist() == sorted(number % 2**64 for number in polynomials)
@@ -397,9 +384,7 @@ def test_what_matters_to_items_are_the_ngrams_that_they_have(composed: Items):
         np.testing.assert_array_equal(found["rows"], part["rows"])
         condensed = metric.relevant(metric.condense(part), asked)
         np.testing.assert_array_equal(condensed["ngrams"], asked["ngrams"][found["frequencies"] > 1])
-        np.testing.assert_array_equal(
-            condensed["frequencies"], found["frequencies"][found["frequencies"] > 1]
-        )
+        np.testing.assert_array_equal(condensed["frequencies"], found["frequencies"][found["frequencies"] > 1])
 
 
 def test_single_image_is_found_out_over_all_shards(make_items: Callable[..., Items]):
@@ -432,9 +417,7 @@ def test_with_given_frequencies_shards_have_the_values_of_the_whole(composed, co
     metric = Cider(document_frequencies=given(tmp_path / "captions.json", corpus))
     whole = metric.score(composed, Context())
     for which in shuffled(len(composed), 7):
-        np.testing.assert_array_equal(
-            metric.score(composed.subset(which), Context()).values, whole.values[which]
-        )
+        np.testing.assert_array_equal(metric.score(composed.subset(which), Context()).values, whole.values[which])
 
 
 def test_kept_ngrams_are_those_of_the_items(make_items: Callable[..., Items]):

@@ -51,9 +51,7 @@ class Seeded(Encoder):
 
     def _of(self, names: list[str]) -> Iterator[Encoded]:
         self.encoded += names
-        lost = {
-            n: "cannot be read" for n, name in enumerate(names) if name.startswith("gone") or "-1" in name
-        }
+        lost = {n: "cannot be read" for n, name in enumerate(names) if name.startswith("gone") or "-1" in name}
         yield Encoded({n: vector(name) for n, name in enumerate(names) if n not in lost}, lost)
 
     def tokens(self, texts: Sequence[str]) -> Iterator[Encoded]:
@@ -107,9 +105,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def score() -> Callable[..., Any]:
-    def scored(
-        name: str, items: Items, encoder: Encoder | None = None, cache: Cache | None = None, **keys: Any
-    ):
+    def scored(name: str, items: Items, encoder: Encoder | None = None, cache: Cache | None = None, **keys: Any):
         context = Context(encoder=encoder or Seeded(), cache=cache or NoCache())
         return build_metric(name, keys).score(items, context)
 
@@ -163,9 +159,7 @@ def test_prompt_goes_before_every_text_part(score: Callable):
 
 def test_three_metrics_encode_once_and_a_second_run_not_at_all(score: Callable, store: Store):
     encoder = Seeded()
-    scored = [
-        score(name, items_of(), encoder, store) for name in ("clip_precision", "clip_recall", "clip_f1")
-    ]
+    scored = [score(name, items_of(), encoder, store) for name in ("clip_precision", "clip_recall", "clip_f1")]
     # Each crop once, though one of image a is listed twice; the sentence of the last caption too.
     assert len(encoder.encoded) == len(set(encoder.encoded)) == 3 + 1 + 2 + 5 + 5 + 2 + 3 + 1
     computed = store.computed
@@ -228,8 +222,7 @@ def test_no_encoder_is_an_error_with_the_remedy():
 
 def test_whole_image_is_the_only_part_where_boxes_are_not_asked_for(score: Callable, store: Store):
     expected = [
-        by_definition(image, (), text_parts(caption), 5)
-        for image, caption in zip("abcd", CAPTIONS, strict=True)
+        by_definition(image, (), text_parts(caption), 5) for image, caption in zip("abcd", CAPTIONS, strict=True)
     ]
     # Neither the boxes that a data set has, nor their lack, change anything.
     for boxes in (BOXES, ()):

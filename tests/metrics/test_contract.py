@@ -53,9 +53,7 @@ def take(scores: Scores, which: np.ndarray) -> Scores:
 
 
 @pytest.mark.parametrize("shards", SHARDS)
-@pytest.mark.parametrize(
-    "metric", [MEAN, Bleu4(), ChairI(), Meteor(), Mid()], ids=lambda one: type(one).__name__
-)
+@pytest.mark.parametrize("metric", [MEAN, Bleu4(), ChairI(), Meteor(), Mid()], ids=lambda one: type(one).__name__)
 def test_corpus_value_is_the_same_to_the_bit_whatever_the_shards(metric: Aggregate, shards: int):
     scores, weights = scores_of(type(metric)), np.random.default_rng(3).integers(1, 9, size=300)
     of_shards = [metric.sums(take(scores, which), weights[which]) for which in shuffled(300, shards)]

@@ -71,9 +71,7 @@ def test_values_are_those_of_released_code(tmp_path, encoder, idf, metric, again
     for sampled in (None, 10):
         chosen = [number for number, item in enumerate(GOLDEN["items"]) if item[3] == sampled]
         rows = [GOLDEN["items"][number] for number in chosen]
-        given = items(
-            [VideoHandle(files[row[0]]) for row in rows], [r[1] for r in rows], [r[2] for r in rows]
-        )
+        given = items([VideoHandle(files[row[0]]) for row in rows], [r[1] for r in rows], [r[2] for r in rows])
         scores = build_metric(metric, {"frames": sampled, **arguments}).score(given, Context(encoder=encoder))
         expected = np.array([GOLDEN[idf][number][against] for number in chosen])
         assert not scores.failures
@@ -123,9 +121,7 @@ def test_an_item_scores_the_same_whatever_stands_beside_it(tmp_path: Path, encod
     together = metric.score(items([video] * 2, captions, references), Context(encoder=encoder)).values
     for number in (0, 1):
         alone = items([video], [captions[number]], [references[number]])
-        assert metric.score(alone, Context(encoder=encoder)).values[0] == pytest.approx(
-            together[number], abs=1e-6
-        )
+        assert metric.score(alone, Context(encoder=encoder)).values[0] == pytest.approx(together[number], abs=1e-6)
 
 
 def test_a_span_picks_frames_as_released(tmp_path: Path, encoder: Encoder):
@@ -272,9 +268,7 @@ def test_frames_of_a_video_are_encoded_once_and_kept(tmp_path, encoder, monkeypa
 def test_values_depend_on_the_corpus_bytes_not_on_its_path(tmp_path: Path):
     (tmp_path / "a.txt").write_text("a dog")
     (tmp_path / "b.txt").write_text("a dog")
-    a, b = (
-        build_metric("emscore", {"idf": str(tmp_path / name)}).fingerprint() for name in ("a.txt", "b.txt")
-    )
+    a, b = (build_metric("emscore", {"idf": str(tmp_path / name)}).fingerprint() for name in ("a.txt", "b.txt"))
     assert a == b
     (tmp_path / "b.txt").write_text("a cat")
     assert build_metric("emscore", {"idf": str(tmp_path / "b.txt")}).fingerprint() != a

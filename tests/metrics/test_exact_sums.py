@@ -36,9 +36,7 @@ def test_sum_of_a_column_is_that_of_math_fsum():
     assert found.tolist() != values.sum(axis=0).tolist()
 
 
-@pytest.mark.parametrize(
-    "value", [5e-324, 2.0**-1022, 2.0**-1053, 2.0**1005, -1.7976931348623157e308, 2.0**1023]
-)
+@pytest.mark.parametrize("value", [5e-324, 2.0**-1022, 2.0**-1053, 2.0**1005, -1.7976931348623157e308, 2.0**1023])
 def test_ends_of_the_range_are_held(value: float):
     assert totals(exact_sums(np.array([[value]]), np.ones(1))).tolist() == [value]
 

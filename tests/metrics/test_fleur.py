@@ -76,11 +76,7 @@ def test_answer_that_is_no_rating_is_named(text: str, fault: str):
 @pytest.mark.parametrize(
     ("rating", "told", "fault"),
     [
-        (
-            0.85,
-            Judgement("0.85", [JudgeToken("0", {}), JudgeToken(".", {}), JudgeToken("85", {})]),
-            "not single",
-        ),
+        (0.85, Judgement("0.85", [JudgeToken("0", {}), JudgeToken(".", {}), JudgeToken("85", {})]), "not single"),
         (0.8, Judgement("0.8"), "tells no probabilities"),
         (0.8, answer("0.8", at_2={}), "tells no probabilities"),
         (0.00001, answer("0.00001"), "too many decimals"),

@@ -66,10 +66,7 @@ def test_answer_that_cannot_be_used_is_named(answer: str, fault: str):
 
 
 def test_last_object_with_scores_counts():
-    assert read_scores('{"scores": [1, 2]} No: {"scores": [3, 4]}. {"reason": "better"}', 2, 5.0) == [
-        3.0,
-        4.0,
-    ]
+    assert read_scores('{"scores": [1, 2]} No: {"scores": [3, 4]}. {"reason": "better"}', 2, 5.0) == [3.0, 4.0]
 
 
 def test_without_a_prompt_it_says_that_none_was_released():

@@ -111,9 +111,7 @@ def test_direction_of_a_task_file_is_that_of_the_result_of_a_captioner(tmp_path:
         doc_to_id="id",
         doc_to_text="Describe.",
     )
-    run = capbench.evaluate(
-        f"captions:{tmp_path / 'mine.jsonl'}", "mine", include_path=[tmp_path], resamples=0
-    )["mine"]
+    run = capbench.evaluate(f"captions:{tmp_path / 'mine.jsonl'}", "mine", include_path=[tmp_path], resamples=0)["mine"]
     (result,) = run.results
     assert (result.value, result.higher_is_better) == (1.0, False)
     assert run.record.higher_is_better("distance") is False
@@ -122,14 +120,8 @@ def test_direction_of_a_task_file_is_that_of_the_result_of_a_captioner(tmp_path:
 @pytest.mark.parametrize(
     ("entry", "fault"),
     [
-        (
-            {"metric": "bleu_1", "higher_is_better": False},
-            "'bleu_1': higher_is_better is true by its definition",
-        ),
-        (
-            {"metric": "chair_i", "higher_is_better": True},
-            "'chair_i': higher_is_better is false by its defini",
-        ),
+        ({"metric": "bleu_1", "higher_is_better": False}, "'bleu_1': higher_is_better is true by its definition"),
+        ({"metric": "chair_i", "higher_is_better": True}, "'chair_i': higher_is_better is false by its defini"),
         ({"metric": "evaluate:share", "bonsu": 1.0}, "has no setting 'bonsu'. Did you mean 'bonus'?"),
     ],
 )
@@ -216,9 +208,7 @@ def test_our_metric_is_a_module_and_combines_with_others(tmp_path: Path):
 
 @pytest.mark.parametrize("ids", ["01", (0, 1)])
 def test_mappings_of_ids_are_refused_by_our_metric_as_a_module(ids: Any):
-    captions, references = (
-        {one: [text] for one, text in zip(ids, ("a dog", "a cat"), strict=True)} for _ in "12"
-    )
+    captions, references = ({one: [text] for one, text in zip(ids, ("a dog", "a cat"), strict=True)} for _ in "12")
     rouge = capbench.as_evaluate("rouge_l")
     with pytest.raises(UsageError, match="predictions are a mapping by id, where a list is expected"):
         rouge.compute(predictions=captions, references=references)
@@ -250,10 +240,6 @@ def test_module_runs_on_a_task_that_has_published_values(tmp_path: Path):
         f"task: small\ndataset_path: json\ndataset_kwargs: {{data_files: composite.jsonl}}\nchecks: {{}}\n"
     )
     run = capbench.evaluate(
-        tasks="small",
-        include_path=[tmp_path],
-        data={"small": tmp_path},
-        metrics=[name, "bleu_1"],
-        resamples=0,
+        tasks="small", include_path=[tmp_path], data={"small": tmp_path}, metrics=[name, "bleu_1"], resamples=0
     )["small"]
     assert list(run.published) == ["bleu_1.kendall_b", "bleu_1.kendall_c"]

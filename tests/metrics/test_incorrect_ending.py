@@ -18,13 +18,7 @@ def test_caption_that_breaks_off_counts(caption: str, make_items: Callable[..., 
 
 @pytest.mark.parametrize(
     "caption",
-    [
-        "a man on a horse",
-        "people standing around",
-        "one dog chases another",
-        "a man looking up.",
-        "a sign for 'A's",
-    ],
+    ["a man on a horse", "people standing around", "one dog chases another", "a man looking up.", "a sign for 'A's"],
 )
 def test_whole_caption_does_not_count(caption: str, make_items: Callable[..., Items]):
     assert IncorrectEnding().score(make_items([caption], [()]), Context()).values.tolist() == [0]

@@ -70,11 +70,7 @@ def encoder() -> Table:
     """Images i0..i39, their references r0..r39 and candidates c0..c39."""
     x, y, made = normal()
     return Table(
-        {
-            f"{kind}{n}": row
-            for kind, rows in zip("irc", (x, y, made), strict=True)
-            for n, row in enumerate(rows)
-        }
+        {f"{kind}{n}": row for kind, rows in zip("irc", (x, y, made), strict=True) for n, row in enumerate(rows)}
     )
 
 
@@ -131,15 +127,12 @@ def test_pairs_that_occur_twice_count_once(encoder: Table, items: Items):
 
 def test_what_cannot_be_encoded_costs_no_other(encoder: Table, items: Items):
     with_faults = items_of(
-        [(f"i{n}", f"c{n}", (f"r{n}",)) for n in range(40)]
-        + [("gone", "c1", ("r1",)), ("i2", "gone", ("r2", "gone"))]
+        [(f"i{n}", f"c{n}", (f"r{n}",)) for n in range(40)] + [("gone", "c1", ("r1",)), ("i2", "gone", ("r2", "gone"))]
     )
     scores = Mid().score(with_faults, Context(encoder=encoder))
     assert scores.failures == {40: "image: cannot be read", 41: "text: cannot be read"}
     assert np.isnan(scores.values[40:]).all()
-    np.testing.assert_allclose(
-        scores.values[:40], Mid().score(items, Context(encoder=encoder)).values, rtol=1e-9
-    )
+    np.testing.assert_allclose(scores.values[:40], Mid().score(items, Context(encoder=encoder)).values, rtol=1e-9)
 
 
 def test_captions_over_the_context_are_counted(encoder: Table, items: Items):
@@ -168,8 +161,7 @@ def test_corpus_value_needs_two_captions():
 
 @pytest.mark.parametrize("eps", [0.0, 5e-4])
 @pytest.mark.parametrize(
-    ("kind", "what", "rank"),
-    [("i", "images", "4 of 5"), ("r", "captions", "4 of 5"), ("ir", "both", "9 of 10")],
+    ("kind", "what", "rank"), [("i", "images", "4 of 5"), ("r", "captions", "4 of 5"), ("ir", "both", "9 of 10")]
 )
 def test_features_that_depend_on_one_another_are_refused_by_name(encoder, items, kind, what, rank, eps):
     for n in range(40):
@@ -179,9 +171,7 @@ def test_features_that_depend_on_one_another_are_refused_by_name(encoder, items,
         else:
             encoder.features[f"{kind}{n}"][-1] = encoder.features[f"{kind}{n}"][0]
     real = [np.stack([encoder.features[f"{kind}{n}"] for n in range(40)]) for kind in "ir"]
-    with pytest.raises(
-        MetricError, match=f"features of {what}.* no inverse, as its rank is {rank}"
-    ) as caught:
+    with pytest.raises(MetricError, match=f"features of {what}.* no inverse, as its rank is {rank}") as caught:
         pointwise_information(*real, *real, eps)
     assert "score more of them together" in caught.value.hint
 
@@ -197,8 +187,7 @@ def test_features_of_zeros_are_named_and_cost_no_other(encoder: Table, items: It
     expected = Mid().score(items, Context(encoder=encoder)).values
     encoder.features |= {"dark": np.zeros(5), "mute": np.zeros(5)}
     with_zeros = items_of(
-        [(f"i{n}", f"c{n}", (f"r{n}",)) for n in range(40)]
-        + [("dark", "c1", ("r1",)), ("i2", "mute", ("r2", "mute"))]
+        [(f"i{n}", f"c{n}", (f"r{n}",)) for n in range(40)] + [("dark", "c1", ("r1",)), ("i2", "mute", ("r2", "mute"))]
     )
     scores = Mid().score(with_zeros, Context(encoder=encoder))
     reason = "its features are all 0, and have no direction"
@@ -208,11 +197,7 @@ def test_features_of_zeros_are_named_and_cost_no_other(encoder: Table, items: It
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        ({"gaussian": "both"}, "unknown gaussian 'both'"),
-        ({"eps": -1}, "eps is -1"),
-        ({"eps": np.nan}, "eps is nan"),
-    ],
+    [({"gaussian": "both"}, "unknown gaussian 'both'"), ({"eps": -1}, "eps is -1"), ({"eps": np.nan}, "eps is nan")],
 )
 def test_unknown_settings_are_refused(arguments: dict[str, Any], message: str):
     with pytest.raises(ValueError, match=message):
@@ -245,9 +230,7 @@ def test_state_of_shards_gives_the_gaussians_of_the_pairs(encoder: Table, items:
     x, y, made = normal()
     states = [metric.state_map(items.subset(which), context) for which in shuffled(40, 7)]
     scores = metric.score(items, context, corpus_state(metric, [*states, *states], 4))
-    information, distance = pointwise_information(
-        *(v.astype(np.float32).astype(np.float64) for v in (x, y, x, made))
-    )
+    information, distance = pointwise_information(*(v.astype(np.float32).astype(np.float64) for v in (x, y, x, made)))
     # Features are rounded to 2**-30, and to float32 where they are kept.
     np.testing.assert_allclose(scores.values, information + distance, rtol=0, atol=1e-6)
 
@@ -257,12 +240,7 @@ def test_pairs_are_told_apart_by_image_and_text(encoder: Table):
     encoder.features |= {"R1": encoder.features["r1"], "I1": encoder.features["i1"]}
     states = [
         metric.state_map(items_of([row]), context)
-        for row in [
-            ("i1", "c1", ("r1",)),
-            ("i1", "c2", ("R1",)),
-            ("I1", "c1", ("r1",)),
-            ("i1", "c9", ("r1", "r1")),
-        ]
+        for row in [("i1", "c1", ("r1",)), ("i1", "c2", ("R1",)), ("I1", "c1", ("r1",)), ("i1", "c9", ("r1", "r1"))]
     ]
     merged = metric.merge(states)
     assert len(merged["pairs of references"]) == 3

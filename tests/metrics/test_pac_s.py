@@ -42,9 +42,7 @@ def test_the_tiny_weights_are_those_of_the_golden_values():
     assert_same_weights(tiny_lora_state_dict(2), "pac_lora")
 
 
-@pytest.mark.parametrize(
-    ("run", "settings"), [("pac", {}), ("pac_w3", {"w": 3.0}), ("pac_gelu", {}), ("pac_lora", {})]
-)
+@pytest.mark.parametrize(("run", "settings"), [("pac", {}), ("pac_w3", {"w": 3.0}), ("pac_gelu", {}), ("pac_lora", {})])
 @pytest.mark.parametrize(("metric", "value"), [(PacS, "image"), (RefPacS, "harmonic_mean")])
 def test_drawn_pictures_have_the_values_of_pacscore(metric, value, run, settings, encoders, tmp_path):
     scores = metric(**settings).score(drawn_items(tmp_path), Context(encoder=encoders[run]))

@@ -99,9 +99,7 @@ def test_id_that_is_a_whole_number_is_its_text(tmp_path: Path):
 def test_bare_names_of_images_have_no_folders_and_no_suffix(tmp_path: Path):
     names = ["Flickr8k_Dataset/1.jpg", "C:\\images\\2.JPEG", "3.png"]
     captions = ["a dog runs", "two cats", "a dog runs"]
-    rows = [
-        {"image": n, "caption": c, "score": s} for s, (n, c) in enumerate(zip(names, captions, strict=True))
-    ]
+    rows = [{"image": n, "caption": c, "score": s} for s, (n, c) in enumerate(zip(names, captions, strict=True))]
     path = write(tmp_path / "scores.jsonl", rows)
     assert recorded(path, image_names="bare").score(ITEMS, Context()).values.tolist() == [0, 1, 2]
     with pytest.raises(MetricError, match=r"0 of 6 rows have a score.*coverage 0\.0000") as raised:
@@ -185,9 +183,7 @@ def test_two_rows_of_one_key_are_refused_unless_they_say_the_same(tmp_path: Path
     assert recorded(path).score(ITEMS, Context()).values.tolist() == [-1, 0.25, 20]
     assert reviewed(recorded(path)) == []
     path = write(tmp_path / "other.jsonl", [*BY_ID, {"id": "a", "score": 7}])
-    with pytest.raises(
-        MetricError, match=r"other\.jsonl: 1 times two rows .* rows 2 \(-1\) and 4 \(7\)"
-    ) as raised:
+    with pytest.raises(MetricError, match=r"other\.jsonl: 1 times two rows .* rows 2 \(-1\) and 4 \(7\)") as raised:
         recorded(path).check()
     assert "keep one of the two" in raised.value.hint
 

@@ -61,7 +61,5 @@ def test_no_two_captions_are_alike_with_their_references(monkeypatch, tmp_path: 
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     captions = [json.loads(line) for line in (tmp_path / "captions.jsonl").read_text().splitlines()]
     assert [(one["candidate"], tuple(one["references"])) for one in rows] == drawn
-    assert [(one["id"], one["caption"]) for one in captions] == [
-        (one["id"], one["candidate"]) for one in rows
-    ]
+    assert [(one["id"], one["caption"]) for one in captions] == [(one["id"], one["candidate"]) for one in rows]
     assert {one["rating"] for one in rows} == {1, 2, 3, 4, 5}

@@ -101,10 +101,7 @@ def test_low_scores_find_the_foils_of_nocaps_by_domain_and_a_pair_without_a_foil
         "average_precision": 0.5,
     }  # fmt: skip
     (failure,) = found.record.failures
-    assert (failure["count"], failure["samples"]) == (
-        2,
-        ["nocaps-val-foil.json[2]", "nocaps-val-foil.json[3]"],
-    )
+    assert (failure["count"], failure["samples"]) == (2, ["nocaps-val-foil.json[2]", "nocaps-val-foil.json[3]"])
 
 
 @pytest.mark.data

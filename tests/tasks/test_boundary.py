@@ -81,9 +81,7 @@ def test_setting_that_is_a_path_outside_is_refused(tmp_path: Path, value: Any, o
     if not outside:
         boundary.require(value, "mine.yaml:3", tmp_path)
         return
-    with pytest.raises(
-        TaskError, match=r"^mine\.yaml:3: .* lies outside of the folders of the task and its data"
-    ) as e:
+    with pytest.raises(TaskError, match=r"^mine\.yaml:3: .* lies outside of the folders of the task and its data") as e:
         boundary.require(value, "mine.yaml:3", tmp_path)
     assert "--allow_outside DIR" in e.value.hint
 
@@ -109,9 +107,7 @@ def test_file_outside_refuses_to_be_read_in_any_way(tmp_path: Path):
 ROW = '{"references": ["a"]}\n'
 
 
-@pytest.mark.parametrize(
-    "name", ["{root}/private/rows.jsonl", "../private/rows.jsonl", "link.jsonl", "~/rows.jsonl"]
-)
+@pytest.mark.parametrize("name", ["{root}/private/rows.jsonl", "../private/rows.jsonl", "link.jsonl", "~/rows.jsonl"])
 def test_data_file_outside_is_refused_unless_its_folder_is_allowed(
     tmp_path: Path, write: Write, load: Callable[..., Any], name: str, monkeypatch: pytest.MonkeyPatch
 ):
@@ -149,11 +145,7 @@ def test_named_data_and_its_folder_are_inside(tmp_path: Path, write: Write, load
     ],
 )
 def test_librarys_own_loaders_read_nothing_outside(
-    tmp_path: Path,
-    write: Write,
-    load: Callable[..., Any],
-    keys: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, write: Write, load: Callable[..., Any], keys: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(write("private/key.txt", "secret").parent)
     filled = eval(repr(keys).replace("{root}", str(tmp_path)))  # noqa: S307 - the literal above
@@ -166,9 +158,7 @@ def test_image_that_a_row_of_a_parquet_file_names_outside_is_not_read(
 ):
     secret = write("private/photo.png", "secret")
     inside = write("tasks/photo.png", "inside")
-    images = [{"bytes": None, "path": str(path)} for path in (secret, inside)] + [
-        {"bytes": b"own", "path": None}
-    ]
+    images = [{"bytes": None, "path": str(path)} for path in (secret, inside)] + [{"bytes": b"own", "path": None}]
     table = pyarrow.table({"references": [["a"]] * 3, "image": images})
     pyarrow.parquet.write_table(table, tmp_path / "tasks" / "rows.parquet")
     keys = {

@@ -53,11 +53,7 @@ def paint(path: Path, number: int) -> None:
 @pytest.fixture
 def crepe(tmp_path: Path) -> Path:
     for number, subset in enumerate(SUBSETS):
-        choice = {
-            "filename": f"{number}.jpg",
-            "caption": f"dog {number}",
-            "negative_caption": f"cat {number} too",
-        }
+        choice = {"filename": f"{number}.jpg", "caption": f"dog {number}", "negative_caption": f"cat {number} too"}
         write(tmp_path / f"{subset}.json", {"0": choice, "2": choice | {"caption": f"a dog {number}"}})
         paint(tmp_path / "val2017" / f"{number}.jpg", number)
     return tmp_path
@@ -86,15 +82,11 @@ def test_sugarcrepe_choice_that_is_none_is_named(evaluate: Callable[..., TaskRun
         (["document 2"], "has no column 'negative_caption'"),
     ]
     write(crepe / "add_obj.json", [])
-    with pytest.raises(
-        DataError, match=r"add_obj\.json: column 'number' is to hold the keys of a JSON object"
-    ):
+    with pytest.raises(DataError, match=r"add_obj\.json: column 'number' is to hold the keys of a JSON object"):
         evaluate("sugarcrepe", crepe)
 
 
-def test_winoground_has_three_scores_of_all_and_of_each_kind(
-    evaluate: Callable[..., TaskRun], tmp_path: Path
-):
+def test_winoground_has_three_scores_of_all_and_of_each_kind(evaluate: Callable[..., TaskRun], tmp_path: Path):
     rows = [
         {
             "id": n, "image_0": f"ex_{n}_img_0", "image_1": f"ex_{n}_img_1", "caption_0": f"{n} sees {n + 1}",
@@ -119,9 +111,7 @@ def test_winoground_has_three_scores_of_all_and_of_each_kind(
 def checklist(tmp_path: Path) -> Path:
     for number, (name, path) in enumerate(vl_checklist.files()):
         source = {"vaw": "vg"}.get(name.split("/")[2], name.split("/")[2])
-        rows = [
-            [f"{n}.jpg", {"POS": [f"thing {number} {n}", "other"], "NEG": [f"{n} none"]}] for n in range(3)
-        ]
+        rows = [[f"{n}.jpg", {"POS": [f"thing {number} {n}", "other"], "NEG": [f"{n} none"]}] for n in range(3)]
         write(tmp_path / "data" / path, rows)
         for n in (0, 2):
             paint(tmp_path / source / f"{n}.jpg", n)
@@ -153,10 +143,7 @@ def test_vl_checklist_takes_the_first_choices_with_an_image(checklist: Path, mon
 
 
 def test_vl_checklist_needs_its_images_and_names_rows_of_another_shape(checklist: Path):
-    write(
-        checklist / "data" / "Relation" / "vg" / "spatial.json",
-        [["0.jpg"], ["0.jpg", {"POS": [], "NEG": ["x"]}]],
-    )
+    write(checklist / "data" / "Relation" / "vg" / "spatial.json", [["0.jpg"], ["0.jpg", {"POS": [], "NEG": ["x"]}]])
     bad = [row.place for row in vl_checklist.choices(checklist) if isinstance(row, BadRow)]
     assert bad[-2:] == [f"Relation/vg/spatial.json: row {n}" for n in (0, 1)]
     (checklist / "hake").rename(checklist / "gone")
@@ -164,9 +151,7 @@ def test_vl_checklist_needs_its_images_and_names_rows_of_another_shape(checklist
         next(iter(vl_checklist.choices(checklist)))
 
 
-def test_vl_checklist_means_are_of_files_then_sources_then_aspects(
-    evaluate: Callable[..., TaskRun], checklist: Path
-):
+def test_vl_checklist_means_are_of_files_then_sources_then_aspects(evaluate: Callable[..., TaskRun], checklist: Path):
     done = evaluate("vl_checklist", checklist)
     hits: dict[str, list[float]] = {}
     for row in done.samples.to_pylist():
@@ -196,10 +181,7 @@ def case(number: int, **keys: Any) -> dict[str, Any]:
 
 def test_aro_relations_that_are_symmetric_are_in_no_result(evaluate: Callable[..., TaskRun], tmp_path: Path):
     names = ["on", "on", "next to", "riding", "around"]
-    write(
-        tmp_path / "visual_genome_relation.json",
-        [case(n, relation_name=name) for n, name in enumerate(names)],
-    )
+    write(tmp_path / "visual_genome_relation.json", [case(n, relation_name=name) for n, name in enumerate(names)])
     for n in range(5):
         paint(tmp_path / "images" / f"{n}.jpg", n)
     done = evaluate("aro_vg_relation", tmp_path)
@@ -212,9 +194,7 @@ def test_aro_relations_that_are_symmetric_are_in_no_result(evaluate: Callable[..
     assert first["box"] == [1, 2, 21, 27]
 
 
-def test_aro_pairs_of_attributes_with_few_cases_are_in_no_result(
-    evaluate: Callable[..., TaskRun], tmp_path: Path
-):
+def test_aro_pairs_of_attributes_with_few_cases_are_in_no_result(evaluate: Callable[..., TaskRun], tmp_path: Path):
     pairs = [["red", "big"]] * 25 + [["old", "wet"]] * 24
     cases = [case(n, image_path="0.jpg", attributes=pair) for n, pair in enumerate(pairs)]
     write(tmp_path / "visual_genome_attribution.json", [*cases, {"image_path": "x"}])
@@ -222,18 +202,13 @@ def test_aro_pairs_of_attributes_with_few_cases_are_in_no_result(
     done = evaluate("aro_vg_attribution", tmp_path)
     (result,) = done.results
     assert result.n == 25
-    assert [failure["samples"] for failure in done.record.failures] == [
-        ["visual_genome_attribution.json: case 49"]
-    ]
+    assert [failure["samples"] for failure in done.record.failures] == [["visual_genome_attribution.json: case 49"]]
 
 
 def tag(text: str) -> list[tuple[str, str]]:
     """Nouns end with a figure, adjectives with an exclamation mark."""
     kinds = {True: "DT"}
-    return [
-        (word, "NN" if word[-1].isdigit() else "JJ" if word[-1] == "!" else kinds[True])
-        for word in text.split()
-    ]
+    return [(word, "NN" if word[-1].isdigit() else "JJ" if word[-1] == "!" else kinds[True]) for word in text.split()]
 
 
 CAPTIONS = ["the big! dog1 and a red! cat2 see three old! birds3", "men4 sit.", "A very (long) man5 on ice6"]
@@ -277,13 +252,8 @@ def test_texts_are_shown_as_released_code_prepares_them(text: str, shown: str):
 
 @pytest.fixture
 def frozen(tmp_path: Path) -> Path:
-    write(
-        tmp_path / "karpathy.json",
-        [{"image": f"val2014/{n}.jpg", "caption": CAPTIONS[n : n + 2]} for n in (0, 1)],
-    )
-    freeze(
-        tmp_path / "karpathy.json", tmp_path / "coco_order.jsonl", Shuffler(tag, str.split), {"tagger": "1"}
-    )
+    write(tmp_path / "karpathy.json", [{"image": f"val2014/{n}.jpg", "caption": CAPTIONS[n : n + 2]} for n in (0, 1)])
+    freeze(tmp_path / "karpathy.json", tmp_path / "coco_order.jsonl", Shuffler(tag, str.split), {"tagger": "1"})
     for n in (0, 1):
         paint(tmp_path / "val2014" / f"{n}.jpg", n)
     return tmp_path
@@ -291,9 +261,7 @@ def frozen(tmp_path: Path) -> Path:
 
 def test_frozen_shuffles_are_the_same_each_time_and_say_their_hash(frozen: Path):
     before = (frozen / "coco_order.jsonl").read_bytes()
-    found = freeze(
-        frozen / "karpathy.json", frozen / "coco_order.jsonl", Shuffler(tag, str.split), {"tagger": "1"}
-    )
+    found = freeze(frozen / "karpathy.json", frozen / "coco_order.jsonl", Shuffler(tag, str.split), {"tagger": "1"})
     assert (frozen / "coco_order.jsonl").read_bytes() == before
     head, _, rest = before.partition(b"\n")
     assert json.loads(head) == {

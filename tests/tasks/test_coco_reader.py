@@ -55,9 +55,7 @@ def save(folder: Path, name: str, images: list[Any], annotations: list[Any], **k
     file = folder / "annotations" / f"{name}_val2014.json"
     file.parent.mkdir(exist_ok=True)
     file.write_text(
-        json.dumps(
-            {"info": {"year": 2014}, "images": images, "licenses": [], "annotations": annotations, **keys}
-        )
+        json.dumps({"info": {"year": 2014}, "images": images, "licenses": [], "annotations": annotations, **keys})
     )
 
 
@@ -179,13 +177,7 @@ def test_file_of_another_layout_is_an_error(folder: Path):
 
 def test_outlines_are_not_held_in_memory(tmp_path: Path):
     outline = [[float(n) for n in range(2000)]]
-    save(
-        tmp_path,
-        "instances",
-        [{"id": 9}],
-        [marked(9, 18, segmentation=outline)] * 600,
-        categories=CATEGORIES,
-    )
+    save(tmp_path, "instances", [{"id": 9}], [marked(9, 18, segmentation=outline)] * 600, categories=CATEGORIES)
     path = tmp_path / INSTANCES
     assert path.stat().st_size > 7e6
     tracemalloc.start()
@@ -210,12 +202,7 @@ def test_released_captions_of_val2014_are_read_whole(tmp_path: Path):
 def test_checklist_holds_a_caption_against_the_others_of_its_image(folder: Path):
     save_split(folder, photo(9), photo(42))
     run = capbench.evaluate(
-        None,
-        "checklist_coco",
-        metrics="length",
-        data={"checklist_coco": folder},
-        resamples=0,
-        skip_checks=True,
+        None, "checklist_coco", metrics="length", data={"checklist_coco": folder}, resamples=0, skip_checks=True
     )
     by_rule = {one.category: one for one in run.tasks[0].results if one.statistic == "falls"}
     assert (by_rule["sentence_repeated"].n, by_rule["sentence_repeated"].value) == (2, 0.0)

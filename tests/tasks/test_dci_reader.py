@@ -134,9 +134,7 @@ _BOX = {"topLeft": {"x": 700, "y": 0}, "bottomRight": {"x": 990, "y": 300}}
         ),
     ],
 )
-def test_annotation_that_lacks_something_costs_its_image_and_no_other(
-    folder: Path, keys: dict[str, Any], reason: str
-):
+def test_annotation_that_lacks_something_costs_its_image_and_no_other(folder: Path, keys: dict[str, Any], reason: str):
     edit(folder, "sa_2", **keys)
     assert dropped(folder)["sa_2.json"] == reason
     assert list(documents(folder)) == ["sa_1", "sa_3", "sa_4", "sa_5"]
@@ -219,10 +217,7 @@ def test_full_texts_are_all_that_was_written_of_an_entry_and_its_parts(folder: P
 
 
 def test_image_of_which_nothing_was_written_has_no_full_text(folder: Path):
-    masks = {
-        key: mask | {"label": "", "caption": ""}
-        for key, mask in annotation(folder, "sa_2")["mask_data"].items()
-    }
+    masks = {key: mask | {"label": "", "caption": ""} for key, mask in annotation(folder, "sa_2")["mask_data"].items()}
     edit(folder, "sa_2", mask_data=masks, short_caption="")
     assert dropped(folder, texts="full")["sa_2.json"] == "has no caption"
     assert "sa_2.json" not in dropped(folder)

@@ -65,23 +65,17 @@ def test_named_path_comes_before_the_data_folder_the_cache_and_the_yaml_files_fo
     assert (found.rows, found.origin) == ([{"from": "named"}], str(named))
     for path in (root, cache, beside):
         found = load(task)
-        assert found.rows == [
-            {"from": "beside" if path == beside else path.parts[-3].replace("data", "cache")}
-        ]
+        assert found.rows == [{"from": "beside" if path == beside else path.parts[-3].replace("data", "cache")}]
         assert found.origin == str(path)
         path.unlink()
-    with pytest.raises(
-        DataError, match=r"is not on this machine(.|\n)*Put captions\.jsonl into a folder 'mine'"
-    ):
+    with pytest.raises(DataError, match=r"is not on this machine(.|\n)*Put captions\.jsonl into a folder 'mine'"):
         load(task)
 
 
 def test_name_of_another_task_is_not_this_tasks(load: Callable[..., Any], make_task: MakeTask, write: Write):
     write("captions.jsonl", jsonl({"from": "beside"}))
     other = write("other.jsonl", jsonl({"from": "other"}))
-    assert load(make_task(dataset_kwargs={"data_files": "captions.jsonl"}), other=other).rows == [
-        {"from": "beside"}
-    ]
+    assert load(make_task(dataset_kwargs={"data_files": "captions.jsonl"}), other=other).rows == [{"from": "beside"}]
 
 
 def test_what_a_broken_download_leaves_behind_is_no_local_copy(
@@ -102,9 +96,7 @@ def test_what_a_broken_download_leaves_behind_is_no_local_copy(
     assert load(make_task(data_source="mine_source.yaml")).origin == str(cache)
 
 
-def test_named_path_that_does_not_exist_is_an_error(
-    load: Callable[..., Any], make_task: MakeTask, tmp_path: Path
-):
+def test_named_path_that_does_not_exist_is_an_error(load: Callable[..., Any], make_task: MakeTask, tmp_path: Path):
     with pytest.raises(DataError, match=f"--data mine={tmp_path / 'none'}: there is no such file or folder"):
         load(make_task(), mine=tmp_path / "none")
 
@@ -145,9 +137,7 @@ def test_missing_data_says_what_where_and_which_command(
     ]
     write_card(files=files)
     write("reader.py", "def read(path): return []\n")
-    task = make_task(
-        data_source="mine_source.yaml", dataset_path=None, tail="custom_dataset: !function reader.read\n"
-    )
+    task = make_task(data_source="mine_source.yaml", dataset_path=None, tail="custom_dataset: !function reader.read\n")
     monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path / "root"))
     with pytest.raises(DataError) as caught:
         load(task)
@@ -177,9 +167,7 @@ def test_reader_of_generated_data_takes_no_path(
     assert (len(documents.rows), documents.origin) == (3, "generated")
 
 
-def test_reader_without_data_card_asks_for_the_path(
-    load: Callable[..., Any], make_task: MakeTask, write: Write
-):
+def test_reader_without_data_card_asks_for_the_path(load: Callable[..., Any], make_task: MakeTask, write: Write):
     write("reader.py", "def read(path): return []\n")
     task = make_task(dataset_path=None, tail="custom_dataset: !function reader.read\n")
     with pytest.raises(DataError, match=r"not on this machine") as caught:
@@ -214,15 +202,11 @@ def test_reader_without_a_path_is_called_as_lm_eval_calls_it(
 def test_reader_is_given_the_folder_or_file_that_the_task_names(
     load: Callable[..., Any], make_task: MakeTask, write: Write, tmp_path: Path
 ):
-    write(
-        "reader.py", "def read(path, **kwargs): return [{'name': path.name, 'is': path.is_dir(), **kwargs}]\n"
-    )
+    write("reader.py", "def read(path, **kwargs): return [{'name': path.name, 'is': path.is_dir(), **kwargs}]\n")
     write("raw/one.json", "1")
     other = write("other/two.json", "2")
     for name in ("raw", "raw/one.json"):
-        task = make_task(
-            dataset_path=name, dataset_kwargs={"a": 1}, tail="custom_dataset: !function reader.read\n"
-        )
+        task = make_task(dataset_path=name, dataset_kwargs={"a": 1}, tail="custom_dataset: !function reader.read\n")
         assert load(task).rows == [{"name": Path(name).name, "is": name == "raw", "a": 1}]
         assert load(task).origin == str(tmp_path / name)
         assert load(task, mine=other).rows == [{"name": "two.json", "is": False, "a": 1}]
@@ -252,38 +236,26 @@ def test_path_that_a_task_names_for_its_reader_must_be_there_and_inside(
 ):
     write("reader.py", "def read(path): return [{'name': path.name}]\n")
     tail = "custom_dataset: !function reader.read\n"
-    with pytest.raises(
-        DataError, match=r"mine\.yaml: dataset_path 'raw': there is no such file or folder"
-    ) as raised:
+    with pytest.raises(DataError, match=r"mine\.yaml: dataset_path 'raw': there is no such file or folder") as raised:
         load(make_task(dataset_path="raw", tail=tail))
     assert "--data mine=PATH" in raised.value.hint
     with pytest.raises(UsageError, match=r"dataset_path: \.\. lies outside"):
         load(make_task(dataset_path="..", tail=tail))
 
 
-def test_argument_that_a_reader_does_not_take_is_refused(
-    load: Callable[..., Any], make_task: MakeTask, write: Write
-):
+def test_argument_that_a_reader_does_not_take_is_refused(load: Callable[..., Any], make_task: MakeTask, write: Write):
     write("reader.py", "def read(path): return []\ndef made(size): return []\n")
     write("raw/one.json", "1")
-    task = make_task(
-        dataset_path="raw", dataset_kwargs={"sise": 2}, tail="custom_dataset: !function reader.read\n"
-    )
-    with pytest.raises(
-        TaskError, match=r"reader\.read\): cannot be called with .*got an unexpected .* 'sise'"
-    ):
+    task = make_task(dataset_path="raw", dataset_kwargs={"sise": 2}, tail="custom_dataset: !function reader.read\n")
+    with pytest.raises(TaskError, match=r"reader\.read\): cannot be called with .*got an unexpected .* 'sise'"):
         load(task)
-    task = make_task(
-        dataset_path=None, dataset_kwargs={"size": 2}, tail="custom_dataset: !function reader.made\n"
-    )
+    task = make_task(dataset_path=None, dataset_kwargs={"size": 2}, tail="custom_dataset: !function reader.made\n")
     with pytest.raises(TaskError, match=r"cannot be called with \(version=, size=\): .* 'version'") as raised:
         load(task)
     assert "let it take **kwargs" in raised.value.hint
 
 
-def test_split_that_a_reader_does_not_return_is_refused(
-    load: Callable[..., Any], make_task: MakeTask, write: Write
-):
+def test_split_that_a_reader_does_not_return_is_refused(load: Callable[..., Any], make_task: MakeTask, write: Write):
     write("reader.py", LM_EVAL)
     task = make_task(dataset_path=None, test_split="val", tail="custom_dataset: !function reader.read\n")
     with pytest.raises(DataError, match="returned no split 'val', but test, train"):
@@ -332,11 +304,7 @@ def test_declared_file_that_is_missing_is_an_error_even_if_others_are_there(
 
 
 def test_declared_file_that_is_missing_is_said_with_the_folder_and_the_nearest_name(
-    load: Callable[..., Any],
-    make_task: MakeTask,
-    write: Write,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    load: Callable[..., Any], make_task: MakeTask, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     write("ratings.jsonl", jsonl({"from": "a"}))
     task = make_task(dataset_kwargs={"data_files": "rating.jsonl"})
@@ -347,10 +315,7 @@ def test_declared_file_that_is_missing_is_said_with_the_folder_and_the_nearest_n
 
 
 def test_data_files_may_be_a_pattern_and_rows_have_the_name_of_their_file(
-    load: Callable[..., Any],
-    make_task: MakeTask,
-    write: Write,
-    tmp_path: Path,
+    load: Callable[..., Any], make_task: MakeTask, write: Write, tmp_path: Path
 ):
     write("data/b.json", json.dumps({"1": {"n": 2}}))
     write("data/a.json", json.dumps({"1": {"n": 1}, "3": {"n": 0}}))
@@ -375,11 +340,7 @@ def test_data_files_may_be_a_pattern_and_rows_have_the_name_of_their_file(
 
 @pytest.mark.parametrize("form", ["json", "parquet"])
 def test_column_of_the_files_name_must_be_free(
-    load: Callable[..., Any],
-    make_task: MakeTask,
-    write: Write,
-    tmp_path: Path,
-    form: str,
+    load: Callable[..., Any], make_task: MakeTask, write: Write, tmp_path: Path, form: str
 ):
     write("a.json", json.dumps([{"n": 1}]))
     datasets.Dataset.from_dict({"n": [1]}).to_parquet(tmp_path / "a.parquet")
@@ -391,9 +352,7 @@ def test_column_of_the_files_name_must_be_free(
     assert "{file: NAME}" in raised.value.hint
 
 
-def test_folder_may_hold_one_file_of_another_name(
-    load: Callable[..., Any], make_task: MakeTask, write: Write
-):
+def test_folder_may_hold_one_file_of_another_name(load: Callable[..., Any], make_task: MakeTask, write: Write):
     path = write("copy/renamed.jsonl", jsonl({"from": "renamed"}))
     write("copy/README.md", "text")
     task = make_task(dataset_kwargs={"data_files": "captions.jsonl"})
@@ -425,9 +384,7 @@ def test_folder_of_a_data_set_that_ships_may_hold_images_alone(
         load(task)
 
 
-def test_folder_without_any_data_file_is_an_error(
-    load: Callable[..., Any], make_task: MakeTask, write: Write
-):
+def test_folder_without_any_data_file_is_an_error(load: Callable[..., Any], make_task: MakeTask, write: Write):
     folder = write("copy/README.md", "text").parent
     with pytest.raises(DataError, match=r"copy has no captions\.jsonl"):
         load(make_task(dataset_kwargs={"data_files": "captions.jsonl"}), mine=folder)
@@ -464,9 +421,7 @@ def test_reader_gets_the_path_and_the_arguments(load: Callable[..., Any], make_t
         "        yield {'text': prefix + line} if line else BadRow(f'raw:{number}', 'is empty')\n",
     )
     raw = write("raw.txt", "one\n\ntwo\n")
-    task = make_task(
-        dataset_path=None, dataset_kwargs={"prefix": "> "}, tail="custom_dataset: !function reader.read\n"
-    )
+    task = make_task(dataset_path=None, dataset_kwargs={"prefix": "> "}, tail="custom_dataset: !function reader.read\n")
     found = load(task, mine=raw)
     assert found.rows == [{"text": "> one"}, {"text": "> two"}]
     assert found.bad_rows == [BadRow("raw:2", "is empty")]
@@ -499,24 +454,18 @@ def test_process_docs_gets_the_good_rows_and_adds_its_own_bad_ones(
     assert [bad.place for bad in found.bad_rows] == ["a.jsonl:2", "doc"]
 
 
-def test_process_docs_that_keeps_nothing_is_an_error(
-    load: Callable[..., Any], make_task: MakeTask, write: Write
-):
+def test_process_docs_that_keeps_nothing_is_an_error(load: Callable[..., Any], make_task: MakeTask, write: Write):
     write("a.jsonl", '{"n": 1}\n')
     write("reader.py", "def none(docs): return []\n")
     with pytest.raises(DataError, match="no document could be read"):
-        load(
-            make_task(dataset_kwargs={"data_files": "a.jsonl"}, tail="process_docs: !function reader.none\n")
-        )
+        load(make_task(dataset_kwargs={"data_files": "a.jsonl"}, tail="process_docs: !function reader.none\n"))
 
 
 # --- datasets
 
 
 def test_parquet_is_memory_mapped_and_its_images_stay_undecoded(
-    load: Callable[..., Any],
-    make_task: MakeTask,
-    tmp_path: Path,
+    load: Callable[..., Any], make_task: MakeTask, tmp_path: Path
 ):
     encoded = io.BytesIO()
     Image.new("RGB", (2, 2), "red").save(encoded, "PNG")
@@ -530,11 +479,7 @@ def test_parquet_is_memory_mapped_and_its_images_stay_undecoded(
     assert found.rows[0]["text"] == "a red square"
 
 
-def test_truncated_parquet_is_an_error_that_names_it(
-    load: Callable[..., Any],
-    make_task: MakeTask,
-    write: Write,
-):
+def test_truncated_parquet_is_an_error_that_names_it(load: Callable[..., Any], make_task: MakeTask, write: Write):
     path = write("a.parquet", b"PAR1 and then nothing")
     with pytest.raises(DataError) as caught:
         load(make_task(dataset_path="parquet", dataset_kwargs={"data_files": "a.parquet"}))
@@ -542,11 +487,7 @@ def test_truncated_parquet_is_an_error_that_names_it(
 
 
 def test_hub_data_set_that_cannot_be_fetched_says_why_and_what_to_do(
-    load: Callable[..., Any],
-    make_task: MakeTask,
-    write: Write,
-    write_card: Write,
-    monkeypatch: pytest.MonkeyPatch,
+    load: Callable[..., Any], make_task: MakeTask, write: Write, write_card: Write, monkeypatch: pytest.MonkeyPatch
 ):
     # Both libraries read HF_HUB_OFFLINE when they are imported, which was before this test.
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
@@ -559,9 +500,7 @@ def test_hub_data_set_that_cannot_be_fetched_says_why_and_what_to_do(
     assert "'bench data mine'" in caught.value.hint
 
 
-def test_hub_data_set_with_a_local_copy_asks_no_hub(
-    load: Callable[..., Any], make_task: MakeTask, write: Write
-):
+def test_hub_data_set_with_a_local_copy_asks_no_hub(load: Callable[..., Any], make_task: MakeTask, write: Write):
     path = write("copy.jsonl", jsonl({"n": 1}))
     found = load(make_task(dataset_path="nobody/no_such_data_set", data_source=None), mine=path)
     assert (found.rows, found.origin) == ([{"n": 1}], str(path))

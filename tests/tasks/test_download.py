@@ -82,9 +82,7 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def card(card_keys: dict[str, Any]) -> Card:
     """Return a data card with one download, or with none."""
-    return lambda **download: DataSource.model_validate(
-        {**card_keys, "downloads": [download] if download else []}
-    )
+    return lambda **download: DataSource.model_validate({**card_keys, "downloads": [download] if download else []})
 
 
 def silent(_: str) -> Callable[[int, int], None]:
@@ -105,9 +103,7 @@ def archive(members: dict[str, str]) -> bytes:
     return content.getvalue()
 
 
-def test_file_is_fetched_into_a_new_folder_and_its_progress_is_told(
-    card: Card, server: Server, tmp_path: Path
-):
+def test_file_is_fetched_into_a_new_folder_and_its_progress_is_told(card: Card, server: Server, tmp_path: Path):
     server.contents["a.bin"] = CONTENT
     told: list[tuple[int, int]] = []
     source = card(url=server.url("a.bin"), file="kept.bin", sha256=SHA256)
@@ -143,9 +139,7 @@ def test_chunked_answer_that_breaks_off_is_an_error(card: Card, server: Server, 
     assert fetch(source, tmp_path, silent)[0].read_bytes() == CONTENT
 
 
-def test_server_that_ignores_the_range_sends_the_file_from_its_start(
-    card: Card, server: Server, tmp_path: Path
-):
+def test_server_that_ignores_the_range_sends_the_file_from_its_start(card: Card, server: Server, tmp_path: Path):
     server.contents["a.bin"], server.ranges = CONTENT, False
     (tmp_path / "a.bin.part").write_bytes(b"something else")
     assert fetch(card(url=server.url("a.bin"), file="a.bin"), tmp_path, silent)[0].read_bytes() == CONTENT
@@ -178,9 +172,7 @@ def test_complete_file_is_not_fetched_again(card: Card, server: Server, tmp_path
     assert server.requests == []
 
 
-def test_file_with_another_checksum_than_the_cards_is_fetched_anew(
-    card: Card, server: Server, tmp_path: Path
-):
+def test_file_with_another_checksum_than_the_cards_is_fetched_anew(card: Card, server: Server, tmp_path: Path):
     server.contents["a.bin"] = CONTENT
     (tmp_path / "a.bin").write_bytes(b"an older version")
     fetch(card(url=server.url("a.bin"), file="a.bin", sha256=SHA256), tmp_path, silent)
@@ -205,10 +197,7 @@ def test_server_that_is_not_there_is_an_error_with_its_address(card: Card, tmp_p
 def test_only_http_is_fetched(card: Card, tmp_path: Path, scheme: str):
     (tmp_path / "secret").write_text("secret")
     url = "secret" if scheme == "no scheme" else f"{scheme}://{tmp_path}/secret"
-    assert (
-        fault(card(url=url, file="a.bin"), tmp_path / "mine").message
-        == f"{url}: only http and https are fetched"
-    )
+    assert fault(card(url=url, file="a.bin"), tmp_path / "mine").message == f"{url}: only http and https are fetched"
     assert list((tmp_path / "mine").iterdir()) == []
 
 
@@ -226,9 +215,7 @@ def test_folder_that_cannot_be_made_is_an_error(card: Card, server: Server, tmp_
 
 
 def test_archive_is_unpacked_without_folders_and_resource_forks(card: Card, server: Server, tmp_path: Path):
-    server.contents["a.zip"] = archive(
-        {"a.txt": "one", "sub/": "", "sub/b.txt": "two", "__MACOSX/._a.txt": "x"}
-    )
+    server.contents["a.zip"] = archive({"a.txt": "one", "sub/": "", "sub/b.txt": "two", "__MACOSX/._a.txt": "x"})
     source = card(url=server.url("a.zip"), file="a.zip", unpack="zip")
     files = fetch(source, tmp_path, silent)
     assert [str(file.relative_to(tmp_path.resolve())) for file in files] == ["a.txt", "sub/b.txt"]

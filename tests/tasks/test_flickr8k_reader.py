@@ -21,9 +21,7 @@ CAPTIONS = (
 def folder(tmp_path: Path) -> Callable[..., Path]:
     """Write the raw files, given as text or bytes."""
 
-    def make(
-        expert: str | bytes = "", crowdflower: str | bytes = "", captions: str | bytes = CAPTIONS
-    ) -> Path:
+    def make(expert: str | bytes = "", crowdflower: str | bytes = "", captions: str | bytes = CAPTIONS) -> Path:
         for name, content in (
             ("ExpertAnnotations.txt", expert),
             ("CrowdFlowerAnnotations.txt", crowdflower),
@@ -79,9 +77,7 @@ def test_white_space_in_captions_is_collapsed_as_the_released_loaders_do(folder:
         (b"d\xffg.jpg\tcat.jpg#0\t1\t2\t3", "not UTF-8"),
     ],
 )
-def test_bad_expert_line_is_named_and_the_others_survive(
-    folder: Callable[..., Path], line: bytes, reason: str
-):
+def test_bad_expert_line_is_named_and_the_others_survive(folder: Callable[..., Path], line: bytes, reason: str):
     fine = b"dog.jpg\tcat.jpg#0\t1\t1\t1\n"
     first, bad, last = expert(folder(fine + line + b"\n" + fine.replace(b"cat.jpg#0", b"dog.jpg#0")))
     assert (first["id"], last["id"]) == ("dog.jpg|cat.jpg#0", "dog.jpg|dog.jpg#0")
@@ -91,9 +87,7 @@ def test_bad_expert_line_is_named_and_the_others_survive(
 
 
 def test_crowdflower_pair_is_rated_by_the_share_of_yes(folder: Callable[..., Path]):
-    text = (
-        "dog.jpg\tcat.jpg#0\t0.333333333333\t1\t2\ndog.jpg\tdog.jpg#0\t1\t3\t0\ndog.jpg\tdog.jpg#1\t0\t0\t3\n"
-    )
+    text = "dog.jpg\tcat.jpg#0\t0.333333333333\t1\t2\ndog.jpg\tdog.jpg#0\t1\t3\t0\ndog.jpg\tdog.jpg#1\t0\t0\t3\n"
     assert [row["ratings"] for row in crowdflower(folder(crowdflower=text))] == [1 / 3, 1.0, 0.0]
 
 
@@ -111,9 +105,7 @@ def test_crowdflower_pair_is_rated_by_the_share_of_yes(folder: Callable[..., Pat
         "",
     ],
 )
-def test_crowdflower_line_whose_share_contradicts_its_counts_is_named(
-    folder: Callable[..., Path], fields: str
-):
+def test_crowdflower_line_whose_share_contradicts_its_counts_is_named(folder: Callable[..., Path], fields: str):
     fine = "dog.jpg\tdog.jpg#0\t1\t3\t0\n"
     bad, good = crowdflower(folder(crowdflower=f"dog.jpg\tcat.jpg#0\t{fields}\n{fine}"))
     assert isinstance(bad, BadRow)

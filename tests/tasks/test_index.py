@@ -95,9 +95,7 @@ def test_names_stand_for_tasks_groups_and_tags_each_task_once_in_order(write: Wr
     assert index.resolve([]) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "nearest"), [("flickr8k_exprt", "flickr8k_expert"), ("agreemnt", "agreement")]
-)
+@pytest.mark.parametrize(("name", "nearest"), [("flickr8k_exprt", "flickr8k_expert"), ("agreemnt", "agreement")])
 def test_unknown_name_proposes_the_nearest_task_or_tag(name: str, nearest: str):
     with pytest.raises(UsageError) as caught:
         build_index().resolve([name])
@@ -190,9 +188,7 @@ def test_folder_that_does_not_exist_is_an_error(tmp_path: Path):
         ("group: broken\ntasks: [iiw_400]\n", "2: unknown key 'tasks' of a group. Did you mean 'task'?"),
     ],
 )
-def test_faulty_file_is_reported_and_does_not_stop_the_others(
-    write: Write, tmp_path: Path, text: str, reason: str
-):
+def test_faulty_file_is_reported_and_does_not_stop_the_others(write: Write, tmp_path: Path, text: str, reason: str):
     broken = write("a_broken.yaml", text)
     write("b_fine.yaml", "task: fine\n")
     index = build_index([tmp_path])
@@ -300,10 +296,7 @@ def test_entry_point_that_leads_nowhere_is_an_error_that_names_it(
 
 def test_entry_point_that_takes_a_shipped_name_is_an_error_every_time(tmp_path: Path):
     distribution(
-        tmp_path,
-        "third-party",
-        "[capbench.metrics]\ncider = third_party:Mine\n",
-        {"third_party.py": "Mine = 1\n"},
+        tmp_path, "third-party", "[capbench.metrics]\ncider = third_party:Mine\n", {"third_party.py": "Mine = 1\n"}
     )
     done = python(
         "from capbench.errors import UsageError\n"

@@ -19,11 +19,7 @@ from capbench.tasks.schema import TaskConfig, load_task
 
 Write = Callable[..., Path]
 RATED = [{"id": "a", "rating": 1}, {"id": "b", "rating": 2}, {"id": "a", "rating": 3}]
-REFERENCES = [
-    {"id": "b", "refs": ["two cats"]},
-    {"id": "a", "refs": ["a dog", "dogs"]},
-    {"id": "c", "refs": []},
-]
+REFERENCES = [{"id": "b", "refs": ["two cats"]}, {"id": "a", "refs": ["a dog", "dogs"]}, {"id": "c", "refs": []}]
 
 
 def jsonl(rows: list[dict[str, Any]]) -> str:
@@ -37,10 +33,7 @@ def load(write_task: Write, write: Write, tmp_path: Path) -> Callable[..., Any]:
     write("refs.jsonl", jsonl(REFERENCES))
 
     def documents(join: Any = None, **keys: Any) -> Any:
-        given = {
-            "dataset_kwargs": {"data_files": "rated.jsonl"},
-            "join": join or {"file": "refs.jsonl", "on": "id"},
-        }
+        given = {"dataset_kwargs": {"data_files": "rated.jsonl"}, "join": join or {"file": "refs.jsonl", "on": "id"}}
         path = write_task(**{**given, **keys})
         return load_documents(load_task(path)[0], path, DataLocations())
 
@@ -62,11 +55,7 @@ def test_columns_may_have_other_names_and_be_several(load: Callable[..., Any], w
     join = {"file": "other.csv", "on": {"id": "image", "rating": "n"}}
     assert [row["text"] for row in load(join).rows] == ["one", "two", "three"]
     write("same.csv", "id,rating,text\na,1,one\na,3,three\nb,2,two\n")
-    assert [row["text"] for row in load({"file": "same.csv", "on": ["id", "rating"]}).rows] == [
-        "one",
-        "two",
-        "three",
-    ]
+    assert [row["text"] for row in load({"file": "same.csv", "on": ["id", "rating"]}).rows] == ["one", "two", "three"]
 
 
 def test_on_is_a_word_and_no_truth_value(load: Callable[..., Any], write_task: Write):
@@ -108,14 +97,9 @@ def test_means_over_the_rows_of_a_key_in_several_files(load: Callable[..., Any],
         load(join)
 
 
-def test_names_of_files_may_be_compared_bare_and_white_space_says_nothing(
-    load: Callable[..., Any], write: Write
-):
+def test_names_of_files_may_be_compared_bare_and_white_space_says_nothing(load: Callable[..., Any], write: Write):
     write("rated.jsonl", jsonl([{"image": "x/1.jpg", "text": "a  dog\n"}]))
-    write(
-        "more.jsonl",
-        jsonl([{"image": "1", "text": "a dog", "n": 1}, {"image": "1", "text": "a.dog", "n": 2}]),
-    )
+    write("more.jsonl", jsonl([{"image": "1", "text": "a dog", "n": 1}, {"image": "1", "text": "a.dog", "n": 2}]))
     join = {"file": "more.jsonl", "on": ["image", "text"], "bare": "image"}
     with pytest.raises(DataError, match=r"document 0 has 'x/1\.jpg' in column 'image'|no document has a row"):
         load({**join, "bare": []})
@@ -178,9 +162,7 @@ def test_two_rows_of_one_key_are_refused_unless_they_are_the_same(load: Callable
 
 def test_column_that_both_have_must_agree(load: Callable[..., Any], write: Write):
     write("refs.jsonl", jsonl([{**row, "rating": 2} for row in REFERENCES]))
-    with pytest.raises(
-        DataError, match=r"document 0 has 1 in column 'rating', and its row in refs\.jsonl has 2"
-    ):
+    with pytest.raises(DataError, match=r"document 0 has 1 in column 'rating', and its row in refs\.jsonl has 2"):
         load()
     write("rated.jsonl", jsonl([{**row, "rating": 2} for row in RATED]))
     assert [row["rating"] for row in load().rows] == [2, 2, 2]
@@ -194,15 +176,10 @@ def test_column_that_both_have_must_agree(load: Callable[..., Any], write: Write
             r"task 'mine': join: /.*/ref\.jsonl: there is no such file\. Did you mean 'refs\.jsonl'\?",
         ),
         ({"file": "refs.jsonl", "on": "ids"}, r"refs\.jsonl: row 1 has no 'ids'; its columns are id, refs"),
-        (
-            {"file": "refs.jsonl", "on": {"ids": "id"}},
-            r"documents have no column 'ids'\. Did you mean 'id'\?",
-        ),
+        ({"file": "refs.jsonl", "on": {"ids": "id"}}, r"documents have no column 'ids'\. Did you mean 'id'\?"),
     ],
 )
-def test_column_or_file_that_is_not_there_is_refused(
-    load: Callable[..., Any], join: dict[str, Any], message: str
-):
+def test_column_or_file_that_is_not_there_is_refused(load: Callable[..., Any], join: dict[str, Any], message: str):
     with pytest.raises(DataError, match=message):
         load(join)
 
@@ -218,9 +195,7 @@ def test_column_or_file_that_is_not_there_is_refused(
         ({"file": "refs.jsonl", "on": {"id": "key"}, "bare": "key"}, "'bare' names key; .* in 'on' are id"),
     ],
 )
-def test_join_that_is_none_is_refused_with_its_place(
-    load: Callable[..., Any], join: dict[str, Any], message: str
-):
+def test_join_that_is_none_is_refused_with_its_place(load: Callable[..., Any], join: dict[str, Any], message: str):
     with pytest.raises(TaskError, match=message):
         load(join)
 
@@ -232,9 +207,7 @@ def test_file_outside_of_the_tasks_folders_is_refused(load: Callable[..., Any], 
         load({"file": f"../{outside.name}", "on": "id"})
 
 
-def test_large_data_is_joined_when_it_is_read(
-    load: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, write: Write
-):
+def test_large_data_is_joined_when_it_is_read(load: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, write: Write):
     monkeypatch.setattr("capbench.tasks.rows_by_need.AT_HAND", 2)
     write("rated.jsonl", jsonl([*RATED, {"id": "d"}]))
     found = load()
@@ -251,10 +224,7 @@ def test_images_of_a_parquet_file_stay_in_their_rows(load: Callable[..., Any], t
     features = datasets.Features({"id": datasets.Value("string"), "image": datasets.Image(decode=False)})
     datasets.Dataset.from_dict(columns, features=features).to_parquet(str(tmp_path / "rated.parquet"))
     found = load(
-        dataset_path="parquet",
-        dataset_kwargs={"data_files": "rated.parquet"},
-        doc_to_pixels="image",
-        doc_to_image="id",
+        dataset_path="parquet", dataset_kwargs={"data_files": "rated.parquet"}, doc_to_pixels="image", doc_to_image="id"
     )
     assert [(row["id"], row["image"].read_bytes()) for row in found.rows] == [("b", b"\1"), ("a", b"\2")]
     assert all(isinstance(row["image"], RowImage) for row in found.rows)

@@ -76,9 +76,7 @@ MEMBERS = """{"info": {"year": 2014, "of": [1, 2]}, "images": [{"id": 1}, {"id":
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 5, 1 << 20])
-def test_members_are_the_elements_of_the_arrays_of_an_object(
-    write: Write, monkeypatch: pytest.MonkeyPatch, chunk: int
-):
+def test_members_are_the_elements_of_the_arrays_of_an_object(write: Write, monkeypatch: pytest.MonkeyPatch, chunk: int):
     monkeypatch.setattr(json_array, "_CHUNK", chunk)
     assert list(members(write("a.json", MEMBERS))) == [
         ("images", {"id": 1}),

@@ -31,9 +31,7 @@ def folder(tmp_path: Path) -> Path:
 
 def save(folder: Path, images: list[Any]) -> None:
     captions = [{"image_id": n % 4, "id": n, "caption": f"caption {n}"} for n in range(8)]
-    (folder / FILE).write_text(
-        json.dumps({"licenses": [], "info": {}, "images": images, "annotations": captions})
-    )
+    (folder / FILE).write_text(json.dumps({"licenses": [], "info": {}, "images": images, "annotations": captions}))
 
 
 def test_images_have_their_captions_and_domain(folder: Path):
@@ -47,9 +45,7 @@ def test_images_have_their_captions_and_domain(folder: Path):
     }
 
 
-@pytest.mark.parametrize(
-    ("domain", "ids"), [("in-domain", ["0"]), ("near-domain", ["1", "3"]), ("out-domain", ["2"])]
-)
+@pytest.mark.parametrize(("domain", "ids"), [("in-domain", ["0"]), ("near-domain", ["1", "3"]), ("out-domain", ["2"])])
 def test_images_of_one_domain(folder: Path, domain: str, ids: list[str]):
     assert [row["id"] for row in validation(folder, domain=domain)] == ids
 

@@ -86,9 +86,7 @@ def test_pascal50s_folder_without_files_is_an_error(tmp_path: Path):
 
 
 def coco(folder: Path, captions: dict[int, list[str]]) -> None:
-    annotations = [
-        {"image_id": image, "caption": text} for image, texts in captions.items() for text in texts
-    ]
+    annotations = [{"image_id": image, "caption": text} for image, texts in captions.items() for text in texts]
     (folder / "captions_val2014.json").write_text(json.dumps({"annotations": annotations}))
 
 
@@ -121,11 +119,7 @@ def test_foil_makes_a_pair_of_each_foil_and_leaves_the_true_caption_out_of_the_r
 
 def test_valse_spells_captions_otherwise_than_coco(tmp_path: Path):
     coco(tmp_path, {165831: ["A giant bowl of food.", "Some food"]})
-    entry = {
-        "image_file": "COCO_val2014_000000165831.jpg",
-        "caption": "a giant bowl of food",
-        "foil": "a bottle",
-    }
+    entry = {"image_file": "COCO_val2014_000000165831.jpg", "caption": "a giant bowl of food", "foil": "a bottle"}
     (tmp_path / "foil_valse.json").write_text(json.dumps({"7": entry, "8": {"caption": "x"}}))
     good, bad = foil.valse(tmp_path)
     assert isinstance(good, dict)
@@ -144,14 +138,8 @@ def test_activitynet_foil_takes_references_that_a_sentence_overlaps(tmp_path: Pa
     def write(name: str, content: Any) -> None:
         (tmp_path / name).write_text(json.dumps(content))
 
-    write(
-        "final_right_video_sentences.json",
-        {"results": {"v": [{"sentence": "a dog"}, {"sentence": "it eats"}]}},
-    )
-    write(
-        "final_foil_video_sentences.json",
-        {"results": {"v": [{"sentence": "a cat"}, {"sentence": "it eats"}]}},
-    )
+    write("final_right_video_sentences.json", {"results": {"v": [{"sentence": "a dog"}, {"sentence": "it eats"}]}})
+    write("final_foil_video_sentences.json", {"results": {"v": [{"sentence": "a cat"}, {"sentence": "it eats"}]}})
     write("anet_entities_test_1.json", {"v": {"duration": 90, "timestamps": [[0, 9.5], [80, 90]]}})
     # Whole seconds 0-9 share 6 of 11 with 4-14, and 2 of 10 with 8-17; 80-90 shares none, so all count.
     described = {"duration": 89.5, "sentences": ["half", "little"], "timestamps": [[4, 14.2], [8, 17]]}

@@ -69,9 +69,7 @@ def values(done: TaskRun) -> dict[tuple[str, str], float | None]:
 def thumb(tmp_path: Path) -> Path:
     systems, rows, references = ["Up-Down", "VinVL-base", "Human"], [], []
     for image in range(4):
-        references.append(
-            {"seg_id": str(image), "set_id": image, "refs": [f"reference {n}" for n in range(4)]}
-        )
+        references.append({"seg_id": str(image), "set_id": image, "refs": [f"reference {n}" for n in range(4)]})
         for place, system in enumerate(systems):
             precision, recall = 5.0 - (image + place) % 3, 1.0 + (2 * image + place) % 5
             fluency = -0.5 if image == place else -0.0
@@ -83,9 +81,7 @@ def thumb(tmp_path: Path) -> Path:
                 }
             )  # fmt: skip
     # The released file of references is JSON lines, whatever its suffix says.
-    return write(
-        tmp_path, **{"mscoco_THumB-1__0__jsonl": lines(rows), "mscoco_references__json": lines(references)}
-    )
+    return write(tmp_path, **{"mscoco_THumB-1__0__jsonl": lines(rows), "mscoco_references__json": lines(references)})
 
 
 def thumb_rows(folder: Path) -> list[dict[str, Any]]:
@@ -96,9 +92,7 @@ def test_thumb_has_pearson_of_precision_recall_and_total_with_and_without_people
     done, rows = run("thumb", thumb), thumb_rows(thumb)
     for aspect, column in (("total", "human_score"), ("precision", "P"), ("recall", "R")):
         for category, some in (("", rows), ("captioners", [row for row in rows if row["SYS"] != "Human"])):
-            expected = pearsonr(
-                [len(row["hyp"].split()) for row in some], [row[column] for row in some]
-            ).statistic
+            expected = pearsonr([len(row["hyp"].split()) for row in some], [row[column] for row in some]).statistic
             assert values(done)[f"pearson.{aspect}", category] == pytest.approx(expected)
     samples = done.samples.to_pylist()
     assert samples[0]["references"] == [f"reference {n}" for n in range(4)]
@@ -120,9 +114,7 @@ def test_thumb_caption_without_references_is_named(thumb: Path):
     failures = run("thumb", thumb).record.values["failures"]
     assert failures[0]["reason"] == "has no row in mscoco_references.json: seg_id '0'"
     write(thumb, mscoco_references__json=references[0] + references[0].replace("reference 1", "other"))
-    with pytest.raises(
-        DataError, match=r"row 2 has the key of mscoco_references\.json: row 1 \(seg_id '0'\)"
-    ):
+    with pytest.raises(DataError, match=r"row 2 has the key of mscoco_references\.json: row 1 \(seg_id '0'\)"):
         run("thumb", thumb)
 
 
@@ -138,9 +130,7 @@ def test_key_that_the_protocol_does_not_read_is_refused_with_its_line(thumb: Pat
     shipped = (PACKAGE_ROOT / "tasks" / "thumb" / "thumb.yaml").read_text(encoding="utf-8")
     own = shipped.replace("task: thumb\n", "task: mine\n").replace("data_source: thumb_source.yaml\n", "")
     write(thumb, mine__yaml=f"{own}doc_to_preferred: P\n")
-    with pytest.raises(
-        TaskError, match=r"mine\.yaml:\d+: doc_to_preferred: protocol 'agreement' does not read it"
-    ):
+    with pytest.raises(TaskError, match=r"mine\.yaml:\d+: doc_to_preferred: protocol 'agreement' does not read it"):
         capbench.evaluate(None, ["mine"], include_path=[thumb])
 
 
@@ -157,15 +147,10 @@ def nebula(tmp_path: Path) -> Path:
         for n, text in enumerate(TEXTS)
     ]  # fmt: skip
     parquet(tmp_path / "default" / "test" / "0000.parquet", rows)
-    spica = [
-        {"imgid": "1.jpg", "mt": "a dog  runs", "score": 1.0},
-        {"imgid": "3.jpg", "mt": TEXTS[3], "score": 0.1},
-    ]
+    spica = [{"imgid": "1.jpg", "mt": "a dog  runs", "score": 1.0}, {"imgid": "3.jpg", "mt": TEXTS[3], "score": 0.1}]
     more = [{"imgid": "1.jpg", "mt": "a dog runs", "score": 0.25}]
     other = [{"imgid": "9.jpg", "mt": "a dog runs", "score": 0.5}]
-    return write(
-        tmp_path, spica_train__csv=table(spica), spica_val__csv=table(more), spica_test__csv=table(other)
-    )
+    return write(tmp_path, spica_train__csv=table(spica), spica_val__csv=table(more), spica_test__csv=table(other))
 
 
 def test_nebula_takes_the_mean_of_spica_where_it_has_the_caption_and_says_where_it_has_not(nebula: Path):
@@ -246,17 +231,9 @@ def test_longcap_arena_has_three_aspects_of_the_splits_of_a_test_set(tmp_path: P
 
 
 def test_msvd_eval_has_a_row_for_each_of_two_raters(tmp_path: Path):
-    ratings = {
-        f"vid{n}": [[n + 1, 5 - n, 2, 3, 2.5 + n / 4], [n + 1, 1, n % 3 + 1, 4, 3.0 - n / 4]]
-        for n in range(5)
-    }
+    ratings = {f"vid{n}": [[n + 1, 5 - n, 2, 3, 2.5 + n / 4], [n + 1, 1, n % 3 + 1, 4, 3.0 - n / 4]] for n in range(5)}
     content = {
-        name: {
-            "vname": f"{name}_1_9.avi",
-            "ref": ["a dog", "dogs"],
-            "candidate": TEXTS[n],
-            "human_score": given,
-        }
+        name: {"vname": f"{name}_1_9.avi", "ref": ["a dog", "dogs"], "candidate": TEXTS[n], "human_score": given}
         for n, (name, given) in enumerate(ratings.items())
     }
     done = run("msvd_eval", write(tmp_path, **{"MSVD-Eval__json": json.dumps(content)}))
@@ -302,11 +279,7 @@ def test_caparena_has_agreement_by_level_and_the_ranking_of_captioners(battles: 
     found = values(done)
     # Without those of people, and without ties: seven battles are decided, of which the longer caption loses one.
     assert found["accuracy", ""] == pytest.approx(5 / 6)
-    assert {category for statistic, category in found if statistic == "accuracy"} == {
-        "level 1",
-        "level 2",
-        "",
-    }
+    assert {category for statistic, category in found if statistic == "accuracy"} == {"level 1", "level 2", ""}
     # Three ties of people are three ties of length: those that differ least.
     assert found["accuracy_with_ties", ""] is not None
     people = {one.category: one.value for one in done.results if one.statistic == "bradley_terry"}
@@ -347,22 +320,12 @@ def test_caparena_vote_for_somebody_else_is_named(battles: Path):
 
 def test_judge_of_caparena_is_held_against_people(battles: Path):
     rows = json.loads((battles / "caparena_annots_eval.json").read_text())
-    said = [
-        "Caption 2 is better.",
-        "Caption 2 is better",
-        "Tie.",
-        "Caption 1 is better.",
-        "Tie",
-        "It depends",
-        None,
-    ]
+    said = ["Caption 2 is better.", "Caption 2 is better", "Tie.", "Caption 1 is better.", "Tie", "It depends", None]
     for row, judge in zip(rows, said, strict=False):
         row["judge"] = judge
     write(battles, caparena_annots_eval_judge__json=json.dumps(rows))
     done = run("caparena_judge", battles)
-    judge = {
-        (one.statistic, one.category): (one.value, one.n) for one in done.results if one.metric == "judge"
-    }
+    judge = {(one.statistic, one.category): (one.value, one.n) for one in done.results if one.metric == "judge"}
     # Of five verdicts on captioners two are ties, of which people share one; of the other three one is wrong.
     assert judge["accuracy", ""] == (pytest.approx(2 / 3), 3)
     assert judge["accuracy_with_ties", ""] == (pytest.approx(3 / 5), 5)
@@ -384,9 +347,7 @@ def auto(tmp_path: Path) -> Path:
         submission[f"test_{n}.jpg"] = f"CogVLM2-llama3-chat-19B says {n}"
         (tmp_path / "all_images").mkdir(exist_ok=True)
         noise_image(n).save(tmp_path / "all_images" / f"test_{n}.jpg", "JPEG")
-    return write(
-        tmp_path, caparena_auto_600__json=json.dumps(content), submission__json=json.dumps(submission)
-    )
+    return write(tmp_path, caparena_auto_600__json=json.dumps(content), submission__json=json.dumps(submission))
 
 
 class Partial(Judge):

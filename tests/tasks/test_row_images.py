@@ -46,9 +46,7 @@ def test_lists_and_other_columns_are_left_as_they_are():
 
 def test_images_are_read_as_the_library_keeps_them_undecoded(tmp_path: Path):
     (tmp_path / "a.png").write_bytes(b"in a file")
-    images = rows(
-        image=[{"bytes": b"in the row", "path": "x.png"}, {"bytes": None, "path": str(tmp_path / "a.png")}]
-    )
+    images = rows(image=[{"bytes": b"in the row", "path": "x.png"}, {"bytes": None, "path": str(tmp_path / "a.png")}])
     made = with_row_images(images, "image", Boundary.of(tmp_path))
     assert [row["image"].read_bytes() for row in made] == [b"in the row", b"in a file"]
 

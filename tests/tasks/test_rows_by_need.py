@@ -32,9 +32,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_task: Callable[..
 
     def load(tail: str = "", file: str = "a.jsonl", **keys: Any) -> Documents:
         task = make_task(**{"dataset_kwargs": {"data_files": file}, "tail": tail} | keys)
-        return load_documents(
-            task, tmp_path / "mine.yaml", DataLocations.from_environment({"mine": tmp_path / file})
-        )
+        return load_documents(task, tmp_path / "mine.yaml", DataLocations.from_environment({"mine": tmp_path / file}))
 
     return load
 
@@ -97,9 +95,7 @@ def remove(file: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [change_length, change_content, remove])
-def test_file_that_changes_between_two_readings_is_an_error(
-    tmp_path: Path, load: Load, change: Callable[[Path], None]
-):
+def test_file_that_changes_between_two_readings_is_an_error(tmp_path: Path, load: Load, change: Callable[[Path], None]):
     write_rows(tmp_path / "a.jsonl", 9)
     found = load()
     change(tmp_path / "a.jsonl")
@@ -135,9 +131,7 @@ def listed(path, count):
 def with_reader(tmp_path: Path, load: Load, name: str) -> Documents:
     (tmp_path / "reader.py").write_text(READER)
     (tmp_path / "raw").mkdir()
-    return load(
-        f"custom_dataset: !function reader.{name}\n", "raw", dataset_path=None, dataset_kwargs={"count": 20}
-    )
+    return load(f"custom_dataset: !function reader.{name}\n", "raw", dataset_path=None, dataset_kwargs={"count": 20})
 
 
 def test_reader_of_a_task_is_called_again(tmp_path: Path, load: Load):

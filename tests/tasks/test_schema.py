@@ -76,10 +76,7 @@ def test_every_fault_of_a_file_is_told_at_once(write_task: WriteTask):
 
 def test_other_keys_of_metrics_and_statistics_are_their_arguments(make_task: Callable[..., TaskConfig]):
     task = make_task(
-        metric_list=[
-            "length",
-            {"metric": "cider", "name": "cider_plain", "variant": "plain", "aggregation": "mean"},
-        ],
+        metric_list=["length", {"metric": "cider", "name": "cider_plain", "variant": "plain", "aggregation": "mean"}],
         statistics=["kendall_b", {"statistic": "sample_kendall", "undefined": "zero"}],
     )
     assert [metric.metric for metric in task.metric_list] == ["length", "cider"]
@@ -121,16 +118,8 @@ def test_task_without_data_is_refused(write_task: WriteTask):
         ("checks: {rows: many}\n", "checks", "checks.rows: Input should be a valid integer"),
         ("protocol: mean\n", "protocol", "protocol: Input should be a valid dict"),
         ("generation_kwargs: [1]\n", "generation_kwargs", "generation_kwargs: Input should be a valid dict"),
-        (
-            "custom_dataset: reader.read\n",
-            "custom_dataset",
-            "custom_dataset: expected '!function module.name'",
-        ),
-        (
-            "process_docs: {reference: os.system, folder: /}\n",
-            "process_docs",
-            "process_docs: expected '!function",
-        ),
+        ("custom_dataset: reader.read\n", "custom_dataset", "custom_dataset: expected '!function module.name'"),
+        ("process_docs: {reference: os.system, folder: /}\n", "process_docs", "process_docs: expected '!function"),
         (
             "doc_to_image: 5\n",
             "doc_to_image",
@@ -148,13 +137,8 @@ def test_value_of_the_wrong_type_is_one_error_with_line_and_key(
     assert found.startswith(f"{path}:{line_of(path, key)}: {message}")
 
 
-def test_references_are_a_template_or_a_list_of_templates(
-    make_task: Callable[..., TaskConfig], write_task: WriteTask
-):
-    assert make_task(doc_to_target=["first", "{{second}}"]).templates["doc_to_target"] == [
-        "first",
-        "{{second}}",
-    ]
+def test_references_are_a_template_or_a_list_of_templates(make_task: Callable[..., TaskConfig], write_task: WriteTask):
+    assert make_task(doc_to_target=["first", "{{second}}"]).templates["doc_to_target"] == ["first", "{{second}}"]
     (found,) = faults(write_task(doc_to_target=["first", 2]))
     assert "doc_to_target: expected a column, a template or a !function, found 2" in found
 
@@ -190,9 +174,7 @@ def test_alias_is_the_name_unless_given(make_task: Callable[..., TaskConfig]):
     assert make_task(task_alias="Mine, too").alias == "Mine, too"
 
 
-def test_task_as_json_holds_what_the_file_says(
-    make_task: Callable[..., TaskConfig], write: Callable[..., Path]
-):
+def test_task_as_json_holds_what_the_file_says(make_task: Callable[..., TaskConfig], write: Callable[..., Path]):
     write("reader.py", "def read(docs): return docs\n")
     task = make_task(tail="process_docs: !function reader.read\n", protocol={"raters": "mean"})
     assert task.to_json() == {
@@ -209,10 +191,7 @@ def test_task_as_json_holds_what_the_file_says(
 
 def test_fingerprint_is_that_of_the_numbers_not_of_names_and_texts(make_task: Callable[..., TaskConfig]):
     plain = make_task().fingerprint()
-    assert (
-        make_task(task="other", description="x", tag="t", scale=100, checks={"rows": 3}).fingerprint()
-        == plain
-    )
+    assert make_task(task="other", description="x", tag="t", scale=100, checks={"rows": 3}).fingerprint() == plain
     assert make_task(doc_to_text="Describe it.").fingerprint() != plain
     assert make_task(generation_kwargs={"max_new_tokens": 5}).fingerprint() != plain
     assert make_task(metadata={"version": 2.0}).fingerprint() != plain
@@ -224,9 +203,7 @@ def test_fingerprint_is_the_same_whether_a_default_is_stated_or_not(make_task: C
     assert stated.fingerprint()["test_split"] == "test"
 
 
-def test_fingerprint_changes_when_the_reader_changes(
-    make_task: Callable[..., TaskConfig], write: Callable[..., Path]
-):
+def test_fingerprint_changes_when_the_reader_changes(make_task: Callable[..., TaskConfig], write: Callable[..., Path]):
     write("reader.py", "def read(docs): return docs\n")
     task = make_task(tail="process_docs: !function reader.read\n")
     before = task.fingerprint()

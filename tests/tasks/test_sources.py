@@ -100,9 +100,7 @@ URL = "https://example.org/a.zip"
         (f"downloads:\n- file: a.zip\n  url: {URL}\n  sha265: x\n", 4, "Extra inputs are not permitted"),
     ],
 )
-def test_fault_of_a_card_is_named_with_its_line(
-    load: Load, tmp_path: Path, tail: str, offset: int, message: str
-):
+def test_fault_of_a_card_is_named_with_its_line(load: Load, tmp_path: Path, tail: str, offset: int, message: str):
     with pytest.raises(TaskError) as caught:
         load(tail)
     lines = (tmp_path / "mine_source.yaml").read_text().splitlines()
@@ -144,9 +142,7 @@ def test_data_of_ones_own_that_is_not_here_is_asked_for_by_its_folder(
 def test_field_that_a_card_of_others_data_lacks_is_named(load: Load, tmp_path: Path, missing: str):
     with pytest.raises(TaskError) as caught:
         load(**{missing: None})
-    assert str(caught.value).startswith(
-        f"{tmp_path / 'mine_source.yaml'}: has no '{missing}'; data of your own"
-    )
+    assert str(caught.value).startswith(f"{tmp_path / 'mine_source.yaml'}: has no '{missing}'; data of your own")
 
 
 def test_title_that_a_card_lacks_is_named(load: Load, tmp_path: Path):

@@ -44,9 +44,7 @@ def test_text_with_braces_is_jinja_over_the_columns(make_task: MakeTask):
         ("doc_to_image", "{{ {'bytes': none, 'path': image} }}", {"bytes": None, "path": "a.jpg"}),
     ],
 )
-def test_template_that_is_one_expression_gives_its_value(
-    make_task: MakeTask, key: str, source: str, value: object
-):
+def test_template_that_is_one_expression_gives_its_value(make_task: MakeTask, key: str, source: str, value: object):
     document = {**DOCUMENT, "by_rater": {"a": 1, "b": 2}}
     found = compile_template(make_task(**{key: source}), key, document)(document)
     assert found == value
@@ -80,20 +78,14 @@ def test_function_is_called_with_the_document(make_task: MakeTask, write: Callab
 
 def test_function_that_fails_on_a_document_gives_the_reason(make_task: MakeTask, write: Callable[..., Path]):
     write("reader.py", "def double(doc): return doc['rating'] * 2\n")
-    get = compile_template(
-        make_task(tail="doc_to_human: !function reader.double\n"), "doc_to_human", DOCUMENT
-    )
-    with pytest.raises(
-        DocumentError, match=r"doc_to_human \(!function reader.double\) failed: KeyError: 'rating'"
-    ):
+    get = compile_template(make_task(tail="doc_to_human: !function reader.double\n"), "doc_to_human", DOCUMENT)
+    with pytest.raises(DocumentError, match=r"doc_to_human \(!function reader.double\) failed: KeyError: 'rating'"):
         get({})
 
 
 def test_list_gives_a_list_of_what_each_element_gives(make_task: MakeTask, write: Callable[..., Path]):
     write("reader.py", "def constant(doc): return 'constant'\n")
-    task = make_task(
-        doc_to_target=None, tail="doc_to_target: [image, '{{subset}}!', !function reader.constant]\n"
-    )
+    task = make_task(doc_to_target=None, tail="doc_to_target: [image, '{{subset}}!', !function reader.constant]\n")
     get = compile_template(task, "doc_to_target", DOCUMENT)
     assert get(DOCUMENT) == ["a.jpg", "8k!", "constant"]
 
@@ -123,9 +115,7 @@ def test_document_without_the_column_gives_the_reason(make_task: MakeTask):
         compile_template(task, "doc_to_image", DOCUMENT)({"image": "b.jpg"})
 
 
-@pytest.mark.parametrize(
-    "source", ["{{ open", "{% if %}", "{{ image | no_such_filter }}", "{% for x %}{{x}}"]
-)
+@pytest.mark.parametrize("source", ["{{ open", "{% if %}", "{{ image | no_such_filter }}", "{% for x %}{{x}}"])
 def test_broken_jinja_is_an_error_before_any_document_is_read(make_task: MakeTask, source: str):
     with pytest.raises(TaskError, match="task 'mine': doc_to_text: not valid Jinja"):
         compile_template(make_task(doc_to_text=source), "doc_to_text", DOCUMENT)
@@ -209,9 +199,7 @@ def test_what_templates_of_captions_do_stays_possible(make_task: MakeTask, sourc
     assert get(document) == text
 
 
-@pytest.mark.parametrize(
-    "source", ["{{ x }}" * 5000, "{{ " + "(" * 9000 + " }}", "{{ " + "-" * 9000 + "1 }}"]
-)
+@pytest.mark.parametrize("source", ["{{ x }}" * 5000, "{{ " + "(" * 9000 + " }}", "{{ " + "-" * 9000 + "1 }}"])
 def test_template_that_is_too_long_or_nested_too_deep_is_an_error(make_task: MakeTask, source: str):
     with pytest.raises(TaskError, match="task 'mine': doc_to_text: not valid Jinja"):
         compile_template(make_task(doc_to_text=source), "doc_to_text", DOCUMENT)

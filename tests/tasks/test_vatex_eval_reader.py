@@ -61,12 +61,7 @@ def test_lists_and_arrays_of_objects_are_read_too(tmp_path: Path):
     gts = np.empty(3, dtype=object)
     for number, texts in enumerate((["a dog", "dog"], np.array(["the cat", "a cat sits"]), ("oil", "öl"))):
         gts[number] = texts
-    write(
-        tmp_path,
-        candidates_list=ARRAYS["candidates_list"].astype(object),
-        gts_list=gts,
-        video_ids=["a", "b", "c"],
-    )
+    write(tmp_path, candidates_list=ARRAYS["candidates_list"].astype(object), gts_list=gts, video_ids=["a", "b", "c"])
     rows = [row for row in captions(tmp_path) if isinstance(row, dict)]
     assert [row["references"] for row in rows] == [["a dog", "dog"], ["the cat", "a cat sits"], ["oil", "öl"]]
     assert [row["id"] for row in rows] == ["a-0", "b-0", "c-0"]

@@ -16,11 +16,7 @@ def folder(tmp_path: Path) -> Path:
     """Forty images, the ids of which are 3, 6, ...; image n has one region and one object."""
     ids = range(3, 123, 3)
     save(tmp_path, "image_data", [{"image_id": n, "width": 80, "height": 60, "url": "x"} for n in ids])
-    save(
-        tmp_path,
-        "region_descriptions",
-        [{"regions": [region(n)], "id": n} for n in ids],
-    )
+    save(tmp_path, "region_descriptions", [{"regions": [region(n)], "id": n} for n in ids])
     save(tmp_path, "objects", [{"image_id": n, "objects": [thing(n)], "image_url": "x"} for n in ids])
     return tmp_path
 
@@ -35,16 +31,7 @@ def region(image: int, **keys: Any) -> dict[str, Any]:
 
 
 def thing(image: int, **keys: Any) -> dict[str, Any]:
-    return {
-        "synsets": [],
-        "h": 6,
-        "object_id": 2000 + image,
-        "names": ["tree"],
-        "w": 5,
-        "y": 4,
-        "x": 3,
-        **keys,
-    }
+    return {"synsets": [], "h": 6, "object_id": 2000 + image, "names": ["tree"], "w": 5, "y": 4, "x": 3, **keys}
 
 
 def test_images_have_the_boxes_of_their_regions_and_objects(folder: Path):

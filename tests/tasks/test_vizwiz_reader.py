@@ -33,9 +33,7 @@ def folder(tmp_path: Path) -> Path:
         caption(23432, TOO_POOR, precanned=True),
         caption(23432, "spam", rejected=True),
     ]
-    images = [
-        {"file_name": f"VizWiz_val_{n:08}.jpg", "id": 23431 + n, "text_detected": True} for n in range(2)
-    ]
+    images = [{"file_name": f"VizWiz_val_{n:08}.jpg", "id": 23431 + n, "text_detected": True} for n in range(2)]
     (tmp_path / "annotations").mkdir()
     (tmp_path / "annotations/val.json").write_text(
         json.dumps({"info": {}, "images": images, "annotations": annotations})

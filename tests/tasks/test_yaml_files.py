@@ -114,9 +114,7 @@ def test_fault_in_an_included_file_names_that_file(write: Write):
         ("a:\n- {c: 1}\n- c: 1\n  c: 2\n", 4, 3, "c"),
     ],
 )
-def test_key_given_twice_is_an_error_with_both_lines(
-    write: Write, text: str, line: int, first: int, key: str
-):
+def test_key_given_twice_is_an_error_with_both_lines(write: Write, text: str, line: int, first: int, key: str):
     path = write("own.yaml", text)
     assert fault(path) == f"{path}:{line}: key '{key}' is given twice, first in line {first}"
 
@@ -156,9 +154,7 @@ def test_byte_order_mark_is_ignored(write: Write):
     assert parse(write("own.yaml", b"\xef\xbb\xbftask: x\n")).values == {"task": "x"}
 
 
-@pytest.mark.parametrize(
-    ("text", "found"), [("", "NoneType"), ("- a\n- b\n", "list"), ("just text\n", "str")]
-)
+@pytest.mark.parametrize(("text", "found"), [("", "NoneType"), ("- a\n- b\n", "list"), ("just text\n", "str")])
 def test_file_that_is_no_mapping_says_what_it_is(write: Write, text: str, found: str):
     path = write("own.yaml", text)
     assert fault(path) == f"{path}:1: expected a mapping of keys, found {found}"
@@ -294,9 +290,7 @@ def test_place_in_a_section_that_was_replaced_is_that_of_the_new_one(write: Writ
 
 
 def test_parsing_and_indexing_run_no_code(write: Write, write_task: Write, tmp_path: Path):
-    write(
-        "reader.py", "import pathlib\npathlib.Path(__file__).with_name('ran').touch()\ndef read(path): ...\n"
-    )
+    write("reader.py", "import pathlib\npathlib.Path(__file__).with_name('ran').touch()\ndef read(path): ...\n")
     path = write_task(tail="custom_dataset: !function reader.read\n", dataset_path=None)
     parse(path)
     build_index([tmp_path])
@@ -393,9 +387,7 @@ def test_module_that_failed_once_is_read_anew(write: Write, tmp_path: Path):
     assert reference.resolve()() == "mended, and longer than before"
 
 
-@pytest.mark.parametrize(
-    "reference", ["read", "", "reader.", ".read", "a..b", "reader/read.py", "os.system('x')"]
-)
+@pytest.mark.parametrize("reference", ["read", "", "reader.", ".read", "a..b", "reader/read.py", "os.system('x')"])
 def test_reference_that_is_not_module_and_name_is_an_error_with_its_line(write: Write, reference: str):
     path = write("own.yaml", f'task: x\nf: !function "{reference}"\n')
     assert fault(path) == f"{path}:2: expected '!function module.name', found '!function {reference}'"

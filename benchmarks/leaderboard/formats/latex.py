@@ -110,9 +110,7 @@ def _suite(suite: SuiteTable) -> str:
     return _tabular(f"{suite.about} Ours (published).", f"l{'r' * len(suite.heads)}", heads, [lines])
 
 
-def _tabular(
-    comment: str, columns: str, heads: Sequence[str], groups: Sequence[Sequence[Sequence[str]]]
-) -> str:
+def _tabular(comment: str, columns: str, heads: Sequence[str], groups: Sequence[Sequence[Sequence[str]]]) -> str:
     return "\n".join(_tabular_lines(comment, columns, heads, groups)) + "\n"
 
 

@@ -109,8 +109,7 @@ def _table_of(table: TaskTable, rows: Sequence[BoardRow], marks: dict[str, int])
     heads += ["Metric", *(["Model"] if with_model else [])] if table.subject == "metric" else ["Model"]
     aligned = [":--"] * len(heads)
     printed = [
-        any((cell := row.cells[number]) and cell.published for row in rows)
-        for number in range(len(table.columns))
+        any((cell := row.cells[number]) and cell.published for row in rows) for number in range(len(table.columns))
     ]
     for number, column in enumerate(table.columns):
         names = [escaped(column.label)] if measured else []
@@ -126,9 +125,7 @@ def _table_of(table: TaskTable, rows: Sequence[BoardRow], marks: dict[str, int])
         cell = row.cells[place] if row.cells else None
         first = [str(cell.rank) if cell and cell.rank else ""] if measured else []
         name = escaped(row.name)
-        first.append(
-            f"*{name}*" if row.kind == "published" and measured else f"{name}{_marks(row.marks, marks)}"
-        )
+        first.append(f"*{name}*" if row.kind == "published" and measured else f"{name}{_marks(row.marks, marks)}")
         if with_model:
             first.append(escaped(row.model))
         for number, column in enumerate(table.columns):

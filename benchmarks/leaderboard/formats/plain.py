@@ -39,9 +39,7 @@ def board_json(board: Board, files: Sequence[str] = ()) -> dict[str, Any]:
 
 def json_file(board: Board, files: Sequence[str]) -> bytes:
     """Return ``leaderboard.json``."""
-    return (
-        json.dumps(board_json(board, files), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    ).encode()
+    return (json.dumps(board_json(board, files), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
 def csv_file(board: Board) -> dict[str, bytes]:
@@ -49,9 +47,7 @@ def csv_file(board: Board) -> dict[str, bytes]:
 
     Where captioners were tested against one another it has a column ``ranks``: those that the tests leave open.
     """
-    tested = any(
-        cell and cell.rank_range for table in board.tables for row in table.rows for cell in row.cells
-    )
+    tested = any(cell and cell.rank_range for table in board.tables for row in table.rows for cell in row.cells)
     rows = [
         {
             "task": table.task,

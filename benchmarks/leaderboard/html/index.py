@@ -73,10 +73,7 @@ def _shown(table: TaskTable, pages: Mapping[str, str], task_pages: Mapping[str, 
 def _contents(tables: Sequence[TaskTable]) -> list[tuple[str, str]]:
     aliases = [table.alias for table in tables]
     return [
-        (
-            task_id(table),
-            table.alias if aliases.count(table.alias) == 1 else f"{table.alias} ({table.version})",
-        )
+        (task_id(table), table.alias if aliases.count(table.alias) == 1 else f"{table.alias} ({table.version})")
         for table in tables
     ]
 

@@ -104,9 +104,7 @@ def _head(place: _Place, first_page: str) -> dict[str, Any]:
     }
 
 
-def _rows(
-    board: Board, subject: Subject, places: Sequence[_Place], pages: Mapping[str, str]
-) -> list[dict[str, Any]]:
+def _rows(board: Board, subject: Subject, places: Sequence[_Place], pages: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return a row a metric and model, or a model: those ranked in most tasks first, then by their mean rank."""
     names: dict[tuple[str, str], dict[int, BoardRow]] = {}
     for at, (table, _) in enumerate(places):
@@ -158,9 +156,7 @@ def _cost_of_metric(name: str, model: str, behind: Sequence[Record]) -> _Cost | 
     if len(known) == 1 and (alone := known.pop()) is not None and not model:
         return _cost(1000 * alone, timed=False)
     return _timed(
-        (record, record.timings.metrics[metric])
-        for record, metric in called
-        if metric in record.timings.metrics
+        (record, record.timings.metrics[metric]) for record, metric in called if metric in record.timings.metrics
     )
 
 

@@ -40,10 +40,7 @@ def shown_ranks(table: RankTable) -> dict[str, Any]:
             for name, ranks in ordered
         ],
         "lines": rank_lines(table.ranks, tasks, last) if 2 <= len(table.ranks) <= MAX_LINES else None,
-        "tau": [
-            (task, [_tau(table, row, column) for column in range(len(tasks))])
-            for row, task in enumerate(tasks)
-        ],
+        "tau": [(task, [_tau(table, row, column) for column in range(len(tasks))]) for row, task in enumerate(tasks)],
     }
 
 

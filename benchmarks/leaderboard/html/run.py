@@ -169,9 +169,7 @@ def _samples(run: BoardRun) -> list[tuple[str, bool, list[tuple[ScoredSample, li
     if not ends:
         return []
 
-    def once(
-        by_metric: Mapping[str, Iterable[ScoredSample]],
-    ) -> list[tuple[ScoredSample, list[tuple[str, str]]]]:
+    def once(by_metric: Mapping[str, Iterable[ScoredSample]]) -> list[tuple[ScoredSample, list[tuple[str, str]]]]:
         found: dict[str, tuple[ScoredSample, list[tuple[str, str]]]] = {}
         for metric, samples in by_metric.items():
             label = run.record.metric_label(metric)
@@ -221,9 +219,7 @@ def _plain(value: Any) -> object:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return "; ".join(
-            f"{name}: {_plain(one) if one is not None else 'none'}" for name, one in value.items()
-        )
+        return "; ".join(f"{name}: {_plain(one) if one is not None else 'none'}" for name, one in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(str(_plain(one)) for one in value)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -309,8 +305,7 @@ def _read_ends(run: BoardRun, file: Any) -> dict[str, Ends]:
     def samples(metric: str, end: Sequence[int]) -> tuple[ScoredSample, ...]:
         scores = values[metric][end].tolist()
         return tuple(
-            ScoredSample(shown[place][0], score, *shown[place][1:])
-            for place, score in zip(end, scores, strict=True)
+            ScoredSample(shown[place][0], score, *shown[place][1:]) for place, score in zip(end, scores, strict=True)
         )
 
     return {metric: Ends(*(samples(metric, end) for end in both)) for metric, both in places.items()}

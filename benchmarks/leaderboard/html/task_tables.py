@@ -53,9 +53,7 @@ def range_of(table: TaskTable, column: int) -> Scale | None:
     return Scale(min(found), max(found)) if found else None
 
 
-def shown_table(
-    table: TaskTable, pages: Mapping[str, str], all_rows: str = "", total: int = 0
-) -> dict[str, Any]:
+def shown_table(table: TaskTable, pages: Mapping[str, str], all_rows: str = "", total: int = 0) -> dict[str, Any]:
     """Return what templates show of a table.
 
     Args:

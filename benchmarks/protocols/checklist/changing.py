@@ -119,12 +119,7 @@ def read_captions(
         for number in range(len(captions) if settings.captions == "all" else 1):
             others = (*captions[:number], *captions[number + 1 :])
             yield SourceCaption(
-                f"{document.id}#{number}",
-                document.id,
-                document.image,
-                captions[number],
-                others,
-                document.pixels,
+                f"{document.id}#{number}", document.id, document.image, captions[number], others, document.pixels
             )
 
     return [one for _, found in read_documents(job, keys, read, failures) for one in found]

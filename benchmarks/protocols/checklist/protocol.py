@@ -25,13 +25,7 @@ from .changing import CLEAN, NAMES, ChecklistSettings, SourceCaption, Version, c
 from .rules import CHANGES, RULES, VERSION, ChangeRule
 from .words import load
 
-LABELS = {
-    "falls": "falls",
-    "equal": "stays",
-    "rises": "rises",
-    "change": "change in SD",
-    "pays": "× clean mean",
-}
+LABELS = {"falls": "falls", "equal": "stays", "rises": "rises", "change": "change in SD", "pays": "× clean mean"}
 """What tables call the results of a rule."""
 
 COMPARED: dict[str, ChangeRule] = {
@@ -119,11 +113,7 @@ class Checklist(Protocol[ChecklistSettings]):
         return found
 
     def results(
-        self,
-        job: Job,
-        collected: Collected,
-        scored: Sequence[ScoredMetric],
-        statistics: Mapping[str, Statistic],
+        self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
     ) -> list[Result]:
         """Return every value of each rule, with intervals over images."""
         results: list[Result] = []
@@ -146,9 +136,7 @@ class Checklist(Protocol[ChecklistSettings]):
             for number, rule in enumerate(CHANGES, 1)
             # What no caption was changed by is remarked, with the reasons.
             if applies[:, number].any()
-            for name, value in RuleScores(table[:, 0], table[:, number], applies[:, number], unit).values(
-                rule
-            )
+            for name, value in RuleScores(table[:, 0], table[:, number], applies[:, number], unit).values(rule)
         }
         found: dict[tuple[ChangeRule, str], float | str] = {}
         for key, value in values.items():
@@ -156,9 +144,7 @@ class Checklist(Protocol[ChecklistSettings]):
                 found[key] = value.value()
             except UndefinedStatistic as error:
                 found[key] = str(error)
-        intervals = self._intervals(
-            job, collected, {k: v for k, v in values.items() if isinstance(found[k], float)}
-        )
+        intervals = self._intervals(job, collected, {k: v for k, v in values.items() if isinstance(found[k], float)})
         for number, rule in enumerate(CHANGES, 1):
             n = int(applies[:, number].sum())
             for key in (one for one in values if one[0] is rule):
@@ -220,9 +206,7 @@ class Checklist(Protocol[ChecklistSettings]):
     ) -> list[Result]:
         """Return the results of each metric, without a value."""
         return [
-            expected_result(one, name, _is_better(rule, name), rule.name)
-            for one in metrics
-            for rule, name in _names()
+            expected_result(one, name, _is_better(rule, name), rule.name) for one in metrics for rule, name in _names()
         ]
 
     def row_scores(
@@ -288,9 +272,7 @@ class RuleScores:
         if absolute:
             difference = np.abs(difference)
         if not self.unit > 0:
-            return Ratio(
-                difference, np.zeros(len(used)), "all captions have the same score before they are changed"
-            )
+            return Ratio(difference, np.zeros(len(used)), "all captions have the same score before they are changed")
         return Ratio(difference / self.unit, used.astype(float), "no changed caption has a score")
 
     def _pays(self) -> Ratio:
@@ -391,12 +373,7 @@ def _shard(captions: Sequence[tuple[SourceCaption, list[Version]]], first: int) 
     versions = [(caption, one) for caption, all_of_it in captions for one in all_of_it]
     samples = [one.row for _, one in versions if one.row is not None]
     items, item_of_sample, item_numbers = gathered(samples)
-    made = [
-        (first + at, one)
-        for at, (_, all_of_it) in enumerate(captions)
-        for one in all_of_it
-        if one.row is not None
-    ]
+    made = [(first + at, one) for at, (_, all_of_it) in enumerate(captions) for one in all_of_it if one.row is not None]
     return Shard(
         items,
         item_of_sample,

@@ -91,9 +91,7 @@ class ListsReader(CaptionReader):
     def _is_noun(self, low: Sequence[str], at: int) -> bool:
         """Tell whether a word that may be a verb stands where a noun does: behind an article, say."""
         words, before = self._words, low[at - 1] if at else ""
-        return (
-            low[at] not in words.negated or before in words.articles | words.adjectives | words.prepositions
-        )
+        return low[at] not in words.negated or before in words.articles | words.adjectives | words.prepositions
 
     def _noun_phrase(self, kinds: Sequence[Kind], start: int) -> int:
         """Return the token after a noun phrase that begins at a place; the place itself if none does."""
@@ -108,18 +106,12 @@ class ListsReader(CaptionReader):
 
     def _phrases(self, low: Sequence[str], kinds: Sequence[Kind]) -> Iterator[tuple[int, int]]:
         for start, kind in enumerate(kinds):
-            if (
-                kind != "preposition"
-                or start == 0
-                or kinds[start - 1] in ("preposition", "auxiliary", "mark")
-            ):
+            if kind != "preposition" or start == 0 or kinds[start - 1] in ("preposition", "auxiliary", "mark"):
                 continue
             end = self._noun_phrase(kinds, start + 1)
             if end == start + 1 or low[start - 1] in self._words.particles:
                 continue
-            while (
-                end < len(low) and low[end] == "of" and (more := self._noun_phrase(kinds, end + 1)) > end + 1
-            ):
+            while end < len(low) and low[end] == "of" and (more := self._noun_phrase(kinds, end + 1)) > end + 1:
                 end = more
             if self._ends_phrase(low, kinds, end) and 2 * (end - start) <= len(low):
                 yield start, end
@@ -236,8 +228,7 @@ def read_doc(doc: Doc, words: WordLists) -> ReadCaption:
     """
     return ReadCaption(
         tuple(
-            Token(one.text, one.whitespace_, _kind(one, words), one.lemma_.lower(), one.tag_ == "NNS")
-            for one in doc
+            Token(one.text, one.whitespace_, _kind(one, words), one.lemma_.lower(), one.tag_ == "NNS") for one in doc
         ),
         tuple(one.i for one in doc if _is_relation(one, words)),
         tuple(_parsed_phrases(doc, words)),
@@ -319,9 +310,7 @@ def _negated(token: Parsed) -> tuple[int, str] | None:
 
 def _without(error: MetricError) -> DataError:
     """Return what is missing, with the reader that needs it not."""
-    return DataError(
-        error.message, f"{error.hint} Or choose 'protocol: {{reader: lists}}', which needs neither."
-    )
+    return DataError(error.message, f"{error.hint} Or choose 'protocol: {{reader: lists}}', which needs neither.")
 
 
 _PHYSICAL = frozenset({5, 6, 8, 11, 13, 15, 17, 18, 20, 27})
@@ -377,9 +366,7 @@ class WordNetSisters:
         fields = self._data[sense].split()
         names = fields[4 : 4 + 2 * int(fields[3], 16) : 2]
         # Of a plural ("bars") there is no other plural, and no singular behind "a".
-        return [
-            one for one in names if one.isalpha() and one.islower() and (one[-1] != "s" or one[-2:] == "ss")
-        ]
+        return [one for one in names if one.isalpha() and one.islower() and (one[-1] != "s" or one[-2:] == "ss")]
 
     def _related(self, sense: str, pointer: str) -> list[str]:
         """Return the senses that one points to; see wndb(5WN)."""

@@ -133,9 +133,7 @@ def object_replaced(given: RuleInput) -> str:
             continue
         for tier in corpus.reader.sisters(token.lemma):
             fitting = [
-                one
-                for one in tier
-                if one not in words.never_replaced and given.is_new(one) and corpus.is_known(one)
+                one for one in tier if one not in words.never_replaced and given.is_new(one) and corpus.is_known(one)
             ]
             if fitting:
                 sites.append((at, fitting))
@@ -156,9 +154,7 @@ def attribute_replaced(given: RuleInput) -> str:
             if fitting:
                 sites.append((at, fitting))
     if not sites:
-        raise NothingToChange(
-            "has no colour, size, age, state or material with another that its references do not say"
-        )
+        raise NothingToChange("has no colour, size, age, state or material with another that its references do not say")
     at, fitting = sites[given.pick("attribute_replaced", len(sites))]
     return _with(given, at, fitting[given.pick("attribute_replaced|by", len(fitting))])
 
@@ -192,9 +188,7 @@ def number_replaced(given: RuleInput) -> str:
 def attributes_swapped(given: RuleInput) -> str:
     """Let two adjectives of one sentence, which belong to two nouns, change places."""
     tokens, read = given.read.tokens, given.read
-    usable = [
-        one for one in read.modifiers if tokens[one[0]].text.lower() not in given.corpus.words.not_swapped
-    ]
+    usable = [one for one in read.modifiers if tokens[one[0]].text.lower() not in given.corpus.words.not_swapped]
     pairs = [
         (first, second)
         for (first, noun), (second, other) in combinations(usable, 2)
@@ -222,9 +216,7 @@ def negated(given: RuleInput) -> str:
 def synonym(given: RuleInput) -> str:
     """Replace a noun by one of the same meaning."""
     synonyms = given.corpus.words.synonyms
-    sites = [
-        at for at, token in enumerate(given.read.tokens) if token.kind == "noun" and token.lemma in synonyms
-    ]
+    sites = [at for at, token in enumerate(given.read.tokens) if token.kind == "noun" and token.lemma in synonyms]
     if not sites:
         raise NothingToChange("has no noun of the list of synonyms")
     at = sites[given.pick("synonym", len(sites))]
@@ -331,9 +323,7 @@ def case(given: RuleInput) -> str:
 def punctuation(given: RuleInput) -> str:
     """Take away the marks that do not join two letters; end with a full stop what has none."""
     joined = {found.start() for found in _JOINING.finditer(given.text)}
-    plain = "".join(
-        " " if _MARK.match(sign) and at not in joined else sign for at, sign in enumerate(given.text)
-    )
+    plain = "".join(" " if _MARK.match(sign) and at not in joined else sign for at, sign in enumerate(given.text))
     if plain == given.text:
         return ended(given.text)
     return " ".join(plain.split())

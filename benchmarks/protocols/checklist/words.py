@@ -81,9 +81,7 @@ def load() -> WordLists:
     content = _FILE.read_bytes()
     given: dict[str, Any] = json.loads(content)
     lists: dict[str, list[str]] = {
-        name: " ".join(given[name]).split()
-        for name in given.keys() - {"sisters"}
-        if isinstance(given[name], list)
+        name: " ".join(given[name]).split() for name in given.keys() - {"sisters"} if isinstance(given[name], list)
     }
     groups = [group.split() for group in given["sisters"]]
     irregular: dict[str, str] = given["irregular_plurals"]
@@ -100,13 +98,7 @@ def load() -> WordLists:
         antonyms=given["antonyms"],
         materials=tuple(lists["materials"]),
         adjectives=frozenset(
-            [
-                *lists["colours"],
-                *spellings,
-                *given["antonyms"],
-                *lists["materials"],
-                *lists["other_adjectives"],
-            ]
+            [*lists["colours"], *spellings, *given["antonyms"], *lists["materials"], *lists["other_adjectives"]]
         ),
         not_swapped=frozenset(lists["not_swapped"]),
         opposites=given["opposites"],

@@ -98,9 +98,7 @@ class CategoryMeans:
         for parent in self._parents:
             means = _grouped(means, parent)[0]
         if not len(means) or not np.isfinite(means[0]):
-            raise UndefinedStatistic(
-                f"no category has {self._least} entries" if not self.rows else "no entry is drawn"
-            )
+            raise UndefinedStatistic(f"no category has {self._least} entries" if not self.rows else "no entry is drawn")
         return float(means[0])
 
     def influence(self, credit: np.ndarray) -> np.ndarray:

@@ -177,9 +177,7 @@ Found = tuple[str, list[MatchEntry]]
 """What tells the images of a document from others, and its entries."""
 
 
-def read_matched(
-    job: Job, settings: MatchingSettings, keys: Sequence[str], failures: FailureLog
-) -> MatchingData:
+def read_matched(job: Job, settings: MatchingSettings, keys: Sequence[str], failures: FailureLog) -> MatchingData:
     """Read all documents.
 
     Args:
@@ -270,9 +268,7 @@ def _choice(document: Document, settings: MatchingSettings) -> Found:
         negatives = _texts(document["doc_to_negatives"], "candidate", "negative")
     _require_box(document["doc_to_box"])
     handle = ImageHandle(_pixels(document, document["doc_to_image"]).source, _box(document["doc_to_box"]))
-    return image_key(document["doc_to_image"]), [
-        MatchEntry(document.id, document.id, handle, captions, negatives)
-    ]
+    return image_key(document["doc_to_image"]), [MatchEntry(document.id, document.id, handle, captions, negatives)]
 
 
 def _square(document: Document, settings: MatchingSettings) -> Found:
@@ -284,9 +280,7 @@ def _square(document: Document, settings: MatchingSettings) -> Found:
         raise UnusableDocument("candidate", "is not two captions")
     texts = _texts(captions, "candidate", "caption")
     entries = [
-        MatchEntry(
-            f"{document.id}|{at}", document.id, _pixels(document, images[at]), (texts[at],), (texts[1 - at],)
-        )
+        MatchEntry(f"{document.id}|{at}", document.id, _pixels(document, images[at]), (texts[at],), (texts[1 - at],))
         for at in (0, 1)
     ]
     return " ".join(map(image_key, images)), entries

@@ -75,9 +75,7 @@ def cut_to_one(group: Sequence[ScoredEntry]) -> list[bool]:
         for place, other in enumerate(group):
             if place != number:
                 rivals += list(zip(other.entry.captions, other.seen.tolist(), strict=False))
-        found.append(
-            any(a and a == b and mine != theirs for mine, a in texts[:count] for theirs, b in rivals)
-        )
+        found.append(any(a and a == b and mine != theirs for mine, a in texts[:count] for theirs, b in rivals))
     return found
 
 
@@ -131,9 +129,7 @@ class EntryScorer:
                 self.remarks.append(Failure(held.entry.image, "image", remark))
             yield held
 
-    def _all_pairs(
-        self, entries: Sequence[MatchEntry]
-    ) -> tuple[list[tuple[ScoredEntry, np.ndarray, str]], set[str]]:
+    def _all_pairs(self, entries: Sequence[MatchEntry]) -> tuple[list[tuple[ScoredEntry, np.ndarray, str]], set[str]]:
         """Return each entry, which of its texts are cut and what was done to read it; and the images left out."""
         scored: list[tuple[ScoredEntry, np.ndarray, str]] = []
         dropped, done = set[str](), 0

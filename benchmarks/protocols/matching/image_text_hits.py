@@ -101,9 +101,7 @@ def match_captions(table: np.ndarray) -> list[Hit]:
         own = best[number] = alike[number].min()
         found = int(best.argmax())
         others = np.delete(best, number)
-        hits.append(
-            Hit(float(found == number), float(own), float(others.max()) if len(others) else float("nan"))
-        )
+        hits.append(Hit(float(found == number), float(own), float(others.max()) if len(others) else float("nan")))
     return hits
 
 

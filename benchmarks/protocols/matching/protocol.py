@@ -18,14 +18,7 @@ from ..contract import Protocol, unscored_shard
 from ..job import Collected, Job, Shard, Summary, numbers_of
 from ..results import CHANCE, Result, ScoredMetric, estimated_result
 from .category_means import CategoryMeans
-from .documents import (
-    SHAPE_KEYS,
-    MatchEntry,
-    MatchingData,
-    MatchingSettings,
-    read_matched,
-    shape_of,
-)
+from .documents import SHAPE_KEYS, MatchEntry, MatchingData, MatchingSettings, read_matched, shape_of
 from .entry_scoring import EntryScorer, ScoredEntry, cut_to_one, groups_of
 from .image_text_hits import match_captions, match_square, prefer_captions, table_of
 from .text_alone import RULES, TextAlone
@@ -139,11 +132,7 @@ class Matching(Protocol[MatchingSettings]):
         )
 
     def results(
-        self,
-        job: Job,
-        collected: Collected,
-        scored: Sequence[ScoredMetric],
-        statistics: Mapping[str, Statistic],
+        self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
     ) -> list[Result]:
         """Return the accuracy by category, then that of all, with intervals over images.
 
@@ -168,13 +157,7 @@ class Matching(Protocol[MatchingSettings]):
         ]
 
     def _result(
-        self,
-        job: Job,
-        collected: Collected,
-        place: int,
-        category: str,
-        rows: np.ndarray,
-        means: CategoryMeans,
+        self, job: Job, collected: Collected, place: int, category: str, rows: np.ndarray, means: CategoryMeans
     ) -> Result:
         credit, measure = collected.numbers["credit"][rows, place], self.measures[place]
         result = estimated_result(

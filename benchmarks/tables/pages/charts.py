@@ -230,8 +230,7 @@ _Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 def _all_counts(label: str, one: Histogram, groups: _Groups) -> _Table:
     heads = (groups.unit.capitalize(), *(_short(centre) for centre in one.centres))
     rows = [
-        (name, *(f"{count:,}" for count in counts))
-        for name, counts in zip(groups.names, groups.counts, strict=True)
+        (name, *(f"{count:,}" for count in counts)) for name, counts in zip(groups.names, groups.counts, strict=True)
     ]
     return f"{label}: captions by {groups.unit} and by the middle of the score's bin", heads, rows
 
@@ -274,9 +273,7 @@ class Bar(NamedTuple):
     dot: str | None
 
 
-def interval_bar(
-    scale: Scale, value: float | None, interval: tuple[float, float] | None, printed: float | None
-) -> Bar:
+def interval_bar(scale: Scale, value: float | None, interval: tuple[float, float] | None, printed: float | None) -> Bar:
     """Return the bar of a value; of what is None nothing is drawn."""
 
     def at(one: float) -> str:

@@ -29,8 +29,7 @@ def require_packages(command: str) -> None:
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise UsageError(
-            f"'bench {command}' needs the package {error.name}, which is not installed",
-            "pip install 'capbench[view]'",
+            f"'bench {command}' needs the package {error.name}, which is not installed", "pip install 'capbench[view]'"
         ) from error
 
 

@@ -95,9 +95,7 @@ def clustered_boxes(
     found = np.asarray(boxes, np.float64)
     found = found.reshape(0, 4) if found.size == 0 else found
     if found.ndim != 2 or found.shape[1] != 4 or not np.isfinite(found).all():
-        raise UsageError(
-            f"boxes of the shape {list(np.shape(boxes))} are no boxes", "They are finite, [n, 4]."
-        )
+        raise UsageError(f"boxes of the shape {list(np.shape(boxes))} are no boxes", "They are finite, [n, 4].")
     if min(size) < 1:
         raise UsageError(f"an image of {size[0]} x {size[1]} pixels has no boxes", "Give width and height.")
     if rectangles not in ("released", "whole"):

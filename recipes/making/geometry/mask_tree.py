@@ -78,9 +78,7 @@ def shown(tree: Sequence[MaskNode], least: int = SHOWN) -> tuple[MaskNode, ...]:
         least: Pixels that a mask must have.
     """
     return tuple(
-        MaskNode(one.mask, one.score, one.regions, shown(one.children, least))
-        for one in tree
-        if one.mask.size >= least
+        MaskNode(one.mask, one.score, one.regions, shown(one.children, least)) for one in tree if one.mask.size >= least
     )
 
 
@@ -127,9 +125,7 @@ class _Rules:
             if same is not None:
                 same.outer = max(same.outer, mask, key=lambda one: one.score)
                 continue
-            around = next(
-                (n for n, one in enumerate(groups) if self._contained(mask.bits, one.outer.bits)), None
-            )
+            around = next((n for n, one in enumerate(groups) if self._contained(mask.bits, one.outer.bits)), None)
             if around is None:
                 groups.append(_Group(mask))
                 parts.append([])
@@ -193,12 +189,7 @@ class _Rules:
         if not self.released:
             return True
         (left, top, right, bottom), (x1, y1, x2, y2) = one, other
-        return (
-            _holds(other, left, top)
-            or _holds(other, right, bottom)
-            or _holds(one, x2, y1)
-            or _holds(one, x1, y2)
-        )
+        return _holds(other, left, top) or _holds(other, right, bottom) or _holds(one, x2, y1) or _holds(one, x1, y2)
 
 
 def _holds(box: WholeBox, x: int, y: int) -> bool:

@@ -45,9 +45,7 @@ class CaptionSettings(StageSettings):
     def _fits(self) -> CaptionSettings:
         drawn = bool(self.generation_kwargs.get("do_sample"))
         if (self.tries > 1 or (self.count or 1) > 1) and not drawn:
-            raise ValueError(
-                "another request gets another caption where 'generation_kwargs' have 'do_sample: true'"
-            )
+            raise ValueError("another request gets another caption where 'generation_kwargs' have 'do_sample: true'")
         if self.boxes is not None and self.count is not None:
             raise ValueError("'count' is of captions of the whole image, 'boxes' of one a box")
         return self
@@ -124,9 +122,7 @@ class CaptionStage(Stage):
                 crops.append(replace(row.pixels, box=box))
         return crops, boxes
 
-    def _ask(
-        self, wanted: Sequence[_Wanted], rows: Sequence[MakingRow], attempt: int, models: MakerModels
-    ) -> None:
+    def _ask(self, wanted: Sequence[_Wanted], rows: Sequence[MakingRow], attempt: int, models: MakerModels) -> None:
         requests: list[CaptionRequest] = []
         for one in wanted:
             row = rows[one.row]

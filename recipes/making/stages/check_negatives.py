@@ -63,9 +63,7 @@ def named_texts(row: MakingRow) -> dict[str, dict[str, str]]:
     return {
         key: {
             "sum": row.values["summaries"][key][0],
-            **{
-                f"{kind}_{number}": text for kind, texts in kinds.items() for number, text in enumerate(texts)
-            },
+            **{f"{kind}_{number}": text for kind, texts in kinds.items() for number, text in enumerate(texts)},
         }
         for key, kinds in row.values["negatives"].items()
     }
@@ -88,9 +86,7 @@ def similarities(rows: Sequence[MakingRow], models: MakerModels) -> list[dict[st
     ]
     crops = [_crop(rows[number], key) for number, key, _ in places]
     images, texts = image_features(crops, context), text_features([text for *_, text in places], context)
-    cosines = np.einsum(
-        "nd,nd->n", images.of_inputs().astype(np.float64), texts.of_inputs().astype(np.float64)
-    )
+    cosines = np.einsum("nd,nd->n", images.of_inputs().astype(np.float64), texts.of_inputs().astype(np.float64))
     found: list[dict[str, dict[str, float]] | str] = [{} for _ in rows]
     for at, (number, key, text) in enumerate(places):
         its = found[number]
@@ -160,9 +156,7 @@ class CheckNegatives(Stage):
         told = {by: getattr(self, f"_by_{by}")(rows, models) for by in self.settings.by}
         made: list[Made] = []
         for number, row in enumerate(rows):
-            if fault := next(
-                (found[number] for found in told.values() if isinstance(found[number], str)), None
-            ):
+            if fault := next((found[number] for found in told.values() if isinstance(found[number], str)), None):
                 made.append(Unmade(fault))
                 continue
             faults = {
@@ -196,11 +190,7 @@ class CheckNegatives(Stage):
             found
             if isinstance(found, str)
             else {
-                key: {
-                    name: found[key][text] >= found[key][its["sum"]]
-                    for name, text in its.items()
-                    if name != "sum"
-                }
+                key: {name: found[key][text] >= found[key][its["sum"]] for name, text in its.items() if name != "sum"}
                 for key, its in named_texts(row).items()
             }
             for row, found in zip(rows, similarities(rows, models), strict=True)
@@ -214,9 +204,7 @@ class CheckNegatives(Stage):
         def same(first: str, second: str) -> bool:
             one, other = graphs[first], graphs[second]
             # What cannot be read cannot be told apart.
-            return not (isinstance(one, Graph) and isinstance(other, Graph)) or element_set(
-                one
-            ) == element_set(other)
+            return not (isinstance(one, Graph) and isinstance(other, Graph)) or element_set(one) == element_set(other)
 
         return [
             {
@@ -265,11 +253,7 @@ def _without(
             why = {
                 number: reason
                 for number in range(len(texts))
-                if (
-                    reason := ", ".join(
-                        one for one, found in faults.items() if (key, f"{kind}_{number}") in found
-                    )
-                )
+                if (reason := ", ".join(one for one, found in faults.items() if (key, f"{kind}_{number}") in found))
             }
             gone = {number: reason for number, reason in why.items() if len(why) < len(texts) or number != 0}
             kept[key][kind] = [text for number, text in enumerate(texts) if number not in gone]

@@ -16,16 +16,7 @@ from ..language import clip_tokens, cut_to_tokens
 from ..mask_texts import MaskTree
 from ..models import MakerModels
 from ..rows import Made, MakingRow, Unmade
-from ..summaries import (
-    FULL_IMAGE,
-    NEGATIVES,
-    SEVERAL,
-    SUBMASK,
-    Asker,
-    AskingSettings,
-    numbered_lines,
-    reduced,
-)
+from ..summaries import FULL_IMAGE, NEGATIVES, SEVERAL, SUBMASK, Asker, AskingSettings, numbered_lines, reduced
 
 
 @dataclass
@@ -56,17 +47,12 @@ class EntryStage(Stage):
         return Asker(self.settings, self.seed, (self.name, row.id, *names))
 
     def ask(
-        self,
-        rows: Sequence[MakingRow],
-        models: MakerModels,
-        conversations: Sequence[Mapping[str, Conversation[Any]]],
+        self, rows: Sequence[MakingRow], models: MakerModels, conversations: Sequence[Mapping[str, Conversation[Any]]]
     ) -> list[EntryResults]:
         """Return what became of the conversations about each row, by entry; all go on together."""
         flat = [(number, key, one) for number, its in enumerate(conversations) for key, one in its.items()]
         told = [EntryResults() for _ in rows]
-        for (number, key, _), said in zip(
-            flat, converse(models["judge"], [one for *_, one in flat]), strict=True
-        ):
+        for (number, key, _), said in zip(flat, converse(models["judge"], [one for *_, one in flat]), strict=True):
             its = told[number]
             its.asked += said.asked
             if said.result is None:
@@ -81,12 +67,7 @@ class EntryStage(Stage):
         return None
 
     def row(
-        self,
-        row: MakingRow,
-        told: EntryResults,
-        models: MakerModels,
-        prompts: Mapping[str, str],
-        **values: Any,
+        self, row: MakingRow, told: EntryResults, models: MakerModels, prompts: Mapping[str, str], **values: Any
     ) -> Made:
         """Return a row with what was made, and where it came from; unmade where that is of no use."""
         if (fault := self.unmade(told)) is not None:
@@ -137,9 +118,7 @@ class Negatives(EntryStage):
         """Return each row with negatives; an entry that lacks one of a kind loses its summaries, too."""
         conversations = [
             {
-                f"{key} {kind} {number}": self._negative(
-                    its[0], kind, self.asker(row, key, kind, str(number))
-                )
+                f"{key} {kind} {number}": self._negative(its[0], kind, self.asker(row, key, kind, str(number)))
                 for key, its in row.values["summaries"].items()
                 for kind in NEGATIVES
                 for number in range(self.settings.of_image if key == BASE else self.settings.of_mask)
@@ -232,9 +211,7 @@ class MoreSummaries(EntryStage):
             )
         made = self.ask(rows, models, conversations)
         return [
-            self.row(
-                row, told, models, {"several": SEVERAL}, summaries={**row.values["summaries"], **told.results}
-            )
+            self.row(row, told, models, {"several": SEVERAL}, summaries={**row.values["summaries"], **told.results})
             for row, told in zip(rows, made, strict=True)
         ]
 
@@ -307,9 +284,7 @@ class FirstSummary(EntryStage):
         )
         prompts = {"full image": FULL_IMAGE, "submask": SUBMASK}
         return [
-            self.row(
-                row, told, models, prompts, summaries={key: [text] for key, text in told.results.items()}
-            )
+            self.row(row, told, models, prompts, summaries={key: [text] for key, text in told.results.items()})
             for row, told in zip(rows, made, strict=True)
         ]
 

@@ -55,9 +55,7 @@ class FurtherImages(Stage):
                 "seed": seed,
                 "counts": {"images": len(painted)},
             }
-            made.append(
-                row.having(self.name, about, **{self.settings.to: [_encoded(one) for one in painted]})
-            )
+            made.append(row.having(self.name, about, **{self.settings.to: [_encoded(one) for one in painted]}))
         return made
 
 

@@ -53,10 +53,7 @@ class Boxes(Stage):
             if self.settings.clustered:
                 found = np.array(boxes, np.float64).reshape(-1, 4)
                 boxes = clustered_boxes(found, size, rectangles=self.settings.rectangles)
-            about = {
-                "model": models.name("segmenter"),
-                "counts": {"masks": len(regions), "boxes": len(boxes)},
-            }
+            about = {"model": models.name("segmenter"), "counts": {"masks": len(regions), "boxes": len(boxes)}}
             told = [[float(edge) for edge in box] for box in boxes]
             made.append(row.having(self.name, about, **{self.settings.to: told}))
         return made
@@ -98,11 +95,7 @@ class DescribeMasks(Stage):
                 "parents": [self.settings.caption, self.settings.captions],
                 "counts": {"masks": sum(bool(mask["caption"]) for mask in masks.values())},
             }
-            values = {
-                "short_caption": row.values[self.settings.caption],
-                "extra_caption": "",
-                "mask_data": masks,
-            }
+            values = {"short_caption": row.values[self.settings.caption], "extra_caption": "", "mask_data": masks}
             made.append(row.having(self.name, about, **values))
         return made
 
@@ -129,9 +122,7 @@ class MasksSettings(StageSettings):
     @model_validator(mode="after")
     def _fits(self) -> MasksSettings:
         if self.boxes is not None and self.model_fields_set & {"grid", "edge_points", "comparison"}:
-            raise ValueError(
-                "'grid', 'edge_points' and 'comparison' are of a segmenter, and 'boxes' takes none"
-            )
+            raise ValueError("'grid', 'edge_points' and 'comparison' are of a segmenter, and 'boxes' takes none")
         return self
 
 
@@ -170,10 +161,7 @@ class Masks(Stage):
             except UnreadableImage as error:
                 made.append(Unmade(f"image: {error}"))
                 continue
-            boxes = [
-                [*mask["bounds"]["topLeft"].values(), *mask["bounds"]["bottomRight"].values()]
-                for mask in masks
-            ]
+            boxes = [[*mask["bounds"]["topLeft"].values(), *mask["bounds"]["bottomRight"].values()] for mask in masks]
             about: dict[str, Any] = {"seed": self.seed, "counts": {"masks": len(masks)}}
             if empty:
                 about["left_out"] = dict.fromkeys(empty, "the mask covers nothing")
@@ -194,9 +182,7 @@ class Masks(Stage):
         """Yield the masks that a segmenter finds; those that cover nothing are named in ``empty``."""
         from ..geometry.mask_tree import MaskNode, mask_tree, shown
 
-        def numbered(
-            nodes: Sequence[MaskNode], parent: int, first: int
-        ) -> Iterator[tuple[int, int, MaskNode]]:
+        def numbered(nodes: Sequence[MaskNode], parent: int, first: int) -> Iterator[tuple[int, int, MaskNode]]:
             for node in nodes:
                 yield first, parent, node
                 own, first = first, first + 1

@@ -79,9 +79,7 @@ class Merge(Stage):
                 "requests": one.asked,
                 "parents": [self.settings.overall, self.settings.elements],
             }
-            made.append(
-                replace(row.having(self.name, about, **{self.settings.to: one.result}), passing=False)
-            )
+            made.append(replace(row.having(self.name, about, **{self.settings.to: one.result}), passing=False))
         return made
 
     def _merged(self, row: MakingRow) -> Conversation[str]:

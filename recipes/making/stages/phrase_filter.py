@@ -176,9 +176,7 @@ class PhraseFilter(Stage):
         article = "an" if phrase[:1].lower() in "aeiou" else "a"
         return fill(self.settings.question, phrase=phrase, article=article)
 
-    def _row(
-        self, row: MakingRow, filtered: Sequence[FilteredCaption], is_whole: bool, models: MakerModels
-    ) -> Made:
+    def _row(self, row: MakingRow, filtered: Sequence[FilteredCaption], is_whole: bool, models: MakerModels) -> Made:
         whole_goes = self.settings.unit == "sentence"
         texts = [one.text.strip() for one in filtered if not (whole_goes and one.removed)]
         if is_whole and not texts:
@@ -191,10 +189,7 @@ class PhraseFilter(Stage):
             "scoring": self.settings.scoring,
             "threshold": self.settings.threshold,
             "parents": [self.settings.captions],
-            "counts": {
-                "phrases kept": sum(len(one.kept) for one in filtered),
-                "phrases removed": len(removed),
-            },
+            "counts": {"phrases kept": sum(len(one.kept) for one in filtered), "phrases removed": len(removed)},
             **({"removed": removed} if removed else {}),
         }
         return row.having(self.name, about, **{self.settings.to: " ".join(texts) if is_whole else texts})

@@ -48,9 +48,7 @@ class Select(Stage):
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
         """Return each row with how many ``elements`` its caption names."""
         settings = self.settings
-        graphs = graphs_of(
-            [row.values[settings.caption] for row in rows], settings.parser.build(), models.cache
-        )
+        graphs = graphs_of([row.values[settings.caption] for row in rows], settings.parser.build(), models.cache)
         made: list[Made] = []
         for row in rows:
             graph = graphs[row.values[settings.caption]]

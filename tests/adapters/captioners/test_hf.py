@@ -31,9 +31,7 @@ def llava(tiny_llava: Path) -> HfCaptioner:
 
 def make_requests(count: int, **settings: Any) -> list[CaptionRequest]:
     return [
-        CaptionRequest(
-            str(n), None, PROMPTS[n % 2], {**SETTINGS, **settings}, pixels=ImageHandle(noise_png(n))
-        )
+        CaptionRequest(str(n), None, PROMPTS[n % 2], {**SETTINGS, **settings}, pixels=ImageHandle(noise_png(n)))
         for n in range(count)
     ]
 
@@ -65,9 +63,7 @@ def written(
         ("tiny_vit_gpt2", None),
     ],
 )
-def test_captions_do_not_depend_on_batch_or_order(
-    kind: str, prompt_format: str | None, request: pytest.FixtureRequest
-):
+def test_captions_do_not_depend_on_batch_or_order(kind: str, prompt_format: str | None, request: pytest.FixtureRequest):
     model = HfCaptioner(str(request.getfixturevalue(kind)), device="cpu", prompt_format=prompt_format)
     requests = make_requests(7)
     one_by_one, failures = written(model, requests, 1)
@@ -124,9 +120,7 @@ def test_caption_is_cut_where_its_tokens_were_used_up(llava: HfCaptioner):
     (shorter,) = written(llava, requests)[0].values()
     # All its words, but not the end token.
     assert shorter == Caption(caption.text, caption.tokens, cut=True)
-    requests = [
-        request for request in make_requests(8, max_new_tokens=caption.tokens + 1) if request.id == key
-    ]
+    requests = [request for request in make_requests(8, max_new_tokens=caption.tokens + 1) if request.id == key]
     assert written(llava, requests)[0] == {key: caption}
 
 
@@ -204,9 +198,7 @@ def test_sample_that_fits_by_no_means_fails_alone(
     assert captions == {key: caption for key, caption in expected.items() if key != "2"}
 
 
-def test_sample_at_which_the_model_fails_is_found_in_its_batch(
-    llava: HfCaptioner, monkeypatch: pytest.MonkeyPatch
-):
+def test_sample_at_which_the_model_fails_is_found_in_its_batch(llava: HfCaptioner, monkeypatch: pytest.MonkeyPatch):
     expected, _ = written(llava, make_requests(10))
     generate, sizes = llava.model.generate, []
     pixels = llava.processor(images=noise_image(2), text="<image>", return_tensors="pt")["pixel_values"]
@@ -239,15 +231,11 @@ def test_images_that_cannot_be_read_cost_no_other(llava: HfCaptioner, tmp_path: 
         "video": VideoHandle(tmp_path / "clip.mp4"),
     }
     requests = make_requests(3)
-    requests += [
-        CaptionRequest(key, "a.png", PROMPTS[0], SETTINGS, pixels=one) for key, one in pixels.items()
-    ]
+    requests += [CaptionRequest(key, "a.png", PROMPTS[0], SETTINGS, pixels=one) for key, one in pixels.items()]
     captions, others = written(llava, requests, 4)
     assert captions == written(llava, make_requests(3))[0]
     assert others == {}
-    failures = {
-        requests[at].id: reason for batch in llava.stream(requests, 4) for at, reason in batch.unseen.items()
-    }
+    failures = {requests[at].id: reason for batch in llava.stream(requests, 4) for at, reason in batch.unseen.items()}
     assert failures.keys() == pixels.keys()
     assert "broken.jpg: is not an image in a known format" in failures["broken"]
     assert "empty.png: is empty" in failures["empty"]

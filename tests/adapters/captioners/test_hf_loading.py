@@ -20,9 +20,7 @@ from capbench.adapters.decoding.contract import CaptionSample
 from capbench.errors import AdapterError
 
 
-def test_fingerprint_changes_with_what_changes_captions(
-    tiny_llava: Path, tiny_qwen2_vl: Path, tmp_path: Path
-):
+def test_fingerprint_changes_with_what_changes_captions(tiny_llava: Path, tiny_qwen2_vl: Path, tmp_path: Path):
     def fingerprint(folder: Path, **arguments: Any) -> str:
         return json.dumps(HfCaptioner(str(folder), device="cpu", **arguments).fingerprint(), sort_keys=True)
 
@@ -70,14 +68,8 @@ def test_models_that_cannot_be_loaded_say_why(tiny_llava: Path, tiny_clip: TinyC
         (lambda: HfCaptioner("no/such-model"), "no/such-model: "),
         (lambda: HfCaptioner(str(tmp_path)), "holds no config.json"),
         (lambda: HfCaptioner(str(tiny_clip.hf_folder)), "a model of the kind 'clip' writes no captions"),
-        (
-            lambda: HfCaptioner(str(without(tiny_llava, tmp_path / "weights", "model.safetensors"))),
-            "no file named",
-        ),
-        (
-            lambda: HfCaptioner(str(without(tiny_llava, tmp_path / "processor", "processor_config.json"))),
-            "processor",
-        ),
+        (lambda: HfCaptioner(str(without(tiny_llava, tmp_path / "weights", "model.safetensors"))), "no file named"),
+        (lambda: HfCaptioner(str(without(tiny_llava, tmp_path / "processor", "processor_config.json"))), "processor"),
         (
             lambda: HfCaptioner(str(without(tiny_llava, tmp_path / "template", "chat_template.jinja"))),
             "the model has no chat template",
@@ -87,10 +79,7 @@ def test_models_that_cannot_be_loaded_say_why(tiny_llava: Path, tiny_clip: TinyC
         (lambda: HfCaptioner(str(tiny_llava), batch_size=0), "batch_size=0 is not a whole number above 0"),
         (lambda: HfCaptioner(str(tiny_llava), quantization="2bit"), "quantization=2bit|'accelerate'"),
         (lambda: HfCaptioner(str(tiny_llava), peft="no/such"), "peft=no/such|'peft'"),
-        (
-            lambda: HfCaptioner(str(tiny_llava), max_pixels=9),
-            "CLIPImageProcessor takes no min_pixels and max_pixels",
-        ),
+        (lambda: HfCaptioner(str(tiny_llava), max_pixels=9), "CLIPImageProcessor takes no min_pixels and max_pixels"),
     ]
     for load, message in cases:
         with pytest.raises(AdapterError) as caught:
@@ -110,9 +99,7 @@ def test_weights_of_another_model_are_an_error(tiny_llava: Path, tmp_path: Path)
     folder = without(tiny_llava, tmp_path / "deeper")
     config = json.loads((folder / "config.json").read_text())
     rewrite(folder, text_config={**config["text_config"], "num_hidden_layers": 3})
-    with pytest.raises(
-        AdapterError, match=r"weights do not fit config.json: .*layers\.2.*not in the checkpoint"
-    ):
+    with pytest.raises(AdapterError, match=r"weights do not fit config.json: .*layers\.2.*not in the checkpoint"):
         HfCaptioner(str(folder), device="cpu")
 
 

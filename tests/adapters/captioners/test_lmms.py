@@ -82,12 +82,7 @@ def test_model_with_images_of_lm_eval_is_shown_them(tmp_path: Path):
     pytest.importorskip("accelerate", reason="lm-eval's models of transformers need accelerate")
     folder = make_tiny_llava(tmp_path / "llava")
     model = LmmsCaptioner("hf-multimodal", package="lm_eval", pretrained=str(folder), device="cpu")
-    asked = [
-        seen(picture("red")),
-        seen(ImageHandle(b"no image")),
-        seen(picture("blue")),
-        seen(picture("red")),
-    ]
+    asked = [seen(picture("red")), seen(ImageHandle(b"no image")), seen(picture("blue")), seen(picture("red"))]
     batches = list(model.stream(asked))
     found = {at: caption for batch in batches for at, caption in batch.captions.items()}
     assert found.keys() == {0, 2, 3}

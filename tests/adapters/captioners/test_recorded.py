@@ -56,18 +56,13 @@ def test_captions_are_served_by_id_in_the_order_that_is_asked(write: Write, name
 
 
 def test_captions_are_served_from_parquet(tmp_path: Path):
-    pyarrow.parquet.write_table(
-        pyarrow.table({"id": [1, 2], "response": ["one", "two"]}), tmp_path / "a.parquet"
-    )
+    pyarrow.parquet.write_table(pyarrow.table({"id": [1, 2], "response": ["one", "two"]}), tmp_path / "a.parquet")
     assert ask(RecordedCaptions(tmp_path / "a.parquet"), "2", "1") == ["two", "one"]
 
 
 def test_results_in_cocos_format_have_whole_numbers_as_ids(write: Write):
     results = [{"image_id": 139, "caption": "one"}, {"image_id": 0, "caption": "zero"}]
-    assert ask(RecordedCaptions(write("captions_val_results.json", json.dumps(results))), "139", "0") == [
-        "one",
-        "zero",
-    ]
+    assert ask(RecordedCaptions(write("captions_val_results.json", json.dumps(results))), "139", "0") == ["one", "zero"]
 
 
 @pytest.mark.parametrize("identity", ["id", "image_id", "image"])
@@ -93,9 +88,7 @@ def test_request_is_answered_by_its_id_before_its_images_name(write: Write):
 
 
 def test_whole_number_is_an_id_of_an_image_where_documents_have_names_of_their_own(write: Write):
-    model = RecordedCaptions(
-        write("a.jsonl", '{"id": 7, "caption": "by image"}\n{"id": "", "caption": "empty"}')
-    )
+    model = RecordedCaptions(write("a.jsonl", '{"id": 7, "caption": "by image"}\n{"id": "", "caption": "empty"}'))
     assert ask(model, "dog", image="7") == ["by image"]
     # As the number of a document, 7 is another.
     assert served(model, [CaptionRequest("1", "7", "", numbered=True)]) == [None]
@@ -123,9 +116,7 @@ def test_images_beside_ids_that_are_the_documents_do_not_matter(write: Write, be
 
 
 def test_image_that_is_none_is_no_name(write: Write):
-    assert ask(RecordedCaptions(write("a.jsonl", '{"id": "None", "caption": "x"}')), "2", image=None) == [
-        None
-    ]
+    assert ask(RecordedCaptions(write("a.jsonl", '{"id": "None", "caption": "x"}')), "2", image=None) == [None]
 
 
 def test_null_caption_is_no_caption(write: Write):
@@ -133,9 +124,7 @@ def test_null_caption_is_no_caption(write: Write):
 
 
 def test_second_caption_of_an_id_is_a_bad_row_and_the_first_is_served(write: Write):
-    model = RecordedCaptions(
-        write("a.jsonl", '{"id": 1, "caption": "one"}\n{"id": "1", "caption": "again"}\n')
-    )
+    model = RecordedCaptions(write("a.jsonl", '{"id": 1, "caption": "one"}\n{"id": "1", "caption": "again"}\n'))
     assert ask(model, "1") == ["one"]
     assert model.bad_rows == [BadRow("a.jsonl: row 2", "a second caption for '1'")]
 
@@ -171,9 +160,7 @@ def test_file_without_one_caption_names_the_columns_that_it_needs(write: Write, 
         assert "its columns are key, text" in caught.value.message
 
 
-@pytest.mark.parametrize(
-    ("name", "message"), [("none.jsonl", "there is no such file"), ("a.txt", "unknown format")]
-)
+@pytest.mark.parametrize(("name", "message"), [("none.jsonl", "there is no such file"), ("a.txt", "unknown format")])
 def test_missing_file_and_unknown_format_are_errors(write: Write, tmp_path: Path, name: str, message: str):
     write("a.txt", "x")
     with pytest.raises(DataError, match=message):

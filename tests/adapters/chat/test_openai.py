@@ -26,16 +26,12 @@ GREEDY = {"max_new_tokens": 32, "do_sample": False, "num_beams": 1}
 
 def requests(*prompts: str, **fields: Any) -> list[CaptionRequest]:
     return [
-        CaptionRequest(
-            prompt, fields.get("image"), prompt, fields.get("settings", GREEDY), pixels=fields.get("pixels")
-        )
+        CaptionRequest(prompt, fields.get("image"), prompt, fields.get("settings", GREEDY), pixels=fields.get("pixels"))
         for prompt in prompts
     ]
 
 
-def captions_of(
-    model: OpenAICaptioner, asked: list[CaptionRequest]
-) -> tuple[dict[int, Caption], dict[int, str]]:
+def captions_of(model: OpenAICaptioner, asked: list[CaptionRequest]) -> tuple[dict[int, Caption], dict[int, str]]:
     captions: dict[int, Caption] = {}
     failures: dict[int, str] = {}
     for batch in model.stream(asked):
@@ -66,10 +62,7 @@ def test_request_holds_model_messages_and_settings_in_the_servers_names():
     assert server.bodies == [
         {
             "model": "llava",
-            "messages": [
-                {"role": "system", "content": "Be brief."},
-                {"role": "user", "content": "Describe."},
-            ],
+            "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Describe."}],
             "max_tokens": 32,
             "temperature": 0.0,
             "seed": 5,
@@ -85,9 +78,7 @@ def test_hosted_models_that_take_other_names_and_no_temperature_can_be_asked():
     assert server.bodies[0].keys() == {"model", "messages", "max_completion_tokens"}
 
 
-@pytest.mark.parametrize(
-    ("kind", "media"), [("JPEG", "image/jpeg"), ("PNG", "image/png"), ("WEBP", "image/webp")]
-)
+@pytest.mark.parametrize(("kind", "media"), [("JPEG", "image/jpeg"), ("PNG", "image/png"), ("WEBP", "image/webp")])
 def test_image_is_sent_as_it_is_stored_where_servers_read_its_format(tmp_path: Path, kind: str, media: str):
     encoded = image(format=kind)
     (tmp_path / "a").write_bytes(encoded)
@@ -102,9 +93,7 @@ def test_image_is_sent_as_it_is_stored_where_servers_read_its_format(tmp_path: P
 def test_image_in_another_format_is_sent_as_png(mode: str):
     handle = ImageHandle(image(mode, format="TIFF"))
     with chat_server(lambda body, before: completion("a square")) as server:
-        captions_of(
-            OpenAICaptioner("m", base_url=server.url), requests("Describe.", image=b"", pixels=handle)
-        )
+        captions_of(OpenAICaptioner("m", base_url=server.url), requests("Describe.", image=b"", pixels=handle))
     kind, encoded = sent_image(server.bodies[0])
     assert kind == "image/png"
     assert Image.open(io.BytesIO(encoded)).size == (6, 4)
@@ -113,9 +102,7 @@ def test_image_in_another_format_is_sent_as_png(mode: str):
 def test_crop_is_cut_before_it_is_sent():
     handle = ImageHandle(image(format="JPEG"), box=(0, 0, 3, 2))
     with chat_server(lambda body, before: completion("a square")) as server:
-        captions_of(
-            OpenAICaptioner("m", base_url=server.url), requests("Describe.", image=b"", pixels=handle)
-        )
+        captions_of(OpenAICaptioner("m", base_url=server.url), requests("Describe.", image=b"", pixels=handle))
     assert Image.open(io.BytesIO(sent_image(server.bodies[0])[1])).size == (3, 2)
 
 
@@ -229,9 +216,7 @@ def test_what_is_wrong_with_one_request_fails_that_one_without_another_attempt()
         (refusal(400, "the prompt was filtered", code="content_filter"), "HTTP 400: the prompt was filtered"),
     ],
 )
-def test_refusal_is_an_empty_caption_of_a_captioner_a_failure_of_a_judge_and_not_asked_again(
-    reply: Reply, reason: str
-):
+def test_refusal_is_an_empty_caption_of_a_captioner_a_failure_of_a_judge_and_not_asked_again(reply: Reply, reason: str):
     with chat_server(lambda body, before: reply) as server:
         found, failures = captions_of(OpenAICaptioner("m", base_url=server.url), requests("a"))
         (judged,) = OpenAIJudge("m", base_url=server.url).stream([JudgeRequest("How good?")])

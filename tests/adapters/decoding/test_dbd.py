@@ -64,14 +64,11 @@ class BruteForce:
                 log_probabilities, _ = self.look(one.ids)
                 for token in np.argsort(-log_probabilities)[: self.decoder.top_k].tolist():
                     ids = [*one.ids, token]
-                    remaining.append(
-                        Sequence(ids, one.log_likelihood + log_probabilities[token], self.look(ids)[1])
-                    )
+                    remaining.append(Sequence(ids, one.log_likelihood + log_probabilities[token], self.look(ids)[1]))
             picked: list[Sequence] = []
             while remaining and len(picked) < self.decoder.beams:
                 hybrid = [
-                    one.log_likelihood + alpha * sum(one.difference(other) for other in picked)
-                    for one in remaining
+                    one.log_likelihood + alpha * sum(one.difference(other) for other in picked) for one in remaining
                 ]
                 best = remaining.pop(int(np.argmax(hybrid)))
                 (complete if best.ids[-1] in self.ends else picked).append(best)
@@ -112,9 +109,7 @@ def test_search_and_selection_are_those_of_brute_force(
     assert found is not None
     assert expected, "no fact was completed: the test shows nothing"
     assert [list(fact.ids) for fact in found] == [one.ids for one in expected]
-    assert [fact.log_likelihood for fact in found] == pytest.approx(
-        [one.log_likelihood for one in expected], abs=1e-4
-    )
+    assert [fact.log_likelihood for fact in found] == pytest.approx([one.log_likelihood for one in expected], abs=1e-4)
     selected = [list(fact.ids) for fact in decoder.select(found)]
     assert selected == [one.ids for one in brute.select(expected)]
 
@@ -124,13 +119,7 @@ def test_differential_score_changes_what_is_picked(llava: HfCaptioner):
 
     def search(alpha: float) -> list[Any]:
         decoder = DifferentiatedBeams(
-            Generating(8),
-            beams=3,
-            top_k=4,
-            max_fact_tokens=5,
-            alpha=alpha,
-            later_alpha=alpha,
-            prompts=prompts,
+            Generating(8), beams=3, top_k=4, max_fact_tokens=5, alpha=alpha, later_alpha=alpha, prompts=prompts
         )
         return [decoder.search(llava, CaptionSample(str(n), "unused", noise_image(n))) for n in range(3)]
 
@@ -154,9 +143,7 @@ def test_fact_that_ends_makes_room_for_the_next():
 
 def test_caption_is_the_greedy_summary_of_image_and_selected_facts(llava: HfCaptioner):
     prompts = FactPrompts("the dog", "the facts of the image")
-    decoder = DifferentiatedBeams(
-        Generating(8), beams=3, top_k=4, max_fact_tokens=5, facts=2, prompts=prompts
-    )
+    decoder = DifferentiatedBeams(Generating(8), beams=3, top_k=4, max_fact_tokens=5, facts=2, prompts=prompts)
     samples = [CaptionSample(str(number), "unused", noise_image(number)) for number in range(3)]
     expected = []
     for sample in samples:

@@ -43,9 +43,7 @@ def test_seeds_give_captions_that_do_not_depend_on_the_batch(llava: HfCaptioner)
 
 @pytest.mark.parametrize("sampling", [Sampling(top_k=1), Sampling(top_p=1e-6), Sampling(temperature=1e-4)])
 def test_sampling_from_one_token_is_greedy(llava: HfCaptioner, sampling: Sampling):
-    assert Generating(12, sampling=sampling).write(llava, samples(3)) == Generating(12).write(
-        llava, samples(3)
-    )
+    assert Generating(12, sampling=sampling).write(llava, samples(3)) == Generating(12).write(llava, samples(3))
 
 
 def test_tokens_are_drawn_as_often_as_they_are_probable():

@@ -19,15 +19,7 @@ import capbench
 from capbench.adapters.captioners.hf import HfCaptioner
 from capbench.adapters.decoding.contract import CaptionSample, Written
 from capbench.adapters.decoding.generating import Generating
-from capbench.adapters.decoding.opera import (
-    Completed,
-    Opera,
-    OperaSearch,
-    TokenTree,
-    TreeOutput,
-    searching,
-    watching,
-)
+from capbench.adapters.decoding.opera import Completed, Opera, OperaSearch, TokenTree, TreeOutput, searching, watching
 from capbench.adapters.decoding.overtrust import OverTrust
 from capbench.cli.main import main
 from capbench.errors import AdapterError
@@ -53,11 +45,7 @@ def searched(made: dict[str, Any], precision: str = "half") -> tuple[Written, Op
     others = {key: value for key, value in made["more"].items() if key == "repetition_penalty"}
     with torch.inference_mode():
         return model.generate(
-            input_ids=toy_prompt(made),
-            max_new_tokens=made["tokens"],
-            do_sample=False,
-            custom_generate=loop,
-            **others,
+            input_ids=toy_prompt(made), max_new_tokens=made["tokens"], do_sample=False, custom_generate=loop, **others
         )
 
 
@@ -139,12 +127,7 @@ def test_what_is_read_together_is_what_each_is_alone(kind: str, request: pytest.
 
     with torch.inference_mode():
         found = model.generate(**inputs, custom_generate=loop, max_new_tokens=4)
-        expected = [
-            [[[20], [21]], [[22], [23]], [[24], [25]]],
-            paths,
-            [[[25, 30, 36]], [[25, 31, 37]]],
-            paths,
-        ]
+        expected = [[[[20], [21]], [[22], [23]], [[24], [25]]], paths, [[[25, 30, 36]], [[25, 31, 37]]], paths]
         images = inputs["input_ids"][0] == model.config.image_token_id
         model.set_attn_implementation("eager")
         try:
@@ -201,9 +184,7 @@ def test_command_writes_captions_by_it_and_tells_its_settings_apart(
 def test_trained_captioner_still_tells_what_there_is():
     captioner = HfCaptioner(str(SHAPES_LLAVA), device="cpu")
     scenes = [sample_scene(70_000 + number) for number in range(3)]
-    samples = [
-        CaptionSample(str(scene.seed), "Describe this image in detail.", draw(scene)) for scene in scenes
-    ]
+    samples = [CaptionSample(str(scene.seed), "Describe this image in detail.", draw(scene)) for scene in scenes]
     # Attention of so small a model is peaked: 50 times as much is too much of it.
     written = Opera(96, trust=OverTrust(scale=20.0)).write(captioner, samples)
     for scene, one in zip(scenes, written, strict=True):

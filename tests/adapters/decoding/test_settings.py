@@ -96,10 +96,7 @@ def test_settings_become_a_strategy(settings: dict[str, Any], expected: Any):
         ({"num_beams": True}, "num_beams=True is not a whole number"),
         ({"temperature": "hot"}, "temperature='hot' is not a finite number of at least 0."),
         ({"temperature": float("nan")}, "temperature=nan is not a finite number of at least 0."),
-        (
-            {"decoding": "opera", "opera_weight": float("inf")},
-            "opera_weight=inf is not a finite number of at least 0.",
-        ),
+        ({"decoding": "opera", "opera_weight": float("inf")}, "opera_weight=inf is not a finite number of at least 0."),
         ({"length_penalty": float("-inf"), "num_beams": 2}, "length_penalty=-inf is not a finite number."),
         ({"repetition_penalty": 10**400}, "00 is not a finite number of at least 0."),
         ({"repetition_penalty": 0}, "repetition_penalty=0 is not above 0."),
@@ -146,9 +143,7 @@ NEUTRAL = {
         ("dbd", ()),
     ],
 )
-def test_values_that_ask_for_nothing_go_with_every_strategy(
-    strategy: str, read: tuple[str, ...], do_sample: bool
-):
+def test_values_that_ask_for_nothing_go_with_every_strategy(strategy: str, read: tuple[str, ...], do_sample: bool):
     settings = {**PASSED_ON, "decoding": strategy}
     given = {key: value for key, value in NEUTRAL.items() if key not in read}
     assert decoder_of(settings | given | {"do_sample": do_sample}) == decoder_of(settings)
@@ -158,12 +153,7 @@ def test_values_that_ask_for_nothing_go_with_every_strategy(
     ("settings", "key", "strategy", "remedy"),
     [
         ({"opera_scale": 20}, "opera_scale=20", "greedy", "It is a key of decoding=opera."),
-        (
-            {"decoding": "greedy", "opera_precision": "log"},
-            "opera_precision='log'",
-            "greedy",
-            "decoding=opera.",
-        ),
+        ({"decoding": "greedy", "opera_precision": "log"}, "opera_precision='log'", "greedy", "decoding=opera."),
         ({"num_beams": 3, "opera_beams": 3}, "opera_beams=3", "beam", "decoding=opera."),
         ({"decoding": "opera", "dbd_top_k": 3}, "dbd_top_k=3", "opera", "It is a key of decoding=dbd."),
         ({"do_sample": True, "dbd_prompts": "default"}, "dbd_prompts='default'", "nucleus", "decoding=dbd."),
@@ -174,24 +164,9 @@ def test_values_that_ask_for_nothing_go_with_every_strategy(
         ({"decoding": "vcd", "num_beams": 7}, "num_beams=7", "vcd", "It is a key of decoding=beam."),
         ({"decoding": "greedy", "num_beams": 3}, "num_beams=3", "greedy", "It is a key of decoding=beam."),
         ({"decoding": "opera", "temperature": 0.7}, "temperature=0.7", "opera", "a key of decoding=nucleus."),
-        (
-            {"decoding": "vcd", "temperature": 0.7},
-            "temperature=0.7",
-            "vcd",
-            "draws tokens with do_sample=true.",
-        ),
-        (
-            {"decoding": "vcd", "do_sample": True, "temperature": 0, "top_p": 0.9},
-            "top_p=0.9",
-            "vcd",
-            "do_sample",
-        ),
-        (
-            {"decoding": "dbd", "do_sample": True},
-            "do_sample=True",
-            "dbd",
-            "decoding=nucleus and decoding=vcd.",
-        ),
+        ({"decoding": "vcd", "temperature": 0.7}, "temperature=0.7", "vcd", "draws tokens with do_sample=true."),
+        ({"decoding": "vcd", "do_sample": True, "temperature": 0, "top_p": 0.9}, "top_p=0.9", "vcd", "do_sample"),
+        ({"decoding": "dbd", "do_sample": True}, "do_sample=True", "dbd", "decoding=nucleus and decoding=vcd."),
         ({"temperature": 0.2, "do_sample": False}, "temperature=0.2", "greedy", "a key of decoding=nucleus."),
         ({"length_penalty": 2.0}, "length_penalty=2.0", "greedy", "decoding=beam and decoding=opera."),
         ({"decoding": "vcd", "early_stopping": True}, "early_stopping=True", "vcd", "decoding=opera."),
@@ -202,9 +177,7 @@ def test_key_that_the_strategy_does_not_read_is_an_error_that_names_the_right_on
 ):
     with pytest.raises(UsageError) as caught:
         decoder_of({"max_new_tokens": 64, **settings})
-    assert caught.value.message == (
-        f"generation_kwargs: {key} does nothing: decoding={strategy} does not read it."
-    )
+    assert caught.value.message == (f"generation_kwargs: {key} does nothing: decoding={strategy} does not read it.")
     assert remedy in caught.value.hint
     assert f"{key.partition('=')[0]}=null leaves out a task's own." in caught.value.hint
 

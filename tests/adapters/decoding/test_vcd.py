@@ -53,9 +53,7 @@ def brute_force(host: HfCaptioner, sample: CaptionSample, decoder: Contrastive) 
 def test_captions_are_those_of_two_passes_a_token(kind: str, request: pytest.FixtureRequest):
     host: HfCaptioner = request.getfixturevalue(kind)
     decoder = Contrastive(TOKENS, alpha=1.0, beta=0.1, noise_step=500)
-    samples = [
-        CaptionSample(str(n), ("the dog", "Describe this image.")[n % 2], noise_image(n)) for n in range(4)
-    ]
+    samples = [CaptionSample(str(n), ("the dog", "Describe this image.")[n % 2], noise_image(n)) for n in range(4)]
     expected = [brute_force(host, sample, decoder) for sample in samples]
     assert [written.ids for written in decoder.write(host, samples)] == expected
     assert expected != [written.ids for written in Generating(TOKENS).write(host, samples)]
@@ -74,9 +72,7 @@ def test_noise_grows_with_the_step_as_in_the_diffusion():
     for beta in betas:
         left *= 1 - beta
         shares.append(left)
-    assert [kept_share(step) for step in (0, 500, 999)] == pytest.approx(
-        [shares[0], shares[500], shares[999]]
-    )
+    assert [kept_share(step) for step in (0, 500, 999)] == pytest.approx([shares[0], shares[500], shares[999]])
     assert kept_share(999) < kept_share(500) < kept_share(0) < 1
 
 
@@ -100,9 +96,7 @@ def test_tiles_that_fill_up_stay_empty():
 
 
 def test_pixels_of_an_unknown_form_are_an_error():
-    with pytest.raises(
-        AdapterError, match=r"does not know this model's pixels, which are of shape \[7, 3, 4, 4\]"
-    ):
+    with pytest.raises(AdapterError, match=r"does not know this model's pixels, which are of shape \[7, 3, 4, 4\]"):
         with_noisy_half({"pixel_values": torch.ones(7, 3, 4, 4)}, [np.random.default_rng(0)] * 3, 500)
 
 

@@ -85,9 +85,7 @@ def test_lora_on_hf_clip_has_the_features_of_merged_weights(
     with warnings.catch_warnings():
         # What one library says of another is not the user's to read.
         warnings.simplefilter("error", FutureWarning)
-        ours = adapters["hf_clip"](
-            pretrained=str(tiny_clip.hf_folder), peft=str(tmp_path / "lora"), device="cpu"
-        )
+        ours = adapters["hf_clip"](pretrained=str(tiny_clip.hf_folder), peft=str(tmp_path / "lora"), device="cpu")
     theirs = adapters["hf_clip"](pretrained=str(whole), device="cpu")
     plain = adapters["hf_clip"](pretrained=str(tiny_clip.hf_folder), device="cpu")
     assert abs(features(ours, stacked, images) - features(theirs, stacked, images)).max() < 1e-6
@@ -114,9 +112,7 @@ def test_biases_by_the_names_of_older_peft_are_taken(
     assert abs(features(older, stacked, images) - expected).max() < 1e-6
 
 
-@pytest.mark.parametrize(
-    "targets", [["c_fc", "c_proj"], ["attn", "c_fc", "c_proj"]], ids=["MLP", "attention"]
-)
+@pytest.mark.parametrize("targets", [["c_fc", "c_proj"], ["attn", "c_fc", "c_proj"]], ids=["MLP", "attention"])
 def test_lora_on_open_clip_has_the_features_of_merged_weights(
     tiny_clip: TinyClip, stacked, images: list[ImageHandle], tmp_path: Path, targets: list[str]
 ):
@@ -130,9 +126,7 @@ def test_lora_on_open_clip_has_the_features_of_merged_weights(
         {name: value.contiguous() for name, value in merged.state_dict().items()},
         folder / "open_clip_model.safetensors",
     )
-    ours = adapters["open_clip"](
-        pretrained=str(tiny_clip.open_clip_folder), peft=str(tmp_path / "lora"), device="cpu"
-    )
+    ours = adapters["open_clip"](pretrained=str(tiny_clip.open_clip_folder), peft=str(tmp_path / "lora"), device="cpu")
     theirs = adapters["open_clip"](pretrained=str(folder), device="cpu")
     plain = adapters["open_clip"](pretrained=str(tiny_clip.open_clip_folder), device="cpu")
     assert abs(features(ours, stacked, images) - features(theirs, stacked, images)).max() < 1e-6
@@ -145,9 +139,7 @@ def test_lora_is_added_in_single_precision(tiny_clip: TinyClip, tmp_path: Path, 
     model = hf_model(tiny_clip) if adapter == "hf_clip" else open_clip.create_model(f"local-dir:{folder}")
     targets = ["fc1"] if adapter == "hf_clip" else ["c_fc"]
     merged = tuned(model, tmp_path / "lora", r=2, lora_alpha=6, target_modules=targets)
-    name = (
-        "text_model.encoder.layers.0.mlp.fc1" if adapter == "hf_clip" else "transformer.resblocks.0.mlp.c_fc"
-    )
+    name = "text_model.encoder.layers.0.mlp.fc1" if adapter == "hf_clip" else "transformer.resblocks.0.mlp.c_fc"
     expected = merged.get_submodule(name).weight
     half = adapters[adapter](pretrained=str(folder), peft=str(tmp_path / "lora"), device="cpu", dtype="bf16")
     assert torch.equal(half._model.get_submodule(name).weight, expected.bfloat16())
@@ -158,9 +150,7 @@ def test_fingerprint_holds_the_adapter_s_files(tiny_clip: TinyClip, tmp_path: Pa
     folder = tiny_clip.hf_folder if adapter == "hf_clip" else tiny_clip.open_clip_folder
 
     def fingerprint(peft: Path | None) -> str:
-        found = adapters[adapter](
-            pretrained=str(folder), device="cpu", **({"peft": str(peft)} if peft else {})
-        )
+        found = adapters[adapter](pretrained=str(folder), device="cpu", **({"peft": str(peft)} if peft else {}))
         return json.dumps(found.fingerprint(), sort_keys=True)
 
     model = hf_model(tiny_clip) if adapter == "hf_clip" else open_clip.create_model(f"local-dir:{folder}")
@@ -181,9 +171,7 @@ def test_fingerprint_holds_the_adapter_s_files(tiny_clip: TinyClip, tmp_path: Pa
 def test_adapter_of_another_model_is_refused(tiny_clip: TinyClip, tmp_path: Path):
     tuned(hf_model(tiny_clip), tmp_path / "lora", **DCI)
     with pytest.raises(AdapterError, match=r"lora: does not fit the model: .*not in the model"):
-        adapters["open_clip"](
-            pretrained=str(tiny_clip.open_clip_folder), peft=str(tmp_path / "lora"), device="cpu"
-        )
+        adapters["open_clip"](pretrained=str(tiny_clip.open_clip_folder), peft=str(tmp_path / "lora"), device="cpu")
     file = tmp_path / "lora" / "adapter_model.safetensors"
     state = load_file(file)
     name = "base_model.model.text_projection.lora_A.weight"
@@ -196,9 +184,7 @@ def test_adapter_of_another_model_is_refused(tiny_clip: TinyClip, tmp_path: Path
 
 
 @pytest.mark.parametrize("adapter", ["hf_clip", "open_clip"])
-def test_peft_folder_as_the_model_itself_says_how_it_is_named(
-    tiny_clip: TinyClip, tmp_path: Path, adapter: str
-):
+def test_peft_folder_as_the_model_itself_says_how_it_is_named(tiny_clip: TinyClip, tmp_path: Path, adapter: str):
     tuned(hf_model(tiny_clip), tmp_path / "lora", **DCI)
     (tmp_path / "lora" / "config.json").unlink(missing_ok=True)
     with pytest.raises(AdapterError) as caught:
@@ -251,11 +237,7 @@ def checkpoint_of(state: dict[str, torch.Tensor], path: Path) -> Path:
 
 
 def test_lora_inside_a_checkpoint_has_the_features_of_merged_weights(
-    tiny_clip: TinyClip,
-    stacked,
-    images: list[ImageHandle],
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    tiny_clip: TinyClip, stacked, images: list[ImageHandle], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     # DAC's own model code, given this state dict, has these features, too (to 1e-5, where they are 2.3 on average).
     state, merged = with_lora()
@@ -335,9 +317,7 @@ def test_captioner_takes_biases_of_older_peft_too(tiny_qwen2_vl: Path, tmp_path:
     state = {name.replace(".base_layer.bias", ".bias"): value for name, value in load_file(file).items()}
     assert any(name.endswith("q_proj.bias") for name in state)
     save_file(state, file)
-    found = HfCaptioner(
-        str(tiny_qwen2_vl), device="cpu", peft=str(tmp_path / "lora")
-    ).model.merge_and_unload()
+    found = HfCaptioner(str(tiny_qwen2_vl), device="cpu", peft=str(tmp_path / "lora")).model.merge_and_unload()
     theirs = merged.state_dict()
     for name, value in found.state_dict().items():
         torch.testing.assert_close(value, theirs[name], atol=1e-6, rtol=0)

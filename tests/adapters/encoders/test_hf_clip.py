@@ -46,9 +46,7 @@ def test_clip_as_transformers_prepares_it(tiny_clip: TinyClip, stacked, photogra
     model = CLIPModel.from_pretrained(tiny_clip.hf_folder).eval()
     processor = AutoProcessor.from_pretrained(tiny_clip.hf_folder)
     with torch.no_grad():
-        made = processor(
-            text=_TEXTS, images=_open(photographs), padding=True, truncation=True, return_tensors="pt"
-        )
+        made = processor(text=_TEXTS, images=_open(photographs), padding=True, truncation=True, return_tensors="pt")
         images = model.get_image_features(made["pixel_values"]).pooler_output.numpy()
         texts = model.get_text_features(made["input_ids"], made["attention_mask"]).pooler_output.numpy()
     assert abs(stacked(encoder.images(photographs)) - images).max() < 1e-5
@@ -95,12 +93,7 @@ def test_align_is_encoded_as_transformers_does(
     model = AlignModel(
         AlignConfig(
             text_config={**text, "vocab_size": len(words), "max_position_embeddings": 64},
-            vision_config={
-                "image_size": 32,
-                "width_coefficient": 0.1,
-                "depth_coefficient": 0.1,
-                "hidden_dim": 32,
-            },
+            vision_config={"image_size": 32, "width_coefficient": 0.1, "depth_coefficient": 0.1, "hidden_dim": 32},
             projection_dim=32,
         )
     ).eval()
@@ -130,9 +123,7 @@ def _altclip(text: dict[str, Any]) -> Any:
 
     tower = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
     vision = {**tower, "image_size": 32, "patch_size": 8}
-    return AltCLIPModel(
-        AltCLIPConfig(text_config={**text, "project_dim": 32}, vision_config=vision, projection_dim=32)
-    )
+    return AltCLIPModel(AltCLIPConfig(text_config={**text, "project_dim": 32}, vision_config=vision, projection_dim=32))
 
 
 def _vision_text(text: dict[str, Any]) -> Any:
@@ -173,12 +164,7 @@ def test_context_of_roberta_towers_leaves_out_the_places_before_the_first_token(
     # The padding token is number 1, so the first token stands at place 2 of 20.
     assert encoder.context_length == 18
     texts = ["a dog", "word " * 16, "word " * 17, "word " * 200]
-    assert [len(ids) > encoder.context_length for ids in encoder.token_ids(texts)] == [
-        False,
-        False,
-        True,
-        True,
-    ]
+    assert [len(ids) > encoder.context_length for ids in encoder.token_ids(texts)] == [False, False, True, True]
     with torch.no_grad():
         inputs = tokenizer(texts, padding=True, truncation=True, max_length=18, return_tensors="pt")
         inputs.pop("token_type_ids", None)
@@ -203,12 +189,7 @@ def test_fast_transform_has_nearly_the_same_features(
 
 @pytest.mark.parametrize(
     ("kind", "preprocess"),
-    [
-        ("tiny_clip", "official"),
-        ("tiny_clip", "transformers"),
-        ("tiny_siglip", None),
-        ("tiny_siglip2", None),
-    ],
+    [("tiny_clip", "official"), ("tiny_clip", "transformers"), ("tiny_siglip", None), ("tiny_siglip2", None)],
 )
 def test_exact_transform_can_be_sent_to_another_process(
     kind: str, preprocess: str | None, photographs: list[ImageHandle], request: pytest.FixtureRequest
@@ -233,12 +214,7 @@ def test_fast_transform_is_refused_where_there_is_none(tiny_siglip2: Path, tiny_
 @pytest.mark.parametrize(("dtype", "kept"), [("fp16", np.float16), ("bf16", np.float32)])
 @pytest.mark.parametrize("kind", ["tiny_clip", "tiny_siglip2"])
 def test_half_precision_has_nearly_the_same_features(
-    kind: str,
-    dtype: str,
-    kept: type,
-    stacked,
-    photographs: list[ImageHandle],
-    request: pytest.FixtureRequest,
+    kind: str, dtype: str, kept: type, stacked, photographs: list[ImageHandle], request: pytest.FixtureRequest
 ):
     made = request.getfixturevalue(kind)
     folder = str(made.hf_folder if isinstance(made, TinyClip) else made)
@@ -317,9 +293,7 @@ def test_damaged_weights_are_named(changed):
 
 
 def test_old_position_ids_in_a_checkpoint_do_no_harm(changed, tiny_clip: TinyClip, stacked):
-    folder = changed(
-        lambda state: state.update({"text_model.embeddings.position_ids": torch.arange(77)[None]})
-    )
+    folder = changed(lambda state: state.update({"text_model.embeddings.position_ids": torch.arange(77)[None]}))
     one, other = (adapters["hf_clip"](pretrained=str(path)) for path in (folder, tiny_clip.hf_folder))
     assert np.array_equal(stacked(one.texts(_TEXTS)), stacked(other.texts(_TEXTS)))
 
@@ -328,9 +302,7 @@ def test_text_encoder_is_no_dual_encoder(tmp_path: Path):
     from transformers import BertConfig, BertModel
 
     BertModel(
-        BertConfig(
-            hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8, vocab_size=9
-        )
+        BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8, vocab_size=9)
     ).save_pretrained(tmp_path)
     with pytest.raises(AdapterError, match="BertModel does not encode both images and texts"):
         adapters["hf_clip"](pretrained=str(tmp_path))

@@ -24,9 +24,7 @@ _TEXTS = [
     "",
     "a dog",
 ]
-_BIG = [
-    "a very tall building stands behind the trees of the park while people walk past it in the evening light"
-]
+_BIG = ["a very tall building stands behind the trees of the park while people walk past it in the evening light"]
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
@@ -85,9 +83,7 @@ def test_crops_are_those_that_pillow_cuts(load, plain, stacked, photographs: lis
 def test_checkpoint_file_with_its_architecture_is_the_same_model(
     tiny_clip: TinyClip, load, stacked, photographs: list[ImageHandle]
 ):
-    encoder = adapters["open_clip"](
-        pretrained=str(tiny_clip.checkpoint), architecture=str(tiny_clip.architecture)
-    )
+    encoder = adapters["open_clip"](pretrained=str(tiny_clip.checkpoint), architecture=str(tiny_clip.architecture))
     openai = adapters["open_clip"](
         pretrained=str(tiny_clip.openai_state_dict), architecture=str(tiny_clip.architecture)
     )
@@ -231,9 +227,7 @@ def test_tag_of_a_plain_architecture_gets_the_activation_that_it_was_trained_wit
     fingerprint = encoder.fingerprint()
     assert (fingerprint["activation"], fingerprint["pretrained"]) == ("QuickGELU", "trained")
     assert fingerprint["image"]["mean"] == (0.4, 0.5, 0.6)
-    same = adapters["open_clip"](
-        pretrained=str(tiny_clip.checkpoint), architecture="tiny-plain", quick_gelu=True
-    )
+    same = adapters["open_clip"](pretrained=str(tiny_clip.checkpoint), architecture="tiny-plain", quick_gelu=True)
     assert np.array_equal(next(encoder.texts(["a dog"])).vectors[0], next(same.texts(["a dog"])).vectors[0])
 
 

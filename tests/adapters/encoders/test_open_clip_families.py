@@ -82,10 +82,7 @@ def test_features_are_those_of_open_clip(
     assert len(encoder.token_ids(_TEXTS)[2]) == 92
     for dtype in ("fp16", "bf16"):
         half = load(dtype)
-        for found, expected in (
-            (stacked(half.images(photographs[:4])), images),
-            (stacked(half.texts(_TEXTS)), texts),
-        ):
+        for found, expected in ((stacked(half.images(photographs[:4])), images), (stacked(half.texts(_TEXTS)), texts)):
             norms = np.linalg.norm(expected, axis=1) * np.linalg.norm(found.astype(np.float32), axis=1)
             assert ((expected * found).sum(axis=1) / norms).min() > 0.999
     if family in (_roberta, _coca):

@@ -75,9 +75,7 @@ def test_a_copy_of_the_file_is_the_same_model(pac_s_plus: Path, tmp_path: Path):
 
 
 def test_half_precision_is_near_single(pac_s_plus: Path):
-    single, half = (
-        text_vectors(PacEncoder(pac_s_plus, dtype=dtype, device="cpu")) for dtype in ("fp32", "bf16")
-    )
+    single, half = (text_vectors(PacEncoder(pac_s_plus, dtype=dtype, device="cpu")) for dtype in ("fp32", "bf16"))
     assert not np.array_equal(single, half)
     cosines = (single * half).sum(1) / np.linalg.norm(single, axis=1) / np.linalg.norm(half, axis=1)
     assert cosines.min() > 0.97

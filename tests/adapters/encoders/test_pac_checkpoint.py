@@ -29,13 +29,7 @@ def test_a_pac_s_file_gives_its_weights_and_the_sizes_of_its_towers(tmp_path: Pa
     assert (read.architecture, read.lora) == ("ViT-64-8", False)
     assert read.state.keys() == state.keys()
     assert all(torch.equal(read.state[name], value.float()) for name, value in state.items())
-    assert read.config["vision_cfg"] == {
-        "image_size": 32,
-        "layers": 3,
-        "width": 64,
-        "head_width": 64,
-        "patch_size": 8,
-    }
+    assert read.config["vision_cfg"] == {"image_size": 32, "layers": 3, "width": 64, "head_width": 64, "patch_size": 8}
     assert read.config["text_cfg"]["layers"] == 2
 
 
@@ -59,10 +53,7 @@ def test_lora_is_added_to_attention_and_patch_convolution_and_not_to_the_mlp(
         )
     product = (state["visual.conv1.lora_B"] @ state["visual.conv1.lora_A"]).reshape(64, 3, 8, 8)
     torch.testing.assert_close(
-        read.state["visual.conv1.weight"],
-        state["visual.conv1.weight"] + product / RANK,
-        rtol=0,
-        atol=1e-6,
+        read.state["visual.conv1.weight"], state["visual.conv1.weight"] + product / RANK, rtol=0, atol=1e-6
     )
 
 

@@ -52,9 +52,7 @@ def test_score_is_that_of_the_image_the_part_and_the_text(tmp_path: Path):
 def test_pair_without_a_score_is_an_error_that_names_it(tmp_path: Path):
     encoder = recorded(tmp_path, row("1.jpg", "a dog", 1))
     images = [ImageHandle(Path("a/1.jpg")), ImageHandle(Path("a/11.jpg"), (0, 0, 1, 2))]
-    with pytest.raises(
-        AdapterError, match=r"xvlm\.jsonl lacks 2 of 3 pairs, first a/11\.jpg at 0,0,1,2: a dog"
-    ):
+    with pytest.raises(AdapterError, match=r"xvlm\.jsonl lacks 2 of 3 pairs, first a/11\.jpg at 0,0,1,2: a dog"):
         list(encoder.pairs(images, [["a dog"], ["a dog", "a cat"]]))
     with pytest.raises(AdapterError, match=r"lacks 1 of 1 pairs, first a/1\.jpg: a cat") as raised:
         list(recorded(tmp_path).pairs(images[:1], [["a cat"]]))
@@ -90,9 +88,7 @@ def test_image_that_is_no_file_goes_by_its_name_or_its_digest(tmp_path: Path):
 def test_scores_are_those_of_captions_too(tmp_path: Path):
     (tmp_path / "1.jpg").write_bytes(b"one")
     (tmp_path / "2.jpg").write_bytes(b"two")
-    encoder = recorded(
-        tmp_path, row("1.jpg", "a dog", 0.25), row("2.jpg", "a dog", 0.5), row("2.jpg", "a cat", 0.75)
-    )
+    encoder = recorded(tmp_path, row("1.jpg", "a dog", 0.25), row("2.jpg", "a dog", 0.5), row("2.jpg", "a cat", 0.75))
     images = [ImageHandle(tmp_path / name) for name in ("2.jpg", "1.jpg", "2.jpg")]
     items = golden_items(["a cat", "a dog", "a dog"], [[], [], []], images=images)
     scores = build_metric("itm_score", {}).score(items, Context(encoder=encoder))

@@ -59,9 +59,7 @@ def inputs(folder: Path, picture: ImageHandle, texts: Any, longest: int) -> tupl
     image = Image.open(picture.source)  # type: ignore[arg-type]
     pixels = AutoImageProcessor.from_pretrained(folder)(images=image, return_tensors="pt")["pixel_values"]
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    made = tokenizer(
-        list(texts), padding="max_length", truncation=True, max_length=longest, return_tensors="pt"
-    )
+    made = tokenizer(list(texts), padding="max_length", truncation=True, max_length=longest, return_tensors="pt")
     return pixels.repeat(len(texts), 1, 1, 1), made
 
 
@@ -80,9 +78,9 @@ def of_blip(folder: Path, pictures: list[ImageHandle], head: str, first: int | N
             seen[:, 0] = first
         with torch.inference_mode():
             logits = model(input_ids=seen, pixel_values=pixels, attention_mask=mask).itm_score
-            cosines = model(
-                input_ids=ids, pixel_values=pixels[:1], attention_mask=mask, use_itm_head=False
-            ).itm_score[0]
+            cosines = model(input_ids=ids, pixel_values=pixels[:1], attention_mask=mask, use_itm_head=False).itm_score[
+                0
+            ]
         made_of = {"itm": logits.softmax(-1)[:, 1], "itc": cosines, "itm+itc": logits[:, 1] + cosines}
         rows.append(made_of[head].numpy())
     return np.array(rows)
@@ -90,9 +88,7 @@ def of_blip(folder: Path, pictures: list[ImageHandle], head: str, first: int | N
 
 @pytest.mark.parametrize("head", ["itm", "itc", "itm+itc"])
 @pytest.mark.parametrize("first_token", ["enc", "cls"])
-def test_scores_of_blip_are_those_of_transformers(
-    blip: Path, pictures: list[ImageHandle], head: Any, first_token: Any
-):
+def test_scores_of_blip_are_those_of_transformers(blip: Path, pictures: list[ImageHandle], head: Any, first_token: Any):
     encoder = BlipItm(str(blip), head=head, first_token=first_token, device="cpu")
     # Behind the 81 tokens of the vocabulary stand [DEC] and [ENC].
     expected = of_blip(blip, pictures, head, 82 if first_token == "enc" else None)
@@ -146,10 +142,7 @@ def test_first_token_head_and_longest_text_are_in_the_fingerprint(blip: Path):
 def test_score_does_not_depend_on_the_texts_and_images_beside_it(blip: Path, pictures: list[ImageHandle]):
     encoder = BlipItm(str(blip), device="cpu")
     whole = scores(encoder, pictures)
-    alone = [
-        [scores(encoder, [one], [[text]])[0, 0] for text in of]
-        for one, of in zip(pictures, TEXTS, strict=True)
-    ]
+    alone = [[scores(encoder, [one], [[text]])[0, 0] for text in of] for one, of in zip(pictures, TEXTS, strict=True)]
     assert np.array_equal(whole, np.array(alone))
 
 
@@ -235,9 +228,7 @@ def test_blip_without_a_place_for_enc_says_what_does_without(tmp_path: Path):
     BlipItm(str(folder), device="cpu", first_token="cls")
 
 
-def test_checkpoint_of_another_kind_or_without_a_match_head_is_an_error(
-    blip: Path, flava: Path, tmp_path: Path
-):
+def test_checkpoint_of_another_kind_or_without_a_match_head_is_an_error(blip: Path, flava: Path, tmp_path: Path):
     from safetensors.torch import load_file, save_file
 
     with pytest.raises(AdapterError, match="kind 'flava'; adapter 'blip_itm' takes 'blip'"):

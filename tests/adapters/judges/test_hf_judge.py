@@ -85,14 +85,10 @@ def test_prompt_goes_through_the_chat_template_if_there_is_one(llama: Path, tmp_
     assert chatted == plain
 
 
-def test_requests_of_several_kinds_are_answered_each_in_its_place(
-    llama: Path, capfd: pytest.CaptureFixture[str]
-):
+def test_requests_of_several_kinds_are_answered_each_in_its_place(llama: Path, capfd: pytest.CaptureFixture[str]):
     plain = JudgeRequest("Rate it:", max_tokens=4)
     with_digits = JudgeRequest("Rate it:", max_tokens=4, candidates=DIGITS)
-    first, second, third = answers(
-        HfJudge(str(llama)), plain, with_digits, JudgeRequest("Rate it:", max_tokens=2)
-    )
+    first, second, third = answers(HfJudge(str(llama)), plain, with_digits, JudgeRequest("Rate it:", max_tokens=2))
     assert first.text == second.text
     assert first.text.startswith(third.text)
     assert first.tokens == ()
@@ -119,9 +115,7 @@ def test_photograph_that_is_not_turned_is_remarked(llava: Path):
     Image.new("RGB", (8, 8), "red").save(buffer, format="JPEG", exif=exif)
     judge = HfJudge(str(llava))
     found = answers(
-        judge,
-        JudgeRequest("Rate it:", picture("red"), 3),
-        JudgeRequest("Rate it:", ImageHandle(buffer.getvalue()), 3),
+        judge, JudgeRequest("Rate it:", picture("red"), 3), JudgeRequest("Rate it:", ImageHandle(buffer.getvalue()), 3)
     )
     assert [one.remark for one in found] == ["", "EXIF orientation 6 not applied"]
 
@@ -178,10 +172,7 @@ def test_request_that_fits_by_no_means_fails_alone(llama: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [
-        ({"dtype": "fp8"}, "dtype=fp8 is not known"),
-        ({"batch_size": 0}, "batch_size=0 is not a whole number above 0"),
-    ],
+    [({"dtype": "fp8"}, "dtype=fp8 is not known"), ({"batch_size": 0}, "batch_size=0 is not a whole number above 0")],
 )
 def test_settings_that_make_no_sense_are_told_before_anything_is_loaded(
     llama: Path, settings: dict[str, Any], message: str

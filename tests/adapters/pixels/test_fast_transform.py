@@ -12,13 +12,7 @@ from PIL import Image
 
 from capbench.adapters import ImageHandle
 from capbench.adapters.encoders.open_clip_transform import open_clip_transform
-from capbench.adapters.pixels.fast_transform import (
-    FastTransform,
-    _decode,
-    _Encoded,
-    _gpu_decodes,
-    _require_torchcodec,
-)
+from capbench.adapters.pixels.fast_transform import FastTransform, _decode, _Encoded, _gpu_decodes, _require_torchcodec
 from capbench.adapters.pixels.jpeg_header import plain_jpeg
 from capbench.adapters.pixels.reading import UnreadableImage
 from capbench.adapters.pixels.transforms import ImageTransform, PixelSpec
@@ -45,8 +39,7 @@ def _both(**options) -> tuple[ImageTransform, ImageTransform]:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"resize_mode": "squash"}, {"interpolation": "bilinear"}, {"size": 64}, {"size": (336, 336)}],
+    "options", [{}, {"resize_mode": "squash"}, {"interpolation": "bilinear"}, {"size": 64}, {"size": (336, 336)}]
 )
 def test_photographs_are_the_same_but_for_roundings(photographs, options):
     exact, fast = _both(**options)
@@ -95,8 +88,7 @@ def test_crops_are_the_same_but_for_roundings(photographs):
 
 
 @pytest.mark.parametrize(
-    ("mode", "kind"),
-    [("L", "JPEG"), ("CMYK", "JPEG"), ("RGB", "PNG"), ("L", "PNG"), ("RGB", "WEBP")],
+    ("mode", "kind"), [("L", "JPEG"), ("CMYK", "JPEG"), ("RGB", "PNG"), ("L", "PNG"), ("RGB", "WEBP")]
 )
 def test_other_modes_and_formats_are_the_same_but_for_roundings(
     mode: str, kind: str, colours: Image.Image, encoded: Callable[..., bytes]
@@ -115,18 +107,12 @@ def test_any_shape_becomes_a_square(size: tuple[int, int], encoded: Callable[...
         assert abs(pixels - np.array([200, 100, 50])[:, None, None]).max() < 3
 
 
-def test_remarks_and_failures_are_those_of_the_exact_transform(
-    colours: Image.Image, encoded: Callable[..., bytes]
-):
+def test_remarks_and_failures_are_those_of_the_exact_transform(colours: Image.Image, encoded: Callable[..., bytes]):
     exif = Image.Exif()
     exif[0x0112] = 6
     whole = encoded(colours, "JPEG", exif=exif)
     exact, fast = _both(size=32)
-    for handle in (
-        ImageHandle(whole),
-        ImageHandle(whole, (50, 30, 70, 50)),
-        ImageHandle(whole, (0, 0, 9, 9)),
-    ):
+    for handle in (ImageHandle(whole), ImageHandle(whole, (50, 30, 70, 50)), ImageHandle(whole, (0, 0, 9, 9))):
         assert fast.read(handle).remarks == exact.read(handle).remarks != ()
     plain = encoded(colours, "JPEG")
     for handle in (

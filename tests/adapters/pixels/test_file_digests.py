@@ -82,9 +82,7 @@ def test_a_thousand_images_of_three_metrics_are_hashed_a_thousand_times(
 
     assert digests(handles) == expected
     assert [one.digest() for one in handles] == expected
-    assert digests([ImageHandle(path, (0, 0, 9, 9)) for path in paths]) == [
-        f"{one}0,0,9,9" for one in expected
-    ]
+    assert digests([ImageHandle(path, (0, 0, 9, 9)) for path in paths]) == [f"{one}0,0,9,9" for one in expected]
     assert len(hashed) == 1000
     if not cache:
         assert anew().of(paths) == list(map(sha256, (b"%d" % number for number in range(1000))))
@@ -116,9 +114,7 @@ def test_file_that_changes_has_another_digest(tmp_path: Path, hashed: list[bytes
     assert len(hashed) == 4
 
 
-def test_relative_path_is_of_the_folder_that_the_process_is_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_relative_path_is_of_the_folder_that_the_process_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for name in ("a", "b"):
         files(tmp_path / name, 1)[0].write_bytes(name.encode())
     for name in ("a", "b", "a"):
@@ -174,11 +170,7 @@ def test_what_cannot_be_read_is_named_and_costs_no_other(tmp_path: Path):
     assert "is no path" in str(null)
     assert isinstance(folder, IsADirectoryError)
     assert digests([]) == []
-    for handle, error in (
-        (handles[0], FileNotFoundError),
-        (handles[2], FileNotFoundError),
-        (handles[4], OSError),
-    ):
+    for handle, error in ((handles[0], FileNotFoundError), (handles[2], FileNotFoundError), (handles[4], OSError)):
         with pytest.raises(error):
             handle.digest()
 
@@ -311,9 +303,7 @@ def test_threads_share_what_one_of_them_has_hashed(tmp_path: Path):
     paths = files(tmp_path / "images", 300)
     expected = [sha256(b"%d" % number) for number in range(300)]
     found: list[Any] = []
-    threads = [
-        threading.Thread(target=lambda: found.append([file_digest(one) for one in paths])) for _ in range(4)
-    ]
+    threads = [threading.Thread(target=lambda: found.append([file_digest(one) for one in paths])) for _ in range(4)]
     for one in threads:
         one.start()
     for one in threads:

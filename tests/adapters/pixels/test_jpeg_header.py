@@ -9,8 +9,7 @@ from capbench.adapters.pixels.jpeg_header import PlainJpeg, plain_jpeg
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"progressive": True}, {"quality": 30, "subsampling": 0}, {"icc_profile": b"x" * 99}],
+    "options", [{}, {"progressive": True}, {"quality": 30, "subsampling": 0}, {"icc_profile": b"x" * 99}]
 )
 @pytest.mark.parametrize("mode", ["RGB", "L"])
 def test_size_is_read(mode: str, options, colours: Image.Image, encoded: Callable[..., bytes]):
@@ -26,9 +25,7 @@ def test_exif_data_are_seen(colours: Image.Image, encoded: Callable[..., bytes])
     assert found == PlainJpeg(60, 40, has_exif=True, unturned=content)
 
 
-def test_every_segment_that_could_turn_the_image_is_left_out(
-    colours: Image.Image, encoded: Callable[..., bytes]
-):
+def test_every_segment_that_could_turn_the_image_is_left_out(colours: Image.Image, encoded: Callable[..., bytes]):
     content = encoded(colours, "JPEG", comment=b"\xff\xe1")
     frame = content.index(b"\xff\xc0")
     segment = b"\xff\xe1\0\x0aanything"
@@ -52,9 +49,7 @@ def test_sizes_of_photographs_are_those_that_pillow_says(photographs):
             assert (header.width, header.height) == image.size
 
 
-def test_what_other_decoders_may_not_read_is_left_to_pillow(
-    colours: Image.Image, encoded: Callable[..., bytes]
-):
+def test_what_other_decoders_may_not_read_is_left_to_pillow(colours: Image.Image, encoded: Callable[..., bytes]):
     whole = encoded(colours, "JPEG")
     assert plain_jpeg(encoded(colours.convert("CMYK"), "JPEG")) is None
     assert plain_jpeg(encoded(colours, "JPEG", keep_rgb=True)) is None

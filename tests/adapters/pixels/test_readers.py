@@ -23,10 +23,7 @@ from capbench.adapters.pixels.readers import ReaderProcesses, processes_pay
 from capbench.adapters.pixels.reading import UnreadableImage
 from capbench.adapters.pixels.transforms import ExactTransform, PixelSpec
 
-pytestmark = [
-    pytest.mark.costly,
-    pytest.mark.skipif(not module.HAS_PROCESSES, reason="POSIX only"),
-]
+pytestmark = [pytest.mark.costly, pytest.mark.skipif(not module.HAS_PROCESSES, reason="POSIX only")]
 
 _CPU = torch.device("cpu")
 _DEADLY, _LARGE = (13, 13), (11, 11)
@@ -113,11 +110,7 @@ def test_what_processes_read_is_what_threads_read(
     for handle in handles:
         (here,) = image_batches([handle], transform, 1, 1)
         (there,) = image_batches([handle], transform, 1, 1, read)
-        assert (there.positions, there.failures, there.remarks) == (
-            here.positions,
-            here.failures,
-            here.remarks,
-        )
+        assert (there.positions, there.failures, there.remarks) == (here.positions, here.failures, here.remarks)
         assert list(there.inputs) == list(here.inputs)
         for name in here.inputs.keys() - {"elsewhere"}:
             assert there.inputs[name].dtype == here.inputs[name].dtype
@@ -133,9 +126,7 @@ def test_threads_read_by_processes_at_once(two: ReaderProcesses, encoded: Callab
     assert all(one.inputs["elsewhere"][0] for one in batches)
 
 
-def test_image_that_is_too_large_to_be_shared_is_read_here(
-    two: ReaderProcesses, encoded: Callable[..., bytes]
-):
+def test_image_that_is_too_large_to_be_shared_is_read_here(two: ReaderProcesses, encoded: Callable[..., bytes]):
     large = ImageHandle(encoded(Image.new("RGB", _LARGE, (1, 2, 3)), "PNG"))
     read = two.read(large)
     assert read.pixels["pixel_values"].shape == (36_000, 11, 11)

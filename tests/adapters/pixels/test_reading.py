@@ -47,9 +47,7 @@ def test_image_with_a_damaged_body_is_a_failure(colours: Image.Image, encoded: C
         read_image(ImageHandle(bytes(content)))
 
 
-def test_format_that_pillow_hands_to_another_program_is_not_read(
-    colours: Image.Image, encoded: Callable[..., bytes]
-):
+def test_format_that_pillow_hands_to_another_program_is_not_read(colours: Image.Image, encoded: Callable[..., bytes]):
     with pytest.raises(UnreadableImage, match="is not an image in a known format"):
         read_image(ImageHandle(encoded(colours, "EPS")))
 
@@ -88,9 +86,7 @@ def test_palette_with_transparency_is_read(colours: Image.Image, encoded: Callab
 
 
 @pytest.mark.parametrize("kind", ["PNG", "TIFF"])
-def test_greys_of_16_bits_are_clipped_as_in_released_code_with_a_remark(
-    kind: str, encoded: Callable[..., bytes]
-):
+def test_greys_of_16_bits_are_clipped_as_in_released_code_with_a_remark(kind: str, encoded: Callable[..., bytes]):
     levels = np.arange(0, 65536, 64, dtype=np.uint16).reshape(32, 32)
     content = encoded(Image.fromarray(levels), kind)
     read = read_image(ImageHandle(content))
@@ -102,9 +98,7 @@ def test_greys_of_16_bits_are_clipped_as_in_released_code_with_a_remark(
 
 
 @pytest.mark.parametrize("kind", ["PNG", "TIFF"])
-def test_greys_of_16_bits_become_what_openai_s_transform_makes_of_them(
-    kind: str, encoded: Callable[..., bytes]
-):
+def test_greys_of_16_bits_become_what_openai_s_transform_makes_of_them(kind: str, encoded: Callable[..., bytes]):
     # The transform of the released CLIP: it resizes and crops the levels as they are stored, and clips them then.
     from torchvision.transforms import CenterCrop, Compose, InterpolationMode, Normalize, Resize, ToTensor
 
@@ -204,9 +198,7 @@ def test_size_below_that_of_a_bomb_is_decoded(png: Callable[..., bytes]):
         ((59, 39, 60, 40), (59, 39, 60, 40)),
     ],
 )
-def test_crop_takes_the_pixels_that_pillow_takes(
-    box, expected, colours: Image.Image, encoded: Callable[..., bytes]
-):
+def test_crop_takes_the_pixels_that_pillow_takes(box, expected, colours: Image.Image, encoded: Callable[..., bytes]):
     read = read_image(ImageHandle(encoded(colours, "PNG"), box))
     assert np.array_equal(np.asarray(read.image), np.asarray(colours.crop(box)))
     assert np.array_equal(np.asarray(read.image), np.asarray(colours.crop(expected)))

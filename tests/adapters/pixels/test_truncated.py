@@ -55,9 +55,7 @@ def picture() -> Image.Image:
     return Image.fromarray((np.stack([2 * x, 3 * y, 40 + x], axis=-1) + noise).astype(np.uint8))
 
 
-def png_of(
-    rows: bytes, interlaced: bool = False, ends: bool = True, size: tuple[int, int] = (64, 48)
-) -> bytes:
+def png_of(rows: bytes, interlaced: bool = False, ends: bool = True, size: tuple[int, int] = (64, 48)) -> bytes:
     """Return a PNG file of RGB by hand, whose stream has the rows and ends with them."""
 
     def chunk(kind: bytes, body: bytes) -> bytes:
@@ -93,9 +91,7 @@ def test_file_that_is_cut_anywhere_gives_the_pixels_of_the_whole_or_none(
     pixels = np.asarray(read_image(ImageHandle(whole)).image)
 
     failures = 0
-    for end in {len(whole) * part // 24 for part in range(1, 24)} | {
-        len(whole) - lacking for lacking in (1, 5, 9)
-    }:
+    for end in {len(whole) * part // 24 for part in range(1, 24)} | {len(whole) - lacking for lacking in (1, 5, 9)}:
         try:
             read = read_image(ImageHandle(whole[:end])).image
         except UnreadableImage:
@@ -148,9 +144,7 @@ def test_png_with_bytes_after_its_end_is_read_and_one_without_its_end_is_not(pic
     assert failure(png_of(rows, ends=False)).endswith("cannot be decoded: truncated PNG file")
 
 
-def test_animated_png_is_truncated_where_its_first_frame_is(
-    picture: Image.Image, encoded: Callable[..., bytes]
-):
+def test_animated_png_is_truncated_where_its_first_frame_is(picture: Image.Image, encoded: Callable[..., bytes]):
     dark = Image.new("RGB", picture.size)
     whole = encoded(dark, "PNG", save_all=True, append_images=[picture, dark])
     assert np.array_equal(np.asarray(read_image(ImageHandle(whole)).image), np.asarray(dark))
@@ -174,9 +168,7 @@ def test_jpeg_whose_data_end_before_its_end_mark_is_truncated(
         assert failure(whole[:end] + END_OF_JPEG).endswith("is truncated: its data end before its pixels do")
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"progressive": True}, {"restart_marker_rows": 1}, {"subsampling": 0}]
-)
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"restart_marker_rows": 1}, {"subsampling": 0}])
 def test_jpeg_that_is_lower_than_it_says_is_truncated(
     options: dict, picture: Image.Image, encoded: Callable[..., bytes]
 ):
@@ -201,9 +193,7 @@ def test_whole_jpeg_is_read_where_it_has_the_grey_that_decoders_fill_with(
             assert read_image(ImageHandle(unusual)).image.size == (50, 40)
 
 
-def test_first_of_several_jpegs_in_a_file_is_read_or_truncated(
-    picture: Image.Image, encoded: Callable[..., bytes]
-):
+def test_first_of_several_jpegs_in_a_file_is_read_or_truncated(picture: Image.Image, encoded: Callable[..., bytes]):
     grey = Image.new("RGB", picture.size, (128, 128, 128))
     for first in (picture, grey):
         both = encoded(first, "MPO", save_all=True, append_images=[picture])

@@ -62,15 +62,11 @@ def test_frames_are_decoded_as_they_are_asked_for(tmp_path: Path):
     assert next(frames).size == (64, 48)
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"no video at all", b"#EXTM3U\n#EXTINF:1,\nhttp://127.0.0.1:9/a.ts\n"]
-)
+@pytest.mark.parametrize("content", [b"", b"no video at all", b"#EXTM3U\n#EXTINF:1,\nhttp://127.0.0.1:9/a.ts\n"])
 def test_a_file_that_is_no_video_is_named(tmp_path: Path, content: bytes):
     path = tmp_path / "v.mp4"
     path.write_bytes(content)
-    with pytest.raises(
-        UnreadableVideo, match=r"v\.mp4: no video in a known format, or damaged after 0 frames"
-    ):
+    with pytest.raises(UnreadableVideo, match=r"v\.mp4: no video in a known format, or damaged after 0 frames"):
         list(read_frames(VideoHandle(path)))
 
 
@@ -91,12 +87,7 @@ def test_a_video_that_breaks_off_is_named(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [
-        ("v.mp4", {"movflags": "faststart"}),
-        ("v.mov", {"movflags": "faststart"}),
-        ("v.mkv", {}),
-        ("v.avi", {}),
-    ],
+    [("v.mp4", {"movflags": "faststart"}), ("v.mov", {"movflags": "faststart"}), ("v.mkv", {}), ("v.avi", {})],
 )
 def test_a_video_that_lacks_its_last_frames_is_truncated(tmp_path: Path, name: str, options: dict[str, str]):
     path = video(tmp_path / name, options=options)
@@ -118,9 +109,7 @@ def test_a_file_without_video_stream_is_named(tmp_path: Path):
     path = tmp_path / "v.mp4"
     with av.open(str(path), "w") as container:
         stream = container.add_stream("aac", rate=16000)
-        sound = av.AudioFrame.from_ndarray(
-            np.zeros((1, 1024), dtype=np.float32), format="fltp", layout="mono"
-        )
+        sound = av.AudioFrame.from_ndarray(np.zeros((1, 1024), dtype=np.float32), format="fltp", layout="mono")
         sound.sample_rate = 16000
         container.mux(stream.encode(sound))
         container.mux(stream.encode())
@@ -182,9 +171,7 @@ def test_recorded_features_of_another_shape_are_refused(tmp_path: Path):
 
 
 def test_a_model_encodes_each_frame_of_a_video(tmp_path: Path, tiny_clip: TinyClip):
-    encoder = OpenClipEncoder(
-        str(tiny_clip.checkpoint), str(tiny_clip.architecture), device="cpu", batch_size=4
-    )
+    encoder = OpenClipEncoder(str(tiny_clip.checkpoint), str(tiny_clip.architecture), device="cpu", batch_size=4)
     (tmp_path / "bad.mp4").write_bytes(b"no video")
     good, bad = encoder.frames([VideoHandle(video(tmp_path / "v.mp4")), VideoHandle(tmp_path / "bad.mp4")])
     assert good.vectors[0].shape == (6, 32)

@@ -71,9 +71,7 @@ def test_boxes_and_scores_of_owlv2_are_those_of_transformers(
     assert found.scores.std() > 1e-4 and np.ptp(found.boxes, axis=0).min() > 1
 
 
-def test_phrase_of_owlv2_has_the_same_score_whatever_else_is_asked_for(
-    owlv2: Owlv2Detector, handle: ImageHandle
-):
+def test_phrase_of_owlv2_has_the_same_score_whatever_else_is_asked_for(owlv2: Owlv2Detector, handle: ImageHandle):
     alone, among = owlv2.detect(handle, ["a star"]), owlv2.detect(handle, PHRASES)
 
     np.testing.assert_allclose(alone.scores[:, 0], among.scores[:, 2], atol=1e-6)
@@ -116,11 +114,7 @@ def test_boxes_and_scores_of_grounding_dino_are_those_of_transformers(
     with torch.inference_mode():
         made = model(**inputs)
     (theirs,) = processor.post_process_grounded_object_detection(
-        made,
-        inputs["input_ids"],
-        threshold=0.0,
-        text_threshold=0.0,
-        target_sizes=[(picture.height, picture.width)],
+        made, inputs["input_ids"], threshold=0.0, text_threshold=0.0, target_sizes=[(picture.height, picture.width)]
     )
     found = dino.detect(handle, PHRASES)
     tokens = made.logits[0].sigmoid().numpy()

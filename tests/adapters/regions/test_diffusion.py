@@ -54,19 +54,14 @@ def test_images_are_those_of_diffusers(folder: Path):
         assert ours[0].shape == (16, 16, 3)
 
 
-def test_text_and_seed_have_one_image_whatever_is_painted_beside_it(
-    folder: Path, capfd: pytest.CaptureFixture[str]
-):
+def test_text_and_seed_have_one_image_whatever_is_painted_beside_it(folder: Path, capfd: pytest.CaptureFixture[str]):
     model = painter(folder)
     capfd.readouterr()
     first, second, again = model.paint([*TEXTS, TEXTS[0]], seed=3)
     # A bar an image would be noise beside the maker's own.
     assert "%|" not in capfd.readouterr().err
     assert first.source == again.source
-    assert [one.source for one in painter(folder).paint(TEXTS[::-1], seed=3)] == [
-        second.source,
-        first.source,
-    ]
+    assert [one.source for one in painter(folder).paint(TEXTS[::-1], seed=3)] == [second.source, first.source]
     assert first.source != second.source
     assert model.paint(TEXTS[:1], seed=4)[0].source != first.source
     assert model.paint([], seed=3) == []
@@ -76,10 +71,7 @@ def test_everything_that_decides_an_image_is_in_the_fingerprint(folder: Path, tm
     first = painter(folder).fingerprint()
     assert first["pipeline"] == "StableDiffusionPipeline"
     assert "unet/diffusion_pytorch_model.safetensors" in first["checkpoint"]
-    for change, key in (
-        ({"guidance": 2.0}, "guidance_scale"),
-        ({"dtype": "bf16"}, "dtype"),
-    ):
+    for change, key in (({"guidance": 2.0}, "guidance_scale"), ({"dtype": "bf16"}, "dtype")):
         assert painter(folder, **change).fingerprint() == {**first, key: next(iter(change.values()))}
     with pytest.raises(AdapterError, match="no pipeline") as caught:
         painter(tmp_path / "no pipeline")

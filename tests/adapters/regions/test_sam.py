@@ -48,9 +48,7 @@ def directly(folder: Path, picture: Image.Image, points: np.ndarray) -> list[tup
     processor = transformers.AutoProcessor.from_pretrained(folder)
     found = []
     for point in points.tolist():
-        inputs = processor(
-            images=picture, input_points=[[[point]]], input_labels=[[[1]]], return_tensors="pt"
-        )
+        inputs = processor(images=picture, input_points=[[[point]]], input_labels=[[[1]]], return_tensors="pt")
         sizes = [inputs.pop("original_sizes")]
         if is_first:
             sizes.append(inputs.pop("reshaped_input_sizes"))
@@ -62,9 +60,7 @@ def directly(folder: Path, picture: Image.Image, points: np.ndarray) -> list[tup
     return found
 
 
-def plain_kept(
-    found: list[tuple[np.ndarray, float, float]], most: float
-) -> list[tuple[np.ndarray, float, float]]:
+def plain_kept(found: list[tuple[np.ndarray, float, float]], most: float) -> list[tuple[np.ndarray, float, float]]:
     """Those that no surer one overlaps, by boxes whose edges are pixels of the mask."""
     kept: list = []
     for one in sorted(found, key=lambda one: -one[1]):
@@ -113,9 +109,7 @@ def test_masks_are_those_of_transformers(model: str, request, picture: Image.Ima
 
 def test_crops_are_looked_at_with_fewer_points(sam: Path, picture: Image.Image, handle: ImageHandle):
     whole = SamSegmenter(str(sam), **LOOSE, points_per_side=4)
-    crops = SamSegmenter(
-        str(sam), **LOOSE, points_per_side=4, crop_layers=1, crop_points_downscale=2, crop_nms=1.0
-    )
+    crops = SamSegmenter(str(sam), **LOOSE, points_per_side=4, crop_layers=1, crop_points_downscale=2, crop_nms=1.0)
 
     found = crops.masks(handle)
     # What is found in a crop, and does not end at its edges, is found in the whole, where the crop is.

@@ -16,9 +16,7 @@ from capbench.tasks.shapes.pictures import DrawnPicture
 from capbench.tasks.shapes.sampling import sample_scene
 from capbench.tasks.shapes.scene import Scene, Stream, Thing, generator
 
-SEGMENTER, DETECTOR, PAINTER = (
-    resolve_model(f"shapes-{role}").load() for role in ("segmenter", "detector", "painter")
-)
+SEGMENTER, DETECTOR, PAINTER = (resolve_model(f"shapes-{role}").load() for role in ("segmenter", "detector", "painter"))
 assert isinstance(SEGMENTER, Segmenter) and isinstance(DETECTOR, Detector) and isinstance(PAINTER, Painter)
 STAR = Thing("star", "red", "large", "striped", (0.1, 0.1, 0.44, 0.44))
 CIRCLE = Thing("circle", "blue", "medium", "plain", (0.6, 0.6, 0.86, 0.86))
@@ -143,8 +141,7 @@ def test_background_has_a_box_in_which_nothing_stands(phrase: str):
 
 
 @pytest.mark.parametrize(
-    "phrase",
-    ["dog", "blue star", "plain star", "cross", "sand", "pink background", "red", "", "star and dog cross"],
+    "phrase", ["dog", "blue star", "plain star", "cross", "sand", "pink background", "red", "", "star and dog cross"]
 )
 def test_what_is_not_there_scores_low(phrase: str):
     assert DETECTOR.detect(PICTURE, [phrase]).scores.max() <= 0.005
@@ -176,18 +173,14 @@ def test_painter_draws_the_scene_that_a_caption_describes():
         drawn = image.source.scene
 
         assert drawn.background == scene.background
-        assert {(t.shape, t.attributes) for t in drawn.things} == {
-            (t.shape, t.attributes) for t in scene.things
-        }
+        assert {(t.shape, t.attributes) for t in drawn.things} == {(t.shape, t.attributes) for t in scene.things}
         for text in short_references(scene):
             described_scene(text, 0)
 
 
 def test_relations_are_as_the_caption_says():
     for seed in range(20):
-        drawn = described_scene(
-            "There is a red star. A small blue circle is to the left of the red star.", seed
-        )
+        drawn = described_scene("There is a red star. A small blue circle is to the left of the red star.", seed)
 
         assert detailed_reference(drawn).endswith("A small blue circle is to the left of the red star.")
 
@@ -206,10 +199,7 @@ def test_text_and_seed_have_one_picture_whatever_else_is_asked_for():
     [
         ("A dog on a sofa.", "names nothing of the shapes world"),
         ("", "names nothing"),
-        (
-            "A red star above a blue circle. The blue circle is above the red star.",
-            "describes what no picture shows",
-        ),
+        ("A red star above a blue circle. The blue circle is above the red star.", "describes what no picture shows"),
     ],
 )
 def test_text_that_cannot_be_drawn_is_named(text: str, reason: str):

@@ -32,9 +32,7 @@ class Model(Captioner):
     def fingerprint(self) -> dict[str, Any]:
         return {"adapter": "six ways"}
 
-    def stream(
-        self, requests: Sequence[CaptionRequest], batch_size: int | None = None
-    ) -> Iterator[Captioned]:
+    def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
         size = batch_size or self.batch_size
         self.questions += 1
         for start in range(0, len(requests), size):
@@ -154,9 +152,7 @@ def test_captions_that_are_not_worth_keeping_are_neither_looked_up_nor_kept_nor_
 class Dies(Model):
     """Fails as a whole at its third batch."""
 
-    def stream(
-        self, requests: Sequence[CaptionRequest], batch_size: int | None = None
-    ) -> Iterator[Captioned]:
+    def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
         for batch in super().stream(requests, batch_size):
             if len(self.batches) == 3:
                 raise AdapterError("the model ran out of memory")
@@ -231,9 +227,7 @@ class Watches(Model):
         super().__init__(32)
         self.reads, self.noted = reads, dict[int, int]()
 
-    def stream(
-        self, requests: Sequence[CaptionRequest], batch_size: int | None = None
-    ) -> Iterator[Captioned]:
+    def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
         self.noted[len(requests)] = len(self.reads)
         yield from super().stream(requests, batch_size)
 
@@ -252,9 +246,7 @@ def test_windows_grow_and_each_image_is_hashed_once(tmp_path: Path):
 
 def test_recorded_captions_come_in_any_window(tmp_path: Path):
     file = tmp_path / "captions.jsonl"
-    file.write_text(
-        "".join(f'{{"id": "{n}", "caption": "c{n}"}}\n' for n in range(0, 300, 2)), encoding="utf-8"
-    )
+    file.write_text("".join(f'{{"id": "{n}", "caption": "c{n}"}}\n' for n in range(0, 300, 2)), encoding="utf-8")
     recorded = RecordedCaptions(file)
     whole = merged(answers(recorded, map(request, range(290)), NoCache()))
 

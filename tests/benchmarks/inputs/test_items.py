@@ -21,9 +21,7 @@ from capbench.benchmarks.inputs.items import (
 )
 
 
-@pytest.mark.parametrize(
-    "text", ["a dog", "7", "犬", "a" * 1_000_000, "犬" * 25_000, "ok \x00 null byte", "🐕 dog"]
-)
+@pytest.mark.parametrize("text", ["a dog", "7", "犬", "a" * 1_000_000, "犬" * 25_000, "ok \x00 null byte", "🐕 dog"])
 def test_caption_is_usable(text: str):
     assert candidate_fault(text) is None
 
@@ -95,9 +93,7 @@ def test_list_in_a_text_that_cannot_be_read_is_no_reference(text: str):
     assert found == "reference 1 is a list in a text, and neither JSON nor Python's"
 
 
-def row(
-    identity: str, image: str = "x", candidate: str = "a dog", weight: int = 1, *references: str
-) -> CaptionRow:
+def row(identity: str, image: str = "x", candidate: str = "a dog", weight: int = 1, *references: str) -> CaptionRow:
     return CaptionRow(identity, image, candidate, references, weight)
 
 

@@ -31,9 +31,7 @@ def test_plain_name_has_no_settings():
     assert read_metric("cider").arguments == {}
 
 
-@pytest.mark.parametrize(
-    "name", ["cider[", "cider]", "[variant=plain]", "cider[variant=plain]x", "cider[plain]"]
-)
+@pytest.mark.parametrize("name", ["cider[", "cider]", "[variant=plain]", "cider[variant=plain]x", "cider[plain]"])
 def test_what_is_not_of_that_form_is_refused(name: str):
     with pytest.raises(UsageError, match="metric"):
         read_metric(name)

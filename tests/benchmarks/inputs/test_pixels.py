@@ -10,14 +10,7 @@ from capbench.adapters import ImageHandle, VideoHandle
 from capbench.adapters.pixels.reading import UnreadableImage, read_bytes
 from capbench.adapters.pixels.video import is_recorded, read_frames
 from capbench.benchmarks.inputs import pixels
-from capbench.benchmarks.inputs.pixels import (
-    PixelFinder,
-    boxes_fault,
-    boxes_of,
-    handle_of,
-    pixels_value,
-    view_fault,
-)
+from capbench.benchmarks.inputs.pixels import PixelFinder, boxes_fault, boxes_of, handle_of, pixels_value, view_fault
 from capbench.boundary import Boundary
 from capbench.errors import DataError
 from capbench.tasks.row_images import RowImage
@@ -48,14 +41,7 @@ def finder_of(task: TaskConfig, data: Path | None) -> PixelFinder:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    for name in (
-        "first/a.jpg",
-        "second/b.jpg",
-        "second/a.jpg",
-        "second/8k.jpg",
-        "clips/v.mp4",
-        "clips/w.mp4",
-    ):
+    for name in ("first/a.jpg", "second/b.jpg", "second/a.jpg", "second/8k.jpg", "clips/v.mp4", "clips/w.mp4"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"")
     (tmp_path / "clips/w.npy").write_bytes(b"")

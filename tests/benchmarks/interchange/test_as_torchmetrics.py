@@ -64,9 +64,7 @@ def test_call_gives_the_value_of_the_batch_and_keeps_it():
     first = ours(CAPTIONS[:2], REFERENCES[:2])
     assert (
         first.item()
-        == capbench.score(predictions=CAPTIONS[:2], references=REFERENCES[:2], metrics="bleu_1").system[
-            "bleu_1"
-        ]
+        == capbench.score(predictions=CAPTIONS[:2], references=REFERENCES[:2], metrics="bleu_1").system["bleu_1"]
     )
     ours(preds=CAPTIONS[2:], target=REFERENCES[2:])
     whole = capbench.score(predictions=CAPTIONS, references=REFERENCES, metrics="bleu_1")
@@ -130,8 +128,7 @@ def test_processes_that_work_together_have_the_value_of_all(tmp_path: Path):
     forked = multiprocessing.get_context("fork")
     pipes = [forked.Pipe(duplex=False) for _ in range(2)]
     workers = [
-        forked.Process(target=tell, args=(rank, tmp_path / "store", there))
-        for rank, (_, there) in enumerate(pipes)
+        forked.Process(target=tell, args=(rank, tmp_path / "store", there)) for rank, (_, there) in enumerate(pipes)
     ]
     for one in workers:
         one.start()
@@ -169,10 +166,7 @@ def test_clip_score_has_the_settings_of_the_one_that_it_stands_for():
     ours.update(torch.stack([TENSORS[2], TENSORS[2].flip(2)]), ["a red circle", "two blue squares"])
     handles = [ImageHandle(encoded(image)) for image in (noise_image(2), np.asarray(noise_image(2))[:, ::-1])]
     context = Context(encoder=ours.encoder)
-    seen, read = (
-        image_features(handles, context),
-        text_features(["a red circle", "two blue squares"], context),
-    )
+    seen, read = (image_features(handles, context), text_features(["a red circle", "two blue squares"], context))
     cosines = (seen.vectors[seen.rows] * read.vectors[read.rows]).sum(axis=1)
     assert ours.compute().item() == pytest.approx(100 * np.maximum(cosines, 0).mean(), abs=1e-4)
     alone = capbench.CLIPScore("shapes-clip")
@@ -204,9 +198,7 @@ def test_clip_of_a_folder_is_taken_as_of_the_hub_and_no_other_weights(tiny_clip:
         (([3], ["a"]), "an image is int, which is none"),
     ],
 )
-def test_what_is_no_image_with_a_caption_is_refused(
-    shapes_clip: Encoder, batch: tuple[Any, Any], message: str
-):
+def test_what_is_no_image_with_a_caption_is_refused(shapes_clip: Encoder, batch: tuple[Any, Any], message: str):
     with pytest.raises(UsageError, match=message):
         capbench.CLIPScore(shapes_clip).update(*batch)
 

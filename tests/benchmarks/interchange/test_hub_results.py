@@ -50,13 +50,7 @@ def runs(tmp_path: Path) -> list[TaskRun]:
     for name in ("first", "second"):
         (tmp_path / f"{name}.yaml").write_text(json.dumps({"task": name, **TASK}))
     for tasks, metrics in (("first,second", []), ("first", ["length"])):
-        evaluate(
-            tasks=tasks,
-            metrics=metrics,
-            include_path=[tmp_path],
-            output_path=tmp_path / "runs",
-            resamples=0,
-        )
+        evaluate(tasks=tasks, metrics=metrics, include_path=[tmp_path], output_path=tmp_path / "runs", resamples=0)
     files, missing = find_records([tmp_path / "runs"])
     assert missing == []
     found, bad = read_task_runs(files)
@@ -141,12 +135,8 @@ def test_datasets_reads_what_is_written(runs: list[TaskRun], tmp_path: Path):
     assert len(samples) == 8
     assert samples["candidate"] == [*["a dog", "a dog runs", "a dog runs runs", "a dog runs runs runs"] * 2]
     # A metric that a run went without is null in its rows.
-    assert [value is None for value in samples["rouge_l"]] == [
-        value is not None for value in samples["length"]
-    ]
-    assert set(samples["fingerprint"]) == {
-        run.record.fingerprint for run in runs if run.record.task == "first"
-    }
+    assert [value is None for value in samples["rouge_l"]] == [value is not None for value in samples["length"]]
+    assert set(samples["fingerprint"]) == {run.record.fingerprint for run in runs if run.record.task == "first"}
 
 
 def test_card_lists_configurations_and_runs(runs: list[TaskRun], tmp_path: Path):
@@ -175,9 +165,7 @@ def test_samples_of_data_that_may_not_be_passed_on_stay_here(runs: list[TaskRun]
     closed = [
         replace(
             run,
-            record=Record(
-                {**run.record.values, "redistribution": "scores" if run.record.task == "first" else "full"}
-            ),
+            record=Record({**run.record.values, "redistribution": "scores" if run.record.task == "first" else "full"}),
         )
         for run in runs
     ]
@@ -187,10 +175,7 @@ def test_samples_of_data_that_may_not_be_passed_on_stay_here(runs: list[TaskRun]
     assert not (folder / "samples_first.parquet").exists()
     assert pyarrow.parquet.read_table(folder / "samples_second.parquet").num_rows == 4
     # The values themselves are ours to give.
-    assert set(pyarrow.parquet.read_table(folder / "results.parquet")["task"].to_pylist()) == {
-        "first",
-        "second",
-    }
+    assert set(pyarrow.parquet.read_table(folder / "results.parquet")["task"].to_pylist()) == {"first", "second"}
 
 
 @pytest.mark.parametrize("private", [True, False])
@@ -201,12 +186,7 @@ def test_hub_receives_a_repository_and_one_commit(runs: list[TaskRun], hub: Hub,
     (created,) = hub.created
     assert (created["name"], created["organization"], created["type"]) == ("results", "me", "dataset")
     assert created.get("private", created.get("visibility") == "private") is private
-    assert sorted(hub.files) == [
-        "README.md",
-        "results.parquet",
-        "samples_first.parquet",
-        "samples_second.parquet",
-    ]
+    assert sorted(hub.files) == ["README.md", "results.parquet", "samples_first.parquet", "samples_second.parquet"]
     table = pyarrow.parquet.read_table(pyarrow.BufferReader(hub.files["results.parquet"]))
     assert table["fingerprint"].to_pylist() == [row["fingerprint"] for row in flat_rows(runs)]
     assert hub.tokens == {"Bearer hf_a_token_of_the_test"}

@@ -55,9 +55,7 @@ def test_log_of_lm_eval_scored_again_gives_what_it_logged_of_the_whole_and_of_ea
     assert imported.formats == {str(LM_EVAL): "lm-eval"}
     ours = score_again(imported, ["rouge_l", "cider"], tmp_path)
     assert ours == pytest.approx({name: imported.logged[name] for name in ours}, abs=1e-9)
-    assert [row["logged_words"] for row in imported.rows] == [
-        len(row["caption"].split()) for row in imported.rows
-    ]
+    assert [row["logged_words"] for row in imported.rows] == [len(row["caption"].split()) for row in imported.rows]
     mean = sum(row["logged_rouge_l"] for row in imported.rows) / 6
     assert mean == pytest.approx(ours["rouge_l"], abs=1e-9)
 

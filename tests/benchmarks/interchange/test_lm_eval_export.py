@@ -50,12 +50,7 @@ PAIRS = {
     "metric_list": ["length"],
     "metadata": {"version": 1},
 }
-ENCODED = {
-    **PAIRS,
-    "task": "encoded",
-    "doc_to_image": "image",
-    "metric_list": ["clip_s"],
-}
+ENCODED = {**PAIRS, "task": "encoded", "doc_to_image": "image", "metric_list": ["clip_s"]}
 WRITTEN = {
     "task": "written",
     "dataset_path": "json",
@@ -109,12 +104,7 @@ class Exporter:
 
     def __call__(self, *names: str, locations: DataLocations | None = None, **options: Any) -> list[Path]:
         return export_tasks(
-            names,
-            self.folder,
-            self.index,
-            locations=locations or DataLocations(),
-            tell=self.told.append,
-            **options,
+            names, self.folder, self.index, locations=locations or DataLocations(), tell=self.told.append, **options
         )
 
     def read(self, name: str, **options: Any) -> dict[str, Any]:
@@ -150,9 +140,7 @@ def test_task_file_shows_protocol_metrics_and_what_was_left_out(exporter: Export
     text = (exporter.folder / "capbench_rated" / "capbench_rated.yaml").read_text()
     assert "# Left out: clip_s, which needs a model that encodes images and texts.\n" in text
     assert "# Six rated captions.\n" in text
-    assert exporter.told == [
-        "rated: metric clip_s is left out: it needs a model that encodes images and texts"
-    ]
+    assert exporter.told == ["rated: metric clip_s is left out: it needs a model that encodes images and texts"]
 
 
 def test_module_holds_no_logic_and_is_short(exporter: Exporter):
@@ -194,12 +182,7 @@ def test_without_data_the_mean_of_categories_is_exported(exporter: Exporter, tas
 
 def test_decoding_is_in_the_words_of_lm_eval(exporter: Exporter):
     config = exporter.read("written")
-    assert config["generation_kwargs"] == {
-        "max_gen_toks": 7,
-        "temperature": 0.5,
-        "do_sample": True,
-        "until": [],
-    }
+    assert config["generation_kwargs"] == {"max_gen_toks": 7, "temperature": 0.5, "do_sample": True, "until": []}
     assert config["doc_to_image"] == "utils.images"
     assert "doc_to_image" not in exporter.read("written", text_only=True)
 
@@ -215,9 +198,7 @@ def test_decoding_is_in_the_words_of_lm_eval(exporter: Exporter):
         ("ratd", {}, "unknown task 'ratd'. Did you mean 'rated'"),
     ],
 )
-def test_what_lm_eval_cannot_run_is_refused_by_name(
-    exporter: Exporter, name: str, options: dict[str, Any], fault: str
-):
+def test_what_lm_eval_cannot_run_is_refused_by_name(exporter: Exporter, name: str, options: dict[str, Any], fault: str):
     with pytest.raises(UsageError, match=fault):
         exporter("pairs", name, **options)
     assert not exporter.folder.exists()
@@ -295,8 +276,7 @@ def test_captions_that_cannot_be_scored_are_told_and_counted_as_by_bench(
     texts = ["a dog", "", " ... ", "two dogs run", "\n", "x\ud800"]
     task, module = exporter.bind("written", text_only=True)
     entries = [
-        task.process_results(d, [text])["length"]
-        for d, text in zip(task.documents()["test"], texts, strict=True)
+        task.process_results(d, [text])["length"] for d, text in zip(task.documents()["test"], texts, strict=True)
     ]
     recorded = tmp_path / "captions.jsonl"
     recorded.write_text("\n".join(json.dumps({"id": n, "caption": text}) for n, text in enumerate(texts)))

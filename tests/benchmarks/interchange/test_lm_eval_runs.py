@@ -102,8 +102,7 @@ def tasks(tmp_path: Path) -> Path:
     ]
     pairs[4]["captions"] = ["only one"]
     written = [
-        {"id": f"w{n}", "image": f"{n}.png", "references": [TEXTS[n % 5], f"lol {TEXTS[n % 3]}"]}
-        for n in range(8)
+        {"id": f"w{n}", "image": f"{n}.png", "references": [TEXTS[n % 5], f"lol {TEXTS[n % 3]}"]} for n in range(8)
     ]
     written[1]["references"] = None
     folder = tmp_path / "tasks"
@@ -159,15 +158,9 @@ LmEval = Callable[..., tuple[dict[str, dict[str, Any]], dict[str, list[dict[str,
 def lm_eval(tmp_path: Path) -> LmEval:
     """Return a function that exports tasks, runs lm-eval on them, and gives its results and samples by task."""
 
-    def run(
-        names: Sequence[str], folders: Sequence[Path], *arguments: str, stock: bool = False, **export: Any
-    ) -> Any:
+    def run(names: Sequence[str], folders: Sequence[Path], *arguments: str, stock: bool = False, **export: Any) -> Any:
         exported = export_tasks(
-            names,
-            tmp_path / "exported",
-            build_index(folders),
-            locations=DataLocations.from_environment(),
-            **export,
+            names, tmp_path / "exported", build_index(folders), locations=DataLocations.from_environment(), **export
         )
         assert [path.stem for path in exported] == [PREFIX + name for name in names]
         words = ["run", "--include_path", str(tmp_path / "exported"), "--log_samples"]
@@ -197,9 +190,7 @@ def assert_same(theirs: dict[str, Any], run: capbench.Run, task: str) -> None:
         (f"{key}_stderr" for key in found if not key.endswith("_stderr")), "N/A"
     )
     values = {key: value for key, value in found.items() if isinstance(value, float) and value == value}
-    assert values == pytest.approx(
-        {key.replace(",", ";"): value for key, value in ours.items()}, abs=1e-12, rel=0
-    )
+    assert values == pytest.approx({key.replace(",", ";"): value for key, value in ours.items()}, abs=1e-12, rel=0)
 
 
 def captions_of(samples: Sequence[dict[str, Any]], file: Path) -> str:
@@ -219,11 +210,7 @@ def test_dummy_of_lm_eval_gives_the_numbers_of_bench_run(tasks: Path, lm_eval: L
         run = capbench.evaluate(model, [name], include_path=[tasks], resamples=0)
         assert_same(results[name], run, name)
         assert len(samples[name]) == run[name].record.documents.original
-    assert set(results["pairs"]) >= {
-        "cider.accuracy.near,none",
-        "cider.accuracy.far,none",
-        "cider.accuracy,none",
-    }
+    assert set(results["pairs"]) >= {"cider.accuracy.near,none", "cider.accuracy.far,none", "cider.accuracy,none"}
     assert results["written"]["length,none"] == 1
 
 
@@ -256,9 +243,7 @@ def test_model_with_images_of_lm_eval_is_shown_them(tasks: Path, lm_eval: LmEval
     )
     told = {one["doc"]["id"]: one["resps"][0][0] for one in samples["written"]}
     assert len(told) == 8
-    assert all(
-        "<image>\nDescribe" in one["arguments"]["gen_args_0"]["arg_0"] for one in samples["written"][:1]
-    )
+    assert all("<image>\nDescribe" in one["arguments"]["gen_args_0"]["arg_0"] for one in samples["written"][:1])
     # The image of w3 is not there: its caption is of nothing.
     samples["written"] = [one for one in samples["written"] if one["doc"]["id"] != "w3"]
     served = captions_of(samples["written"], tmp_path / "written.jsonl")

@@ -24,8 +24,7 @@ EXPERT = {"paper": "pacspp", "table": 1, "task": "Flickr8k-Expert"}
 
 def board(*records: dict[str, Any], marks: tuple[str, ...] = ()) -> Board:
     runs = [
-        BoardRun(f"run-{number}", Path(f"run-{number}"), Record(record), marks)
-        for number, record in enumerate(records)
+        BoardRun(f"run-{number}", Path(f"run-{number}"), Record(record), marks) for number, record in enumerate(records)
     ]
     return board_of(runs, [], INDEX)
 
@@ -54,9 +53,7 @@ def test_no_runs_give_an_empty_board():
 
 
 def test_rows_of_a_task_that_judges_metrics_are_metrics_best_first():
-    made = board(
-        make_record(values={"bleu_1.kendall_b": 0.3, "bleu_1.kendall_c": 0.5, "cider.kendall_b": 0.4})
-    )
+    made = board(make_record(values={"bleu_1.kendall_b": 0.3, "bleu_1.kendall_c": 0.5, "cider.kendall_b": 0.4}))
     (table,) = made.tables
     assert table.subject == "metric"
     assert [(one.key, one.label, one.scale, one.decimals) for one in table.columns] == [
@@ -131,10 +128,7 @@ def test_count_of_words_is_no_percentage_and_ranks_nobody():
     (alone,) = board(
         *(make_record(kind="generate_until", values={"length": n}, model=f"m{n}") for n in (2.0, 3.0))
     ).tables
-    assert [(row.name, cell(alone, row.name, "length").rank) for row in alone.rows] == [
-        ("m3.0", None),
-        ("m2.0", None),
-    ]
+    assert [(row.name, cell(alone, row.name, "length").rank) for row in alone.rows] == [("m3.0", None), ("m2.0", None)]
 
 
 def test_runs_of_an_earlier_version_are_ranked_beside_those_of_this_one():
@@ -192,15 +186,10 @@ def test_two_settings_of_a_metric_are_told_apart_by_their_names():
 
 
 def test_published_numbers_stand_beside_measured_ones_and_in_rows_of_their_own():
-    beside = {
-        "cider.kendall_c": {"value": 0.439, "printed": "43.9", "scale": 100, "paper": "pacspp", "table": 1}
-    }
+    beside = {"cider.kendall_c": {"value": 0.439, "printed": "43.9", "scale": 100, "paper": "pacspp", "table": 1}}
     (table,) = board(
         make_record(
-            "flickr8k_expert",
-            values={"cider.kendall_b": 0.4, "cider.kendall_c": 0.44},
-            published=EXPERT,
-            beside=beside,
+            "flickr8k_expert", values={"cider.kendall_b": 0.4, "cider.kendall_c": 0.44}, published=EXPERT, beside=beside
         )
     ).tables
     printed = cell(table, "CIDEr", "kendall_c").published
@@ -220,12 +209,7 @@ def test_published_row_of_a_metric_that_was_run_on_a_part_of_the_data_stays():
 
 
 def test_published_mean_of_other_categories_than_ours_is_not_shown():
-    published = {
-        "paper": "pacspp",
-        "table": 3,
-        "task": "Pascal-50S {category}",
-        "categories": ["HC", "HI", "HM", "MM"],
-    }
+    published = {"paper": "pacspp", "table": 3, "task": "Pascal-50S {category}", "categories": ["HC", "HI", "HM", "MM"]}
     some = {"cider.accuracy.HI": 0.9, "cider.accuracy": 0.9}
     all_four = {f"cider.accuracy.{one}": 0.9 for one in ("HC", "HI", "HM", "MM")} | {"cider.accuracy": 0.9}
     for measured, shown in ((some, False), (all_four, True)):
@@ -243,10 +227,7 @@ def test_groups_are_those_of_the_record_where_all_rows_are_of_one_run():
     letters = {"alpha": 0.05, "resamples": 100, "seed": 1, "groups": {"cider": "a", "bleu_1": "ab"}}
     record = make_record(significance={"kendall_b": letters})
     (table,) = board(record).tables
-    assert {row.name: cell(table, row.name, "kendall_b").group for row in table.rows} == {
-        "CIDEr": "a",
-        "BLEU-1": "ab",
-    }
+    assert {row.name: cell(table, row.name, "kendall_b").group for row in table.rows} == {"CIDEr": "a", "BLEU-1": "ab"}
     (table,) = board(record, make_record(values={"meteor.kendall_b": 0.5})).tables
     assert {cell(table, row.name, "kendall_b").group for row in table.rows} == {""}
     assert "several runs" in table.notes[-1]
@@ -291,9 +272,7 @@ def test_runs_of_the_same_captions_fill_one_row_and_others_do_not():
     def run(metric: str, date: float, data: str) -> dict[str, Any]:
         return make_record(kind="generate_until", values={metric: 0.4}, model="llava", date=date, data=data)
 
-    (table,) = (
-        made := board(run("cider", 1.0, "x"), run("meteor", 2.0, "x"), run("bleu_1", 0.5, "y"))
-    ).tables
+    (table,) = (made := board(run("cider", 1.0, "x"), run("meteor", 2.0, "x"), run("bleu_1", 0.5, "y"))).tables
     assert values(table) == {("llava", ""): [0.4, 0.4]}
     assert {column.key for column in table.columns} == {"cider", "meteor"}
     assert marks_of(made)["run-2"][-1].startswith("superseded by")
@@ -329,12 +308,7 @@ def test_runs_over_other_documents_are_not_ranked_against_each_other():
         captioned("elsewhere", 0.95, documents_hash="e" * 64, date=1.0),
     )
     other = ("other data than most rows",)
-    assert found == {
-        "one": (1, ()),
-        "part": (None, other),
-        "same part": (None, other),
-        "elsewhere": (None, other),
-    }
+    assert found == {"one": (1, ()), "part": (None, other), "same part": (None, other), "elsewhere": (None, other)}
 
 
 def test_runs_of_one_part_are_ranked_among_themselves_where_none_is_of_all():
@@ -358,9 +332,7 @@ def test_metric_of_captions_by_two_encoders_is_two_columns():
     assert len(table.rows) == 1
 
 
-def _captioners(
-    root: Path, *shifts: float, aggregation: str = "mean", metric: str = "cider"
-) -> list[BoardRun]:
+def _captioners(root: Path, *shifts: float, aggregation: str = "mean", metric: str = "cider") -> list[BoardRun]:
     generator = np.random.default_rng(0)
     ids = [f"d{n}" for n in range(200)]
     scores = generator.random(200)
@@ -412,9 +384,7 @@ def test_letters_tell_lengths_apart_that_have_no_ranks(tmp_path: Path, monkeypat
     assert (cell(table, "m1", "length").group, table.notes) == ("", ())
 
 
-def test_column_whose_letters_nobody_could_read_has_ranks_and_a_note(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_column_whose_letters_nobody_could_read_has_ranks_and_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("capbench.benchmarks.leaderboard.significance.LONGEST_LABEL", 1)
     runs = _captioners(tmp_path, 0.2, 0.0, 0.0005)
     assert _letters(runs)[0] == {"m0": "a", "m1": "b", "m2": "b"}
@@ -490,9 +460,7 @@ def test_suite_is_filled_from_runs_of_the_installed_version():
 def test_suite_row_that_decodes_otherwise_takes_no_other_run():
     def run(**kwargs: Any) -> Board:
         values = {"capture": 0.5}
-        return board(
-            make_record("detailcaps", "generate_until", values, model="llava-1.5", generation_kwargs=kwargs)
-        )
+        return board(make_record("detailcaps", "generate_until", values, model="llava-1.5", generation_kwargs=kwargs))
 
     assert [one.suite for one in run().suites] == [f"detailcaps_table{table}" for table in (4, 5, 6)]
     assert run(num_beams=5).suites == ()

@@ -21,9 +21,7 @@ from capbench.errors import DataError, UsageError
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
-    }
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture
@@ -36,12 +34,7 @@ def runs(tmp_path: Path) -> Path:
 
 def test_empty_folder_gives_an_empty_leaderboard(tmp_path: Path):
     build(tmp_path / "nowhere", tmp_path / "board")
-    assert sorted(contents(tmp_path / "board")) == [
-        "README.md",
-        "index.html",
-        "leaderboard.csv",
-        "leaderboard.json",
-    ]
+    assert sorted(contents(tmp_path / "board")) == ["README.md", "index.html", "leaderboard.csv", "leaderboard.json"]
     assert differences(tmp_path / "nowhere", tmp_path / "board") == []
 
 
@@ -84,8 +77,7 @@ def kill_build(runs: Path, output: Path, call: str, number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "number"),
-    [("replace", 1), ("replace", 4), ("replace", 8), ("unlink", 1), ("unlink", 2), ("rmtree", 1)],
+    ("call", "number"), [("replace", 1), ("replace", 4), ("replace", 8), ("unlink", 1), ("unlink", 2), ("rmtree", 1)]
 )
 def test_build_after_killed_ones_leaves_what_an_undisturbed_one_leaves(
     runs: Path, tmp_path: Path, call: str, number: int
@@ -105,9 +97,7 @@ def test_build_after_killed_ones_leaves_what_an_undisturbed_one_leaves(
     assert not list(output.glob(".*"))
 
 
-@pytest.mark.parametrize(
-    "listed", [["../precious"], ["/{tmp}/precious"], ["a/../../precious"], [3], "x", None]
-)
+@pytest.mark.parametrize("listed", [["../precious"], ["/{tmp}/precious"], ["a/../../precious"], [3], "x", None])
 def test_manifest_that_was_edited_removes_nothing_outside(runs: Path, tmp_path: Path, listed: object):
     output = tmp_path / "board"
     build(runs, output)
@@ -158,9 +148,7 @@ from capbench.benchmarks.leaderboard.build import build
 build(Path(sys.argv[1]), Path(sys.argv[2]))
 """
     made = []
-    for number, (seed, zone, language) in enumerate(
-        [("0", "America/New_York", "C"), ("77", "Asia/Tokyo", "C.UTF-8")]
-    ):
+    for number, (seed, zone, language) in enumerate([("0", "America/New_York", "C"), ("77", "Asia/Tokyo", "C.UTF-8")]):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "TZ": zone, "LC_ALL": language}
         output = tmp_path / f"board-{number}"
         command = [sys.executable, "-c", script, str(tmp_path / "runs"), str(output), str(number)]

@@ -98,14 +98,8 @@ def _drop(*path: str) -> Callable[[Any], None]:
         (_set("date", to="today"), "/date: input should be a valid number"),
         (_set("intervals", "cider.kendall_b", "n", to=True), "n: input should be a valid integer"),
         (_set("intervals", "cider.kendall_b", "n", to=-1), "n: input should be greater than or equal to 0"),
-        (
-            _set("intervals", "cider.kendall_b", "label", to=["CIDEr"]),
-            "label: list should have at least 2 items",
-        ),
-        (
-            _set("results", "tasty", "cider.kendall_b,none", to="0.4"),
-            "cider.kendall_b,none: input should be a number",
-        ),
+        (_set("intervals", "cider.kendall_b", "label", to=["CIDEr"]), "label: list should have at least 2 items"),
+        (_set("results", "tasty", "cider.kendall_b,none", to="0.4"), "cider.kendall_b,none: input should be a number"),
         (
             _set("results", "tasty", "cider.kendall_b,none", to=10**400),
             "cider.kendall_b,none: input should be a number",
@@ -116,14 +110,8 @@ def _drop(*path: str) -> Callable[[Any], None]:
         ),
         (_set("fingerprint", to="abc"), "/fingerprint: string should match pattern"),
         (_set("configs", "tasty", "scale", to=0), "/configs/tasty/scale: input should be greater than 0"),
-        (
-            _set("configs", "tasty", "metric_list", to=[3]),
-            "/configs/tasty/metric_list/0: input should be",
-        ),
-        (
-            _set("configs", "tasty", "published", to=3),
-            "/configs/tasty/published: input should be a valid dictionary",
-        ),
+        (_set("configs", "tasty", "metric_list", to=[3]), "/configs/tasty/metric_list/0: input should be"),
+        (_set("configs", "tasty", "published", to=3), "/configs/tasty/published: input should be a valid dictionary"),
         (_set("config", "limit", to="many"), "/config/limit: input should be a valid integer"),
         (_set("config", "encoder", to=["x"]), "/config/encoder: input should be a valid string"),
         (
@@ -134,9 +122,7 @@ def _drop(*path: str) -> Callable[[Any], None]:
         (_set("significance", to={"kendall_b": {}}), "has no 'alpha'"),
     ],
 )
-def test_record_that_does_not_fit_the_schema_is_left_out(
-    runs: Path, change: Callable[[Any], None], reason: str
-):
+def test_record_that_does_not_fit_the_schema_is_left_out(runs: Path, change: Callable[[Any], None], reason: str):
     record = make_record()
     change(record)
     write_record(runs, "bad", record)
@@ -205,9 +191,7 @@ def test_numbers_that_differ_by_rounding_are_the_same(runs: Path):
 
 def test_repeated_run_in_which_a_metric_no_longer_fails_is_kept(runs: Path):
     error = {"metric": "cider", "reason": "no Java\nInstall it."}
-    failed = make_record(
-        date=1e9, values={"cider.kendall_b": None, "bleu_1.kendall_b": 0.3}, metric_errors=[error]
-    )
+    failed = make_record(date=1e9, values={"cider.kendall_b": None, "bleu_1.kendall_b": 0.3}, metric_errors=[error])
     write_record(runs, "failed", failed)
     assert marks(runs) == {"failed": ("cider failed: no Java",)}
     write_record(runs, "repeated", make_record(date=2e9))
@@ -230,12 +214,7 @@ def test_marks_say_what_a_reader_must_know(runs: Path):
 
 def test_marks_say_of_which_documents_a_captioner_was_scored(runs: Path):
     def run(name: str, **changes: Any) -> None:
-        given = {
-            "kind": "generate_until",
-            "values": {"cider": 0.4},
-            "model": name,
-            "documents_hash": "d" * 64,
-        }
+        given = {"kind": "generate_until", "values": {"cider": 0.4}, "model": name, "documents_hash": "d" * 64}
         write_record(runs, name, make_record(**given, data=name, **changes))
 
     empty = [{"stage": "caption", "reason": "is empty", "count": 3, "samples": ["a"]}]
@@ -249,10 +228,7 @@ def test_marks_say_of_which_documents_a_captioner_was_scored(runs: Path):
         "all": (),
         "silent": ("3 captions counted as empty: 3 × is empty",),
         "silent once": ("1 caption counted as empty: 1 × is empty",),
-        "broken": (
-            "incomplete: the model failed on 2 documents",
-            "n is short of the task's documents: 98 of 100",
-        ),
+        "broken": ("incomplete: the model failed on 2 documents", "n is short of the task's documents: 98 of 100"),
         "part": ("a subset: 40 of 100 documents",),
         "part of it": ("a subset: 40 of 100 documents", "n is short of the task's documents: 39 of 100"),
     }
@@ -295,11 +271,7 @@ def test_links_that_leave_the_folder_are_not_followed(runs: Path):
     (runs / "file/run.json").symlink_to(outside / "run.json")
     found, left_out = collect(runs, INDEX)
     assert found == []
-    assert [(one.key, "link" in one.reason) for one in left_out] == [
-        ("file", True),
-        ("folder", True),
-        ("loop", True),
-    ]
+    assert [(one.key, "link" in one.reason) for one in left_out] == [("file", True), ("folder", True), ("loop", True)]
 
 
 def test_key_of_a_folder_with_a_line_break_is_one_line(runs: Path):

@@ -19,9 +19,7 @@ from capbench.tasks.index import TaskIndex
 
 
 def board(*records: dict[str, Any], left_out: tuple[OmittedRun, ...] = ()) -> dict[str, Any]:
-    runs = [
-        BoardRun(f"run-{number}", Path("nowhere"), Record(record)) for number, record in enumerate(records)
-    ]
+    runs = [BoardRun(f"run-{number}", Path("nowhere"), Record(record)) for number, record in enumerate(records)]
     return json.loads(json.dumps(board_json(board_of(runs, left_out, TaskIndex()))))
 
 
@@ -89,9 +87,7 @@ def test_leaderboard_of_a_revision_is_read_from_git(repository: tuple[Path, Call
     assert note == "" and "| CIDEr | τ-b | 40.00 | 50.00 | +10.00 |  |" in comment(base, head)
 
 
-def test_revision_without_a_leaderboard_is_an_empty_one_and_says_so(
-    repository: tuple[Path, Callable[..., None]],
-):
+def test_revision_without_a_leaderboard_is_an_empty_one_and_says_so(repository: tuple[Path, Callable[..., None]]):
     folder, _ = repository
     base, note = read_leaderboard("start", folder)
     head, _ = read_leaderboard(str(folder / "leaderboard.json"), folder)

@@ -75,9 +75,7 @@ def test_a_thousand_runs_fit_the_first_page(tmp_path: Path) -> None:
     assert len(but_for_runs(large)["index.html"]) < MEGABYTES_OF_A_THOUSAND_RUNS * 2**20
 
 
-def test_large_leaderboard_shows_the_top_of_each_table_first_and_all_of_it_on_a_page_a_task(
-    tmp_path: Path,
-) -> None:
+def test_large_leaderboard_shows_the_top_of_each_table_first_and_all_of_it_on_a_page_a_task(tmp_path: Path) -> None:
     large = make_board(tmp_path, tasks=11, models=130)
     made = but_for_runs(large)
     index, tasks = made["index.html"].decode(), [path for path in made if path.startswith("tasks/")]
@@ -90,10 +88,7 @@ def test_large_leaderboard_shows_the_top_of_each_table_first_and_all_of_it_on_a_
     runs = [run for run in large.runs if run.record.task == "captions_03"]
     assert all(page.count(f'href="../{path}"') == 2 for path in run_pages(runs).values())
     assert page.count("<tr") == 130 + 1 + 130 + 1
-    assert (
-        f"{len(large.runs):,} runs: each task" in index
-        and "runs/captions_03" not in index.split('id="runs"')[1]
-    )
+    assert f"{len(large.runs):,} runs: each task" in index and "runs/captions_03" not in index.split('id="runs"')[1]
     assert len(index) < 2**20 > len(page)
     of_overview = index.split('id="tasks"')[0]
     assert of_overview.count('<tr><th scope="row" data-s=') == FIRST_ROWS
@@ -140,18 +135,7 @@ def test_half_a_surrogate_pair_costs_no_page(board: Board) -> None:
 
 
 def test_pages_of_runs_have_names_that_every_file_system_keeps_apart() -> None:
-    keys = [
-        "a/b/c",
-        "a/B/c",
-        "a--b/c",
-        "a/b c",
-        "a/b\u00e9c",
-        "../../up",
-        ".hidden",
-        "x" * 300,
-        "x" * 301,
-        "\ud83d",
-    ]
+    keys = ["a/b/c", "a/B/c", "a--b/c", "a/b c", "a/b\u00e9c", "../../up", ".hidden", "x" * 300, "x" * 301, "\ud83d"]
     runs = [BoardRun(key, Path(), Record(make_record())) for key in keys]
     names = list(run_pages(runs).values())
     assert names[0] == "runs/a--b--c.html"
@@ -202,9 +186,7 @@ def test_the_ends_of_the_samples_are_the_highest_and_lowest_scores(board: Board)
     run = board.runs[0]
     table = pyarrow.parquet.read_table(run.folder / "samples.parquet")
     scored = [
-        pair
-        for pair in zip(table["cider"].to_pylist(), table["id"].to_pylist(), strict=True)
-        if pair[0] is not None
+        pair for pair in zip(table["cider"].to_pylist(), table["id"].to_pylist(), strict=True) if pair[0] is not None
     ]
     ends = ends_of_run(run)
     assert list(ends) == list(METRICS)
@@ -216,12 +198,8 @@ def test_the_ends_of_the_samples_are_the_highest_and_lowest_scores(board: Board)
     ]
 
 
-@pytest.mark.parametrize(
-    "changes", [{"redistribution": "scores"}, {"samples": "scores"}, {"samples": "none"}]
-)
-def test_captions_and_pictures_that_may_not_be_passed_on_are_not(
-    board: Board, changes: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("changes", [{"redistribution": "scores"}, {"samples": "scores"}, {"samples": "none"}])
+def test_captions_and_pictures_that_may_not_be_passed_on_are_not(board: Board, changes: dict[str, Any]) -> None:
     run = with_record(board.runs[0], **changes)
     page = pages(replace(board, runs=(run,)))[next(iter(run_pages([run]).values()))].decode()
     assert "<code>sample " in page
@@ -270,14 +248,9 @@ def test_name_that_turns_its_text_around_is_shown_as_it_is_written(board: Board)
 
 
 @pytest.mark.parametrize(("name", "changed"), [(PICTURE, False), ("samples.parquet", False), (PICTURE, True)])
-def test_samples_and_pictures_that_were_changed_are_not_shown(
-    tmp_path: Path, name: str, changed: bool
-) -> None:
+def test_samples_and_pictures_that_were_changed_are_not_shown(tmp_path: Path, name: str, changed: bool) -> None:
     run = make_board(tmp_path / "runs").runs[0]
-    sums = {
-        one: hashlib.sha256((run.folder / one).read_bytes()).hexdigest()
-        for one in (PICTURE, "samples.parquet")
-    }
+    sums = {one: hashlib.sha256((run.folder / one).read_bytes()).hexdigest() for one in (PICTURE, "samples.parquet")}
     sealed = with_record(run, files=sums | ({name: "0" * 64} if changed else {}))
     assert pictured(sealed, PICTURE) is not changed
     if not changed:
@@ -295,18 +268,12 @@ def test_samples_that_cannot_be_read_cost_only_their_section(tmp_path: Path, con
 
 
 def test_charts_have_circles_by_count_and_a_table_that_says_the_same(board: Board) -> None:
-    one = {
-        "edges": [0, 0.5, 1],
-        "counts": [5, 5],
-        "by_rating": {"ratings": [1, 2], "counts": [[4, 1], [1, 4]]},
-    }
+    one = {"edges": [0, 0.5, 1], "counts": [5, 5], "by_rating": {"ratings": [1, 2], "counts": [[4, 1], [1, 4]]}}
     run = with_record(board.runs[0], histograms={"cider": one})
     index = but_for_runs(replace(board, runs=(run, *board.runs[1:])))["index.html"].decode()
     radii = [
         float(radius)
-        for radius in re.findall(
-            r'<circle cx="[\d.]+" cy="[\d.]+" r="([\d.]+)"/>', index.split('class="dot"')[1]
-        )
+        for radius in re.findall(r'<circle cx="[\d.]+" cy="[\d.]+" r="([\d.]+)"/>', index.split('class="dot"')[1])
     ][:4]
     assert radii[0] == pytest.approx(2 * radii[1], rel=0.02)
     assert radii == [radii[0], radii[1], radii[1], radii[0]]
@@ -356,9 +323,7 @@ def test_drawings_have_columns_by_count_and_numbers_beside_their_axes() -> None:
     ]  # fmt: skip
     assert drawn.rows == [("0 to 0.5", "2"), ("0.5 to 1", "1")]
     for count, label in ((12_345, "12k"), (1, "1")):
-        assert (
-            score_histogram("CIDEr", Histogram(edges=[0.0, 1.0], counts=[count]), "").ticks[-1].label == label
-        )
+        assert score_histogram("CIDEr", Histogram(edges=[0.0, 1.0], counts=[count]), "").ticks[-1].label == label
     over = bubbles("CIDEr", one, "rating")
     # Room for two numbers is not between 1 and 1.05; a rating that nobody gave has no mean.
     assert [tick.label for tick in over.ticks] == ["0", "0.5", "1", "1", "3"]
@@ -371,14 +336,8 @@ def test_drawings_have_columns_by_count_and_numbers_beside_their_axes() -> None:
 
 
 def test_number_of_words_is_not_drawn_against_itself(board: Board) -> None:
-    one = {
-        "edges": [0, 5, 10],
-        "counts": [1, 1],
-        "by_words": {"edges": [0, 5, 10], "counts": [[1, 0], [0, 1]]},
-    }
-    config = {
-        "ratings": {**board.runs[0].record.config, "metric_list": [{"metric": "length", "name": "words"}]}
-    }
+    one = {"edges": [0, 5, 10], "counts": [1, 1], "by_words": {"edges": [0, 5, 10], "counts": [[1, 0], [0, 1]]}}
+    config = {"ratings": {**board.runs[0].record.config, "metric_list": [{"metric": "length", "name": "words"}]}}
     page = page_of(with_record(board.runs[0], histograms={"words": one, "cider": one}, configs=config), board)
     assert page.count("<figure>") == 3
     assert "CIDEr by length: captions by words and by the middle of the score's bin" in html.unescape(page)
@@ -412,8 +371,7 @@ def test_table_of_one_row_is_a_line(board: Board) -> None:
     assert page.count("<table") == 1
     line = page.split("<table")[0]
     assert (
-        '<dt>τ-c</dt><dd>41.89 <small>[40.00, 43.00]</small> <small class="p"><b>41.5</b> (+0.39)</small></dd>'
-        in line
+        '<dt>τ-c</dt><dd>41.89 <small>[40.00, 43.00]</small> <small class="p"><b>41.5</b> (+0.39)</small></dd>' in line
     )
     assert "<dt>n</dt><dd>100</dd>" in line
 
@@ -471,10 +429,7 @@ def test_costs_of_metrics_are_measured_alone_or_as_runs_took_without_the_store(b
 
 def test_costs_of_models_are_words_and_seconds_but_of_recorded_captions_no_seconds(board: Board) -> None:
     tables = tuple(replace(board.tables[1], task=name, alias=name) for name in ("one", "two"))
-    changes = {
-        "generation": {"captions": 10, "mean_words": 12.25},
-        "timings": {"captions": 1416.0, "metrics": 1416.0},
-    }
+    changes = {"generation": {"captions": 10, "mean_words": 12.25}, "timings": {"captions": 1416.0, "metrics": 1416.0}}
     run = with_record(board.runs[1], store={"found": 0, "computed": 1}, **changes)
     rows = {cells[0]: cells[1:3] for cells in overview(tables, (run,))}
     assert rows["model-00"] == ["12.2", "500"]

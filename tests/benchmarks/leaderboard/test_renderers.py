@@ -20,13 +20,8 @@ from capbench.tasks.index import build_index
 NASTY = 'm|x `y` <script>alert(1)</script> 50% a_b #1 {$z$} \\input{x} ~^ τ 中 & "q" *s* [l](u)'
 
 
-def board(
-    *records: dict[str, Any], left_out: tuple[OmittedRun, ...] = (), marks: tuple[str, ...] = ()
-) -> Board:
-    runs = [
-        BoardRun(f"run|{number}", Path("nowhere"), Record(record), marks)
-        for number, record in enumerate(records)
-    ]
+def board(*records: dict[str, Any], left_out: tuple[OmittedRun, ...] = (), marks: tuple[str, ...] = ()) -> Board:
+    runs = [BoardRun(f"run|{number}", Path("nowhere"), Record(record), marks) for number, record in enumerate(records)]
     return board_of(runs, left_out, build_index())
 
 
@@ -34,11 +29,7 @@ def board(
 def nasty() -> Board:
     """A leaderboard in which everything that a user names is full of markup."""
     captions = make_record(
-        kind="generate_until",
-        values={"cider": 0.4},
-        model=NASTY,
-        alias=NASTY,
-        description=f"{NASTY}\n\n# Head",
+        kind="generate_until", values={"cider": 0.4}, model=NASTY, alias=NASTY, description=f"{NASTY}\n\n# Head"
     )
     judged = make_record(
         "judged", values={"clip_s.kendall_b": 0.4, "cider.kendall_b": None}, model=NASTY, encoder=NASTY
@@ -95,9 +86,7 @@ def test_markdown_of_no_runs_says_so():
 def test_many_published_rows_are_folded_away():
     published = {"paper": "dci", "table": 10, "task": "sDCI", "metrics": {"SCM": "All SCM"}}
     page = _page(
-        board(
-            make_record("dci_full_all_scm", "matching", {"scm.accuracy": 0.4}, model="m", published=published)
-        )
+        board(make_record("dci_full_all_scm", "matching", {"scm.accuracy": 0.4}, model="m", published=published))
     )
     measured, folded = page.split("published rows</summary>")
     assert "RN50 yfcc15m" not in measured and "RN50 yfcc15m" in folded

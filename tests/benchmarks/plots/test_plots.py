@@ -183,9 +183,7 @@ def test_of_the_same_metric_the_newest_run_counts():
 
 def test_a_metric_with_two_models_is_two_metrics():
     records = [
-        agreement_record(
-            {"clip_s": (value, None, None)}, model_name=model, **made_by(clip_s={"encoder": model})
-        )
+        agreement_record({"clip_s": (value, None, None)}, model_name=model, **made_by(clip_s={"encoder": model}))
         for model, value in (("b32", 0.5), ("l14", 0.6))
     ]
     (axes,) = agreement_figure(records).axes
@@ -427,9 +425,7 @@ def test_svg_keeps_texts_as_texts_and_names_itself(kind, tmp_path: Path):
 
 def test_the_description_has_the_numbers(tmp_path: Path):
     record = agreement_record(
-        {"a": (0.5, 0.4, 0.6), "b": (-0.25, None, None), "c": None},
-        published={"a": 0.51},
-        groups={"a": "a", "b": "b"},
+        {"a": (0.5, 0.4, 0.6), "b": (-0.25, None, None), "c": None}, published={"a": 0.51}, groups={"a": "a", "b": "b"}
     )
     write_figure(agreement_figure([record]), tmp_path / "drawn.png")
     assert Image.open(tmp_path / "drawn.png").info["Description"] == (

@@ -318,9 +318,7 @@ def test_intervals_and_letters_can_come_of_influence_functions_and_the_record_sa
     assert {entry["method"] for entry in done.record.values["intervals"].values()} == {"influence"}
     assert not any("method" in entry for entry in by_resamples.record.values["intervals"].values())
     assert done.record.results["length.kendall_b"].interval == done.results[0].interval
-    assert (
-        done.record.significance["kendall_b"].groups == by_resamples.record.significance["kendall_b"].groups
-    )
+    assert done.record.significance["kendall_b"].groups == by_resamples.record.significance["kendall_b"].groups
     assert done.record.fingerprint != by_resamples.record.fingerprint
 
 
@@ -605,8 +603,7 @@ def test_strict_stops_with_exit_code_1_naming_the_row(tmp_path: Path, capsys: py
 
 
 @pytest.mark.parametrize(
-    ("rule", "remaining"),
-    [("drop_for_image", ["a bird"]), ("drop_cumulative", ["a dog", "a bird"])],
+    ("rule", "remaining"), [("drop_for_image", ["a bird"]), ("drop_cumulative", ["a dog", "a bird"])]
 )
 def test_of_two_equal_references_a_cumulative_rule_leaves_one(run, rule, remaining):
     references = ["a dog", "a dog", "a bird"]

@@ -53,9 +53,7 @@ def run(tmp_path: Path) -> Callable[..., TaskRun]:
 
 def value_of(done: TaskRun, statistic: str, category: str = "", metric: str = "length") -> float | None:
     (result,) = [
-        one
-        for one in done.results
-        if (one.metric, one.statistic, one.category) == (metric, statistic, category)
+        one for one in done.results if (one.metric, one.statistic, one.category) == (metric, statistic, category)
     ]
     return result.value
 
@@ -71,19 +69,9 @@ def test_every_statistic_is_given_of_every_aspect_in_one_run(run):
     assert value_of(done, "kendall_b.precision") == by_hand(KendallB(), given, "P")
     assert value_of(done, "kendall_b.recall") == by_hand(KendallB(), given, "R")
     assert value_of(done, "r.recall") == pytest.approx(by_hand(Pearson(), given, "R"))
-    assert [one.label[1] for one in done.results[:4]] == [
-        "τ-b precision",
-        "PCC precision",
-        "τ-b recall",
-        "PCC recall",
-    ]
+    assert [one.label[1] for one in done.results[:4]] == ["τ-b precision", "PCC precision", "τ-b recall", "PCC recall"]
     assert all(one.interval is not None for one in done.results)
-    assert set(done.record.significance) == {
-        "kendall_b.precision",
-        "kendall_b.recall",
-        "r.precision",
-        "r.recall",
-    }
+    assert set(done.record.significance) == {"kendall_b.precision", "kendall_b.recall", "r.precision", "r.recall"}
     assert done.samples["ratings.precision"].to_pylist() == [[float(row["P"])] for row in given]
     assert "ratings" not in done.samples.column_names
 
@@ -120,10 +108,7 @@ def test_rating_of_an_aspect_that_is_no_number_is_a_failure_that_names_it(run):
         ({"doc_to_human": {"a b": "P"}}, r"doc_to_human: expected names of letters, digits, '_' and '-'"),
         ({"doc_to_human": {}}, "doc_to_human"),
         ({"doc_to_human": {"p": 5}}, "expected a column, a template or a !function, found 5"),
-        (
-            {"doc_to_image": {"a": "image"}},
-            r"doc_to_image: expected a column, a template or a !function, found",
-        ),
+        ({"doc_to_image": {"a": "image"}}, r"doc_to_image: expected a column, a template or a !function, found"),
         ({"statistics": ["system_kendall"]}, r"rated.yaml:1: statistic 'system_kendall' needs doc_to_system"),
         ({"statistics": [{"statistic": "accuracy_eq", "by": "system"}]}, "needs doc_to_system"),
         ({"doc_to_human": {"p": "PP"}}, r"documents have no column 'PP'"),

@@ -49,11 +49,7 @@ def battles(number: int = 240, systems: dict[str, int] = SYSTEMS) -> list[dict[s
         lengths = [int(systems[name] + generator.integers(-1, 2)) for name in (one, other)]
         likes = 1 / (1 + np.exp(lengths[1] - lengths[0]))
         winner = (one if generator.random() < likes else other) if generator.random() < 0.8 else "equal"
-        verdict = (
-            "Tie."
-            if generator.random() < 0.1
-            else f"Caption {1 if lengths[0] > lengths[1] else 2} is better."
-        )
+        verdict = "Tie." if generator.random() < 0.1 else f"Caption {1 if lengths[0] > lengths[1] else 2} is better."
         rows.append(
             {
                 "img": f"{battle // 2}.jpg",
@@ -84,9 +80,7 @@ def run(tmp_path: Path) -> Callable[..., TaskRun]:
 
 def result(done: TaskRun, metric: str, statistic: str, category: str = "") -> Result:
     (found,) = [
-        one
-        for one in done.results
-        if (one.metric, one.statistic, one.category) == (metric, statistic, category)
+        one for one in done.results if (one.metric, one.statistic, one.category) == (metric, statistic, category)
     ]
     return found
 
@@ -178,12 +172,7 @@ def test_strengths_are_never_percentages_but_agreement_may_be(run):
 
 def test_choices_that_nobody_makes_are_those_of_caparena():
     chosen = BattleSettings()
-    assert (chosen.ties, chosen.prior, chosen.elo_rounds, chosen.left_out_systems) == (
-        "leave_out",
-        0,
-        1000,
-        (),
-    )
+    assert (chosen.ties, chosen.prior, chosen.elo_rounds, chosen.left_out_systems) == ("leave_out", 0, 1000, ())
     assert BattleSettings(prior=0.5, elo_rounds=1).prior == 0.5
     for wrong in ({"prior": -0.1}, {"elo_rounds": 0}):
         with pytest.raises(ValidationError):
@@ -218,10 +207,7 @@ def test_battles_of_a_system_may_be_left_out(run):
 
 
 def test_undefeated_system_has_no_strength_unless_ties_are_added(run):
-    rows = [
-        row | {"winner": row["source1"] if row["source1"] == "large" else row["winner"]}
-        for row in battles(60)
-    ]
+    rows = [row | {"winner": row["source1"] if row["source1"] == "large" else row["winner"]} for row in battles(60)]
     for row in rows:
         if row["source2"] == "large":
             row["winner"] = "large"

@@ -107,9 +107,7 @@ def test_task_with_no_more_than_what_is_needed_is_bound(write: Write, task: dict
         (MATCHING, ["doc_to_image", "doc_to_entries"]),
     ],
 )
-def test_keys_that_a_protocol_needs_are_named_when_missing(
-    write: Write, task: dict[str, Any], missing: list[str]
-):
+def test_keys_that_a_protocol_needs_are_named_when_missing(write: Write, task: dict[str, Any], missing: list[str]):
     path = write(task, **dict.fromkeys(missing))
     named = task.get("output_type", "generate_until")
     assert faults(path) == [f"{path}: output_type '{named}' needs {', '.join(missing)}"]
@@ -128,9 +126,7 @@ def test_empty_metric_list_is_none(write: Write):
         ("protocol:\n  raters: mean\n  ratrs: mean\n", "ratrs", " Did you mean 'raters'?"),
     ],
 )
-def test_key_that_no_protocol_knows_is_told_with_line_and_nearest_key(
-    write: Write, tail: str, key: str, nearest: str
-):
+def test_key_that_no_protocol_knows_is_told_with_line_and_nearest_key(write: Write, tail: str, key: str, nearest: str):
     path = write(AGREEMENT, tail)
     assert faults(path) == [f"{path}:{line_of(path, key)}: unknown key '{key}'.{nearest}"]
 
@@ -167,12 +163,8 @@ def test_key_of_another_protocol_is_told_with_line_and_whose_it_is(
     assert faults(path) == [expected]
 
 
-@pytest.mark.parametrize(
-    ("task", "key"), [(AGREEMENT, "ties"), (MATCHING, "first_references"), (CAPTIONING, "raters")]
-)
-def test_choice_of_another_protocol_is_told_with_line_and_whose_it_is(
-    write: Write, task: dict[str, Any], key: str
-):
+@pytest.mark.parametrize(("task", "key"), [(AGREEMENT, "ties"), (MATCHING, "first_references"), (CAPTIONING, "raters")])
+def test_choice_of_another_protocol_is_told_with_line_and_whose_it_is(write: Write, task: dict[str, Any], key: str):
     path = write(task, f"protocol:\n  {key}: 1\n")
     mine = task.get("output_type", "generate_until")
     readers = named(lambda one: key in one.Settings.model_fields)
@@ -233,9 +225,7 @@ def test_values_of_the_wrong_type_hide_no_other_fault(tmp_path: Path):
 
 
 def test_choice_that_is_wrong_makes_no_key_missing_that_only_the_usual_choice_needs(write: Write):
-    path = write(
-        MATCHING, "doc_to_captions: a\ndoc_to_negatives: b\nprotocol: {measure: ngs}\n", doc_to_entries=None
-    )
+    path = write(MATCHING, "doc_to_captions: a\ndoc_to_negatives: b\nprotocol: {measure: ngs}\n", doc_to_entries=None)
     (found,) = faults(path)
     assert "protocol.measure" in found
 
@@ -268,9 +258,7 @@ def test_choice_of_a_wrong_value_is_one_fault_with_line_and_key(write: Write, ch
 
 
 def test_list_of_templates_is_for_keys_that_take_one(write: Write):
-    path = write(
-        PREFERENCE, "doc_to_candidates: [one, other]\ndoc_to_target: [a, b]\n", doc_to_candidates=None
-    )
+    path = write(PREFERENCE, "doc_to_candidates: [one, other]\ndoc_to_target: [a, b]\n", doc_to_candidates=None)
     assert bound(path)
     path = write(PREFERENCE, "doc_to_image: [a, b]\n")
     assert faults(path) == [
@@ -348,10 +336,7 @@ def test_protocols_say_what_their_results_are_of_and_what_becomes_of_their_runs(
     protocol = protocols[name](protocols[name].Settings())
     assert (protocol.subject, protocol.statistic, protocol.rated) == (subject, statistic, rated)
     assert (protocol.comparable, protocol.lm_eval, protocol.takes_metrics) == (comparable, lm_eval, metrics)
-    assert (protocol.needs_captioner, protocol.needs_encoder) == (
-        name == "generate_until",
-        name == "matching",
-    )
+    assert (protocol.needs_captioner, protocol.needs_encoder) == (name == "generate_until", name == "matching")
     assert protocol.needs <= set(protocol.reads)
     assert protocol.lists - set(protocol.reads) <= {"doc_to_target"}
 

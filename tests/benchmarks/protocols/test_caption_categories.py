@@ -39,9 +39,7 @@ def caption(number: int) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    rows = [
-        {"id": f"d{n}", "kind": kind, "references": ["two dogs at the sea"]} for n, kind in enumerate(KINDS)
-    ]
+    rows = [{"id": f"d{n}", "kind": kind, "references": ["two dogs at the sea"]} for n, kind in enumerate(KINDS)]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     said = [{"id": f"d{n}", "caption": caption(n)} for n in range(5)]
     (tmp_path / "said.jsonl").write_text("\n".join(map(json.dumps, said)))
@@ -69,9 +67,7 @@ def test_each_category_has_its_value_and_all_documents_theirs(folder: Path):
     assert done.samples["category"].to_pylist() == KINDS
     assert "mean city" in render([done])
     # A corpus value is made anew of the category's own documents.
-    alone = run(
-        folder, process_docs=None, dataset_kwargs={"data_files": only(folder, "city")}, doc_to_category=None
-    )
+    alone = run(folder, process_docs=None, dataset_kwargs={"data_files": only(folder, "city")}, doc_to_category=None)
     assert values(done, "bleu_1")["city"][0] == pytest.approx(values(alone, "bleu_1")[""][0])
     assert values(done, "bleu_1")["sea"][0] != values(done, "bleu_1")["city"][0]
 
@@ -123,13 +119,9 @@ def test_intervals_draw_documents_of_all_categories_together(folder: Path, aggre
 
 @pytest.mark.parametrize("aggregate", ["all", "categories"])
 def test_intervals_by_influence_are_of_the_category_alone(folder: Path, aggregate: str):
-    done = run(
-        folder, resamples=40, intervals="influence", protocol={"aggregate": aggregate}, metric_list=["length"]
-    )
+    done = run(folder, resamples=40, intervals="influence", protocol={"aggregate": aggregate}, metric_list=["length"])
     lengths, sea = np.array(WORDS), np.array(KINDS) == "sea"
-    of_sea, of_city = (
-        np.where(which, lengths - lengths[which].mean(), 0) / which.sum() for which in (sea, ~sea)
-    )
+    of_sea, of_city = (np.where(which, lengths - lengths[which].mean(), 0) / which.sum() for which in (sea, ~sea))
     whole = (of_sea + of_city) / 2 if aggregate == "categories" else (lengths - lengths.mean()) / 5
     for one, influence in zip(done.results, (of_sea, of_city, whole), strict=True):
         assert one.interval is not None
@@ -150,15 +142,9 @@ def test_metric_that_raises_has_no_value_in_any_category_and_says_why(folder: Pa
     task = {**TASK, "metric_list": ["length"]}
     text = json.dumps(task).replace('["length"]', "[length, !function own.broken]")
     (folder / "parts.yaml").write_text(text)
-    done = capbench.evaluate(
-        f"captions:{folder / 'said.jsonl'}", ["parts"], include_path=[folder], resamples=0
-    )
+    done = capbench.evaluate(f"captions:{folder / 'said.jsonl'}", ["parts"], include_path=[folder], resamples=0)
     broken = [one for one in done["parts"].results if one.metric == "broken"]
-    assert [(one.category, one.value, one.n) for one in broken] == [
-        ("sea", None, 0),
-        ("city", None, 0),
-        ("", None, 0),
-    ]
+    assert [(one.category, one.value, one.n) for one in broken] == [("sea", None, 0), ("city", None, 0), ("", None, 0)]
     assert all(one.reason for one in broken)
 
 

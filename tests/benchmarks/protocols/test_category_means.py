@@ -54,9 +54,7 @@ def test_categories_with_too_few_rows_are_in_no_mean():
     assert means.rows == 6
     assert means.names(2) == ["a", "a/x", "b", "b/z"]
     assert means.value(CREDIT, ONES) == pytest.approx((1 / 4 + 1 / 2) / 2)
-    assert CategoryMeans(NAMES, OF_ROW, least=2, average_over="entries").value(CREDIT, ONES) == pytest.approx(
-        2 / 6
-    )
+    assert CategoryMeans(NAMES, OF_ROW, least=2, average_over="entries").value(CREDIT, ONES) == pytest.approx(2 / 6)
     mask, _ = means.below("a")
     assert mask.tolist() == [True] * 4 + [False] * 3
     with pytest.raises(UndefinedStatistic, match="no category has 9 entries"):
@@ -84,8 +82,7 @@ def test_influence_of_a_row_is_the_derivative_by_its_weight(settings: dict):
     means = CategoryMeans(NAMES, OF_ROW, **settings)
     step = 1e-6
     slopes = [
-        (means.value(CREDIT, ONES + step * np.eye(7)[row]) - means.value(CREDIT, ONES)) / step
-        for row in range(7)
+        (means.value(CREDIT, ONES + step * np.eye(7)[row]) - means.value(CREDIT, ONES)) / step for row in range(7)
     ]
     assert means.influence(CREDIT) == pytest.approx(slopes, abs=1e-5)
 

@@ -159,12 +159,8 @@ def test_part_of_the_categories_is_named_whatever_the_protocol(
     tmp_path: Path, protocol: str, kept: tuple[str, ...], fault: str
 ):
     keys, rows = rows_of(protocol)
-    (tmp_path / "rows.jsonl").write_text(
-        "\n".join(json.dumps(row) for row in rows if row["category"] in kept)
-    )
-    (tmp_path / "mine.jsonl").write_text(
-        "\n".join(json.dumps({"id": row["id"], "caption": "x"}) for row in rows)
-    )
+    (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows if row["category"] in kept))
+    (tmp_path / "mine.jsonl").write_text("\n".join(json.dumps({"id": row["id"], "caption": "x"}) for row in rows))
     task = {
         "task": "checked", "dataset_path": "json", "dataset_kwargs": {"data_files": "rows.jsonl"}, **keys,
         "checks": {"documents": 7, "references": 14, "categories": CATEGORIES}, "metadata": {"version": 1},
@@ -187,9 +183,7 @@ def test_fewer_references_than_the_data_set_has_show(tmp_path: Path, protocol: s
     keys, rows = rows_of(protocol)
     rows[0]["references"] = REFERENCES[:1]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    (tmp_path / "mine.jsonl").write_text(
-        "\n".join(json.dumps({"id": row["id"], "caption": "x"}) for row in rows)
-    )
+    (tmp_path / "mine.jsonl").write_text("\n".join(json.dumps({"id": row["id"], "caption": "x"}) for row in rows))
     task = {
         "task": "checked", "dataset_path": "json", "dataset_kwargs": {"data_files": "rows.jsonl"}, **keys,
         "checks": {"references": 14}, "metadata": {"version": 1},

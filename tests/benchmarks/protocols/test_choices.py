@@ -78,9 +78,7 @@ def samples(run: TaskRun) -> list[dict[str, Any]]:
     return run.samples.to_pylist()
 
 
-def test_true_caption_is_held_against_all_false_ones(
-    run: Callable[..., TaskRun], cosine: Callable[..., float]
-):
+def test_true_caption_is_held_against_all_false_ones(run: Callable[..., TaskRun], cosine: Callable[..., float]):
     done = run(CHOICE, choices())
     expected = []
     for row in choices():
@@ -91,21 +89,15 @@ def test_true_caption_is_held_against_all_false_ones(
     assert samples(done)[0]["negatives"] == [TEXTS[1], TEXTS[2]]
 
 
-def test_box_is_the_part_of_the_image_that_is_shown(
-    run: Callable[..., TaskRun], cosine: Callable[..., float]
-):
+def test_box_is_the_part_of_the_image_that_is_shown(run: Callable[..., TaskRun], cosine: Callable[..., float]):
     boxes = [None, [0, 0, 20, 20], None, [3, 3, 30, 30], None, None]
     done = run(CHOICE | {"doc_to_box": "box"}, choices(box=boxes))
     for row, box, found in zip(choices(), boxes, samples(done), strict=True):
-        assert found["own"] == pytest.approx(
-            cosine(row["file"], row["caption"], box and tuple(box)), abs=1e-5
-        )
+        assert found["own"] == pytest.approx(cosine(row["file"], row["caption"], box and tuple(box)), abs=1e-5)
 
 
 @pytest.mark.parametrize(("ties", "value"), [("wrong", 0), ("right", 1), ("half", 0.5)])
-def test_false_caption_like_the_true_one_counts_as_the_task_says(
-    run: Callable[..., TaskRun], ties: str, value: float
-):
+def test_false_caption_like_the_true_one_counts_as_the_task_says(run: Callable[..., TaskRun], ties: str, value: float):
     task = CHOICE | {"doc_to_negatives": "caption", "protocol": {"measure": "neg", "ties": ties}}
     assert run(task, choices()).results[0].value == value
 
@@ -131,10 +123,7 @@ def test_value_without_the_image_is_kept_with_the_run(run: Callable[..., TaskRun
 
 def test_categories_and_their_levels_have_results(run: Callable[..., TaskRun]):
     kinds, parts = ["thing", "thing", "deed", "deed", "deed", "deed"], ["x", "y", "x", "x", "x", "y"]
-    task = CHOICE | {
-        "doc_to_category": ["kind", "part"],
-        "protocol": {"measure": "neg", "category_levels": 2},
-    }
+    task = CHOICE | {"doc_to_category": ["kind", "part"], "protocol": {"measure": "neg", "category_levels": 2}}
     done = run(task, choices(kind=kinds, part=parts))
     hits = np.array([row["hit"] for row in samples(done)])
     found = {result.category: result.value for result in done.results}
@@ -180,9 +169,7 @@ def test_rows_of_one_image_are_resampled_together(run: Callable[..., TaskRun]):
         ({"file": ""}, "is no image of this machine"),
     ],
 )
-def test_choice_that_cannot_be_used_is_named(
-    run: Callable[..., TaskRun], columns: dict[str, Any], reason: str
-):
+def test_choice_that_cannot_be_used_is_named(run: Callable[..., TaskRun], columns: dict[str, Any], reason: str):
     rows = choices()
     rows[2] |= columns
     done = run(CHOICE, rows)
@@ -193,15 +180,10 @@ def test_choice_that_cannot_be_used_is_named(
 
 
 def squares() -> list[dict[str, Any]]:
-    return [
-        {"first": f"{n}.png", "second": f"{n + 1}.png", "one": TEXTS[n], "two": TEXTS[n + 1]}
-        for n in (0, 2, 4)
-    ]
+    return [{"first": f"{n}.png", "second": f"{n + 1}.png", "one": TEXTS[n], "two": TEXTS[n + 1]} for n in (0, 2, 4)]
 
 
-def test_square_has_scores_of_texts_images_and_groups(
-    run: Callable[..., TaskRun], cosine: Callable[..., float]
-):
+def test_square_has_scores_of_texts_images_and_groups(run: Callable[..., TaskRun], cosine: Callable[..., float]):
     done = run(SQUARE, squares())
     expected = np.zeros((3, 3))
     for number, row in enumerate(squares()):

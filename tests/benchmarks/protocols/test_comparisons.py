@@ -52,9 +52,7 @@ def test_ratings_are_arranged_and_scores_rounded_as_the_task_says():
     exact = agreement().compare(rows, KendallB(), DRAWS).estimates["good"].value
     assert exact == pytest.approx(1.0)
     with pytest.raises(UndefinedStatistic, match="good"):
-        agreement(round_scores=1).compare(
-            rated(good=np.full(6, 0.11) + np.arange(6) / 1000), KendallB(), DRAWS
-        )
+        agreement(round_scores=1).compare(rated(good=np.full(6, 0.11) + np.arange(6) / 1000), KendallB(), DRAWS)
 
 
 def test_one_statistic_a_rater_has_no_williams_test():
@@ -82,9 +80,7 @@ def test_williams_test_supposes_rows_of_distinct_images():
 
 def test_williams_test_of_three_rows_is_undefined():
     scores = {"good": GOOD[:3], "poor": POOR[:3]}
-    found = agreement().compare(
-        ComparedRows(list("abc"), scores, Ratings.of([[1.0], [2.0], [3.0]])), Pearson(), DRAWS
-    )
+    found = agreement().compare(ComparedRows(list("abc"), scores, Ratings.of([[1.0], [2.0], [3.0]])), Pearson(), DRAWS)
     assert found.classical
     assert found.classical("good", "poor") == {"Williams": None}
 
@@ -95,10 +91,7 @@ def test_metric_that_finds_all_captions_equal_is_named():
 
 
 def test_pairs_are_compared_by_what_they_count_on_average():
-    credit = {
-        "one": np.array([1.0, 1.0, 1.0, 1.0, 0.0, NAN]),
-        "other": np.array([1.0, 0.0, 0.0, 0.0, 1.0, 1.0]),
-    }
+    credit = {"one": np.array([1.0, 1.0, 1.0, 1.0, 0.0, NAN]), "other": np.array([1.0, 0.0, 0.0, 0.0, 1.0, 1.0])}
     found = Preference(PreferenceSettings()).compare(ComparedRows(list("aabbcd"), credit), None, DRAWS)
     assert {name: one.value for name, one in found.estimates.items()} == {"one": 0.8, "other": 0.4}
     assert (found.n, found.groups, found.supposes_independence) == (5, 3, "McNemar's test")
@@ -152,9 +145,7 @@ def test_resamples_follow_from_the_seed():
     first, again = (agreement().compare(rated(), Pearson(), Draws(50, 7)) for _ in range(2))
     other = agreement().compare(rated(), Pearson(), Draws(50, 8))
     assert np.array_equal(first.estimates["good"].resampled.values, again.estimates["good"].resampled.values)
-    assert not np.array_equal(
-        first.estimates["good"].resampled.values, other.estimates["good"].resampled.values
-    )
+    assert not np.array_equal(first.estimates["good"].resampled.values, other.estimates["good"].resampled.values)
 
 
 def test_protocol_whose_runs_cannot_be_compared_says_so():

@@ -10,14 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 import capbench
-from capbench.adapters import (
-    Caption,
-    Captioned,
-    Captioner,
-    CaptionRequest,
-    adapters,
-    register_adapter,
-)
+from capbench.adapters import Caption, Captioned, Captioner, CaptionRequest, adapters, register_adapter
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.statistics import resampling
 from capbench.benchmarks.statistics.resampling import draw
@@ -154,10 +147,7 @@ def test_only_captions_that_are_not_kept_yet_are_asked_for(folder: Path):
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"model_args": "pretrained=second"},
-        {"generation_kwargs": {"temperature": 1}},
-    ],
+    [{"model_args": "pretrained=second"}, {"generation_kwargs": {"temperature": 1}}],
     ids=["checkpoint", "decoding"],
 )
 def test_another_checkpoint_or_setting_is_asked_anew(folder: Path, change: dict[str, Any]):
@@ -253,11 +243,7 @@ def test_captions_that_say_nothing_count_as_empty_ones_with_their_references(fol
 def test_captions_that_say_nothing_are_left_out_where_the_task_says_so(folder: Path):
     Counter.answers.update(d1="", d2="?!", d3=17)
     done = run(write(folder, protocol={"empty_caption": "leave_out"}))
-    assert list(failures(done)) == [
-        "caption is empty",
-        "caption has no letter or digit",
-        "caption is not text but int",
-    ]
+    assert list(failures(done)) == ["caption is empty", "caption has no letter or digit", "caption is not text but int"]
     assert empty(done) == {}
     assert (done.results[0].value, done.results[0].n) == (3, 2)
     kept = run(write(folder))
@@ -265,9 +251,7 @@ def test_captions_that_say_nothing_are_left_out_where_the_task_says_so(folder: P
 
 
 def test_unknown_rule_for_empty_captions_is_named_with_its_place(folder: Path):
-    with pytest.raises(
-        TaskError, match=r"captioning\.yaml:1: protocol\.empty_caption: .*'zero' or 'leave_out'"
-    ):
+    with pytest.raises(TaskError, match=r"captioning\.yaml:1: protocol\.empty_caption: .*'zero' or 'leave_out'"):
         run(write(folder, protocol={"empty_caption": "skip"}))
 
 
@@ -414,9 +398,7 @@ def test_nothing_is_drawn_where_no_interval_is_of_resamples(folder: Path, monkey
     assert drawn
 
 
-def test_all_metrics_see_the_same_resamples_which_are_drawn_once(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_all_metrics_see_the_same_resamples_which_are_drawn_once(folder: Path, monkeypatch: pytest.MonkeyPatch):
     drawn: list[int] = []
 
     def counted(*arguments: Any) -> Iterator[Any]:

@@ -70,9 +70,7 @@ def test_entry_alone_in_its_block_is_right_and_has_no_rival():
 
 
 def test_cosines_that_decided_are_given():
-    first, second = match_captions(
-        table_of(group([[0.75, 0.5], [0.25, 0.375]], [[0.0, 0.125], [0.5, 0.625]]))
-    )
+    first, second = match_captions(table_of(group([[0.75, 0.5], [0.25, 0.375]], [[0.0, 0.125], [0.5, 0.625]])))
     assert (first.own, first.rival) == (0.5, 0.375)
     assert (second.own, second.rival) == (0.5, 0.125)
 

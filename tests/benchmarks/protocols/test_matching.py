@@ -174,15 +174,9 @@ def test_blocks_do_not_depend_on_how_much_is_held_in_memory(
 
 def test_pieces_hold_whole_images_and_little_more_than_asked_for():
     picture = ImageHandle(b"")
-    entries = [
-        entries_file.MatchEntry(f"{image}{n}", image, picture, (), ()) for image in "abcde" for n in range(3)
-    ]
+    entries = [entries_file.MatchEntry(f"{image}{n}", image, picture, (), ()) for image in "abcde" for n in range(3)]
     pieces = list(holding_file._pieces(entries, 4))
-    assert [[entry.image for entry in piece] for piece in pieces] == [
-        list("aaabbb"),
-        list("cccddd"),
-        list("eee"),
-    ]
+    assert [[entry.image for entry in piece] for piece in pieces] == [list("aaabbb"), list("cccddd"), list("eee")]
 
 
 def test_image_that_breaks_off_is_left_out_whole_and_the_others_close_up(
@@ -261,9 +255,7 @@ def picked(encoder: OpenClipEncoder, folder: Path, include: Path, **settings: An
     return {row["id"]: row["candidates"] for row in run.samples.to_pylist() if row["failure"] is None}
 
 
-def test_captions_are_drawn_by_seed_and_entry(
-    encoder: OpenClipEncoder, made: Path, task_file: Callable[..., Path]
-):
+def test_captions_are_drawn_by_seed_and_entry(encoder: OpenClipEncoder, made: Path, task_file: Callable[..., Path]):
     drawing = {"measure": "neg", "captions": 2, "pick": "random"}
     first = picked(encoder, made, task_file(protocol=drawing))
     assert all(len(captions) == 2 for captions in first.values())
@@ -280,9 +272,7 @@ def test_text_longer_than_the_context_is_cut_and_counted(encoder: OpenClipEncode
     summaries = json.loads((folder / "complete" / "sa_2.json").read_text())["summaries"]
     edit(folder, "sa_2", summaries={**summaries, "base": ["boat " * 90]})
     record = evaluate(encoder, folder, "dci_all_neg")["dci_all_neg"].record
-    assert record.values["truncation"] == {
-        "neg": {"captions": 50, "cut": 1, "share": 0.02, "context_length": 77}
-    }
+    assert record.values["truncation"] == {"neg": {"captions": 50, "cut": 1, "share": 0.02, "context_length": 77}}
 
 
 def test_empty_caption_is_matched_as_it_is(encoder: OpenClipEncoder, folder: Path):
@@ -299,8 +289,7 @@ def test_interval_draws_images(released_processing: Run):
 
 def test_interval_by_influence_is_over_images(encoder: OpenClipEncoder, folder: Path):
     by_resamples, by_influence = (
-        evaluate(encoder, folder, "dci_all_neg", resamples=500, intervals=way)
-        for way in ("bootstrap", "influence")
+        evaluate(encoder, folder, "dci_all_neg", resamples=500, intervals=way) for way in ("bootstrap", "influence")
     )
     found, other = (one["dci_all_neg"].results[0].interval for one in (by_influence, by_resamples))
     assert found is not None and other is not None and found.method == "influence"
@@ -354,9 +343,7 @@ def test_run_without_a_model_that_encodes_is_refused(made: Path):
 
 
 def test_metrics_are_refused(encoder: OpenClipEncoder, made: Path):
-    with pytest.raises(
-        UsageError, match="--metrics length: protocol 'matching' tests the model itself"
-    ) as raised:
+    with pytest.raises(UsageError, match="--metrics length: protocol 'matching' tests the model itself") as raised:
         evaluate(encoder, made, "dci_all_scm", metrics="length")
     assert "docs/rated_sets.md has a task" in raised.value.hint
 
@@ -372,9 +359,7 @@ def test_task_file_with_metrics_is_refused_with_its_line(
 def test_published_table_that_is_not_there_is_found_before_work_starts(
     counting: Counting, made: Path, task_file: Callable[..., Path]
 ):
-    include = task_file(
-        published={"paper": "dci", "table": 4, "task": "sDCI!", "metrics": {"SCM": "All SCM"}}
-    )
+    include = task_file(published={"paper": "dci", "table": 4, "task": "sDCI!", "metrics": {"SCM": "All SCM"}})
     with pytest.raises(TaskError, match="has no task 'sDCI!'"):
         evaluate(counting, made, "mine", include_path=[include])
     assert counting.seen == []

@@ -71,7 +71,7 @@ def test_rows_that_cannot_be_used_are_named_where_captions_are_missing(tmp_path:
 def test_subset_is_of_the_recorded_documents_alone_and_says_so(tmp_path: Path):
     done = run(tmp_path, PART, subset=True, output_path=tmp_path / "runs")
     assert {f["reason"]: f["samples"] for f in done.record.failures} == {
-        "is recorded for no usable document of the task": ["77"],
+        "is recorded for no usable document of the task": ["77"]
     }
     assert done.results[0].value == pytest.approx(1.0)
     subset = done.record.coverage.subset
@@ -80,9 +80,7 @@ def test_subset_is_of_the_recorded_documents_alone_and_says_so(tmp_path: Path):
     assert "a subset: 1 of 3 documents" in render([done])
     assert done.folder is not None
     assert capbench.load_run(done.folder)["numbered"].record.coverage.subset == subset
-    whole = run(
-        tmp_path, [{"image_id": image, "caption": text} for image, text in IMAGES.items()], subset=True
-    )
+    whole = run(tmp_path, [{"image_id": image, "caption": text} for image, text in IMAGES.items()], subset=True)
     assert whole.record.coverage.subset is None
     # The documents of the task are the same; those of the two runs are not.
     assert whole.record.documents_hash == done.record.documents_hash

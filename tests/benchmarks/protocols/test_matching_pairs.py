@@ -98,16 +98,13 @@ def test_scores_from_a_file_are_matched_as_those_of_the_model_that_gave_them(
     rows: list[dict[str, Any]] = []
 
     class Recording(BlipItm):
-        def pairs(
-            self, images: Sequence[ImageHandle], texts: Sequence[Sequence[str]]
-        ) -> Iterator[ScoredPairs]:
+        def pairs(self, images: Sequence[ImageHandle], texts: Sequence[Sequence[str]]) -> Iterator[ScoredPairs]:
             for batch in super().pairs(images, texts):
                 for at, scores in batch.scores.items():
                     name = Path(str(images[at].source)).name
                     of_image = zip(texts[at], scores.tolist(), strict=True)
                     rows.extend(
-                        {"image": name, "box": images[at].box, "text": text, "score": score}
-                        for text, score in of_image
+                        {"image": name, "box": images[at].box, "text": text, "score": score} for text, score in of_image
                     )
                 yield batch
 
@@ -129,9 +126,7 @@ def test_blocks_do_not_depend_on_how_much_is_held_in_memory(
     assert again["dci_all_scm"].samples == runs["dci_all_scm"]["dci_all_scm"].samples
 
 
-def test_image_that_breaks_off_is_left_out_whole_and_the_others_close_up(
-    encoder: BlipItm, made: Path, tmp_path: Path
-):
+def test_image_that_breaks_off_is_left_out_whole_and_the_others_close_up(encoder: BlipItm, made: Path, tmp_path: Path):
     folder = shutil.copytree(made, tmp_path / "dci")
     photo = folder / "photos" / "sa_2.png"
     photo.write_bytes(photo.read_bytes()[:20_000])
@@ -147,9 +142,7 @@ def test_image_that_breaks_off_is_left_out_whole_and_the_others_close_up(
     assert failure["samples"] == ["sa_2"]
 
 
-def test_choices_whose_texts_are_one_when_cut_are_counted_and_named(
-    blip: Path, made: Path, runs: dict[str, Run]
-):
+def test_choices_whose_texts_are_one_when_cut_are_counted_and_named(blip: Path, made: Path, runs: dict[str, Run]):
     short = BlipItm(str(blip), max_tokens=4, device="cpu")
     run = evaluate(short, made, "dci_all_neg")["dci_all_neg"]
     same = []
@@ -208,17 +201,10 @@ def flava(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("adapter", "task", "measure"),
-    [("blip_itm", "shapes_dci_all_scm", "SCM"), ("flava", "shapes_dci_all_neg", "Neg")],
+    ("adapter", "task", "measure"), [("blip_itm", "shapes_dci_all_scm", "SCM"), ("flava", "shapes_dci_all_neg", "Neg")]
 )
 def test_run_from_the_command_line_says_beside_its_numbers_which_choices_are_one_when_cut(
-    adapter: str,
-    task: str,
-    measure: str,
-    blip: Path,
-    flava: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    adapter: str, task: str, measure: str, blip: Path, flava: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     folder = {"blip_itm": blip, "flava": flava}[adapter]
     arguments = f"pretrained={folder},device=cpu,max_tokens=20"

@@ -54,9 +54,7 @@ def test_entry_of_a_users_task_that_cannot_be_matched_is_named(
         "protocol": {"measure": "neg"}, "metadata": {"version": 1},
     }  # fmt: skip
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(task))
-    run = capbench.evaluate(encoder, "mine", include_path=[tmp_path], allow_outside=[made], resamples=0)[
-        "mine"
-    ]
+    run = capbench.evaluate(encoder, "mine", include_path=[tmp_path], allow_outside=[made], resamples=0)["mine"]
     assert run.results[0].n == 1
     (failure,) = run.record.failures
     assert failure["samples"] == ["1"]
@@ -76,9 +74,7 @@ def test_box_outside_its_image_costs_the_image(encoder: OpenClipEncoder, made: P
         "metadata": {"version": 1},
     }  # fmt: skip
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(task))
-    run = capbench.evaluate(encoder, "mine", include_path=[tmp_path], allow_outside=[made], resamples=0)[
-        "mine"
-    ]
+    run = capbench.evaluate(encoder, "mine", include_path=[tmp_path], allow_outside=[made], resamples=0)["mine"]
     assert run.results[0].n == 1
     (failure,) = run.record.failures
     assert (failure["stage"], failure["samples"]) == ("image", ["0"])
@@ -97,18 +93,14 @@ def test_image_that_is_not_there_is_named(
 ):
     folder = shutil.copytree(made, tmp_path / "dci")
     photo = "sa_1.png" if folders else str(folder / "photos" / "sa_1.png")
-    (folder / "rows.json").write_text(
-        json.dumps([{"photo": one, "entries": [GOOD]} for one in (photo, "gone.png")])
-    )
+    (folder / "rows.json").write_text(json.dumps([{"photo": one, "entries": [GOOD]} for one in (photo, "gone.png")]))
     task = {
         "task": "mine", "dataset_path": "json", "dataset_kwargs": {"data_files": "rows.json"},
         "output_type": "matching", "doc_to_image": "photo", "doc_to_entries": "entries",
         "metadata": {"version": 1}, **folders,
     }  # fmt: skip
     (folder / "mine.yaml").write_text(yaml.safe_dump(task))
-    run = capbench.evaluate(encoder, "mine", include_path=[folder], data={"mine": folder}, resamples=0)[
-        "mine"
-    ]
+    run = capbench.evaluate(encoder, "mine", include_path=[folder], data={"mine": folder}, resamples=0)["mine"]
     assert run.results[0].n == 1
     (failure,) = run.failures
     assert (failure["stage"], failure["samples"]) == ("image", ["1"])

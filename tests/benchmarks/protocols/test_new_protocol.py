@@ -94,17 +94,11 @@ class Naming(Protocol[NamingSettings]):
         names = list(found.values())
         nothing = Items(ids=[], candidates=[], references=[], weights=np.zeros(0))
         columns = {"id": [*found], "image": [*found], "names": names}
-        yield Shard(
-            nothing, np.zeros(0, np.int64), columns, {"named": np.array([bool(one) for one in names])}
-        )
+        yield Shard(nothing, np.zeros(0, np.int64), columns, {"named": np.array([bool(one) for one in names])})
         return Summary(len(names))
 
     def results(
-        self,
-        job: Job,
-        collected: Collected,
-        scored: Sequence[ScoredMetric],
-        statistics: Mapping[str, Statistic],
+        self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
     ) -> list[Result]:
         """Return the share."""
         named = collected.numbers["named"]
@@ -112,12 +106,7 @@ class Naming(Protocol[NamingSettings]):
         return [Result("named", self.statistic, label, float(named.mean()), len(named), True, job.task.scale)]
 
 
-COMMON = {
-    "dataset_path": "json",
-    "doc_to_id": "id",
-    "scale": 100,
-    "metadata": {"version": 1.0},
-}
+COMMON = {"dataset_path": "json", "doc_to_id": "id", "scale": 100, "metadata": {"version": 1.0}}
 MOOD = {
     **COMMON, "task": "moods", "output_type": "by_mood", "dataset_kwargs": {"data_files": "moods.jsonl"},
     "doc_to_image": "image", "doc_to_candidate": "caption", "doc_to_target": "references", "doc_to_human": "rating",
@@ -194,18 +183,7 @@ def run(bench: Bench, tasks: Path) -> Callable[..., Path]:
 
     def run(task: str, *arguments: object) -> Path:
         before = set(Path("runs").rglob("run.json"))
-        bench(
-            "run",
-            "--task",
-            task,
-            "--include_path",
-            tasks,
-            "--output_path",
-            "runs",
-            "--bootstrap",
-            50,
-            *arguments,
-        )
+        bench("run", "--task", task, "--include_path", tasks, "--output_path", "runs", "--bootstrap", 50, *arguments)
         (record,) = set(Path("runs").rglob("run.json")) - before
         return record.parent
 
@@ -268,17 +246,13 @@ def test_its_models_are_compared_on_the_documents_that_all_captioned(bench: Benc
     assert out.index("| long") < out.index("| short")
 
 
-def test_runs_of_a_protocol_that_compares_none_are_refused_with_those_that_do(
-    bench: Bench, run: Callable[..., Path]
-):
+def test_runs_of_a_protocol_that_compares_none_are_refused_with_those_that_do(bench: Bench, run: Callable[..., Path]):
     _, err = bench("compare", run("names"), code=2)
     assert "runs of protocol 'naming' cannot be compared" in err
     assert f"Those of {', '.join(names_where(lambda one: one.comparable))} can." in err
 
 
-def test_plots_show_it_by_what_it_says_of_itself(
-    bench: Bench, run: Callable[..., Path], captioned: list[Path]
-):
+def test_plots_show_it_by_what_it_says_of_itself(bench: Bench, run: Callable[..., Path], captioned: list[Path]):
     rated, (model, _) = run("moods"), captioned
     for kind in ("agreement", "ratings", "length"):
         bench("plot", kind, rated, "-o", f"{kind}.svg")
@@ -293,19 +267,13 @@ def test_plots_show_it_by_what_it_says_of_itself(
     assert "Run a task of protocol agreement or by_mood or for_audience or generate_until" in err
 
 
-def test_leaderboard_lays_its_tables_out_by_subject(
-    bench: Bench, run: Callable[..., Path], captioned: list[Path]
-):
+def test_leaderboard_lays_its_tables_out_by_subject(bench: Bench, run: Callable[..., Path], captioned: list[Path]):
     run("moods")
     run("names")
     bench("leaderboard", "build", "--runs", "runs", "--output", "board")
     board = json.loads(Path("board/leaderboard.json").read_text())
     tables = {one["task"]: one for one in board["tables"]}
-    assert {task: len(one["rows"]) for task, one in tables.items()} == {
-        "audiences": 2,
-        "moods": 2,
-        "names": 1,
-    }
+    assert {task: len(one["rows"]) for task, one in tables.items()} == {"audiences": 2, "moods": 2, "names": 1}
     page = Path("board/README.md").read_text()
     assert "| Metric " in page
     assert "| Model " in page
@@ -398,9 +366,7 @@ def test_run_with_a_choice_that_the_installed_protocol_does_not_know_costs_itsel
     monkeypatch.setitem(protocols._entries, "by_mood", Older)
     _, err = bench("leaderboard", "build", "--runs", "runs", "--output", "board")
     assert "task 'moods': protocol 'by_mood' does not know the choice mood = 'glad'" in err
-    assert [one["task"] for one in json.loads(Path("board/leaderboard.json").read_text())["tables"]] == [
-        "names"
-    ]
+    assert [one["task"] for one in json.loads(Path("board/leaderboard.json").read_text())["tables"]] == ["names"]
 
 
 def test_run_of_a_protocol_that_cannot_be_imported_names_what_is_missing(

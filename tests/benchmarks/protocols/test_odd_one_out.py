@@ -52,10 +52,7 @@ def run(tmp_path: Path) -> Callable[..., TaskRun]:
 def test_it_takes_a_hundred_lines_and_shares_no_setting_with_preference():
     (defined,) = (one for one in ast.parse(SOURCE).body if isinstance(one, ast.ClassDef))
     assert len(SOURCE.splitlines()) <= 100
-    assert {one.name for one in defined.body if isinstance(one, ast.FunctionDef)} == {
-        "read_document",
-        "credit",
-    }
+    assert {one.name for one in defined.body if isinstance(one, ast.FunctionDef)} == {"read_document", "credit"}
     own = protocols["odd_one_out"]
     assert issubclass(own, Choices) and not issubclass(own, Preference)
     assert not own.Settings.model_fields

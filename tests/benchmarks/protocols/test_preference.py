@@ -44,9 +44,7 @@ def run(tmp_path: Path) -> Callable[..., TaskRun]:
     def run(rows: list[dict[str, Any]], settings: dict[str, Any] | None = None, **keys: Any) -> TaskRun:
         (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         (tmp_path / "pairs.yaml").write_text(json.dumps({**TASK, **keys}))
-        return capbench.evaluate(
-            tasks="pairs", include_path=[tmp_path], **{"resamples": 0} | (settings or {})
-        )["pairs"]
+        return capbench.evaluate(tasks="pairs", include_path=[tmp_path], **{"resamples": 0} | (settings or {}))["pairs"]
 
     return run
 
@@ -71,9 +69,7 @@ class Tenths(Metric):
         return Scores(np.array([(0.0, 0.3, 0.3, 0.1 + 0.2)[len(one.split())] for one in items.candidates]))
 
 
-def test_scores_tie_where_they_differ_by_rounding_alone_as_in_rank_statistics(
-    run, monkeypatch: pytest.MonkeyPatch
-):
+def test_scores_tie_where_they_differ_by_rounding_alone_as_in_rank_statistics(run, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(metrics, "_entries", dict(metrics._entries))
     metrics.add("tenths", Tenths)
     rows = [pair("same", 1, 2), pair("above", 3, 2), pair("below", 2, 3)]
@@ -160,12 +156,7 @@ def test_no_usable_pair_is_an_error(run):
 def test_draws_are_the_same_for_both_captions_and_differ_between_draws(run):
     references = [f"reference {number} of many" for number in range(48)]
     rows = [pair(str(n), 2, 1, references=references, image=str(n)) for n in range(3)]
-    done = run(
-        rows,
-        protocol={"drawn_references": 5, "draws": 4},
-        metric_list=["cider"],
-        doc_to_image="image",
-    )
+    done = run(rows, protocol={"drawn_references": 5, "draws": 4}, metric_list=["cider"], doc_to_image="image")
     assert done.results[0].n == 3
     settings = PreferenceSettings(drawn_references=5, draws=4)
     draws = _drawn(tuple(references), settings, "7")
@@ -179,8 +170,7 @@ def test_draws_do_not_depend_on_other_pairs_or_their_order(run):
     # Of twenty references one has a word of the first caption, so that its credit tells what was drawn.
     references = ["red", *(f"word{number}" for number in range(19))]
     rows = [
-        {"id": f"pair {n}", "captions": ["red", "blue"], "references": references, "preferred": 0}
-        for n in range(30)
+        {"id": f"pair {n}", "captions": ["red", "blue"], "references": references, "preferred": 0} for n in range(30)
     ]
     keys = {"protocol": {"drawn_references": 10, "draws": 3}, "metric_list": ["bleu_1"]}
 
@@ -207,10 +197,7 @@ def test_first_references_keeps_the_file_s_order():
 def test_accuracy_is_the_mean_over_draws(run):
     # BLEU-1 of "red" against the drawn reference alone: right where it is drawn, else a tie or wrong.
     references = ["red", "blue"]
-    rows = [
-        {"id": str(n), "captions": ["red", "blue"], "references": references, "preferred": 0}
-        for n in range(40)
-    ]
+    rows = [{"id": str(n), "captions": ["red", "blue"], "references": references, "preferred": 0} for n in range(40)]
     done = run(rows, protocol={"drawn_references": 1, "draws": 2}, metric_list=["bleu_1"])
     credit = done.samples.to_pandas()["bleu_1"].to_numpy()
     assert set(credit) == {0.0, 0.5, 1.0}
@@ -219,9 +206,7 @@ def test_accuracy_is_the_mean_over_draws(run):
 
 def test_interval_draws_whole_images(run):
     # Twenty pairs of two images: were pairs drawn, the interval would be narrow.
-    rows = [pair(f"a{n}", 2, 1, image="a") for n in range(10)] + [
-        pair(f"b{n}", 1, 2, image="b") for n in range(10)
-    ]
+    rows = [pair(f"a{n}", 2, 1, image="a") for n in range(10)] + [pair(f"b{n}", 1, 2, image="b") for n in range(10)]
     (result,) = run(rows, {"resamples": 200}, doc_to_image="image").results
     assert result.value == 0.5
     assert (result.interval.low, result.interval.high) == (0.0, 1.0)
@@ -241,9 +226,7 @@ def test_interval_by_influence_is_that_of_the_mean_over_categories(run):
 
 
 @pytest.mark.data
-def test_two_categories_of_pascal50s_give_the_numbers_of_pycocoevalcap(
-    data_folder: Callable[[str], Path],
-):
+def test_two_categories_of_pascal50s_give_the_numbers_of_pycocoevalcap(data_folder: Callable[[str], Path]):
     # Accuracies of pycocoevalcap 1.2 with its PTB tokeniser over the same 4,000 rows, ties a half.
     expected = {
         "bleu_1": (95.0, 92.4),
@@ -254,12 +237,7 @@ def test_two_categories_of_pascal50s_give_the_numbers_of_pycocoevalcap(
     }
     folder = data_folder("pascal50s")
     run = capbench.evaluate(
-        None,
-        "pascal50s",
-        metrics=list(expected),
-        data={"pascal50s": folder},
-        resamples=20,
-        skip_checks=True,
+        None, "pascal50s", metrics=list(expected), data={"pascal50s": folder}, resamples=20, skip_checks=True
     )
     done = run["pascal50s"]
     for metric, values in expected.items():

@@ -12,12 +12,7 @@ import pytest
 
 import capbench
 from capbench.benchmarks.protocols.document_reader import UnusableDocument
-from capbench.benchmarks.protocols.preference import (
-    PreferenceSettings,
-    pairs_of_ranking,
-    preference_credit,
-    shares_of,
-)
+from capbench.benchmarks.protocols.preference import PreferenceSettings, pairs_of_ranking, preference_credit, shares_of
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.errors import DataError, TaskError
 
@@ -46,9 +41,9 @@ def run(tmp_path: Path) -> Callable[..., TaskRun]:
         (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         task = {key: value for key, value in {**TASK, **keys}.items() if value is not None}
         (tmp_path / "choices.yaml").write_text(json.dumps(task))
-        return capbench.evaluate(
-            tasks="choices", include_path=[tmp_path], **{"resamples": 0} | (settings or {})
-        )["choices"]
+        return capbench.evaluate(tasks="choices", include_path=[tmp_path], **{"resamples": 0} | (settings or {}))[
+            "choices"
+        ]
 
     return run
 
@@ -59,8 +54,7 @@ def credit(done: TaskRun) -> list[float | None]:
 
 @pytest.mark.parametrize("tie", ["tie", "Equal", 0.5, "0.5", [0, 1]])
 @pytest.mark.parametrize(
-    ("human_ties", "of_tie"),
-    [("leave_out", [None, None]), ("half", [0.5, 0.5]), ("match", [1.0, 0.0])],
+    ("human_ties", "of_tie"), [("leave_out", [None, None]), ("half", [0.5, 0.5]), ("match", [1.0, 0.0])]
 )
 def test_ties_of_people_count_as_the_task_says(run, tie: Any, human_ties: str, of_tie: list[float | None]):
     rows = [row("a", [2, 2], tie), row("b", [3, 1], tie), row("c", [3, 1], 0), row("d", [3, 1], 1)]
@@ -117,9 +111,7 @@ def test_ranking_is_all_of_its_pairs(run):
     done = run(rows, doc_to_preferred=None, doc_to_ranking="ranks", protocol={"human_ties": "half"})
     assert done.samples["id"].to_pylist() == ["a|0|1", "a|0|2", "a|1|2"]
     assert credit(done) == [0.5, 0.0, 0.0]
-    turned = run(
-        [row("a", [1, 2, 3], None, ranks=[3, None, 1])], doc_to_preferred=None, doc_to_ranking="ranks"
-    )
+    turned = run([row("a", [1, 2, 3], None, ranks=[3, None, 1])], doc_to_preferred=None, doc_to_ranking="ranks")
     assert credit(turned) == [1.0]
 
 
@@ -151,14 +143,8 @@ def test_mean_of_categories_or_of_all(run):
     ("keys", "message"),
     [
         ({"doc_to_preferred": None}, "needs doc_to_preferred or doc_to_ranking$"),
-        (
-            {"doc_to_preferred": None, "metric_list": None},
-            "needs doc_to_preferred or doc_to_ranking, metric_list$",
-        ),
-        (
-            {"doc_to_ranking": "preferred"},
-            r"doc_to_ranking: it says what doc_to_preferred says; give one of them$",
-        ),
+        ({"doc_to_preferred": None, "metric_list": None}, "needs doc_to_preferred or doc_to_ranking, metric_list$"),
+        ({"doc_to_ranking": "preferred"}, r"doc_to_ranking: it says what doc_to_preferred says; give one of them$"),
         ({"protocol": {"grades": [1, 1]}}, "protocol.grades: the grade that says most"),
     ],
 )
@@ -192,9 +178,7 @@ def test_vote_that_is_none_is_told(preferred: Any, candidates: int, fault: str):
 
 def test_vote_may_name_a_system():
     assert shares_of("b", 3, ["a", "b", "c"]) == (0, 1, 0)
-    with pytest.raises(
-        UnusableDocument, match=r"^is no number of a candidate, no tie, none of 'a', 'b': 'd'$"
-    ):
+    with pytest.raises(UnusableDocument, match=r"^is no number of a candidate, no tie, none of 'a', 'b': 'd'$"):
         shares_of("d", 2, ["a", "b"])
 
 
@@ -233,9 +217,7 @@ def test_as_many_pairs_tie_as_people_tie():
     assert preference_credit(scores, all_tied, rule).tolist() == [1, 1, 1, 1]
 
 
-@pytest.mark.parametrize(
-    ("ties", "expected"), [("half", 1 / 3), ("wrong", 0), ("right", 1), ("leave_out", np.nan)]
-)
+@pytest.mark.parametrize(("ties", "expected"), [("half", 1 / 3), ("wrong", 0), ("right", 1), ("leave_out", np.nan)])
 def test_ties_among_several_count_as_the_task_says(ties: Any, expected: float):
     rule = PreferenceSettings(ties=ties, metric_ties="exact", human_ties="half")
     found = preference_credit(np.array([[2.0, 2, 2, 1]]), np.array([[0.0, 1, 0, 0]]), rule)

@@ -7,9 +7,7 @@ from capbench.benchmarks.protocols.matching.documents import MatchEntry
 from capbench.benchmarks.protocols.matching.text_alone import RULES, TextAlone
 
 
-def entries(
-    *choices: tuple[list[str], list[str]], images: str = ""
-) -> tuple[list[MatchEntry], dict[str, str]]:
+def entries(*choices: tuple[list[str], list[str]], images: str = "") -> tuple[list[MatchEntry], dict[str, str]]:
     """Return an entry for each list of captions and of negatives; ``images`` has a letter for the image of each."""
     made = [
         MatchEntry(str(n), str(n), ImageHandle(b""), tuple(own), tuple(others))

@@ -61,14 +61,7 @@ def test_answers_are_read_in_both_ways(run: Callable[..., TaskRun]):
         {"accuracy": 0.5, "precision": 0.5, "recall": 0.5, "f1": 0.5, "yes_share": 0.5}
     )
     assert values(done, "strict") == pytest.approx(
-        {
-            "accuracy": 0.5,
-            "precision": 1,
-            "recall": 0.5,
-            "f1": 2 / 3,
-            "yes_share": 0.25,
-            "neither_share": 0.25,
-        }
+        {"accuracy": 0.5, "precision": 1, "recall": 0.5, "f1": 2 / 3, "yes_share": 0.25, "neither_share": 0.25}
     )
     rows = done.samples.to_pylist()
     assert [row["candidate"] for row in rows] == list(ANSWERS.values())
@@ -143,9 +136,7 @@ def test_missing_answers_end_the_run_unless_they_are_a_part(run: Callable[..., T
         ({"question": None}, "has a question that is null"),
     ],
 )
-def test_question_that_cannot_be_asked_is_named(
-    run: Callable[..., TaskRun], columns: dict[str, Any], reason: str
-):
+def test_question_that_cannot_be_asked_is_named(run: Callable[..., TaskRun], columns: dict[str, Any], reason: str):
     done = run([*ROWS[:3], ROWS[3] | columns], {name: ANSWERS[name] for name in "abc"})
     assert [(one["samples"], one["reason"]) for one in done.record.failures] == [(["d"], reason)]
     assert {one.n for one in done.results} == {3}
@@ -173,10 +164,7 @@ def test_pope_files_are_lines_or_arrays_and_bad_rows_are_named(tmp_path: Path):
         BadRow("lines.json: question 4", "has no question_id, label"),
         BadRow("lines.json: question 5", "is not a JSON object"),
     ]
-    assert [row["question_id"] for row in questions(tmp_path, "array.json") if isinstance(row, dict)] == [
-        1,
-        2,
-    ]
+    assert [row["question_id"] for row in questions(tmp_path, "array.json") if isinstance(row, dict)] == [1, 2]
     with pytest.raises(DataError, match="there is no such file"):
         list(questions(tmp_path, "gone.json"))
 
@@ -188,9 +176,7 @@ def test_released_questions_are_complete_and_always_yes_is_right_for_half(
     folder = data_folder("pope")
     answers = "".join(json.dumps({"id": number, "caption": "yes"}) + "\n" for number in range(1, 3001))
     (tmp_path / "answers.jsonl").write_text(answers)
-    run = capbench.evaluate(
-        f"captions:{tmp_path / 'answers.jsonl'}", "pope", data={"pope": folder}, resamples=0
-    )
+    run = capbench.evaluate(f"captions:{tmp_path / 'answers.jsonl'}", "pope", data={"pope": folder}, resamples=0)
     for kind in ("random", "popular", "adversarial"):
         task = run[f"pope_{kind}"]
         assert values(task, "released") == pytest.approx(

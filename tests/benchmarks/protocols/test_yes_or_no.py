@@ -9,14 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from capbench.benchmarks.protocols.yes_no import (
-    RATES,
-    TERMS,
-    majority_elsewhere,
-    released,
-    strict,
-    term_of,
-)
+from capbench.benchmarks.protocols.yes_no import RATES, TERMS, majority_elsewhere, released, strict, term_of
 from capbench.benchmarks.statistics.contract import UndefinedStatistic
 
 
@@ -92,12 +85,7 @@ def test_majority_is_of_other_images():
     # Of question 1, image 1 sees two noes elsewhere; image 2 two yeses and a no; question 2 is always yes.
     assert majority_elsewhere(question, image, truth).tolist() == [0, 0, 0, 0, 1, 1]
     assert majority_elsewhere(question[:1], image[:1], truth[:1]).tolist() == [0.5]
-    assert majority_elsewhere(question[:4], image[:4], np.array([True, False, True, True])).tolist() == [
-        1,
-        0,
-        1,
-        1,
-    ]
+    assert majority_elsewhere(question[:4], image[:4], np.array([True, False, True, True])).tolist() == [1, 0, 1, 1]
 
 
 @pytest.mark.data

@@ -51,13 +51,7 @@ TABLE_1 = {
         "cider": (34.9, 37.7),
     },
 }
-RELEASED_LABELS = {
-    "bleu_1": "BLEU-1",
-    "bleu_4": "BLEU-4",
-    "rouge_l": "ROUGE-L",
-    "meteor": "METEOR",
-    "cider": "CIDEr",
-}
+RELEASED_LABELS = {"bleu_1": "BLEU-1", "bleu_4": "BLEU-4", "rouge_l": "ROUGE-L", "meteor": "METEOR", "cider": "CIDEr"}
 
 
 @pytest.mark.data

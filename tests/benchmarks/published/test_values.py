@@ -41,9 +41,7 @@ def test_a_metric_is_found_by_our_label_and_by_the_papers_spelling():
     assert find("detailcaps", 2, "DetailCaps-4870 metric-vs-expert", "CLIP-S", "pearson").printed == "0.4463"
 
 
-@pytest.mark.parametrize(
-    ("printed", "decimals"), [("32.2", 1), ("26.50", 2), ("316", 0), ("1.7e7", -6), ("25,010", 0)]
-)
+@pytest.mark.parametrize(("printed", "decimals"), [("32.2", 1), ("26.50", 2), ("316", 0), ("1.7e7", -6), ("25,010", 0)])
 def test_decimals_are_counted_as_printed(printed, decimals):
     assert next(one for one in RECORDS if one.printed == printed).decimals == decimals
 
@@ -79,23 +77,12 @@ def test_value_is_the_printed_number():
 
 
 def test_no_number_is_listed_twice():
-    places = Counter(
-        (one.paper, one.table, one.task, one.metric, one.statistic, one.model) for one in RECORDS
-    )
+    places = Counter((one.paper, one.table, one.task, one.metric, one.statistic, one.model) for one in RECORDS)
     assert [place for place, times in places.items() if times > 1] == []
 
 
 def test_statistics_are_ours_or_listed_here():
-    others = {
-        "kendall",
-        "accuracy",
-        "accuracy_with_ties",
-        "elo_spearman",
-        "elo_kendall",
-        "mean",
-        "mean_delta",
-        "score",
-    }
+    others = {"kendall", "accuracy", "accuracy_with_ties", "elo_spearman", "elo_kendall", "mean", "mean_delta", "score"}
     sizes = {one.statistic for one in RECORDS if one.task == "dataset statistics"}
     without_aspect = {one.statistic.partition(".")[0] for one in RECORDS}
     assert without_aspect - sizes - others <= set(statistics)

@@ -29,9 +29,7 @@ def rows(session: Session, rater: str = "ann") -> list[dict[str, Any]]:
     return [json.loads(line) for line in file_of(session, rater).read_text().splitlines()]
 
 
-def test_an_answer_is_on_the_disk_before_its_giver_is_told(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_is_on_the_disk_before_its_giver_is_told(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     flushed: list[tuple[int, int]] = []
     fsync = os.fsync
 
@@ -151,19 +149,10 @@ def test_an_answer_that_cannot_be_written_is_none(session: Session, monkeypatch:
         ('{"id": "row 1", "answer": {"precision": 1, "recall": 1}}', "names no system"),
         ('{"id": "row 1", "system": "secret-model-a"}', "holds no answer"),
         ('{"id": "row 1", "system": "secret-model-a", "answer": {"precision": 1}}', "holds no answer"),
-        (
-            '{"id": "row 1", "system": "secret-model-a", "answer": {"precision": 6, "recall": 1}}',
-            "holds no answer",
-        ),
-        (
-            '{"id": "row 1", "system": "secret-model-a", "answer": {"precision": true, "recall": 1}}',
-            "holds no answer",
-        ),
+        ('{"id": "row 1", "system": "secret-model-a", "answer": {"precision": 6, "recall": 1}}', "holds no answer"),
+        ('{"id": "row 1", "system": "secret-model-a", "answer": {"precision": true, "recall": 1}}', "holds no answer"),
         ('{"id": "row 1", "system": "secret-model-a", "answer": "tie"}', "holds no answer"),
-        (
-            '{"id": "row 1", "system": "secret-model-a", "undo": true}',
-            "takes back what is not the last answer",
-        ),
+        ('{"id": "row 1", "system": "secret-model-a", "undo": true}', "takes back what is not the last answer"),
     ],
 )
 def test_a_line_that_is_no_answer_is_named(session: Session, row: str, said: str) -> None:

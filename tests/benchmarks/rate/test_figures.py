@@ -82,9 +82,7 @@ def test_a_narrower_interval_needs_images_by_the_square() -> None:
     assert Figure("share", "", 1.0, Interval(1.0, 1.0, 0.0, 1000), 9, 9).more(0.05) is None
 
 
-def scales(
-    session: Session, of_raters: dict[str, dict[int, tuple[int, int]]]
-) -> dict[str, dict[Key, Answer]]:
+def scales(session: Session, of_raters: dict[str, dict[int, tuple[int, int]]]) -> dict[str, dict[Key, Answer]]:
     """Return answers: of each rater and image the numbers of both systems."""
     return {
         rater: {
@@ -166,9 +164,7 @@ def test_of_equal_captions_those_count_that_a_rater_has_come_to(tmp_path: Path) 
     ahead = met.replace("?", "!", 3).index("?")
     equal = met[:ahead].count("=")
     assert 0 < equal < 10
-    (share, _) = [
-        one for one in figures(session, {"ann": session.answers("ann").given}) if "share" in one.name
-    ]
+    (share, _) = [one for one in figures(session, {"ann": session.answers("ann").given}) if "share" in one.name]
     assert (share.images, share.value) == (3 + equal, pytest.approx((3 + 0.5 * equal) / (3 + equal)))
     desk.undo("ann")
     desk.undo("ann")
@@ -202,9 +198,7 @@ def test_one_rater_alone_agrees_with_nobody_and_the_report_says_so(tmp_path: Pat
     given = scales(session, {"ann": {0: (5, 1), 1: (4, 2)}})
     text = report(session, given, 0.05, "github")
     assert "4 answers of 1 rater; 12 answers are asked of each (6 images)" in text
-    assert (
-        "alpha (ordinal) quality, equal pairs quality, pairs within 1 quality: no caption or choice" in text
-    )
+    assert "alpha (ordinal) quality, equal pairs quality, pairs within 1 quality: no caption or choice" in text
     assert "mean of secret-model-a | quality" in text
     assert "more images" in text
     assert "0.05 of the range of their scale" in text
@@ -215,17 +209,13 @@ def test_one_rater_alone_agrees_with_nobody_and_the_report_says_so(tmp_path: Pat
     # Two images, 5 and 4: ±0.5 points now, ±0.125 of the range.
     assert told["figures"][3]["more_images"] == math.ceil(2 * (0.125 / 0.1) ** 2) - 2
     lines = report(session, given, 0.1, "csv").splitlines()
-    assert lines[0].startswith(
-        "figure,of,value,low,high,images,answers,reach,more_images,more_answers,reason"
-    )
+    assert lines[0].startswith("figure,of,value,low,high,images,answers,reach,more_images,more_answers,reason")
     assert len(lines) == 6
 
 
 def test_nobody_has_answered_yet(tmp_path: Path) -> None:
     session = make_session(tmp_path, better="?")
-    assert report(session, {}, 0.05, "github").endswith(
-        "0 answers of 0 raters; 6 answers are asked of each (6 images)"
-    )
+    assert report(session, {}, 0.05, "github").endswith("0 answers of 0 raters; 6 answers are asked of each (6 images)")
     assert json.loads(report(session, {}, 0.05, "json")) == {"asked": 6, "raters": {}, "figures": []}
 
 

@@ -114,9 +114,7 @@ def test_scales_are_answered_one_after_the_other_and_kept(client: Any) -> None:
 def test_what_is_no_answer_is_asked_again(client: Any, said: dict[str, str]) -> None:
     answer = client.post("/raters/dee/answers", data={"number": "0", **said})
     assert answer.status_code == 400
-    assert (
-        f"Choose a number for {'recall' if said.get('aspect0') == '4' else 'precision'}, too." in answer.text
-    )
+    assert f"Choose a number for {'recall' if said.get('aspect0') == '4' else 'precision'}, too." in answer.text
     assert client.session.answers("dee").given == {}
 
 
@@ -206,10 +204,7 @@ def test_nothing_is_answered_or_taken_without_the_token(outside: Any) -> None:
         answer = outside.get(path)
         assert answer.status_code == 403
         assert "'bench rate' printed" in answer.text
-    assert (
-        outside.post("/raters/zoe/answers", data={"number": "0", "aspect0": "4", "aspect1": "0"}).status_code
-        == 403
-    )
+    assert outside.post("/raters/zoe/answers", data={"number": "0", "aspect0": "4", "aspect1": "0"}).status_code == 403
     assert outside.session.answers("zoe").given == {}
 
 
@@ -250,9 +245,7 @@ def test_what_is_more_than_a_page_sends_is_refused(client: Any) -> None:
 def test_hostile_texts_stay_texts_on_every_page(client: Any, choices: Any) -> None:
     shown = ""
     pages = [client.get("/", params={"name": name * 3}) for name in HOSTILE]
-    pages += [
-        client.get(path) for path in ("/nowhere" + HOSTILE[0].replace("#", ""), "/raters/" + HOSTILE[1])
-    ]
+    pages += [client.get(path) for path in ("/nowhere" + HOSTILE[0].replace("#", ""), "/raters/" + HOSTILE[1])]
     for number in range(12):
         pages.append(client.get("/raters/hal"))
         client.post("/raters/hal/answers", data={"number": str(number), "aspect0": "1", "aspect1": "0"})
@@ -261,19 +254,9 @@ def test_hostile_texts_stay_texts_on_every_page(client: Any, choices: Any) -> No
         choices.post("/raters/hal/answers", data={"number": str(number), "choice": "0"})
     for answer in pages:
         found = markup(answer.text)
-        assert found.scripts == [
-            "/assets/theme.js",
-            "/assets/token.js",
-            "/assets/columns.js",
-            "/assets/rate.js",
-        ]
+        assert found.scripts == ["/assets/theme.js", "/assets/token.js", "/assets/columns.js", "/assets/rate.js"]
         assert found.faults == []
         assert [one for one in found.links if not one.startswith(("/", "#", "data:,"))] == []
         shown += answer.text
-    for one in (
-        "&lt;img src=x onerror=",
-        "&lt;/script&gt;&lt;script&gt;",
-        "&lt;svg onload=",
-        "&lt;/title&gt;",
-    ):
+    for one in ("&lt;img src=x onerror=", "&lt;/script&gt;&lt;script&gt;", "&lt;svg onload=", "&lt;/title&gt;"):
         assert one in shown

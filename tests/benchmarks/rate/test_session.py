@@ -13,14 +13,7 @@ from rated_session import SYSTEMS, TASK, make_session, make_task, rate_all
 
 from capbench.benchmarks.rate.collecting import collect, recorded
 from capbench.benchmarks.rate.order import steps
-from capbench.benchmarks.rate.session import (
-    Session,
-    is_session,
-    locked,
-    rater_name,
-    read_session,
-    require_same,
-)
+from capbench.benchmarks.rate.session import Session, is_session, locked, rater_name, read_session, require_same
 from capbench.benchmarks.records.hashes import checksum
 from capbench.cli.main import main
 from capbench.errors import DataError, UsageError
@@ -48,10 +41,7 @@ def test_a_session_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_which_images_are_drawn_follows_from_the_seed_alone(tmp_path: Path) -> None:
     drawn = [
-        {
-            item.id
-            for item in make_session(tmp_path / str(number), rows=20, better="?", sample=5, seed=seed).items
-        }
+        {item.id for item in make_session(tmp_path / str(number), rows=20, better="?", sample=5, seed=seed).items}
         for number, seed in enumerate((1, 1, 2))
     ]
     assert drawn[0] == drawn[1] != drawn[2]
@@ -108,9 +98,7 @@ def test_ids_that_do_not_match_are_named(tmp_path: Path) -> None:
     first, second = (str(tmp_path / f"{system}.jsonl") for system in SYSTEMS)
     other = tmp_path / "other.jsonl"
     other.write_text('{"id": "row 1", "caption": "one"}\n{"id": "nowhere", "caption": "two"}\n')
-    with pytest.raises(
-        DataError, match=r"no caption of 3 of 4 documents of task 'photos': 'row 0', 'row 2'"
-    ) as error:
+    with pytest.raises(DataError, match=r"no caption of 3 of 4 documents of task 'photos': 'row 0', 'row 2'") as error:
         found(tmp_path, [first, str(other)])
     assert "for no document of the task: 'nowhere'" in error.value.hint
     assert "--subset" in error.value.hint
@@ -133,9 +121,7 @@ def test_a_caption_that_says_nothing_leaves_its_image_out_by_name(tmp_path: Path
     empty.write_text('{"id": "row 0", "caption": " "}\n{"id": "row 1", "caption": "two"}\n')
     some = found(tmp_path, [str(empty)])
     assert [item.id for item in some.items] == ["row 1"]
-    assert [(one.sample, one.reason) for one in some.failures.entries] == [
-        ("row 0", "of empty.jsonl is empty")
-    ]
+    assert [(one.sample, one.reason) for one in some.failures.entries] == [("row 0", "of empty.jsonl is empty")]
 
 
 def test_files_of_one_name_need_names_and_a_name_may_be_given(tmp_path: Path) -> None:
@@ -192,11 +178,7 @@ def begun(folder: Path, name: str = "session") -> Any:
         references=False,
     )
     session = begin(
-        folder / name,
-        design,
-        some.items,
-        lambda item: picture_of(images.read(item.id, item.image)),
-        some.failures,
+        folder / name, design, some.items, lambda item: picture_of(images.read(item.id, item.image)), some.failures
     )
     return session, some.failures
 
@@ -268,9 +250,7 @@ def test_a_session_that_was_changed_is_refused(tmp_path: Path) -> None:
         ({"systems": "ab"}, r"design.json:\d+: systems: Input should be a valid"),
     ],
 )
-def test_a_design_of_other_types_is_one_line_with_its_place(
-    tmp_path: Path, changed: dict[str, Any], said: str
-) -> None:
+def test_a_design_of_other_types_is_one_line_with_its_place(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
     session = make_session(tmp_path, better="Which?", rows=1)
     written(session, **changed)
     with pytest.raises(DataError, match=said) as error:
@@ -288,10 +268,7 @@ def test_a_design_of_other_types_is_one_line_with_its_place(
         ({"id": "row 0"}, "id: 'row 0' stands in an earlier line"),
         ({"captions": ["a", "b"]}, "captions: Input should be a valid dict"),
         ({"captions": {}}, "captions: are of no system, .* 'secret-model-a', 'secret-model-b'"),
-        (
-            {"captions": {"secret-model-a": "a", "renamed": "b"}},
-            "captions: are of 'secret-model-a', 'renamed'",
-        ),
+        ({"captions": {"secret-model-a": "a", "renamed": "b"}}, "captions: are of 'secret-model-a', 'renamed'"),
         ({"references": 5}, "references: Input should be a valid list"),
         ({"colour": 1}, "colour: Extra inputs"),
     ],
@@ -310,9 +287,7 @@ def test_an_item_of_other_types_is_one_line_with_its_place(
     assert "Restore the file" in remedy
 
 
-@pytest.mark.parametrize(
-    ("content", "said"), [(b"", ": holds no item"), (b"[]\n", ":1: "), (b"\xff{\n", ":1: ")]
-)
+@pytest.mark.parametrize(("content", "said"), [(b"", ": holds no item"), (b"[]\n", ":1: "), (b"\xff{\n", ":1: ")])
 def test_items_that_are_none_are_refused(tmp_path: Path, content: bytes, said: str) -> None:
     session = make_session(tmp_path, better="Which?", rows=1)
     (session.folder / "items.jsonl").write_bytes(content)

@@ -275,26 +275,14 @@ VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
 
 @settings(max_examples=150)
-@given(
-    place=st.sampled_from(PLACES), value=st.sampled_from([one for one in OTHERS if one not in (1e99, 1e200)])
-)
-def test_faults_of_the_schema_are_those_that_the_library_jsonschema_finds(
-    place: tuple[str | int, ...], value: Any
-):
+@given(place=st.sampled_from(PLACES), value=st.sampled_from([one for one in OTHERS if one not in (1e99, 1e200)]))
+def test_faults_of_the_schema_are_those_that_the_library_jsonschema_finds(place: tuple[str | int, ...], value: Any):
     record = changed(place, value)
     if not VALIDATOR.is_valid(record):
         assert first_fault(record)
     elif fault := first_fault(record):
         # What follows from several values, a schema cannot say.
-        words = (
-            " has no '",
-            "has no value of",
-            "is of metric",
-            "is not what",
-            "not rising",
-            "not as many",
-            "differ",
-        )
+        words = (" has no '", "has no value of", "is of metric", "is not what", "not rising", "not as many", "differ")
         assert any(one in fault for one in words), fault
 
 

@@ -12,9 +12,7 @@ from capbench.benchmarks.records import environment
 from capbench.benchmarks.records.environment import git_hash, version
 
 
-def test_version_is_found_once_and_what_is_missing_is_looked_for_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_version_is_found_once_and_what_is_missing_is_looked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert version("numpy") == numpy.__version__
     assert version("never-heard-of") is None
     for name in ("never-heard-of", "numpy"):

@@ -70,9 +70,7 @@ class Picky(Metric):
     def score(self, items: Items, context: Context) -> Scores:
         counts = [len(candidate.split()) for candidate in items.candidates]
         failures = {n: "is too short" for n, count in enumerate(counts) if count <= self.threshold}
-        return Scores(
-            np.array([math.nan if n in failures else c for n, c in enumerate(counts)]), failures=failures
-        )
+        return Scores(np.array([math.nan if n in failures else c for n, c in enumerate(counts)]), failures=failures)
 
 
 @pytest.fixture(autouse=True)
@@ -114,11 +112,7 @@ def test_record_has_no_nan_and_follows_its_schema(folder: Path):
 
     record = json.loads(text, parse_constant=refuse)
     jsonschema.validate(record, json.loads(SCHEMA_PATH.read_text(encoding="utf-8")))
-    assert record["configs"]["small"]["metadata"] == {
-        "version": 1.0,
-        "published": "2024-05-01",
-        "weight": "nan",
-    }
+    assert record["configs"]["small"]["metadata"] == {"version": 1.0, "published": "2024-05-01", "weight": "nan"}
     assert record["fingerprint_parts"]["metrics"]["picky"]["threshold"] == 1
 
 
@@ -177,9 +171,7 @@ def test_same_inputs_have_the_same_fingerprint_and_numbers(folder: Path):
 
 def test_names_and_texts_do_not_change_the_fingerprint(folder: Path):
     first = run(folder).record.fingerprint
-    text = TASK.replace(
-        "task: small", "task: small\ndescription: Another text.\ntask_alias: Another\nscale: 100"
-    )
+    text = TASK.replace("task: small", "task: small\ndescription: Another text.\ntask_alias: Another\nscale: 100")
     (folder / "small.yaml").write_text(text)
     assert run(folder).record.fingerprint == first
 
@@ -458,9 +450,7 @@ def test_run_that_cannot_be_written_leaves_nothing(folder: Path):
 def test_name_of_a_model_that_no_folder_can_have_is_cut_and_stays_its_own(folder: Path, letter: str):
     made = run(folder)
     names = [letter * 300 + end for end in ("a", "b")]
-    folders = [
-        write_run(folder / "long", Record({**made.record.values, "model_name": name}), {}) for name in names
-    ]
+    folders = [write_run(folder / "long", Record({**made.record.values, "model_name": name}), {}) for name in names]
     assert len({one.parent for one in folders}) == 2
     for one, name in zip(folders, names, strict=True):
         assert len(one.parent.name) < 143

@@ -18,9 +18,7 @@ from capbench.benchmarks.records.pictures import pictures
 from capbench.benchmarks.records.task_run import TaskRun
 
 
-def encoded(
-    width: int = 640, height: int = 320, mode: str = "RGB", fmt: str = "JPEG", **options: Any
-) -> bytes:
+def encoded(width: int = 640, height: int = 320, mode: str = "RGB", fmt: str = "JPEG", **options: Any) -> bytes:
     content = io.BytesIO()
     Image.new(mode, (width, height)).save(content, fmt, **options)
     return content.getvalue()
@@ -104,12 +102,7 @@ def folder(tmp_path: Path) -> Path:
     given = []
     for number in range(12):
         (tmp_path / "photos" / f"{number}.jpg").write_bytes(encoded())
-        row = {
-            "id": f"../{number}",
-            "image": f"{number}.jpg",
-            "candidate": "dog " * (number + 1),
-            "rating": number,
-        }
+        row = {"id": f"../{number}", "image": f"{number}.jpg", "candidate": "dog " * (number + 1), "rating": number}
         given.append(row)
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, given)))
     task = {
@@ -154,12 +147,7 @@ def test_runs_without_all_samples_have_no_pictures(folder: Path, log_samples: st
 
 @pytest.mark.parametrize(
     ("terms", "expected"),
-    [
-        ("", 0),
-        ("redistribution: full", 0),
-        ("pictures: true", 0),
-        ("redistribution: full\npictures: true", 10),
-    ],
+    [("", 0), ("redistribution: full", 0), ("pictures: true", 0), ("redistribution: full\npictures: true", 10)],
 )
 def test_data_card_must_allow_pictures(folder: Path, terms: str, expected: int):
     card = (

@@ -41,14 +41,7 @@ def test_last_part_stands_for_a_path(text: str, expected: str):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "org/model",
-        "https://example.org/a/b",
-        "http://host:8000/v1/chat",
-        "{{subset}}/{{image}}",
-        "and/or",
-        "../x/y",
-    ],
+    ["org/model", "https://example.org/a/b", "http://host:8000/v1/chat", "{{subset}}/{{image}}", "and/or", "../x/y"],
 )
 def test_what_is_no_path_of_the_machine_stays(text: str):
     assert without_folders({text: [text, 1, None]}) == {text: [text, 1, None]}
@@ -103,9 +96,7 @@ class Quoting(Metric):
 
     def score(self, items: Items, context: Context) -> Scores:
         failures = {n: f"cannot read: {text}" for n, text in enumerate(items.candidates) if "zebra" in text}
-        return Scores(
-            np.array([np.nan if n in failures else 1.0 + n for n in range(len(items))]), failures=failures
-        )
+        return Scores(np.array([np.nan if n in failures else 1.0 + n for n in range(len(items))]), failures=failures)
 
 
 class Failing(Quoting):

@@ -21,16 +21,7 @@ RUNS = Path(__file__).parents[3] / "results" / "runs"
 # Written before records had sums of files: what reads records reads these, too.
 OLDER = Path(__file__).parent / "older_runs"
 KEPT = [*sorted(RUNS.rglob("run.json")), *sorted(OLDER.rglob("run.json"))]
-LATER = (
-    "checksum",
-    "significance",
-    "histograms",
-    "pictures",
-    "judging",
-    "documents_hash",
-    "redistribution",
-    "samples",
-)
+LATER = ("checksum", "significance", "histograms", "pictures", "judging", "documents_hash", "redistribution", "samples")
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: "/".join(path.parts[-5:-3]))
@@ -194,12 +185,9 @@ def test_protocol_says_what_results_are_of(kind: str, subject: str, writes: bool
 
 
 @pytest.mark.parametrize(
-    ("limit", "passed", "whole"),
-    [(None, [], True), (5, [], False), (None, [True], True), (None, [True, False], False)],
+    ("limit", "passed", "whole"), [(None, [], True), (5, [], False), (None, [True], True), (None, [True, False], False)]
 )
-def test_run_is_whole_if_it_saw_all_data_and_the_right_data(
-    limit: int | None, passed: list[bool], whole: bool
-):
+def test_run_is_whole_if_it_saw_all_data_and_the_right_data(limit: int | None, passed: list[bool], whole: bool):
     checks = [{"check": "rows", "expected": 1, "found": 1, "passed": one} for one in passed]
     assert Record(make_record(limit=limit, data_checks=checks)).is_whole == whole
 

@@ -52,15 +52,7 @@ def test_record_says_what_a_leaderboard_needs_without_the_data(run: Run):
 
 
 def test_records_without_the_keys_of_later_versions_follow_the_schema(run: Run):
-    new = {
-        "checksum",
-        "significance",
-        "histograms",
-        "samples",
-        "redistribution",
-        "pictures",
-        "documents_hash",
-    }
+    new = {"checksum", "significance", "histograms", "samples", "redistribution", "pictures", "documents_hash"}
     record = {key: value for key, value in read(run).items() if key not in new}
     assert len(record) == len(read(run)) - len(new)
     jsonschema.validate(record, json.loads(SCHEMA_PATH.read_text(encoding="utf-8")))

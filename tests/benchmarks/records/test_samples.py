@@ -76,18 +76,9 @@ def test_rows_are_the_same_whatever_the_parts(cuts: tuple[int, ...]):
     assert [row["failure"] for row in rows if row["failure"]] == [
         "metric length: is odd", "metric late: is odd", "data has no caption",
     ]  # fmt: skip
-    assert rows[N] == {
-        **dict.fromkeys(rows[0]),
-        "id": "row 99",
-        "failure": "data has no caption",
-    }
+    assert rows[N] == {**dict.fromkeys(rows[0]), "id": "row 99", "failure": "data has no caption"}
     types = {field.name: str(field.type) for field in table.schema}
-    assert (types["own"], types["note"], types["late"], types["never"]) == (
-        "double",
-        "string",
-        "double",
-        "double",
-    )
+    assert (types["own"], types["note"], types["late"], types["never"]) == ("double", "string", "double", "double")
 
 
 @pytest.mark.parametrize("cuts", CUTS)

@@ -60,9 +60,7 @@ def data(tmp_path: Path) -> Path:
     save(folder / "annotations/instances_val2014.json", instances)
     save(tmp_path / "captions.json", [{"image_id": n, "caption": text} for n, text in CAPTIONS.items()])
     others = [f"object {n}" for n in range(N_OBJECTS - len(names))]
-    (tmp_path / "synonyms.txt").write_text(
-        "\n".join(["person, man", "couch, sofa", *names[1:4], *names[5:], *others])
-    )
+    (tmp_path / "synonyms.txt").write_text("\n".join(["person, man", "couch, sofa", *names[1:4], *names[5:], *others]))
     for task in ("coco_caption", "coco_chair"):
         chair = f"metric_list: [{', '.join(CHAIR)}]\n" if task == "coco_chair" else ""
         (tmp_path / f"{task}_few.yaml").write_text(
@@ -128,10 +126,7 @@ def test_metrics_that_look_at_images_run_where_an_encoder_is_named(data: Path, t
 
 def test_objects_that_captions_make_up_are_counted(data: Path):
     # Mentions: dog, cat, couch; zebra; none. The couch is not marked, but a reference has it.
-    assert values(run(data, "coco_chair_few")) == {
-        "chair_i": pytest.approx(1 / 4),
-        "chair_s": pytest.approx(1 / 3),
-    }
+    assert values(run(data, "coco_chair_few")) == {"chair_i": pytest.approx(1 / 4), "chair_s": pytest.approx(1 / 3)}
 
 
 def test_copy_of_another_size_fails_before_work_starts(data: Path):
@@ -139,9 +134,7 @@ def test_copy_of_another_size_fails_before_work_starts(data: Path):
         run(data, "coco_caption")
 
 
-def test_real_annotations_give_the_objects_that_chair_looks_for(
-    data_folder: Callable[[str], Path], tmp_path: Path
-):
+def test_real_annotations_give_the_objects_that_chair_looks_for(data_folder: Callable[[str], Path], tmp_path: Path):
     mini = json.loads((data_folder("coco_mini") / "annotations.json").read_text())
     synonyms = data_folder("chair") / "synonyms.txt"
     (tmp_path / "coco/annotations").mkdir(parents=True)

@@ -36,14 +36,7 @@ SCORES: list[tuple[float, float, float] | None] = [
     (3.0, 1.5, 4.0),
 ]
 SUBJECTS = ["a brown dog", "a white boat", "a small child", "an old man", "two horses", "a red bus"]
-PLACES = [
-    "on the wide beach",
-    "near a stone bridge",
-    "in the green park",
-    "by the lake",
-    "in a field",
-    "at night",
-]
+PLACES = ["on the wide beach", "near a stone bridge", "in the green park", "by the lake", "in a field", "at night"]
 
 
 def jpeg(color: int) -> bytes:
@@ -69,9 +62,7 @@ def parquet(tmp_path: Path) -> Path:
                 "ShareCaptioner": f"In this image, {subject} is {place}, and the sky is blue.",
                 "CogVLM": f"The image shows {subject} {place}. It is calm.",
                 "LLaVA_v15": f"The image features {SUBJECTS[(n + 1) % 6]} somewhere.",
-                "GPT4_Eval": None
-                if scores is None
-                else json.dumps(dict(zip(CAPTIONERS, scores, strict=True))),
+                "GPT4_Eval": None if scores is None else json.dumps(dict(zip(CAPTIONERS, scores, strict=True))),
             }
         )
     path = tmp_path / "DetailCaps-4870.parquet"
@@ -92,11 +83,7 @@ def test_a_file_of_ones_own_in_the_columns_of_the_release_is_scored_alike(parque
 
 def test_agreement_leaves_out_images_without_expert_scores_and_counts_them(parquet: Path):
     run = capbench.evaluate(
-        None,
-        ["detailcaps_agreement"],
-        metrics=["bleu_2"],
-        data={"detailcaps_agreement": parquet},
-        resamples=20,
+        None, ["detailcaps_agreement"], metrics=["bleu_2"], data={"detailcaps_agreement": parquet}, resamples=20
     )["detailcaps_agreement"]
     (failure,) = run.record.failures
     assert failure["count"] == 1
@@ -136,9 +123,9 @@ def test_printed_value_stands_beside_the_encoder_that_this_paper_used(
     monkeypatch.setattr("capbench.adapters.aliases.ALIAS_FOLDER", tmp_path)
     printed = {}
     for name in aliases:
-        run = capbench.evaluate(
-            name, ["detailcaps_agreement"], data={"detailcaps_agreement": parquet}, resamples=0
-        )["detailcaps_agreement"]
+        run = capbench.evaluate(name, ["detailcaps_agreement"], data={"detailcaps_agreement": parquet}, resamples=0)[
+            "detailcaps_agreement"
+        ]
         assert "clip_s" in {result.metric for result in run.results}
         assert "other weights" in run.record.metrics_left_out["pac_s"]
         published = run.record.published.items()
@@ -161,12 +148,7 @@ def test_captions_of_a_model_are_scored_against_two_or_three_references(
         "".join(json.dumps({"id": str(n), "caption": f"{SUBJECTS[n]} {PLACES[n]}."}) + "\n" for n in range(6))
     )
     run = capbench.evaluate(
-        f"captions:{captions}",
-        [task],
-        metrics=["rouge_l"],
-        data={task: parquet},
-        resamples=20,
-        skip_checks=True,
+        f"captions:{captions}", [task], metrics=["rouge_l"], data={task: parquet}, resamples=20, skip_checks=True
     )[task]
     assert run.record.documents.effective == 6
     assert not run.record.data_checks[0].passed  # six documents where the release has 4,870
@@ -176,9 +158,7 @@ def test_captions_of_a_model_are_scored_against_two_or_three_references(
     assert 0 < run.results[0].value < 1
 
 
-def test_captions_of_a_model_are_written_from_the_images_in_the_file(
-    parquet: Path, tmp_path: Path, tiny_llava: Path
-):
+def test_captions_of_a_model_are_written_from_the_images_in_the_file(parquet: Path, tmp_path: Path, tiny_llava: Path):
     def run(**settings: Any) -> Any:
         return capbench.evaluate(
             "hf",
@@ -201,11 +181,7 @@ def test_captions_of_a_model_are_written_from_the_images_in_the_file(
     model = HfCaptioner(str(tiny_llava), device="cpu")
     for n in range(6):
         request = CaptionRequest(
-            str(n),
-            None,
-            "Describe this image in detail.",
-            {"max_new_tokens": 12},
-            pixels=ImageHandle(jpeg(n)),
+            str(n), None, "Describe this image in detail.", {"max_new_tokens": 12}, pixels=ImageHandle(jpeg(n))
         )
         (written,) = model.stream([request])
         assert written.captions[0].text.strip() == captions[str(n)]

@@ -89,9 +89,7 @@ def column(task_run: Any, name: str) -> list[float | None]:
 def test_function_is_a_metric_of_candidate_and_references(run: Callable[..., Any]):
     made = run("[!function mine.shared_words]")
     assert column(made, "shared_words") == [2, 1, 3, None, None]
-    assert [(one.metric, one.label[0], one.n) for one in made.results] == [
-        ("shared_words", "shared_words", 3)
-    ]
+    assert [(one.metric, one.label[0], one.n) for one in made.results] == [("shared_words", "shared_words", 3)]
     assert made.results[0].value == pytest.approx(kendalltau([2, 1, 3], [3, 1, 4])[0])
     reasons = {one["reason"]: one["samples"] for one in made.failures}
     assert reasons == {
@@ -115,9 +113,7 @@ def test_class_is_a_metric_with_its_settings(run: Callable[..., Any]):
     made = run("[{metric: !function mine.Vowels, of: ao}]")
     assert column(made, "Vowels") == [2, 2, 1, 2, 1]
     assert {one.label[0] for one in made.results} == {"vowels"}
-    with pytest.raises(
-        TaskError, match=r"metric '!function mine\.Vowels' has no setting 'off'\. Did you mean 'of'"
-    ):
+    with pytest.raises(TaskError, match=r"metric '!function mine\.Vowels' has no setting 'off'\. Did you mean 'of'"):
         run("[{metric: !function mine.Vowels, off: ao}]")
     with pytest.raises(TaskError, match="higher_is_better is true by its definition"):
         run("[{metric: !function mine.Vowels, higher_is_better: false}]")
@@ -153,10 +149,7 @@ def test_function_is_a_statistic_of_scores_and_ratings(run: Callable[..., Any]):
         "distance": pytest.approx(np.abs(gaps).mean()),
         "squared": pytest.approx((gaps**2).mean()),
     }
-    assert [(one.label[1], one.higher_is_better) for one in made.results] == [
-        ("distance", True),
-        ("squared", False),
-    ]
+    assert [(one.label[1], one.higher_is_better) for one in made.results] == [("distance", True), ("squared", False)]
     assert all(one.interval.low <= one.value <= one.interval.high for one in made.results)
     with pytest.raises(TaskError, match=r"statistic '!function mine\.distance': .*'base'"):
         run("[!function mine.letters]", "[{statistic: !function mine.distance, base: 2}]")
@@ -173,11 +166,7 @@ def test_finished_run_does_not_hold_the_code_of_a_statistic(run: Callable[..., A
 @pytest.mark.parametrize(
     ("metrics", "statistics", "message"),
     [
-        (
-            "[!function mine.shared_word]",
-            "[kendall_b]",
-            r"no function 'shared_word'\. Did you mean 'shared_words'",
-        ),
+        ("[!function mine.shared_word]", "[kendall_b]", r"no function 'shared_word'\. Did you mean 'shared_words'"),
         ("[!function other.words]", "[kendall_b]", "cannot import 'other'"),
         ("[length]", "[!function mine.distances]", r"no function 'distances'\. Did you mean 'distance'"),
         ("[{metric: 5}]", "[kendall_b]", "metric_list"),
@@ -185,8 +174,6 @@ def test_finished_run_does_not_hold_the_code_of_a_statistic(run: Callable[..., A
         ("[length]", "[!function mine.Scores]", "is a class, and none of capbench's Statistic"),
     ],
 )
-def test_function_that_is_not_there_is_refused(
-    run: Callable[..., Any], metrics: str, statistics: str, message: str
-):
+def test_function_that_is_not_there_is_refused(run: Callable[..., Any], metrics: str, statistics: str, message: str):
     with pytest.raises(UsageError, match=message):
         run(metrics, statistics)

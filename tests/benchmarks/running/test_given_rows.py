@@ -68,10 +68,7 @@ def test_mappings_of_ids_are_joined_and_scored_as_lists_are():
             {"predictions": {str(n): ["a"] for n in range(9)}, "images": {"8": b""}},
             "'image' has nothing of '0', '1', '2', and 5 more",
         ),
-        (
-            {"predictions": {"0": ["a"]}, "references": [["a"]]},
-            "'candidate' is by id, and 'references' is not",
-        ),
+        ({"predictions": {"0": ["a"]}, "references": [["a"]]}, "'candidate' is by id, and 'references' is not"),
         ({"predictions": ["a"], "references": {"0": ["a"]}}, "'references' is by id, and 'candidate' is not"),
     ],
 )

@@ -76,9 +76,7 @@ NO_PATHS = ["a\0b.png", "\ud800.png", "x" * 300 + ".png", "y/" * 3000]
 
 
 @pytest.mark.parametrize("keys", [{"doc_to_image": "images/{{image}}"}, {"image_folder": "images"}])
-def test_name_that_no_file_system_takes_is_its_rows_failure(
-    folder: Path, tiny_clip: TinyClip, keys: dict[str, str]
-):
+def test_name_that_no_file_system_takes_is_its_rows_failure(folder: Path, tiny_clip: TinyClip, keys: dict[str, str]):
     names = [*NO_PATHS, "0.png", "1.png", "2.png"]
     rows = [{"image": name, "caption": f"a dog {n}", "rating": n} for n, name in enumerate(names)]
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))

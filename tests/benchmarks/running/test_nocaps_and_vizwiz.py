@@ -25,12 +25,10 @@ def save(path: Path, value: Any) -> None:
 def folder(tmp_path: Path) -> Path:
     """A caption for each of four images, in COCO's result format; the data sets beside it."""
     images = [
-        {"id": n, "file_name": f"{n}.jpg", "domain": domain, "text_detected": False}
-        for n, domain in enumerate(DOMAINS)
+        {"id": n, "file_name": f"{n}.jpg", "domain": domain, "text_detected": False} for n, domain in enumerate(DOMAINS)
     ]
     references = [
-        {"image_id": n, "caption": text, "is_rejected": False, "is_precanned": n == 3}
-        for n, text in enumerate(TEXTS)
+        {"image_id": n, "caption": text, "is_rejected": False, "is_precanned": n == 3} for n, text in enumerate(TEXTS)
     ]
     content = {"info": {}, "images": images, "annotations": references}
     save(tmp_path / "nocaps/nocaps_val_4500_captions.json", content)
@@ -68,7 +66,4 @@ def test_vizwiz_counts_an_image_that_nobody_could_describe_and_leaves_it_out(fol
     assert [(result.n, result.value) for result in done.results] == [(3, pytest.approx(1))] * 2
     reference, caption = done.record.failures
     assert (reference["samples"], reference["reason"]) == (["3"], "is an empty list")
-    assert (caption["samples"], caption["reason"]) == (
-        ["3"],
-        "is recorded for no usable document of the task",
-    )
+    assert (caption["samples"], caption["reason"]) == (["3"], "is recorded for no usable document of the task")

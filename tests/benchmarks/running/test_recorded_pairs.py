@@ -50,9 +50,7 @@ def recorded(tmp_path: Path) -> Callable[[set[int]], str]:
     return write
 
 
-def test_pair_that_is_missing_in_one_unit_fails_the_metric(
-    recorded: Callable[[set[int]], str], tmp_path: Path
-):
+def test_pair_that_is_missing_in_one_unit_fails_the_metric(recorded: Callable[[set[int]], str], tmp_path: Path):
     call: dict[str, Any] = {"tasks": "mine", "include_path": [tmp_path], "model": recorded({4})}
     for size in (10_000, 3):
         for name, executor in (("here", None), ("files", AnyOrder())):

@@ -44,12 +44,7 @@ def caption(number: int) -> str:
 
 def rows() -> list[dict[str, Any]]:
     return [
-        {
-            "id": f"r{n}",
-            "image": f"{0 if n % 9 == 0 else n}.jpg",
-            "caption": caption(n),
-            "rating": n % 4 + n % 5,
-        }
+        {"id": f"r{n}", "image": f"{0 if n % 9 == 0 else n}.jpg", "caption": caption(n), "rating": n % 4 + n % 5}
         for n in range(ROWS)
     ]
 
@@ -86,9 +81,7 @@ def write_task(tmp_path: Path) -> Callable[..., None]:
 
 
 def run(folder: Path, *metrics: str, **options: Any) -> Any:
-    return capbench.evaluate(tasks="mine", include_path=[folder], metrics=metrics, resamples=20, **options)[
-        "mine"
-    ]
+    return capbench.evaluate(tasks="mine", include_path=[folder], metrics=metrics, resamples=20, **options)["mine"]
 
 
 def values(task_run: Any, metric: str) -> dict[str, float | None]:
@@ -112,11 +105,7 @@ def test_run_says_the_same_in_any_shards(tmp_path: Path, write_task: Callable[..
     write_task()
     more = [{"image": "none.jpg", "caption": f"of nobody {n}", "score": 1} for n in range(4)]
     file = write(tmp_path / "words.jsonl", [*more, *scores(lambda n: n in (7, 31))])
-    names = [
-        f"recorded[file={file},label=Words,coverage=0.9]",
-        f"recorded[file={file},label=Strict]",
-        "length",
-    ]
+    names = [f"recorded[file={file},label=Words,coverage=0.9]", f"recorded[file={file},label=Strict]", "length"]
     call = {"tasks": "mine", "include_path": [tmp_path], "metric_names": names}
     whole = run_in_shards(call, tmp_path / "whole")
     for size in (3, 7, 16):
@@ -138,9 +127,7 @@ def test_run_says_the_same_in_any_shards(tmp_path: Path, write_task: Callable[..
     assert error["reason"].startswith("38 of 40 rows have a score in words.jsonl (coverage 0.9500")
 
 
-def test_processes_share_the_file_and_give_the_numbers_of_one(
-    tmp_path: Path, write_task: Callable[..., None]
-):
+def test_processes_share_the_file_and_give_the_numbers_of_one(tmp_path: Path, write_task: Callable[..., None]):
     write_task()
     file = write(tmp_path / "words.jsonl", scores())
     name = f"recorded[file={file},label=Words]"
@@ -163,9 +150,7 @@ def test_fingerprint_of_a_run_is_of_what_the_file_holds_and_not_of_its_path(
     assert run(tmp_path, f"recorded[file={two},label=Words]").record.fingerprint != first.fingerprint
 
 
-def test_several_files_stand_in_one_run_under_labels_of_their_own(
-    tmp_path: Path, write_task: Callable[..., None]
-):
+def test_several_files_stand_in_one_run_under_labels_of_their_own(tmp_path: Path, write_task: Callable[..., None]):
     write_task()
     up = write(tmp_path / "up.jsonl", scores())
     down = write(tmp_path / "down.jsonl", [{**row, "score": -row["score"]} for row in scores()])
@@ -177,9 +162,7 @@ def test_several_files_stand_in_one_run_under_labels_of_their_own(
     assert "'label'" in raised.value.hint
 
 
-def test_pair_is_found_by_image_and_caption_or_by_id_and_side(
-    tmp_path: Path, write_task: Callable[..., None]
-):
+def test_pair_is_found_by_image_and_caption_or_by_id_and_side(tmp_path: Path, write_task: Callable[..., None]):
     data = [
         {"id": f"p{n}", "image": f"{n}.jpg", "captions": [f"dog {n}", f"a dog {n} runs"], "preferred": n % 2}
         for n in range(6)

@@ -57,15 +57,7 @@ def test_captioner_that_turns_no_photograph_says_so_in_record_and_terminal(
     images: Path, tiny_llava: Path, capsys: pytest.CaptureFixture[str]
 ):
     write_task(images, "length")
-    arguments = [
-        "run",
-        "--model",
-        "hf",
-        "--model_args",
-        f"pretrained={tiny_llava},device=cpu",
-        "--task",
-        "mine",
-    ]
+    arguments = ["run", "--model", "hf", "--model_args", f"pretrained={tiny_llava},device=cpu", "--task", "mine"]
     arguments += ["--include_path", str(images), "--output_path", str(images / "runs"), "--bootstrap", "0"]
     # The second run takes its captions from the store.
     for _ in range(2):
@@ -76,9 +68,7 @@ def test_captioner_that_turns_no_photograph_says_so_in_record_and_terminal(
     assert sorted(one["store"]["found"] > 0 for one in records) == [False, True]
 
 
-def test_server_is_sent_one_frame_which_is_remarked_once_beside_that_of_the_metric(
-    images: Path, tiny_clip: TinyClip
-):
+def test_server_is_sent_one_frame_which_is_remarked_once_beside_that_of_the_metric(images: Path, tiny_clip: TinyClip):
     write_task(images, "clip_s")
     with chat_server(lambda body, before: completion("a dog")) as server:
         run = capbench.evaluate(
@@ -95,9 +85,7 @@ def test_server_is_sent_one_frame_which_is_remarked_once_beside_that_of_the_metr
 
 
 def test_parts_of_a_photograph_are_remarked_by_clip_f1_from_the_store_too(images: Path, tiny_clip: TinyClip):
-    rows = [
-        {"id": name, "candidate": "A dog. A cat.", "image": str(images / name)} for name in ("0.jpg", "1.jpg")
-    ]
+    rows = [{"id": name, "candidate": "A dog. A cat.", "image": str(images / name)} for name in ("0.jpg", "1.jpg")]
     model = {"pretrained": str(tiny_clip.open_clip_folder), "device": "cpu"}
     for _ in range(2):
         table = capbench.score(

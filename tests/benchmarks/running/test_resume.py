@@ -39,10 +39,7 @@ def write_task(folder: Path) -> None:
             a, b, c = things[n % 10], things[n // 10 % 10], things[n // 100 % 10]
             row = {
                 "candidate": f"a {a} number {n} stands beside the {b} and looks at a {c}",
-                "references": [
-                    f"one {a} is standing next to a {b}",
-                    f"a {c} seen by a {a} near some {b}s {n}",
-                ],
+                "references": [f"one {a} is standing next to a {b}", f"a {c} seen by a {a} near some {b}s {n}"],
                 "rating": n % 5,
             }
             file.write(json.dumps(row) + "\n")
@@ -64,14 +61,7 @@ def test_killed_run_is_finished_by_the_next_without_computing_finished_batches_a
     write_task(tmp_path)
     store = tmp_path / "store.sqlite"
     command = [sys.executable, "-m", "capbench.cli.main", "run", "--task", "many"]
-    command += [
-        "--include_path",
-        str(tmp_path),
-        "--store",
-        str(store),
-        "--output_path",
-        str(tmp_path / "runs"),
-    ]
+    command += ["--include_path", str(tmp_path), "--store", str(store), "--output_path", str(tmp_path / "runs")]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=tmp_path)
     children: list[psutil.Process] = []
     deadline = time.monotonic() + 120

@@ -22,11 +22,7 @@ def test_scores_of_a_plan_are_those_of_the_whole_run():
     locations = DataLocations.from_environment({})
     spec = resolve_model("iiw-p5b", "")
     (plan,) = make_plan(
-        build_index(),
-        ["iiw_400"],
-        models=NamedModels.of(spec),
-        metric_names=["length", "bleu_4"],
-        locations=locations,
+        build_index(), ["iiw_400"], models=NamedModels.of(spec), metric_names=["length", "bleu_4"], locations=locations
     )
     failures = FailureLog(False)
     job = prepare(plan, RunSettings(), Models(spec.load()), locations=locations, cache=NoCache())

@@ -78,9 +78,7 @@ GIVEN_ROWS = st.fixed_dictionaries(
 
 @settings(max_examples=200)
 @given(st.lists(GIVEN_ROWS | st.just(BadRow("file:1", "not JSON")), max_size=6))
-def test_every_row_that_is_given_is_scored_or_named(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[Any]
-):
+def test_every_row_that_is_given_is_scored_or_named(tmp_path_factory: pytest.TempPathFactory, rows: list[Any]):
     sound = {"id": "sound", "candidate": "a dog", "references": ["a dog runs"]}
     store = tmp_path_factory.getbasetemp() / "rows.sqlite"
     table = capbench.score([sound, *rows], ["length", "bleu_1"], store=store)
@@ -109,18 +107,14 @@ def test_rows_that_repeat_a_caption_weigh_as_often_as_they_occur():
 
 
 def test_references_are_asked_for_only_by_metrics_that_need_them():
-    rows: list[dict[str, Any]] = [
-        {"candidate": "a dog", "references": value} for value in (None, [], 5, [None])
-    ]
+    rows: list[dict[str, Any]] = [{"candidate": "a dog", "references": value} for value in (None, [], 5, [None])]
     assert capbench.score(rows, ["length"]).system == {"length": 2}
     with pytest.raises(DataError, match="no row can be scored; 0: reference is an empty list"):
         capbench.score(rows, ["length", "bleu_1"])
 
 
 def test_references_without_a_word_are_named_and_no_silent_0():
-    rows = [
-        {"id": str(n), "candidate": "a dog", "references": one} for n, one in enumerate(["!!!", ["a cat"]])
-    ]
+    rows = [{"id": str(n), "candidate": "a dog", "references": one} for n, one in enumerate(["!!!", ["a cat"]])]
     table = capbench.score(rows, ["bleu_1", "rouge_l"])
     assert [row["id"] for row in table.rows] == ["1"]
     assert failures(table) == {"reference reference 1 has no letter or digit": ["0"]}
@@ -230,10 +224,7 @@ def test_unknown_rule_for_empty_captions_is_a_usage_error():
 
 def test_rows_without_id_and_image_are_told_apart_by_their_number():
     rows = [{"id": None, "image": None, "candidate": f"caption {number}"} for number in range(2)]
-    assert [(row["id"], row["image"]) for row in capbench.score(rows, ["length"]).rows] == [
-        ("0", "0"),
-        ("1", "1"),
-    ]
+    assert [(row["id"], row["image"]) for row in capbench.score(rows, ["length"]).rows] == [("0", "0"), ("1", "1")]
 
 
 def test_unreadable_lines_of_a_file_are_failures_with_their_place(tmp_path: Path):
@@ -273,9 +264,7 @@ def test_metric_named_twice_is_computed_once():
 
 
 @pytest.mark.parametrize("names", ["median", "median,rank", "rank,picky"])
-def test_values_of_repeated_rows_are_the_same_whatever_the_shards(
-    monkeypatch: pytest.MonkeyPatch, names: str
-):
+def test_values_of_repeated_rows_are_the_same_whatever_the_shards(monkeypatch: pytest.MonkeyPatch, names: str):
     for name, metric in (("median", LongestOf), ("rank", RankOf), ("picky", Picky)):
         monkeypatch.setitem(metrics._entries, name, metric)
     rows = [

@@ -114,9 +114,7 @@ def test_killed_run_loses_only_what_was_under_way(folder: Path):
     assert len(server.bodies) == COUNT - 5
 
 
-def test_record_tells_failures_cut_captions_and_cost_and_no_key(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_record_tells_failures_cut_captions_and_cost_and_no_key(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
 
     def behave(body: dict[str, Any], before: int) -> Reply:
@@ -144,10 +142,7 @@ def test_judge_is_asked_once_for_each_caption_over_all_runs(folder: Path):
     def answer(body: dict[str, Any], before: int) -> Reply:
         return completion('{"score": 80, "reason": "alike"}')
 
-    with (
-        chat_server(lambda body, before: completion("a dog runs")) as captioner,
-        chat_server(answer) as judge,
-    ):
+    with chat_server(lambda body, before: completion("a dog runs")) as captioner, chat_server(answer) as judge:
         options = {"judge": "openai_judge", "judge_args": f"model=gpt,base_url={judge.url}"}
         record = evaluate(folder, captioner.url, metrics=["clair"], **options)
         evaluate(folder, captioner.url, metrics=["clair"], **options)

@@ -33,12 +33,10 @@ def data(tmp_path: Path) -> Path:
     images = [{"image_id": n, "width": 48, "height": 40, "url": "", "coco_id": None} for n in IDS]
     box = {"x": 4, "y": 2, "phrase": "a tree"}
     regions = [
-        {"id": n, "regions": [{"region_id": n, "image_id": n, "width": 20 + n, "height": 9, **box}]}
-        for n in IDS
+        {"id": n, "regions": [{"region_id": n, "image_id": n, "width": 20 + n, "height": 9, **box}]} for n in IDS
     ]
     objects = [
-        {"image_id": n, "objects": [{"object_id": n, "x": 9, "y": n, "w": 12, "h": 90, "names": ["a"]}]}
-        for n in IDS
+        {"image_id": n, "objects": [{"object_id": n, "x": 9, "y": n, "w": 12, "h": 90, "names": ["a"]}]} for n in IDS
     ]
     objects[0]["objects"].append({"object_id": 99, "x": 48, "y": 0, "w": 5, "h": 5, "names": ["b"]})
     generator = np.random.default_rng(0)

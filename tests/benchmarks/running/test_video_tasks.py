@@ -69,11 +69,7 @@ def run(task: str, data: Path, encoder: Encoder | None, **more: Any) -> TaskRun:
 
 @pytest.mark.parametrize(
     ("task", "metric", "references"),
-    [
-        ("vatex_eval_noref", "emscore", 0),
-        ("vatex_eval_1ref", "emscore_ref", 1),
-        ("vatex_eval_9ref", "emscore_ref", 9),
-    ],
+    [("vatex_eval_noref", "emscore", 0), ("vatex_eval_1ref", "emscore_ref", 1), ("vatex_eval_9ref", "emscore_ref", 9)],
 )
 def test_vatex_eval_is_the_mean_of_each_rater_s_correlation_with_rounded_scores(
     vatex: Path, encoder: Encoder, task: str, metric: str, references: int
@@ -164,9 +160,7 @@ def segment_score(metric: str, data: Path, encoder: Encoder, video: str, caption
     return scorer.score(items, Context(encoder=encoder)).values.mean()
 
 
-def test_activitynet_foil_scores_segments_and_leaves_out_videos_without_features(
-    activitynet: Path, encoder: Encoder
-):
+def test_activitynet_foil_scores_segments_and_leaves_out_videos_without_features(activitynet: Path, encoder: Encoder):
     done = run("activitynet_foil", activitynet, encoder)
     samples = {row["id"]: row for row in done.samples.to_pylist()}
     by_video = [result for result in done.results if result.metric.startswith("emscore")]
@@ -194,9 +188,7 @@ def test_text_metrics_of_activitynet_foil_need_no_video(activitynet: Path):
 
 
 def test_what_a_data_set_sets_makes_no_variant_of_a_metric(vatex: Path):
-    entry = MetricEntry.model_validate(
-        {"metric": "emscore", "frames": 10, "idf": "vatex_train_en_annotations.json"}
-    )
+    entry = MetricEntry.model_validate({"metric": "emscore", "frames": 10, "idf": "vatex_train_en_annotations.json"})
     planned = plan_metric(entry, frozenset({"image", "encoder"}), vatex)
     assert planned.default_settings
     assert planned.metric.idf == str(vatex / "vatex_train_en_annotations.json")

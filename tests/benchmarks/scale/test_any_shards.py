@@ -8,14 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from in_shards import (
-    AnyOrder,
-    Fragile,
-    LongestOf,
-    Picky,
-    RankOf,
-    run_in_shards,
-)
+from in_shards import AnyOrder, Fragile, LongestOf, Picky, RankOf, run_in_shards
 from PIL import Image
 
 from capbench import mapped_numbers
@@ -57,10 +50,7 @@ def caption(number: int) -> str:
 def references(number: int) -> list[str]:
     """Those of an image; ten images share captions and references of others."""
     same = number if number % 11 and number % 17 != 3 else number % 3
-    return [
-        f"one {WORDS[same % 8]} is next to a {WORDS[same // 8 % 8]}",
-        f"a {WORDS[same // 3 % 8]} by the river",
-    ]
+    return [f"one {WORDS[same % 8]} is next to a {WORDS[same // 8 % 8]}", f"a {WORDS[same // 3 % 8]} by the river"]
 
 
 def write_task(folder: Path, rows: Iterable[Mapping[str, Any]], task: Mapping[str, Any]) -> None:
@@ -109,9 +99,7 @@ def same_in_any_shards(
     for size in sizes:
         places = {"here": Execution(shard_rows=size)}
         if not isinstance(call.get("model"), Captioner):
-            places["files"] = Execution(
-                AnyOrder(seed=size), folder=folder / f"shards {size}", shard_rows=size
-            )
+            places["files"] = Execution(AnyOrder(seed=size), folder=folder / f"shards {size}", shard_rows=size)
         for name, execution in places.items():
             with pytest.MonkeyPatch.context() as patch:
                 if name == "files":
@@ -138,9 +126,7 @@ def test_rated_captions(tmp_path: Path):
     assert remarks["is strange"]["samples"] == ["row 9", "row 32", "row 78"]
     unspaced = next(one for reason, one in remarks.items() if "without spaces" in reason)
     assert unspaced["samples"] == ["row 7", "row 26", "row 45", "row 64"]
-    assert [one["count"] for one in record["empty_captions"]] == [
-        sum(n % 13 == 5 and n % 11 > 0 for n in range(ROWS))
-    ]
+    assert [one["count"] for one in record["empty_captions"]] == [sum(n % 13 == 5 and n % 11 > 0 for n in range(ROWS))]
     assert len(samples) == ROWS
     assert sum(one["cider"] is not None for one in samples) == ROWS - 2
 
@@ -155,13 +141,8 @@ def test_several_raters(tmp_path: Path, raters: str):
 
 
 def test_caption_that_is_a_reference(tmp_path: Path):
-    rows = [
-        {**row, "candidate": references(n)[0] if n % 9 == 0 else row["candidate"]}
-        for n, row in enumerate(rated())
-    ]
-    write_task(
-        tmp_path, rows, {**RATED, "protocol": {"rated_reference": "drop_pair"}, "metric_list": ["cider"]}
-    )
+    rows = [{**row, "candidate": references(n)[0] if n % 9 == 0 else row["candidate"]} for n, row in enumerate(rated())]
+    write_task(tmp_path, rows, {**RATED, "protocol": {"rated_reference": "drop_pair"}, "metric_list": ["cider"]})
     record, _ = same_in_any_shards(tmp_path, [12])
     assert record["ruled_out"] > 3
 
@@ -233,13 +214,9 @@ class Narrator(Captioner):
     def fingerprint(self) -> dict[str, Any]:
         return {"adapter": "narrator"}
 
-    def stream(
-        self, requests: Sequence[CaptionRequest], batch_size: int | None = None
-    ) -> Iterator[Captioned]:
+    def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
         numbers = [int(request.id.split()[1]) for request in requests]
-        answers = {
-            at: Caption(caption(number), tokens=5, cut=number % 2 == 0) for at, number in enumerate(numbers)
-        }
+        answers = {at: Caption(caption(number), tokens=5, cut=number % 2 == 0) for at, number in enumerate(numbers)}
         failures = {at: "the model stumbled" for at, number in enumerate(numbers) if number % 16 == 4}
         unseen = {at: "cannot be read" for at, number in enumerate(numbers) if number % 16 == 6}
         known = {at: one for at, one in answers.items() if at not in failures and at not in unseen}
@@ -302,15 +279,8 @@ def test_captions_of_scenes_that_are_drawn(tmp_path: Path):
 def test_captions_of_scenes_that_an_encoder_looks_at(tmp_path: Path):
     call = {"tasks": "shapes_expert", "model": "shapes-clip", "metric_names": ["clip_s", "length"]}
     settings = RunSettings(limit=9, resamples=0)
-    places = [
-        Execution(),
-        Execution(shard_rows=4),
-        Execution(AnyOrder(), folder=tmp_path / "shards", shard_rows=4),
-    ]
-    runs = [
-        run_in_shards(call, tmp_path / str(number), execution, settings)
-        for number, execution in enumerate(places)
-    ]
+    places = [Execution(), Execution(shard_rows=4), Execution(AnyOrder(), folder=tmp_path / "shards", shard_rows=4)]
+    runs = [run_in_shards(call, tmp_path / str(number), execution, settings) for number, execution in enumerate(places)]
     assert runs[1] == runs[2]
     (whole, samples, _), (cut, same, _), _ = runs
     for key in ("fingerprint_parts", "truncation", "failures", "documents_hash"):
@@ -323,18 +293,14 @@ def test_captions_of_scenes_that_an_encoder_looks_at(tmp_path: Path):
 
 
 def test_samples_that_hold_scores_alone(tmp_path: Path):
-    rows = [
-        {**row, "id": f"/home/{'ab'[number % 40 > 30]}/{number % 40}"} for number, row in enumerate(rated())
-    ]
+    rows = [{**row, "id": f"/home/{'ab'[number % 40 > 30]}/{number % 40}"} for number, row in enumerate(rated())]
     write_task(tmp_path, rows, {**RATED, "metric_list": ["length", "picky"]})
     _, samples = same_in_any_shards(tmp_path, samples="scores")
     assert not any("/home" in str(value) for row in samples for value in row.values())
 
 
 def write_fragile(folder: Path, breaks: Callable[[int], bool]) -> Mapping[str, Any]:
-    rows = [
-        {**row, "candidate": f"break {n}" if breaks(n) else f"caption {n}"} for n, row in enumerate(rated())
-    ]
+    rows = [{**row, "candidate": f"break {n}" if breaks(n) else f"caption {n}"} for n, row in enumerate(rated())]
     write_task(folder, rows, {**RATED, "metric_list": ["fragile", "length"]})
     return {"tasks": "cut", "include_path": [folder]}
 

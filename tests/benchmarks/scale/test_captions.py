@@ -90,9 +90,7 @@ def captioning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Captioning:
     return Captioning(tmp_path)
 
 
-def test_changed_image_of_the_same_name_has_another_caption_and_the_others_are_not_asked_for(
-    captioning: Captioning,
-):
+def test_changed_image_of_the_same_name_has_another_caption_and_the_others_are_not_asked_for(captioning: Captioning):
     lengths = [float(n + 1) for n in range(3 * SIZE)]
     assert captioning.lengths() == lengths
     assert len(captioning.seen()) == 3 * SIZE
@@ -140,9 +138,7 @@ class First(Executor):
         raise KeyboardInterrupt
 
 
-def test_first_call_is_there_when_its_own_images_are_read(
-    captioning: Captioning, monkeypatch: pytest.MonkeyPatch
-):
+def test_first_call_is_there_when_its_own_images_are_read(captioning: Captioning, monkeypatch: pytest.MonkeyPatch):
     read: Counter[str] = Counter()
     hashed = FileDigests._hashed
 

@@ -29,11 +29,7 @@ def test_file_gives_pools(tmp_path: Path):
     with permit(Permissions(servers=("head:6379", "bucket"))):
         cluster = read_cluster(tmp_path / "c.yaml")
 
-    assert (cluster.engine, cluster.address, cluster.run_folder) == (
-        "ray",
-        "head:6379",
-        "s3://bucket/capbench",
-    )
+    assert (cluster.engine, cluster.address, cluster.run_folder) == ("ray", "head:6379", "s3://bucket/capbench")
     assert cluster.resources() == {
         "cpu": Resources(cpus=2, memory=4 << 30),
         "captioner": Resources(gpus=2, memory=3 << 29, role="captioner", workers=3),
@@ -43,9 +39,7 @@ def test_file_gives_pools(tmp_path: Path):
 def test_servers_of_a_file_and_options_that_hold_commands_are_refused(tmp_path: Path):
     file = tmp_path / "c.yaml"
     file.write_text(TEXT)
-    with pytest.raises(
-        UsageError, match=r"c\.yaml:3: bucket: .*\n.*c\.yaml:2: head:6379: a file may not"
-    ) as e:
+    with pytest.raises(UsageError, match=r"c\.yaml:3: bucket: .*\n.*c\.yaml:2: head:6379: a file may not") as e:
         read_cluster(file)
     assert "--allow_server head:6379 allows it." in e.value.hint
     file.write_text('engine: slurm\nslurm: {options: ["--time=1:00\\nrm -rf /"]}\n')
@@ -61,11 +55,7 @@ def test_servers_of_a_file_and_options_that_hold_commands_are_refused(tmp_path: 
         ("engine: ray", "engine: rey", "c.yaml:1: engine: Input should be 'local', 'ray' or 'slurm'"),
         ("  captioner:", "  captoner:", r"c.yaml:6: unknown key 'captoner'. Did you mean 'captioner'\?"),
         ("  captioner:", "  encoder:mine:", "c.yaml:6: unknown key 'encoder:mine'"),
-        (
-            "  cpu: {cpus: 2, memory: 4 GB}",
-            "  cpu:",
-            "c.yaml:5: pools.cpu: Input should be a valid dictionary",
-        ),
+        ("  cpu: {cpus: 2, memory: 4 GB}", "  cpu:", "c.yaml:5: pools.cpu: Input should be a valid dictionary"),
         ("replicas: 3", "replicas: 0", "c.yaml:8: pools.captioner.replicas: .* greater than or equal to 1"),
         ("1.5GiB", "a lot", "c.yaml:9: pools.captioner.memory: expected bytes, such as 16 GB"),
     ],
@@ -76,9 +66,7 @@ def test_fault_is_named_with_its_line(tmp_path: Path, line: str, other: str, fau
         read_cluster(tmp_path / "c.yaml")
 
 
-@pytest.mark.parametrize(
-    ("text", "count"), [("512", 512), ("2 KB", 2048), ("3M", 3 << 20), ("1TiB", 1 << 40)]
-)
+@pytest.mark.parametrize(("text", "count"), [("512", 512), ("2 KB", 2048), ("3M", 3 << 20), ("1TiB", 1 << 40)])
 def test_memory_is_read_in_powers_of_two(tmp_path: Path, text: str, count: int):
     (tmp_path / "c.yaml").write_text(f"pools: {{cpu: {{memory: {text}}}}}")
     assert read_cluster(tmp_path / "c.yaml").resources()["cpu"].memory == count
@@ -86,9 +74,7 @@ def test_memory_is_read_in_powers_of_two(tmp_path: Path, text: str, count: int):
 
 def test_worker_may_take_a_part_of_a_core_and_of_a_gpu(tmp_path: Path):
     (tmp_path / "c.yaml").write_text("pools: {encoder: {cpus: 0.5, gpus: 0.25}}")
-    assert read_cluster(tmp_path / "c.yaml").resources() == {
-        "encoder": Resources(0.25, cpus=0.5, role="encoder")
-    }
+    assert read_cluster(tmp_path / "c.yaml").resources() == {"encoder": Resources(0.25, cpus=0.5, role="encoder")}
 
 
 def test_workers_with_a_model_take_what_the_pool_of_its_role_says():

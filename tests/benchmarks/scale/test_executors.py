@@ -170,9 +170,7 @@ def test_workers_with_a_model_share_out_the_gpus(
 ):  # fmt: skip
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     executor = LocalExecutor(processes=processes, gpus=gpus)
-    found = {
-        result for _, result in executor.map(environment, SHARDS, Resources(gpus=taken, role="captioner"))
-    }
+    found = {result for _, result in executor.map(environment, SHARDS, Resources(gpus=taken, role="captioner"))}
     assert {devices for _, devices in found} <= expected
     by_process = dict(found)
     assert len(by_process) == len(found)

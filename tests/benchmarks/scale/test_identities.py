@@ -18,9 +18,7 @@ def identity(**arguments: Any) -> str:
     return model_identities(named, Models())["captioner"]
 
 
-def test_model_is_known_by_what_its_arguments_and_their_files_say(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_model_is_known_by_what_its_arguments_and_their_files_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     folder, file = tmp_path / "folder", tmp_path / "weights.pt"
     (folder / "within").mkdir(parents=True)
     (folder / "model.safetensors").write_bytes(b"one")

@@ -192,15 +192,9 @@ def test_results_that_machines_share_are_those_of_the_file(
     assert changed[1:] != first[1:]
 
 
-@pytest.mark.parametrize(
-    ("task", "metrics"), [("shapes_dci_base_neg", {}), ("shapes_expert", {"metrics": "clip_s"})]
-)
+@pytest.mark.parametrize(("task", "metrics"), [("shapes_dci_base_neg", {}), ("shapes_expert", {"metrics": "clip_s"})])
 def test_results_that_machines_share_are_those_of_the_model(
-    evaluate: Callable[..., list[Any]],
-    tmp_path: Path,
-    tiny_clip: TinyClip,
-    task: str,
-    metrics: dict[str, str],
+    evaluate: Callable[..., list[Any]], tmp_path: Path, tiny_clip: TinyClip, task: str, metrics: dict[str, str]
 ):
     other = {"model": "open_clip", "model_args": f"pretrained={tiny_clip.open_clip_folder},device=cpu"}
     for model in ({"model": "shapes-clip"}, other):

@@ -37,10 +37,7 @@ def test_driver_and_its_steps_are_told_while_it_works_and_after(tmp_path: Path):
         state, rows = progress_lines(tmp_path / "run")
         assert state.startswith("running on ")
         assert str(os.getpid()) in state
-        assert [(row["step"], row["done"], row["of"]) for row in rows] == [
-            ("captions", 5, 10),
-            ("cider", 0, 3),
-        ]
+        assert [(row["step"], row["done"], row["of"]) for row in rows] == [("captions", 5, 10), ("cider", 0, 3)]
         assert rows[0]["a second"] > 0
         assert rows[0]["left"] == "0:00:00"
         assert rows[1]["left"] is None

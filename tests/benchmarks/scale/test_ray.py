@@ -117,19 +117,14 @@ def scenario_worker_that_is_killed_once_is_replaced(executor: RayExecutor, folde
 
 def scenario_call_that_kills_its_worker_is_named(executor: RayExecutor, folder: Path):
     for resources in (Resources(), MODEL):
-        with pytest.raises(
-            ExecutorError, match="a worker ended, 4 times, while it worked on shard 1: "
-        ) as caught:
+        with pytest.raises(ExecutorError, match="a worker ended, 4 times, while it worked on shard 1: ") as caught:
             list(executor.map(Recorded(folder, deadly=(1,)), SHARDS[:3], resources))
         assert "goes on" in caught.value.hint
 
 
 def scenario_what_no_node_has_is_refused(executor: RayExecutor, folder: Path):
     for resources, message in (
-        (
-            Resources(cpus=64),
-            r"takes 64 CPUs, 0 GPUs, and no node of the cluster at .* of 3 has 1 CPU and 1 GPU",
-        ),
+        (Resources(cpus=64), r"takes 64 CPUs, 0 GPUs, and no node of the cluster at .* of 3 has 1 CPU and 1 GPU"),
         (Resources(gpus=8), "takes 1 CPU, 8 GPUs"),
         (Resources(memory=1 << 60), r"1073741824.0 GiB"),
     ):
@@ -203,8 +198,7 @@ def scenario_room_that_does_not_come_back_ends_the_run(
     monkeypatch.setattr(ray_executor, "_LOOK_SECONDS", 0.2)
     nodes = list(cluster.worker_nodes)
     lost = when(
-        lambda: any(folder.iterdir()),
-        lambda: [cluster.remove_node(node, allow_graceful=False) for node in nodes],
+        lambda: any(folder.iterdir()), lambda: [cluster.remove_node(node, allow_graceful=False) for node in nodes]
     )
     with pytest.raises(ExecutorError, match=r"no node .* room for a worker with 1 CPU, 1 GPU"):
         list(executor.map(Recorded(folder, seconds=30), SHARDS, MODEL))
@@ -212,11 +206,7 @@ def scenario_room_that_does_not_come_back_ends_the_run(
 
 
 def test_cluster(
-    cluster: Any,
-    executor: RayExecutor,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    subtests: pytest.Subtests,
+    cluster: Any, executor: RayExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ):
     """All scenarios in one test, so that one process of pytest starts one cluster; the last lose nodes."""
     for name, scenario in list(globals().items()):
@@ -224,12 +214,7 @@ def test_cluster(
             (tmp_path / name).mkdir()
             names = scenario.__code__.co_varnames[: scenario.__code__.co_argcount]
             with subtests.test(name), monkeypatch.context() as patches:
-                known = {
-                    "executor": executor,
-                    "folder": tmp_path / name,
-                    "cluster": cluster,
-                    "monkeypatch": patches,
-                }
+                known = {"executor": executor, "folder": tmp_path / name, "cluster": cluster, "monkeypatch": patches}
                 scenario(**{name: known[name] for name in names})
 
 

@@ -71,9 +71,7 @@ def test_another_encoder_has_scores_of_its_own(scoring: Scoring, tiny_clip: Tiny
     assert computed == 1
 
 
-def test_encoder_that_was_trained_anew_at_the_same_place_has_scores_of_its_own(
-    scoring: Scoring, tmp_path: Path
-):
+def test_encoder_that_was_trained_anew_at_the_same_place_has_scores_of_its_own(scoring: Scoring, tmp_path: Path):
     for seed in range(2):
         (tmp_path / str(seed)).mkdir()
         make_tiny_clip(tmp_path / str(seed), seed)
@@ -95,9 +93,7 @@ def test_changed_image_of_the_same_name_has_another_score(scoring: Scoring, tiny
     assert second == scoring(tiny_clip.open_clip_folder, shared=False)[0]
 
 
-def test_who_hands_out_the_work_loads_no_model(
-    scoring: Scoring, tiny_clip: TinyClip, monkeypatch: pytest.MonkeyPatch
-):
+def test_who_hands_out_the_work_loads_no_model(scoring: Scoring, tiny_clip: TinyClip, monkeypatch: pytest.MonkeyPatch):
     def load(spec: ModelSpec) -> Any:
         raise AssertionError("it was loaded")
 

@@ -33,9 +33,7 @@ ORIGINALS = Originals(lambda: DOCUMENTS, FINDER)
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 any_texts = st.text(max_size=12)
-names = st.text(
-    st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="/\0"), min_size=1, max_size=12
-)
+names = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="/\0"), min_size=1, max_size=12)
 paths = st.builds(Path, names)
 numbers = st.floats(-1000, 1000)
 boxes = st.tuples(numbers, numbers, numbers, numbers)
@@ -151,13 +149,7 @@ positions = st.integers(0, 50)
         Captioned,
         st.dictionaries(
             positions,
-            st.builds(
-                Caption,
-                any_texts,
-                st.none() | st.integers(0, 99),
-                st.none() | st.booleans(),
-                remark=any_texts,
-            ),
+            st.builds(Caption, any_texts, st.none() | st.integers(0, 99), st.none() | st.booleans(), remark=any_texts),
             max_size=3,
         ),
         st.dictionaries(positions, any_texts, max_size=3),
@@ -197,9 +189,7 @@ def scores(draw: st.DrawFn) -> ShardResult:
     told = st.dictionaries(st.integers(0, 12), any_texts, max_size=2)
     parts = st.dictionaries(texts, values, max_size=2)
     one = st.builds(Scores, values, parts, told, told)
-    metrics = st.builds(
-        MetricScores, texts, st.none() | one, any_texts, st.floats(0, 9), of_model=st.booleans()
-    )
+    metrics = st.builds(MetricScores, texts, st.none() | one, any_texts, st.floats(0, 9), of_model=st.booleans())
     return ShardResult(draw(st.lists(metrics, max_size=12)), draw(told), draw(told))
 
 
@@ -246,9 +236,7 @@ def test_image_that_is_drawn_is_handed_on_as_what_is_read():
 
 
 def test_items_of_one_image_share_its_handle_and_of_one_set_of_references_the_set():
-    value = Items(
-        ["a", "b"], ["x", "y"], [("r",), ("r",)], np.ones(2), [ImageHandle(b"1"), ImageHandle(b"1")]
-    )
+    value = Items(["a", "b"], ["x", "y"], [("r",), ("r",)], np.ones(2), [ImageHandle(b"1"), ImageHandle(b"1")])
     found = there_and_back(value)
     assert found.images[0] is found.images[1]
     assert found.references[0] is found.references[1]

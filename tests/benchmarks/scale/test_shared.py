@@ -54,9 +54,7 @@ class Runs:
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
     monkeypatch.setitem(metrics._entries, "noted", Noted)
     monkeypatch.setattr(Noted, "folder", tmp_path, raising=False)
-    rows = [
-        {"candidate": f"a dog {n}", "references": [f"one dog {n % 5}"], "rating": n % 4} for n in range(ROWS)
-    ]
+    rows = [{"candidate": f"a dog {n}", "references": [f"one dog {n % 5}"], "rating": n % 4} for n in range(ROWS)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     task = {
         "task": "shared",

@@ -58,10 +58,7 @@ def test_folder_of_a_run_that_was_broken_off_is_taken_over_by_the_same_run_alone
 
 def test_folder_of_a_process_that_lives_is_left_alone():
     with subprocess.Popen(
-        [sys.executable, "-c", LEAVER, "run", "wait"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", LEAVER, "run", "wait"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
         assert other.stdout is not None
         theirs = Path(other.stdout.readline().strip())

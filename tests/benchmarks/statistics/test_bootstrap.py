@@ -107,9 +107,7 @@ def test_raters_who_rated_different_images_share_the_draws_of_an_image():
 
 
 def test_an_image_drawn_twice_counts_twice_in_sample_tau():
-    rated = RatedScores(
-        np.array([1.0, 2, 3, 1, 2, 3]), np.array([1.0, 2, 3, 3, 2, 1]), np.array([0, 0, 0, 1, 1, 1])
-    )
+    rated = RatedScores(np.array([1.0, 2, 3, 1, 2, 3]), np.array([1.0, 2, 3, 3, 2, 1]), np.array([0, 0, 0, 1, 1, 1]))
     # Image 0 has tau 1, image 1 has -1: the resamples give 1, 0 or -1.
     interval = bootstrap({"tau": SampleKendall()}, [rated], resamples=400)["tau"]
     assert (interval.low, interval.high) == (-1, 1)

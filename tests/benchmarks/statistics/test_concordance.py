@@ -34,9 +34,7 @@ def count_by_comparing_all_pairs(scores, human):
 def test_counts_equal_a_comparison_of_all_pairs_of_repeated_rows(rows):
     scores, human, weights = np.array(rows).T
     counts = Concordance(scores.astype(float), human.astype(float)).counts(weights)
-    repeated = count_by_comparing_all_pairs(
-        np.repeat(scores, weights).tolist(), np.repeat(human, weights).tolist()
-    )
+    repeated = count_by_comparing_all_pairs(np.repeat(scores, weights).tolist(), np.repeat(human, weights).tolist())
     assert counts == repeated
 
 

@@ -68,9 +68,7 @@ def test_value_equals_scipy_on_thousands_of_rows(name, levels):
     generator = np.random.default_rng(levels)
     human = generator.integers(levels, size=5000).astype(float)
     scores = np.round(human / levels + generator.normal(size=5000), 2)
-    assert value_or_nan(name, rate(scores, human)) == pytest.approx(
-        oracle_or_nan(name, scores, human), rel=1e-12
-    )
+    assert value_or_nan(name, rate(scores, human)) == pytest.approx(oracle_or_nan(name, scores, human), rel=1e-12)
 
 
 @pytest.mark.parametrize("name", ORACLES)
@@ -122,9 +120,7 @@ def test_negated_scores_negate_the_value(name, weighted):
 def test_pearson_ignores_shift_and_scale_of_large_scores(shift: float, scale: float):
     scores, human = np.array([0.0, 1.0, 2.0, 5.0, 3.0]), [1, 0, 2, 3, 3]
     moved = rate(shift + scores * scale, human)
-    assert value_or_nan("pearson", moved) == pytest.approx(
-        value_or_nan("pearson", rate(scores, human)), rel=1e-12
-    )
+    assert value_or_nan("pearson", moved) == pytest.approx(value_or_nan("pearson", rate(scores, human)), rel=1e-12)
 
 
 def test_kendall_by_hand():
@@ -174,8 +170,5 @@ def test_values_that_are_not_drawn_do_not_hide_that_the_drawn_ones_are_equal(nam
 @pytest.mark.parametrize("name", [*ORACLES, "sample_kendall", "one_minus_r2"])
 def test_statistics_accept_weights_of_any_dtype(name):
     rated = rate([0.1, 0.5, 0.3, 0.9], [0, 1, 1, 1])
-    values = {
-        statistics[name]().value(rated, np.array([1, 1, 1, 1], dtype))
-        for dtype in ("u1", "i8", "f4", "f8", "?")
-    }
+    values = {statistics[name]().value(rated, np.array([1, 1, 1, 1], dtype)) for dtype in ("u1", "i8", "f4", "f8", "?")}
     assert len(values) == 1

@@ -12,12 +12,7 @@ import pytest
 from capbench.benchmarks.statistics import influence as influence_module
 from capbench.benchmarks.statistics import statistics
 from capbench.benchmarks.statistics.bootstrap import Resamples, bootstrap_value, resample
-from capbench.benchmarks.statistics.contract import (
-    FunctionStatistic,
-    RatedScores,
-    Statistic,
-    UndefinedStatistic,
-)
+from capbench.benchmarks.statistics.contract import FunctionStatistic, RatedScores, Statistic, UndefinedStatistic
 from capbench.benchmarks.statistics.correlation import KendallB, KendallC, Pearson, Spearman
 from capbench.benchmarks.statistics.influence import (
     Influence,
@@ -67,9 +62,7 @@ def test_influences_of_a_statistic_add_up_to_nothing():
         assert influence is not None and abs(influence.sum()) < 1e-12
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in statistics if statistics[name].influence is not Statistic.influence]
-)
+@pytest.mark.parametrize("name", [name for name in statistics if statistics[name].influence is not Statistic.influence])
 def test_standard_error_is_that_of_the_bootstrap_of_images(name: str):
     rows = rated(6000, 600, levels=5)
     statistic = statistics[name]()
@@ -214,16 +207,12 @@ def test_value_of_sums_without_a_slope_has_no_interval(here: float, beside: floa
 def two_metrics() -> dict[str, list[RatedScores]]:
     rows = rated(4000, 400, levels=5)
     noise = np.random.default_rng(9).normal(size=4000)
-    return {
-        "first": [rows],
-        "second": [RatedScores(rows.scores + 0.35 * noise, rows.human, rows.groups)],
-    }
+    return {"first": [rows], "second": [RatedScores(rows.scores + 0.35 * noise, rows.human, rows.groups)]}
 
 
 def test_difference_of_two_metrics_has_the_interval_and_p_of_the_paired_bootstrap():
     ways = [
-        paired_bootstrap(KendallB(), two_metrics(), intervals=way, resamples=1000)
-        for way in ("bootstrap", "influence")
+        paired_bootstrap(KendallB(), two_metrics(), intervals=way, resamples=1000) for way in ("bootstrap", "influence")
     ]
     by_resamples, by_influence = (difference(one["first"], one["second"]) for one in ways)
     assert by_influence.value == by_resamples.value

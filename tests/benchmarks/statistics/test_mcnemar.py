@@ -41,9 +41,7 @@ def test_mid_p_takes_off_half_the_chance_of_what_was_seen():
 def test_with_ties_p_is_the_share_of_all_signs_whose_sum_is_as_far_from_zero(rows):
     first, second = np.array(rows).T
     differences = [d for d in first - second if d]
-    sums = np.abs(
-        [np.dot(signs, differences) for signs in itertools.product((-1, 1), repeat=len(differences))]
-    )
+    sums = np.abs([np.dot(signs, differences) for signs in itertools.product((-1, 1), repeat=len(differences))])
     seen = abs(sum(differences))
     result = mcnemar_test(first, second)
     assert result.p == pytest.approx(np.mean(sums >= seen))
@@ -69,9 +67,7 @@ def test_equally_right_metrics_are_told_apart_in_about_5_percent_of_samples():
 
 def test_a_real_difference_is_found():
     generator = np.random.default_rng(0)
-    found = [
-        mcnemar_test(generator.random(400) < 0.8, generator.random(400) < 0.65).p <= 0.05 for _ in range(200)
-    ]
+    found = [mcnemar_test(generator.random(400) < 0.8, generator.random(400) < 0.65).p <= 0.05 for _ in range(200)]
     assert np.mean(found) > 0.95
 
 

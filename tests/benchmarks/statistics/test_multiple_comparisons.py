@@ -11,12 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capbench.benchmarks.statistics.multiple_comparisons import (
-    holm,
-    holm_of,
-    rank_ranges,
-    significance_letters,
-)
+from capbench.benchmarks.statistics.multiple_comparisons import holm, holm_of, rank_ranges, significance_letters
 
 
 def number_of(letter: str) -> int:
@@ -87,9 +82,7 @@ def test_two_share_a_letter_if_and_only_if_they_do_not_differ(case):
 def test_letters_follow_the_order_where_differences_grow_with_distance(values, enough):
     # No letter is given that another one holds already, and "a" is the best one's.
     values = sorted(values, reverse=True)
-    different = [
-        (i, j) for i, j in itertools.combinations(range(len(values)), 2) if values[i] - values[j] > enough
-    ]
+    different = [(i, j) for i, j in itertools.combinations(range(len(values)), 2) if values[i] - values[j] > enough]
     letters = significance_letters(len(values), different)
     assert letters[0] == "a"
     held = [letters_in(one) for one in letters]

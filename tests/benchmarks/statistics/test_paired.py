@@ -127,9 +127,7 @@ def test_several_raters_are_averaged():
     found = paired_bootstrap(Pearson(), together, resamples=20)
     alone = [paired_bootstrap(Pearson(), rater, resamples=20)["first"] for rater in (one, other)]
     assert found["first"].value == pytest.approx(np.mean([a.value for a in alone]))
-    assert found["first"].resampled.values == pytest.approx(
-        np.mean([a.resampled.values for a in alone], axis=0)
-    )
+    assert found["first"].resampled.values == pytest.approx(np.mean([a.resampled.values for a in alone], axis=0))
 
 
 def test_statistics_within_images_are_compared_too():
@@ -173,10 +171,7 @@ def test_there_is_no_p_where_too_many_resamples_have_no_value():
     # One image of ten scores differently; (1 - 1/10)^10 = 35 % of the resamples miss it.
     human, groups = np.arange(10.0), np.arange(10)
     scores = (groups == 0).astype(float)
-    rated = {
-        "first": [RatedScores(scores, human, groups)],
-        "second": [RatedScores(human, human, groups)],
-    }
+    rated = {"first": [RatedScores(scores, human, groups)], "second": [RatedScores(human, human, groups)]}
     found = paired_bootstrap(KendallB(), rated, resamples=200)
     result = difference(found["first"], found["second"])
     assert result.p is None

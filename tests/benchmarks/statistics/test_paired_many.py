@@ -5,12 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from capbench.benchmarks.statistics.paired import (
-    MOST_RESAMPLED,
-    difference,
-    p_of_mean_differences,
-    paired_means,
-)
+from capbench.benchmarks.statistics.paired import MOST_RESAMPLED, difference, p_of_mean_differences, paired_means
 
 
 def test_p_of_few_rows_is_that_of_the_single_pairs():
@@ -27,9 +22,7 @@ def test_p_of_few_rows_is_that_of_the_single_pairs():
     # 4 resamples for each pair and 1/alpha: 66 pairs, 12 rows' worth, are the most; never fewer than 1,000.
     [(2, 0.05, 1000), (12, 0.05, 5280), (12, 0.1, 2640), (3, 0.01, 1200)],
 )
-def test_resamples_are_as_many_as_the_smallest_p_needs_after_correction(
-    rows: int, alpha: float, resamples: int
-):
+def test_resamples_are_as_many_as_the_smallest_p_needs_after_correction(rows: int, alpha: float, resamples: int):
     # Every caption tells them apart, so no resample comes near: p is the least that the resamples can give.
     values = np.random.default_rng(6).random(40) + 10.0 * np.arange(rows)[:, None] * np.linspace(1, 1.1, 40)
     ps = p_of_mean_differences(values, alpha=alpha)

@@ -30,9 +30,7 @@ shared = pytest.mark.skipif(sys.platform != "linux", reason="processes are forke
 def rows(seed: int = 0) -> RatedScores:
     generator = np.random.default_rng(seed)
     scores = generator.normal(size=300)
-    return RatedScores(
-        scores, np.round(scores + generator.normal(size=300)), generator.integers(40, size=300)
-    )
+    return RatedScores(scores, np.round(scores + generator.normal(size=300)), generator.integers(40, size=300))
 
 
 def test_draws_can_begin_later():
@@ -97,9 +95,7 @@ def test_latest_reason_for_an_undefined_value_is_told_whoever_found_it(processes
 @shared
 def test_progress_of_shared_resamples_rises_to_all_of_them():
     seen: list[tuple[int, int]] = []
-    on_resamples(
-        [lambda weights: 1.0], np.arange(3), 3, 21, 0, 2, lambda done, total: seen.append((done, total))
-    )
+    on_resamples([lambda weights: 1.0], np.arange(3), 3, 21, 0, 2, lambda done, total: seen.append((done, total)))
     assert [total for _, total in seen] == [21] * len(seen)
     done = [one for one, _ in seen]
     assert done == sorted(done) and done[-1] == 21 and done[0] < 21
@@ -143,9 +139,7 @@ def test_sums_do_not_depend_on_how_many_processes_share_the_resamples(processes:
             raise UndefinedStatistic(f"{sums[0]} is below 0")
         return float(sums[1])
 
-    one, other = (
-        on_resamples([OfSums(value, terms)], np.arange(1000), 1000, 150, 4, n) for n in (1, processes)
-    )
+    one, other = (on_resamples([OfSums(value, terms)], np.arange(1000), 1000, 150, 4, n) for n in (1, processes))
     assert np.array_equal(*(found for found, _ in (one, other)), equal_nan=True)
     assert one[1] == other[1] != [""]
 
@@ -168,12 +162,7 @@ def test_metrics_of_the_same_rows_see_draws_that_are_made_once(
     one, other = rows(1), rows(2)
     others = [RatedScores(two.scores, two.human, one.groups) for two in (rows(3), rows(4))]
     tau, sample = {"b": KendallB(), "r": Pearson()}, {"s": SampleKendall(), "b": KendallB()}
-    metrics = {
-        "a": (tau, [one, one]),
-        "b": (sample, [others[0], one]),
-        "c": (tau, [other]),
-        "d": (tau, others),
-    }
+    metrics = {"a": (tau, [one, one]), "b": (sample, [others[0], one]), "c": (tau, [other]), "d": (tau, others)}
     alone = {name: resample(*of, resamples=23, seed=4) for name, of in metrics.items()}
     drawn: list[np.ndarray] = []
 
@@ -185,9 +174,7 @@ def test_metrics_of_the_same_rows_see_draws_that_are_made_once(
     monkeypatch.setattr(resampling, "draw", counted)
     monkeypatch.setattr(bootstrap, "_ROWS_TOGETHER", rows_together)
     seen: list[tuple[int, int]] = []
-    found = resample_all(
-        metrics, resamples=23, seed=4, progress=lambda done, total: seen.append((done, total))
-    )
+    found = resample_all(metrics, resamples=23, seed=4, progress=lambda done, total: seen.append((done, total)))
     for name, of in alone.items():
         assert list(found[name]) == list(of)
         for statistic, expected in of.items():

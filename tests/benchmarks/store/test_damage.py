@@ -57,9 +57,7 @@ def write(path: Path, content: bytes) -> None:
 
 def moved_aside(path: Path) -> list[Path]:
     """Return the damaged files beside a store, without their logs."""
-    return sorted(
-        one for one in path.parent.glob(f"{path.name}.damaged-*") if one.name[-4:] not in ("-wal", "-shm")
-    )
+    return sorted(one for one in path.parent.glob(f"{path.name}.damaged-*") if one.name[-4:] not in ("-wal", "-shm"))
 
 
 def damaged(content: bytes, rng: random.Random) -> bytes:
@@ -104,9 +102,7 @@ def known_values(store: Store) -> int:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_damage_at_random_places_gives_right_values_or_unknown_ones_and_no_error(
-    path: Path, sound: bytes, seed: int
-):
+def test_damage_at_random_places_gives_right_values_or_unknown_ones_and_no_error(path: Path, sound: bytes, seed: int):
     rng = random.Random(seed)  # noqa: S311
     moved = 0
     for _ in range(100):
@@ -122,9 +118,7 @@ def test_damage_at_random_places_gives_right_values_or_unknown_ones_and_no_error
 
 
 def test_table_whose_name_is_no_text_is_damage(path: Path, sound: bytes):
-    content = sound.replace(b"tableproducers", b"tableprod\xffcers").replace(
-        b"CREATE TABLE p", b"CREATE TABLX p"
-    )
+    content = sound.replace(b"tableproducers", b"tableprod\xffcers").replace(b"CREATE TABLE p", b"CREATE TABLX p")
     write(path, content)
     with Store(path) as store:
         assert known_values(store) == 0
@@ -178,11 +172,7 @@ def other_tables(path: Path, version: int) -> bytes:
 
 @pytest.mark.parametrize(
     ("version", "reason"),
-    [
-        (1, "has schema 1, and this capbench reads schema 2"),
-        (0, "has schema 0"),
-        (2, "no such table: producers"),
-    ],
+    [(1, "has schema 1, and this capbench reads schema 2"), (0, "has schema 0"), (2, "no such table: producers")],
 )
 def test_file_of_an_older_schema_or_of_other_tables_is_moved_aside(
     path: Path, caplog: pytest.LogCaptureFixture, version: int, reason: str
@@ -364,10 +354,7 @@ def test_process_that_has_the_damaged_file_open_while_another_moves_it_goes_on_w
         path.parent.mkdir(parents=True)
         path.write_bytes(with_damaged_pages(sound))
     expected = [{"0": 0, "more": 2} | ({"1": 1} if number % 2 else {}) for number in range(8)]
-    assert sorted(in_two_processes(_ONE_FINDS_THE_DAMAGE, str(tmp_path / "stores")), key=len) == [
-        [],
-        expected,
-    ]
+    assert sorted(in_two_processes(_ONE_FINDS_THE_DAMAGE, str(tmp_path / "stores")), key=len) == [[], expected]
     for path, values in zip(paths, expected, strict=True):
         assert len(moved_aside(path)) == 1
         with Store(path) as store:
@@ -480,9 +467,7 @@ while True:
 
 def test_kill_at_any_line_of_moving_the_file_leaves_one_damaged_file_and_a_store_that_works(tmp_path: Path):
     subprocess.run(
-        [sys.executable, "-c", _KILLED_AT_EVERY_LINE, str(tmp_path / "stores")],
-        check=True,
-        stderr=subprocess.PIPE,
+        [sys.executable, "-c", _KILLED_AT_EVERY_LINE, str(tmp_path / "stores")], check=True, stderr=subprocess.PIPE
     )
     folders = list((tmp_path / "stores").iterdir())
     for folder in folders:

@@ -188,9 +188,7 @@ def test_store_on_the_network_is_refused_before_anything_is_made(mounts: Path, t
     with pytest.raises(StoreError, match=r"file system of the network \(nfs4\)") as caught:
         Store(path)
     assert str(path) in caught.value.message
-    assert (
-        caught.value.hint == "Name a file on a local disk with --store, or a local folder with BENCH_CACHE."
-    )
+    assert caught.value.hint == "Name a file on a local disk with --store, or a local folder with BENCH_CACHE."
     assert not path.parent.exists()
 
 

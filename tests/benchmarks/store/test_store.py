@@ -103,9 +103,7 @@ def test_lone_surrogates_are_kept_as_inputs_and_as_values(store: Store):
     assert store.verify() == []
 
 
-@pytest.mark.parametrize(
-    "damage", [b'{"tokens": ["other"]}', b"\xff\x00\xfe", b""], ids=["other", "binary", "empty"]
-)
+@pytest.mark.parametrize("damage", [b'{"tokens": ["other"]}', b"\xff\x00\xfe", b""], ids=["other", "binary", "empty"])
 def test_entry_with_a_wrong_checksum_is_unknown_and_replaced_by_the_next_put(path: Path, damage: bytes):
     with Store(path) as store:
         store.put(PRODUCER, {"sound": 1, "damaged": {"tokens": ["a"]}})
@@ -165,9 +163,7 @@ with Store(Path(path)) as store:
 def test_processes_that_make_and_fill_one_store_at_once_lose_nothing(path: Path):
     start = str(time.time() + 1)
     writers = [
-        subprocess.Popen(
-            [sys.executable, "-c", _WRITER, str(path), name, start], stderr=subprocess.PIPE, text=True
-        )
+        subprocess.Popen([sys.executable, "-c", _WRITER, str(path), name, start], stderr=subprocess.PIPE, text=True)
         for name in ("one", "two", "three")
     ]
     errors = [writer.communicate(timeout=60)[1] for writer in writers]

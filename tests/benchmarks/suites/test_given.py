@@ -43,10 +43,7 @@ RATED = [("a cat", 1), ("a dog", 2), ("a dog runs", 3), ("the dog runs fast", 4)
 @pytest.fixture
 def suite(tmp_path: Path) -> Suite:
     """Two tasks of the same data, and rows of which two are of one metric."""
-    rows = [
-        {"image": f"images/{n}.jpg", "caption": text, "rating": rating}
-        for n, (text, rating) in enumerate(RATED)
-    ]
+    rows = [{"image": f"images/{n}.jpg", "caption": text, "rating": rating} for n, (text, rating) in enumerate(RATED)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for name in ("small", "other"):
         task = {
@@ -116,9 +113,7 @@ def made_suite(**values: Any) -> Suite:
 
 def put(folder: Path, task: str, name: str, sign: int = 1, rows: int = 4) -> Path:
     (folder / task).mkdir(parents=True, exist_ok=True)
-    lines = [
-        {"image": f"{n}.png", "caption": text, "score": sign * n} for n, (text, _) in enumerate(RATED[:rows])
-    ]
+    lines = [{"image": f"{n}.png", "caption": text, "score": sign * n} for n, (text, _) in enumerate(RATED[:rows])]
     (folder / task / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
 
@@ -139,14 +134,10 @@ def captions() -> list[dict[str, Any]]:
 
 
 def needs(suite: Suite, *, given: Any = NOTHING) -> dict[tuple[str, str], str]:
-    return {
-        (suite.name(one.row), one.column.name or one.column.task): one.needs for one in places(suite, given)
-    }
+    return {(suite.name(one.row), one.column.name or one.column.task): one.needs for one in places(suite, given)}
 
 
-def test_row_is_filled_where_a_file_is_called_after_it_and_task_and_the_rest_stays(
-    tmp_path: Path, suite: Suite
-):
+def test_row_is_filled_where_a_file_is_called_after_it_and_task_and_the_rest_stays(tmp_path: Path, suite: Suite):
     scores = put(tmp_path / "scores", "small", "TIGEr")
     put(scores, "small", "CLIP-S (ViT-B-32)", -1)
     put(scores, "small", "CLIP-S (ViT-L-14)", rows=3)
@@ -164,9 +155,7 @@ def test_row_is_filled_where_a_file_is_called_after_it_and_task_and_the_rest_sta
         ("CLIP-S (ViT-L/14)", "Flickr8k-CF τ-b"): None,
     }
     reasons = {(one.label, one.head[:11]): one.reason for one in run.cells}
-    assert reasons["CLIP-S (ViT-L/14)", "Flickr8k-Ex"].startswith(
-        "3 of 4 rows have a score in CLIP-S (ViT-L-14).jsonl"
-    )
+    assert reasons["CLIP-S (ViT-L/14)", "Flickr8k-Ex"].startswith("3 of 4 rows have a score in CLIP-S (ViT-L-14).jsonl")
     assert reasons["TIGEr", "Flickr8k-CF"] == SCORES
     assert reasons["CLIP-S (ViT-B/32)", "Flickr8k-CF"] == f"not released: {SCORES_OR_MODEL}"
     table = render_suite(run)
@@ -258,9 +247,7 @@ def test_row_of_an_encoder_takes_a_model_or_scores_of_images_and_texts(tmp_path:
     (tmp_path / "models.yaml").write_text(
         f"dci_table7:\n  {row}: {{model: clip-vit-base-patch32, model_args: {{peft: there}}}}\n"
     )
-    taken = {
-        one.models for one in places(suite, read_inputs(suite, tmp_path)) if one.row.printed_model == row
-    }
+    taken = {one.models for one in places(suite, read_inputs(suite, tmp_path)) if one.row.printed_model == row}
     assert taken == {RowModels("clip-vit-base-patch32", model_args='{"peft": "there"}')}
     file = put_lines(tmp_path / f"dci_all_scm/{row}.jsonl")
     taken = {

@@ -16,15 +16,7 @@ from capbench.benchmarks.published.values import load
 from capbench.benchmarks.running.missing import Missing
 from capbench.benchmarks.suites.places import SCORES, places
 from capbench.benchmarks.suites.plan import plan_suite
-from capbench.benchmarks.suites.read import (
-    FOLDER,
-    RECORDED,
-    REFERENCES,
-    Suite,
-    SuiteColumn,
-    list_suites,
-    load_suite,
-)
+from capbench.benchmarks.suites.read import FOLDER, RECORDED, REFERENCES, Suite, SuiteColumn, list_suites, load_suite
 from capbench.benchmarks.suites.run import SuiteRun, TableCell, run_suite, suite_cells
 from capbench.benchmarks.suites.tables import render_suite, suite_rows
 from capbench.errors import UsageError
@@ -47,9 +39,7 @@ def test_every_name_in_a_suite_is_known(name: str):
     assert models | {column.encoder for column in suite.columns if column.encoder} <= set(list_aliases())
     rows = {name for row in suite.rows for name in (suite.label(row), suite.name(row))}
     assert {row for column in suite.columns for row in column.only} <= rows
-    named = [
-        one.metric for one in (*suite.rows, *suite.columns) if one.metric not in (None, RECORDED, REFERENCES)
-    ]
+    named = [one.metric for one in (*suite.rows, *suite.columns) if one.metric not in (None, RECORDED, REFERENCES)]
     assert {name.partition("[")[0] for name in named} <= set(metrics)
     for name in named:
         entry = read_metric(name)
@@ -95,12 +85,7 @@ def test_suites_are_listed_by_name():
 def small_suite(tmp_path: Path) -> Callable[..., SuiteRun]:
     """Return a function that runs a suite over a small task, beside the first table of a paper."""
     rows = [
-        {
-            "image": f"{n // 2}.jpg",
-            "caption": text,
-            "references": ["a dog runs", "the dog runs fast"],
-            "rating": n,
-        }
+        {"image": f"{n // 2}.jpg", "caption": text, "references": ["a dog runs", "the dog runs fast"], "rating": n}
         for n, text in enumerate(["a cat", "a dog", "a dog runs", "the dog runs fast"])
     ]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -248,17 +233,11 @@ def test_row_of_nothing_or_that_decodes_without_a_model_and_column_without_task_
     row: dict[str, Any], column: dict[str, Any]
 ):
     about = {"suite": "mine", "description": "", "paper": "pacspp", "table": 1}
-    with pytest.raises(
-        ValueError, match=r"the row names none|a (column|row) names a |a row of recorded scores says"
-    ):
-        Suite.model_validate(
-            {**about, "rows": [row], "columns": [{"printed": "x", "statistics": ["mean"], **column}]}
-        )
+    with pytest.raises(ValueError, match=r"the row names none|a (column|row) names a |a row of recorded scores says"):
+        Suite.model_validate({**about, "rows": [row], "columns": [{"printed": "x", "statistics": ["mean"], **column}]})
 
 
-CAPTURE = (
-    "capture[parser=factual,parser_model=no/parser,encoder=no/encoder,wordnet=nowhere,nltk_data=nowhere]"
-)
+CAPTURE = "capture[parser=factual,parser_model=no/parser,encoder=no/encoder,wordnet=nowhere,nltk_data=nowhere]"
 
 
 def test_all_that_is_missing_is_said_once_before_work_starts(
@@ -291,9 +270,7 @@ def test_all_that_is_missing_is_said_once_before_work_starts(
     assert len(run.runs) == 1 and run.cells[0].result is not None
 
 
-def test_what_is_missing_of_tasks_and_models_is_found_without_loading(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+def test_what_is_missing_of_tasks_and_models_is_found_without_loading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("CAPBENCH_DATA", raising=False)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
@@ -309,9 +286,7 @@ def test_what_is_missing_of_tasks_and_models_is_found_without_loading(
     assert "laion2b_s34b_b79k" in plan.reasons[model, "dci_full_base_neg", ""]
 
 
-def test_table_has_ours_beside_the_printed_value_and_numbers_the_reasons(
-    small_suite: Callable[..., SuiteRun],
-):
+def test_table_has_ours_beside_the_printed_value_and_numbers_the_reasons(small_suite: Callable[..., SuiteRun]):
     run = small_suite({"metric": "bleu_1"}, {"metric": "length", "printed": "SPICE", "no_task": "not here"})
     ours = run.cells[0].result
     assert ours is not None and ours.value is not None
@@ -370,19 +345,12 @@ def test_mean_of_other_categories_than_the_papers_stands_beside_no_printed_one()
 
 
 def test_column_with_the_mean_alone_says_what_it_is_of():
-    column = {
-        "task": "pascal50s",
-        "printed": "Pascal-50S",
-        "statistics": ["accuracy"],
-        "categories": ["mean"],
-    }
+    column = {"task": "pascal50s", "printed": "Pascal-50S", "statistics": ["accuracy"], "categories": ["mean"]}
     with pytest.raises(ValidationError, match="names its categories in mean_of"):
         SuiteColumn.model_validate(column)
 
 
-def test_images_that_are_missing_are_named_with_their_task(
-    small_suite: Callable[..., SuiteRun], tmp_path: Path
-):
+def test_images_that_are_missing_are_named_with_their_task(small_suite: Callable[..., SuiteRun], tmp_path: Path):
     file = tmp_path / "small.yaml"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"image_folder": "photographs"}))
     said: list[Missing] = []

@@ -55,8 +55,7 @@ def hostile_metric():
 
         def score(self, items: Items, context: Context) -> Scores:
             return Scores(
-                np.array([0.5] + [np.nan] * (len(items) - 1)),
-                failures=dict.fromkeys(range(1, len(items)), HOSTILE),
+                np.array([0.5] + [np.nan] * (len(items) - 1)), failures=dict.fromkeys(range(1, len(items)), HOSTILE)
             )
 
     metrics.add("hostile", Hostile)

@@ -33,9 +33,7 @@ def test_agreement_has_arrows_at_statistics_and_a_ratio_of_errors_as_computed(tm
         "1-R²: no upper end, shown as computed",
     ]
     assert "95% CI: a resample draws whole images" in lines
-    assert any(
-        line.startswith("Group: metrics of a task that share a letter do not differ") for line in lines
-    )
+    assert any(line.startswith("Group: metrics of a task that share a letter do not differ") for line in lines)
     assert one.folder is not None
     again = capbench.load_run(one.folder)
     assert again.table() == table
@@ -44,11 +42,7 @@ def test_agreement_has_arrows_at_statistics_and_a_ratio_of_errors_as_computed(tm
 
 def test_captioner_has_arrows_at_metrics_and_ceilings_as_shown(tmp_path: Path):
     run = capbench.evaluate("iiw-p5b", "iiw_400", metrics=["cider", "length", "bleu_1"], limit=5, resamples=0)
-    assert [line.split("|")[3].strip() for line in run.table().splitlines()[2:]] == [
-        "CIDEr ↑",
-        "length",
-        "BLEU-1 ↑",
-    ]
+    assert [line.split("|")[3].strip() for line in run.table().splitlines()[2:]] == ["CIDEr ↑", "length", "BLEU-1 ↑"]
     assert legend(run.tasks) == [
         "↑ more is better",
         "values are shown × 100; csv, json and records hold them as computed",
@@ -58,9 +52,7 @@ def test_captioner_has_arrows_at_metrics_and_ceilings_as_shown(tmp_path: Path):
 
 
 def test_length_alone_has_no_arrow_and_none_is_explained(tmp_path: Path):
-    run = capbench.evaluate(
-        "iiw-p5b", "iiw_400", metrics="length", limit=3, resamples=0, output_path=tmp_path
-    )
+    run = capbench.evaluate("iiw-p5b", "iiw_400", metrics="length", limit=3, resamples=0, output_path=tmp_path)
     again = capbench.load_run(next(tmp_path.rglob("run.json")).parent)
     for one in (run, again):
         assert one.tasks[0].results[0].higher_is_better is None

@@ -22,9 +22,7 @@ from capbench.benchmarks.tables.run import Run
 from capbench.errors import UsageError
 
 
-def result(
-    metric: str = "cider", statistic: str = "kendall_c", value: float | None = 0.43912, **keys: Any
-) -> Result:
+def result(metric: str = "cider", statistic: str = "kendall_c", value: float | None = 0.43912, **keys: Any) -> Result:
     label = (
         {"cider": "CIDEr", "cider[variant=plain]": "CIDEr", "length": "length"}[metric],
         {"kendall_c": "τ-c", "kendall_b": "τ-b"}.get(statistic, statistic),
@@ -44,17 +42,7 @@ def task_run(*results: Result, model: str | None = None, **published: Published)
 
 def printed(text: str, scale: float = 100) -> Published:
     return Published(
-        "pacspp",
-        "PAC-S++",
-        "Sarto 2024",
-        1,
-        "Flickr8k-Expert",
-        "CIDEr",
-        "kendall_c",
-        None,
-        float(text),
-        text,
-        scale,
+        "pacspp", "PAC-S++", "Sarto 2024", 1, "Flickr8k-Expert", "CIDEr", "kendall_c", None, float(text), text, scale
     )
 
 
@@ -65,9 +53,7 @@ def cells(table: str) -> list[list[str]]:
 
 
 def test_values_intervals_and_published_numbers_are_shown_as_papers_print_them():
-    run = task_run(
-        result(interval=Interval(0.42, 0.4567, 0.01, 1000)), model="m", cider__kendall_c=printed("43.9")
-    )
+    run = task_run(result(interval=Interval(0.42, 0.4567, 0.01, 1000)), model="m", cider__kendall_c=printed("43.9"))
     assert cells(render([run])) == [
         ["Task", "Model", "Metric", "Statistic", "Value", "95% CI", "Published", "Diff", "n"],
         ["Flickr8k-Expert", "m", "CIDEr", "τ-c ↑", "43.91", "[42.00, 45.67]", "43.9", "+0.01", "16,992"],
@@ -95,10 +81,7 @@ def test_task_and_metric_are_named_once():
 
 def test_statistic_that_is_listed_twice_is_told_apart_by_its_name():
     first, second = (Result("cider", name, ("CIDEr", "τ-c"), 0.5, 9, True) for name in ("plain", "weighted"))
-    assert [row[2] for row in cells(render([task_run(first, second)]))[1:]] == [
-        "τ-c (plain) ↑",
-        "τ-c (weighted) ↑",
-    ]
+    assert [row[2] for row in cells(render([task_run(first, second)]))[1:]] == ["τ-c (plain) ↑", "τ-c (weighted) ↑"]
 
 
 def test_metrics_of_one_label_are_told_apart_by_their_names():
@@ -109,9 +92,7 @@ def test_metrics_of_one_label_are_told_apart_by_their_names():
 
 def test_value_that_does_not_exist_is_a_dash_without_a_difference():
     run = task_run(result(value=None, n=0, reason="all scores are equal"), cider__kendall_c=printed("43.9"))
-    assert cells(render([run]))[1] == [
-        *("Flickr8k-Expert", "CIDEr", "τ-c ↑", "-", "43.9", "0", "all scores are equal"),
-    ]
+    assert cells(render([run]))[1] == [*("Flickr8k-Expert", "CIDEr", "τ-c ↑", "-", "43.9", "0", "all scores are equal")]
 
 
 def test_legend_explains_the_difference_only_where_a_row_has_one():
@@ -209,11 +190,7 @@ def test_unknown_format_is_an_error_that_names_the_nearest():
 
 def test_run_gives_the_same_rows_as_table_and_as_frame():
     run = Run([task_run(result(), result("length", value=None))])
-    assert (
-        run.to_pandas()["metric"].tolist()
-        == ["cider", "length"]
-        == [r["metric"] for r in result_rows(run.tasks)]
-    )
+    assert run.to_pandas()["metric"].tolist() == ["cider", "length"] == [r["metric"] for r in result_rows(run.tasks)]
     assert str(run) == run.table() == render(run.tasks)
     assert run["flickr8k_expert"] is run.tasks[0]
     with pytest.raises(KeyError):

@@ -28,9 +28,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory, viewed: Viewed) -> Path:
 def test_every_link_of_every_file_leads_to_a_file(exported: Path) -> None:
     files = [path for path in exported.rglob("*") if path.is_file()]
     pages = [path for path in files if path.suffix == ".html"]
-    assert (
-        len([path for path in pages if path.parent.name == "samples" and "--" not in path.stem]) == 3 * ROWS
-    )
+    assert len([path for path in pages if path.parent.name == "samples" and "--" not in path.stem]) == 3 * ROWS
     for page in pages:
         text = page.read_text(encoding="utf-8")
         assert "<form" not in text

@@ -60,29 +60,19 @@ def test_runs_of_one_model_are_told_apart_by_their_decoding(tmp_path: Path) -> N
         {**{key: ("same", one) for key, one in given.items()}, **others}.items()
     ):
         written = make_record(
-            kind="generate_until",
-            values={"cider": 0.4},
-            model=model,
-            generation_kwargs=settings,
-            date=1.7e9 + date,
+            kind="generate_until", values={"cider": 0.4}, model=model, generation_kwargs=settings, date=1.7e9 + date
         )
         write_record(tmp_path, key, written)
     site = Site(Runs([tmp_path]), Pictures(DataLocations(), []))
     page = index_page(site, {})
-    assert re.findall(r">(\w+)</a><small>(\w*?=?\d)[<,]", page) == [
-        ("same", "num_beams=5"),
-        ("same", "num_beams=3"),
-    ]
+    assert re.findall(r">(\w+)</a><small>(\w*?=?\d)[<,]", page) == [("same", "num_beams=5"), ("same", "num_beams=3")]
     assert "top_p" not in page
     # By itself a run is called by all that was set, and by when it began.
     runs, _ = site.runs.all()
     assert [run.model for run in runs] == [
         "twin", "twin", "alone [num_beams=7]", "same [num_beams=5, top_p=0.5]", "same [num_beams=3, top_p=0.5]",
     ]  # fmt: skip
-    assert [runs[at].name for at in (0, 2)] == [
-        "twin, 2023-11-14 22:13",
-        "alone [num_beams=7], 2023-11-14 22:13",
-    ]
+    assert [runs[at].name for at in (0, 2)] == ["twin, 2023-11-14 22:13", "alone [num_beams=7], 2023-11-14 22:13"]
 
 
 def test_a_run_without_a_model_says_so(viewed: Viewed) -> None:
@@ -236,9 +226,7 @@ def test_a_scatter_has_a_point_a_sample_that_leads_to_it(client: Any, viewed: Vi
     assert "ROUGE-L against human rating" in text_of(answer)
 
 
-def test_two_runs_have_the_verdict_of_compare_and_the_largest_difference_first(
-    client: Any, viewed: Viewed
-) -> None:
+def test_two_runs_have_the_verdict_of_compare_and_the_largest_difference_first(client: Any, viewed: Viewed) -> None:
     keys = {"a": viewed.first.key, "b": viewed.second.key, "x": "capture"}
     answer = client.get("/compare", params=keys)
     page = text_of(answer)
@@ -327,7 +315,5 @@ def test_runs_that_are_written_meanwhile_appear(tmp_path: Path, viewed: Viewed) 
     several, _ = runs.all()
     read = [runs.samples(one) for one in several]
     # The four that were read last are kept.
-    assert [runs.samples(one) is kept for one, kept in zip(several[:0:-1], read[:0:-1], strict=True)] == [
-        True
-    ] * 4
+    assert [runs.samples(one) is kept for one, kept in zip(several[:0:-1], read[:0:-1], strict=True)] == [True] * 4
     assert runs.samples(several[0]) is not read[0]

@@ -113,8 +113,7 @@ def test_a_picture_that_a_record_places_outside_of_its_run_is_not_read(viewed: V
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["/assets/../app.py", "/assets/..%2fapp.py", "/assets/app.py", "/etc/passwd", "/runs/%2e%2e/samples"],
+    "path", ["/assets/../app.py", "/assets/..%2fapp.py", "/assets/app.py", "/etc/passwd", "/runs/%2e%2e/samples"]
 )
 def test_no_address_is_a_path(client: Any, path: str) -> None:
     answer = client.get(path)
@@ -147,12 +146,7 @@ def test_hostile_texts_stay_texts_on_every_page(client: Any, viewed: Viewed) -> 
         assert [one for one in found.links if not one.startswith(("/", "#", "data:,"))] == []
         shown += answer.text
     # Texts are shown, and not left out.
-    for one in (
-        "&lt;img src=x onerror=",
-        "&lt;/script&gt;&lt;script&gt;",
-        "&lt;svg onload=",
-        "&lt;/title&gt;",
-    ):
+    for one in ("&lt;img src=x onerror=", "&lt;/script&gt;&lt;script&gt;", "&lt;svg onload=", "&lt;/title&gt;"):
         assert one in shown
 
 

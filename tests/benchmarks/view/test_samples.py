@@ -103,9 +103,7 @@ def test_one_value_alone_has_a_place():
 
 
 def test_ties_stand_in_one_place():
-    assert relative_ranks(np.array([3.0, 1.0, 3.0, 2.0])).tolist() == pytest.approx(
-        [2.5 / 3, 0, 2.5 / 3, 1 / 3]
-    )
+    assert relative_ranks(np.array([3.0, 1.0, 3.0, 2.0])).tolist() == pytest.approx([2.5 / 3, 0, 2.5 / 3, 1 / 3])
     assert relative_ranks(np.array([1.0, 1.0])).tolist() == [0.5, 0.5]
 
 

@@ -17,13 +17,7 @@ from capbench.adapters.aliases import resolve_model
 from capbench.adapters.judges.responses import RecordedResponses
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items, Metric, Scores, build_metric
-from capbench.metrics.aloha.matching import (
-    Unmatched,
-    last_word,
-    read_objects,
-    root_noun,
-    with_roots,
-)
+from capbench.metrics.aloha.matching import Unmatched, last_word, read_objects, root_noun, with_roots
 from capbench.metrics.aloha.metric import CANDIDATE, REFERENCES, Aloha
 from capbench.metrics.golden import golden_items, read_golden
 from capbench.tasks.shapes.accounts import account_of
@@ -50,9 +44,7 @@ def aloha(**settings: Any) -> Aloha:
 def judge(tmp_path: Path) -> Callable[..., RecordedResponses]:
     """Return a function that records a judge's answers: to candidates by their text, to references by a list."""
 
-    def record(
-        candidates: dict[str, str], references: Sequence[tuple[Sequence[str], str]]
-    ) -> RecordedResponses:
+    def record(candidates: dict[str, str], references: Sequence[tuple[Sequence[str], str]]) -> RecordedResponses:
         rows = [(CANDIDATE.replace("{caption}", text), answer) for text, answer in candidates.items()]
         rows += [
             (REFERENCES.replace("{captions}", "\n".join(f"- {one}" for one in its)), answer)
@@ -190,9 +182,7 @@ def test_released_root_noun_is_the_word_that_hangs_on_no_other():
     heads = {"Man in black": [0, 0, 1], "tank top": [1, 1], "": []}
 
     def pipeline(name: str) -> Doc:
-        return Doc(
-            spacy.blank("en").vocab, words=name.split(), heads=heads[name], deps=["dep"] * len(heads[name])
-        )
+        return Doc(spacy.blank("en").vocab, words=name.split(), heads=heads[name], deps=["dep"] * len(heads[name]))
 
     assert [root_noun(pipeline, name) for name in heads] == ["man", "top", None]
     with pytest.raises(MetricError, match="root_nouns"):
@@ -217,9 +207,7 @@ def test_words_that_the_parsers_list_lacks_are_counted_and_shown():
     assert known.parts["unknown_words"].tolist() == [0, 0]
     assert metric.review([(known, {})]) == []
     # A dog beside the star goes unseen, on either side, and so does a caption of dogs alone.
-    scores = metric.score(
-        golden_items(["A star.", "A star and a dog. A dog!", "dog"], [other, star, star]), Context()
-    )
+    scores = metric.score(golden_items(["A star.", "A star and a dog. A dog!", "dog"], [other, star, star]), Context())
     assert scores.values[:2] == pytest.approx(1.0, abs=1e-6)
     assert scores.parts["unknown_words"].tolist() == [2, 2, 1]
     assert scores.failures == {2: "the candidate names no object"}
@@ -325,8 +313,7 @@ def test_own_prompts_are_asked_and_need_their_field(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{"aggregate": "max"}, {"unmatched": "one"}, {"empty": "one"}, {"max_tokens": 0}, {"objects": "java"}],
+    "settings", [{"aggregate": "max"}, {"unmatched": "one"}, {"empty": "one"}, {"max_tokens": 0}, {"objects": "java"}]
 )
 def test_settings_out_of_range_are_refused(settings: dict[str, Any]):
     name = next(iter(settings))

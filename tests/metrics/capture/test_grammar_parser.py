@@ -97,9 +97,7 @@ def test_any_words_can_be_read():
     read = 0
     for _ in range(1000):
         graph = united(GRAMMAR.read(" ".join(rng.choices(words, k=30))))
-        assert {one for subject, _, other in graph.relations for one in (subject, other)} <= set(
-            graph.objects
-        )
+        assert {one for subject, _, other in graph.relations for one in (subject, other)} <= set(graph.objects)
         assert {name for name, _ in graph.attributes} <= set(graph.objects)
         read += len(graph.relations)
     assert read > 100

@@ -46,9 +46,7 @@ def test_equal_elements_are_matched_before_synonyms_and_each_once(wordnet):
 
 
 def test_the_first_of_the_candidate_takes_the_first_of_the_reference_that_is_free(wordnet):
-    pairing = pair(
-        words("auto", "automobile"), words("car", "motorcar"), SynonymCheck(wordnet, substring=False)
-    )
+    pairing = pair(words("auto", "automobile"), words("car", "motorcar"), SynonymCheck(wordnet, substring=False))
     assert pairing.synonymous == ((0, 0), (1, 1))
 
 

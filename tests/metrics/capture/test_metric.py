@@ -20,9 +20,7 @@ from capbench.metrics.golden import read_golden
 from capbench.metrics.vectors.checkpoints import Checkpoint
 
 GOLDEN = read_golden("capture")["pairs"]
-PARTS = [
-    f"{kind}_{name}" for kind in ("object", "attribute", "relation") for name in ("precision", "recall", "f1")
-]
+PARTS = [f"{kind}_{name}" for kind in ("object", "attribute", "relation") for name in ("precision", "recall", "f1")]
 
 RED_CAR = {
     "caption": "A red car stands on a road.",
@@ -68,9 +66,7 @@ def test_given_graphs_score_as_the_released_code_scores_them(princeton, minilm, 
             rows[-1]["relations"] = relations
         candidates.append(f"candidate {number}")
         references.append([f"reference {number}"])
-    metric = Capture(
-        parser="recorded", parser_model=write_graphs(*rows), encoder=minilm, wordnet=str(princeton)
-    )
+    metric = Capture(parser="recorded", parser_model=write_graphs(*rows), encoder=minilm, wordnet=str(princeton))
     scores = metric.score(make_items(candidates, references), Context())
     ours = np.stack([scores.values, *(scores.parts[name] for name in PARTS)], axis=1)
     np.testing.assert_allclose(ours, [pair["values"] for pair in GOLDEN], rtol=0, atol=1e-5)
@@ -92,9 +88,7 @@ def test_weights_are_those_of_objects_attributes_and_relations(capture, write_gr
         pytest.approx(one, abs=1e-5) for one in (0.5, 0, 0)
     ]
     assert hard.values[0] == pytest.approx(5 * 0.5 / 12, abs=1e-5)
-    assert capture(file, soft=False, gamma=0).score(items, Context()).values[0] == pytest.approx(
-        0.25, abs=1e-5
-    )
+    assert capture(file, soft=False, gamma=0).score(items, Context()).values[0] == pytest.approx(0.25, abs=1e-5)
 
 
 def test_several_references_give_the_mean(capture, write_graphs, make_items):
@@ -116,9 +110,7 @@ def test_order_of_objects_and_relations_and_of_the_items_changes_nothing(capture
     rows = []
     for number in range(6):
         objects = rng.sample(names, 5)
-        relations = [
-            [*rng.sample(objects, 1), rng.choice(["on", "near"]), rng.choice(objects)] for _ in "abc"
-        ]
+        relations = [[*rng.sample(objects, 1), rng.choice(["on", "near"]), rng.choice(objects)] for _ in "abc"]
         rows.append({"caption": f"caption {number}", "objects": objects, "relations": relations})
     texts = [row["caption"] for row in rows]
     items = make_items(texts, [[texts[number - 1]] for number in range(6)])
@@ -197,9 +189,7 @@ def test_caption_without_a_graph_is_a_failure_of_its_item_alone(capture, write_g
     a, b = RED_CAR["caption"], AUTO["caption"]
     scores = metric.score(make_items([a, "Unknown.", a, a], [[b], [b], [b, "Other."], []]), Context())
     assert np.isfinite(scores.values).tolist() == [True, False, False, False]
-    assert scores.failures[1].startswith(
-        "candidate: the parser gave no graph: graphs.jsonl has no row of this"
-    )
+    assert scores.failures[1].startswith("candidate: the parser gave no graph: graphs.jsonl has no row of this")
     assert "1 of its rows cannot be used, such as graphs.jsonl:3" in scores.failures[1]
     assert scores.failures[2].startswith("reference 2: the parser gave no graph")
     assert scores.failures[3] == "item has no reference"
@@ -227,9 +217,7 @@ def test_recorded_graph_of_another_form_is_named(capture, write_graphs, make_ite
 def test_sentences_of_which_the_parser_writes_no_graph_are_counted(
     t5: str, nltk_data: str, wordnet_folder: str, minilm: str, make_items: Callable[..., Items]
 ):
-    metric = Capture(
-        parser_model=t5, encoder=minilm, nltk_data=nltk_data, wordnet=wordnet_folder, device="cpu"
-    )
+    metric = Capture(parser_model=t5, encoder=minilm, nltk_data=nltk_data, wordnet=wordnet_folder, device="cpu")
     metric.check()
     texts = ["A big dog runs. The man sits near the tree.", "Two dogs run over the grass. The sky is blue."]
     scores = metric.score(make_items(texts, [[texts[1]], [texts[0]]]), Context())
@@ -275,9 +263,7 @@ def test_metrics_share_an_encoder_for_as_long_as_one_of_them_holds_it(minilm: st
     loaded: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         load = AutoModel.from_pretrained
-        patch.setattr(
-            AutoModel, "from_pretrained", lambda name, **more: (loaded.append(name), load(name, **more))[1]
-        )
+        patch.setattr(AutoModel, "from_pretrained", lambda name, **more: (loaded.append(name), load(name, **more))[1])
         patch.setattr("capbench.metrics.capture.phrases._IN_USE", WeakValueDictionary())
         first, second = encoder(), encoder()
         for one in (first, second):
@@ -347,9 +333,7 @@ def test_name_of_the_encoders_folder_is_in_the_label_and_not_in_the_fingerprint(
 
 def test_input_limit_may_be_a_number_as_yaml_reads_it(t5: str, nltk_data: str, wordnet_folder: str):
     def build(limit):
-        return Capture(
-            parser_model=t5, input_limit=limit, soft=False, nltk_data=nltk_data, wordnet=wordnet_folder
-        )
+        return Capture(parser_model=t5, input_limit=limit, soft=False, nltk_data=nltk_data, wordnet=wordnet_folder)
 
     assert build(0.7).fingerprint() == build("0.7").fingerprint() != build("0.5.0").fingerprint()
 
@@ -402,9 +386,7 @@ def test_any_of_the_numbers_may_be_the_value(capture, write_graphs, make_items, 
 
 
 def test_numbers_have_names_of_their_own():
-    labels = {
-        of: Capture(of=of).label for of in ("f1", "precision", "recall", "object_recall", "relation_f1")
-    }
+    labels = {of: Capture(of=of).label for of in ("f1", "precision", "recall", "object_recall", "relation_f1")}
     assert labels == {
         "f1": "CAPTURE",
         "precision": "CAPTURE-Precision",
@@ -412,12 +394,8 @@ def test_numbers_have_names_of_their_own():
         "object_recall": "CAPTURE-Recall (objects)",
         "relation_f1": "CAPTURE-F1 (relations)",
     }
-    assert Capture(of="attribute_precision", parser="grammar").label == (
-        "CAPTURE-Precision (attributes, grammar)"
-    )
-    with pytest.raises(
-        ValueError, match=r"of is one of f1, precision, recall, object_precision, .* not recal"
-    ):
+    assert Capture(of="attribute_precision", parser="grammar").label == ("CAPTURE-Precision (attributes, grammar)")
+    with pytest.raises(ValueError, match=r"of is one of f1, precision, recall, object_precision, .* not recal"):
         Capture(of="recal")
 
 

@@ -39,9 +39,7 @@ def test_noun_has_its_adjectives_and_the_nouns_before_it():
 
 def test_adjectives_joined_by_and_count_each():
     graph = read_graph(
-        doc(
-            "dark/dark/ADJ/amod/1 brown/brown/ADJ/amod/4 and/and/CCONJ/cc/1 white/white/ADJ/conj/1 dog/dog/NOUN/ROOT/4"
-        )
+        doc("dark/dark/ADJ/amod/1 brown/brown/ADJ/amod/4 and/and/CCONJ/cc/1 white/white/ADJ/conj/1 dog/dog/NOUN/ROOT/4")
     )
     assert graph.attributes == (("dog", "dark brown"), ("dog", "white"))
 
@@ -66,9 +64,7 @@ def test_verb_relates_each_subject_to_each_object():
 
 def test_preposition_between_nouns_is_a_relation():
     graph = read_graph(
-        doc(
-            "cup/cup/NOUN/ROOT/0 on/on/ADP/prep/0 top/top/NOUN/pobj/1 of/of/ADP/prep/2 table/table/NOUN/pobj/3"
-        )
+        doc("cup/cup/NOUN/ROOT/0 on/on/ADP/prep/0 top/top/NOUN/pobj/1 of/of/ADP/prep/2 table/table/NOUN/pobj/3")
     )
     assert graph.relations == (("cup", "on", "top"), ("top", "of", "table"))
 

@@ -112,9 +112,7 @@ def test_recorded_answers_score_as_the_released_code_scores_them(prompts, oracle
         rows.append((f"FACTS {number}", case["facts"], 0))
         rows += [(match, answer, seed) for seed, answer in enumerate(case["matches"])]
         rows += [(verify, answer, seed) for seed, answer in enumerate(case["verifications"])]
-    metric = build_metric(
-        "dcscore", {**prompts, "facts": oracle(*(case["oracle"] for case in cases)), "join": "text"}
-    )
+    metric = build_metric("dcscore", {**prompts, "facts": oracle(*(case["oracle"] for case in cases)), "join": "text"})
     scores = metric.score(items(*map(str, range(len(cases)))), Context(judge=judge(*rows)))
     assert scores.failures == {}
     found = np.stack([scores.parts[name] for name in PARTS], axis=1)
@@ -181,9 +179,7 @@ def test_how_an_image_was_read_is_remarked_and_letters_are_asked_as_they_are(tmp
     rows = (("FACTS c", GOOD.replace("red", "blé")), (match, MATCHED), (verify, VERIFIED))
     told = [json.dumps({"prompt": prompt, "response": answer}) for prompt, answer in rows]
     (tmp_path / "answers.jsonl").write_text("\n".join(told))
-    scores = DcScore(oracle(1), **prompts).score(
-        items("c"), Context(judge=Remarking(tmp_path / "answers.jsonl"))
-    )
+    scores = DcScore(oracle(1), **prompts).score(items("c"), Context(judge=Remarking(tmp_path / "answers.jsonl")))
     assert scores.values == pytest.approx([1.0])
     assert scores.remarks == {0: "half of it"}
 
@@ -232,9 +228,7 @@ def test_caption_whose_answers_cannot_be_used_is_named_with_its_reason_or_counts
     answers = judge(("FACTS c", facts, None), (match, matched, None), (verify, verified, None))
     scores = DcScore(oracle(1), **prompts).score(items("c", " "), Context(judge=answers))
     # The answer that could not be used is the last, on one line, and no more of it than 60 characters.
-    bad = " ".join(
-        (verified if "verifying" in reason else matched if "matching" in reason else facts).split()
-    )
+    bad = " ".join((verified if "verifying" in reason else matched if "matching" in reason else facts).split())
     reason += f" (5 tries): '{bad[:60]}{'…' if len(bad) > 60 else ''}'"
     assert scores.failures == {0: reason}
     # A caption that says nothing is 0 of itself.
@@ -262,8 +256,7 @@ def test_oracle_of_the_judge_is_what_it_takes_out_of_the_references(prompts, jud
     assert "references" in metric.needs
     assert metric.label == "DCScore (oracle by the judge)"
     scores = metric.score(
-        items("c", "c", "c", references=[("one", " ", "two"), ("bad",), ("",)], image_names=()),
-        Context(judge=answers),
+        items("c", "c", "c", references=[("one", " ", "two"), ("bad",), ("",)], image_names=()), Context(judge=answers)
     )
     # Recall is 1 of 3, and of the relevant ones 1 of 2.
     assert scores.values[0] == pytest.approx((2 / 3 / (1 + 1 / 3) + 1 / (1 + 1 / 2)) / 2)
@@ -385,16 +378,7 @@ def test_list_is_read_as_python_or_as_json_wherever_it_stands():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert read_entries('[{"fact": "a\\/b"}]') == [{"fact": "a\\/b"}]
-    for answer in (
-        "",
-        "{}",
-        "[1]",
-        "[",
-        "]",
-        "[" * 50_000,
-        "-" * 90_000 + "1",
-        "[{}]" + " " * MOST_CHARACTERS,
-    ):
+    for answer in ("", "{}", "[1]", "[", "]", "[" * 50_000, "-" * 90_000 + "1", "[{}]" + " " * MOST_CHARACTERS):
         with pytest.raises(ValueError, match="an answer is"):
             read_entries(answer)
 
@@ -437,11 +421,7 @@ def test_things_that_facts_name_are_shown_where_they_are_texts():
 
 def test_facts_of_one_text_are_judged_in_their_order():
     facts = [CaptionFact("a", True), CaptionFact("b", True), CaptionFact("a", True)]
-    said = [
-        {"fact": "a", "verification": 1},
-        {"fact": "a", "verification": 0},
-        {"fact": "b", "verification": 0},
-    ]
+    said = [{"fact": "a", "verification": 1}, {"fact": "a", "verification": 0}, {"fact": "b", "verification": 0}]
     assert read_verdicts(json.dumps(said), facts, "text") == (True, False, False)
 
 
@@ -458,9 +438,7 @@ def test_run_asks_a_server_once_and_finds_its_answers_again(tmp_path, monkeypatc
     for number, name in enumerate(names):
         (data / "iiw" / "images_aar" / f"{name}.jpg").write_bytes(noise_png(number))
     facts = tmp_path / "facts.jsonl"
-    rows = [
-        {"image_name": f"{name}.jpg", "oracle_caption": "t", "oracle_facts": ["f", name]} for name in names
-    ]
+    rows = [{"image_name": f"{name}.jpg", "oracle_caption": "t", "oracle_facts": ["f", name]} for name in names]
     facts.write_text("\n".join(map(json.dumps, rows)))
     monkeypatch.setenv("CAPBENCH_DATA", str(data))
     with chat_server(behave) as server:

@@ -35,16 +35,12 @@ def on_graphs(tmp_path: Path) -> Callable[..., Metric]:
         file = tmp_path / "graphs.jsonl"
         file.write_text("".join(json.dumps({"caption": one, "graph": one}) + "\n" for one in graphs))
         encoder = {"encoder": str(find_minilm())} if name == "soft_spice" else {}
-        return build_metric(
-            name, {"parser": "recorded", "parser_model": str(file), **encoder, **RELEASED, **settings}
-        )
+        return build_metric(name, {"parser": "recorded", "parser_model": str(file), **encoder, **RELEASED, **settings})
 
     return build
 
 
-def scored(
-    on_graphs: Callable[..., Metric], name: str, candidate: str, *references: str, **settings: Any
-) -> Scores:
+def scored(on_graphs: Callable[..., Metric], name: str, candidate: str, *references: str, **settings: Any) -> Scores:
     metric = on_graphs(name, [candidate, *references], **settings)
     return metric.score(golden_items([candidate], [references]), Context())
 
@@ -69,9 +65,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     ],
 )
 def test_given_graphs_score_as_the_released_code_scores_them(on_graphs, store, name, number, settings):
-    metric = on_graphs(
-        name, [text for row in GOLDEN for text in (row["candidate"], *row["references"])], **settings
-    )
+    metric = on_graphs(name, [text for row in GOLDEN for text in (row["candidate"], *row["references"])], **settings)
     metric.check()
     items = golden_items([row["candidate"] for row in GOLDEN], [row["references"] for row in GOLDEN])
     scores = metric.score(items, Context(cache=store))
@@ -81,9 +75,7 @@ def test_given_graphs_score_as_the_released_code_scores_them(on_graphs, store, n
 
 def test_an_attribute_and_an_object_of_the_same_letters_count_once(on_graphs: Callable[..., Metric]):
     # Released code gives 2/3 or 0, by PYTHONHASHSEED: which of both it sees first decides what the letters are.
-    scores = scored(
-        on_graphs, "factual_spice", "( traffic , is , light ) , ( traffic light )", "( traffic light )"
-    )
+    scores = scored(on_graphs, "factual_spice", "( traffic , is , light ) , ( traffic light )", "( traffic light )")
     assert scores.values[0] in (0.0, pytest.approx(2 / 3))
 
 
@@ -230,8 +222,7 @@ def test_label_names_what_is_not_released_and_the_fingerprint_what_decides_a_val
     # Merging asks the tables whether synonyms match or not; whole graphs are compared without them.
     assert "compare" not in exact
     merged = [
-        on_graphs("factual_spice", ["( dog )"], compare="merged", synonyms=one).fingerprint()
-        for one in (False, True)
+        on_graphs("factual_spice", ["( dog )"], compare="merged", synonyms=one).fingerprint() for one in (False, True)
     ]
     assert merged[0] != merged[1]
     assert all(one["compare"] == "merged" and "WordNet" in one["merged"] for one in merged)
@@ -240,9 +231,7 @@ def test_label_names_what_is_not_released_and_the_fingerprint_what_decides_a_val
 
 
 @pytest.mark.parametrize("name", ["factual_spice", "soft_spice"])
-@pytest.mark.parametrize(
-    "settings", [{"input_limit": "0.6"}, {"empty": "zero"}, {"batch_size": 0}, {"parser": "java"}]
-)
+@pytest.mark.parametrize("settings", [{"input_limit": "0.6"}, {"empty": "zero"}, {"batch_size": 0}, {"parser": "java"}])
 def test_settings_out_of_range_are_refused(name: str, settings: dict[str, Any]):
     with pytest.raises(ValueError, match=next(iter(settings))):
         build_metric(name, settings)

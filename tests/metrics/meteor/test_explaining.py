@@ -15,10 +15,7 @@ def test_words_are_aligned_by_the_matcher_that_found_them():
     found = explain(CANDIDATE, REFERENCES)
     assert found[0].candidate == ["a", "brown", "dog", "runs", "quickly", "over", "the", "grass"]
     assert found[0].reference == ["a", "dog", "is", "running", "across", "the", "green", "lawn"]
-    assert found[0].aligned[:2] == [
-        PhraseMatch("exact", (0, 1), (0, 1)),
-        PhraseMatch("exact", (2, 3), (1, 2)),
-    ]
+    assert found[0].aligned[:2] == [PhraseMatch("exact", (0, 1), (0, 1)), PhraseMatch("exact", (2, 3), (1, 2))]
     assert [one.how for one in found[1].aligned] == ["exact", "synonym"]
     assert [one.chunks for one in found] == [3, 2]
 

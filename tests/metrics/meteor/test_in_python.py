@@ -60,9 +60,7 @@ def statistics(candidate: str, *references: str) -> list[float]:
 
 def expected(words: Sequence[int], *matches: Sequence[int], chunks: int, matched: Sequence[int]) -> list[int]:
     """Statistics from those of the matchers, none for a matcher that is not given."""
-    counts = [
-        number for of_matcher in (*matches, *[(0, 0, 0, 0)] * (4 - len(matches))) for number in of_matcher
-    ]
+    counts = [number for of_matcher in (*matches, *[(0, 0, 0, 0)] * (4 - len(matches))) for number in of_matcher]
     return [*words, *counts, chunks, *matched]
 
 

@@ -63,15 +63,12 @@ def many(make_items: Callable[..., Items]) -> Items:
     """600 items of different captions: three batches."""
     words = "man woman dog cat child house street river ball tree horse boat car bird road field".split()  # noqa: SIM905
     captions = [
-        f"a {words[i % 16]} and the {words[i // 16 % 16]} were {words[i // 256]} number {i} " * 3
-        for i in range(600)
+        f"a {words[i % 16]} and the {words[i // 16 % 16]} were {words[i // 256]} number {i} " * 3 for i in range(600)
     ]
     return make_items(captions, [(captions[i - 1], captions[i - 7], captions[i - 300]) for i in range(600)])
 
 
-def assert_equal_to_released(
-    metric: Meteor, items: Items, released: ReleasedMeteor, as_rows: Callable
-) -> None:
+def assert_equal_to_released(metric: Meteor, items: Items, released: ReleasedMeteor, as_rows: Callable) -> None:
     context = Context()
     (references, candidates), item_of_row = as_rows(items, tokenize_items(items))
     corpus, values = released.compute_score(references, candidates)
@@ -124,9 +121,7 @@ def test_formula_gives_the_values_of_the_jar_for_any_statistics(released: Releas
         axis=1,
     ).astype(float)
     jar = released.meteor_p
-    jar.stdin.write(
-        (" ||| ".join(["EVAL", *(" ".join(map(str, row)) for row in statistics)]) + "\n").encode()
-    )
+    jar.stdin.write((" ||| ".join(["EVAL", *(" ".join(map(str, row)) for row in statistics)]) + "\n").encode())
     jar.stdin.flush()
     *values, corpus = [float(jar.stdout.readline()) for _ in range(301)]
     exempted = exempt(statistics)

@@ -19,8 +19,7 @@ def test_what_is_related_is_found_and_nothing_else(size: int, monkeypatch: pytes
     right = Spans(words, starts[::-1], lengths[::-1])
     keys = np.unique(
         np.append(
-            generator.integers(0, size * size, 50),
-            generator.choice(words, 200) * size + generator.choice(words, 200),
+            generator.integers(0, size * size, 50), generator.choice(words, 200) * size + generator.choice(words, 200)
         )
     )
     expected = [
@@ -40,9 +39,7 @@ def test_pairs_that_share_a_byte_of_the_table_are_told_apart():
     size = 8192
     words = np.array([0, 2048, 7])
     relation = WordRelation(np.array([0 * size + 7]), size)
-    found = relation.find(
-        Spans(words, np.array([0]), np.array([2])), Spans(words, np.array([2]), np.array([1]))
-    )
+    found = relation.find(Spans(words, np.array([0]), np.array([2])), Spans(words, np.array([2]), np.array([1])))
     assert [column.tolist() for column in found] == [[0], [0], [2], [0]]
 
 

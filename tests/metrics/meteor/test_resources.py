@@ -48,9 +48,7 @@ def table(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def synonyms() -> SynonymSets:
-    arrays = build_synonyms(
-        {"dog": "1 2", "dogs": "7", "run": "3", "man": "4", "box": "5", "pass": "6", "a": "9"}
-    )
+    arrays = build_synonyms({"dog": "1 2", "dogs": "7", "run": "3", "man": "4", "box": "5", "pass": "6", "a": "9"})
     bases = {"ran": ["run"], "men": ["man"], "dogmen": ["dog", "man"], "boxes": ["nothing"]}
     return SynonymSets(WordTable(arrays["words"]), arrays["first"], arrays["sets"], bases)
 
@@ -99,9 +97,7 @@ def test_table_is_kept_in_the_cache_folder_and_mapped_from_there(table, own_cach
     built = build_paraphrases(table)
     first = paraphrases_of(table)
     (cached,) = files(own_cache)
-    monkeypatch.setattr(
-        "capbench.metrics.meteor.resources.build_paraphrases", lambda path: pytest.fail("built again")
-    )
+    monkeypatch.setattr("capbench.metrics.meteor.resources.build_paraphrases", lambda path: pytest.fail("built again"))
     for found in (first, paraphrases_of(table)):
         for name, array in (
             ("words", found.words.sorted),

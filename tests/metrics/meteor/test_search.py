@@ -16,11 +16,7 @@ places = st.integers(0, WORDS - 1)
 found = st.lists(
     st.builds(
         lambda start, length, candidate_start, candidate_length, matcher: Match(
-            start,
-            min(start + length, WORDS),
-            candidate_start,
-            min(candidate_start + candidate_length, WORDS),
-            matcher,
+            start, min(start + length, WORDS), candidate_start, min(candidate_start + candidate_length, WORDS), matcher
         ),
         *(places, st.integers(1, 3), places, st.integers(1, 3), st.integers(0, 3)),
     ),
@@ -41,9 +37,7 @@ def chosen(pairs: list[list[Match]], away: int = 0) -> list[list[Match]]:
     lengths = np.full(len(pairs), WORDS)
     matches = MatchTable(pair, start, end - start, candidate_start, candidate_end - candidate_start, matcher)
     first, last, alone = contended_words(matches, lengths, lengths)
-    matches = MatchTable(
-        pair, start, end - start, candidate_start + away, candidate_end - candidate_start, matcher
-    )
+    matches = MatchTable(pair, start, end - start, candidate_start + away, candidate_end - candidate_start, matcher)
     taken: list[list[Match]] = [[] for _ in pairs]
     for number in search(matches, alone, (first, last), lengths, inf).tolist():
         taken[pair[number]].append(Match(*columns[1:, number].tolist()))
@@ -70,12 +64,7 @@ def test_choice_for_many_pairs_is_that_of_a_plain_search_for_each(pairs: list[li
 def test_a_pair_takes_nothing_over_from_the_one_before_it():
     # The match of the first word decides which match of the second one goes on with its chunk.
     pairs = [
-        [
-            Match(0, 1, first, first + 1, 0),
-            Match(1, 2, 5, 6, 0),
-            Match(1, 2, 3, 4, 0),
-            Match(6, 7, last, last + 1, 0),
-        ]
+        [Match(0, 1, first, first + 1, 0), Match(1, 2, 5, 6, 0), Match(1, 2, 3, 4, 0), Match(6, 7, last, last + 1, 0)]
         for first, last in ((0, 6), (2, 1), (6, 0), (2, 6), (0, 2))
     ]
     assert chosen(pairs) == [plain(pair) for pair in pairs]
@@ -85,11 +74,7 @@ def test_a_pair_takes_nothing_over_from_the_one_before_it():
 def test_chunk_goes_on_after_a_longer_match_that_overlaps_with_no_other():
     longer = Match(0, 3, 0, 2, 3)
     going_on, elsewhere = Match(3, 4, 2, 3, 0), Match(3, 4, 5, 6, 0)
-    assert (
-        chosen([[longer, going_on, elsewhere]])
-        == [[longer, going_on]]
-        == [plain([longer, going_on, elsewhere])]
-    )
+    assert chosen([[longer, going_on, elsewhere]]) == [[longer, going_on]] == [plain([longer, going_on, elsewhere])]
     assert chosen([[longer, elsewhere, going_on]]) == [[longer, going_on]]
 
 

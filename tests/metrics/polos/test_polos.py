@@ -68,9 +68,7 @@ def state(clip: OpenClipEncoder) -> dict[str, Any]:
     width = 4 * WIDTH + 6 * clip.dimension
     shapes = {"1": (24, width), "2": (12, 24), "3": (1, 12)}
     scalars = {f"scalar_mix.scalar_parameters.{n}": torch.randn(1) for n in range(LAYERS)}
-    linear = {
-        f"ff.0.ff.linear_{n}.weight": torch.randn(shape) / shape[1] ** 0.5 for n, shape in shapes.items()
-    }
+    linear = {f"ff.0.ff.linear_{n}.weight": torch.randn(shape) / shape[1] ** 0.5 for n, shape in shapes.items()}
     biases = {f"ff.0.ff.linear_{n}.bias": torch.randn(shape[0]) for n, shape in shapes.items()}
     beside = {"encoder.model.embeddings.weight": torch.zeros(2), "clip.logit_scale": torch.zeros(1)}
     return {**scalars, "scalar_mix.gamma": torch.tensor([1.3]), **linear, **biases, **beside}
@@ -149,9 +147,7 @@ def released(
         r, s = sentences(list(place)), seen(list(place))
         x = torch.cat([r, c, (c - r).abs(), c * r, v, t, (v - t).abs(), v * t, (s - t).abs(), s * t], dim=1)
         for number in "12":
-            x = torch.tanh(
-                x @ state[f"ff.0.ff.linear_{number}.weight"].T + state[f"ff.0.ff.linear_{number}.bias"]
-            )
+            x = torch.tanh(x @ state[f"ff.0.ff.linear_{number}.weight"].T + state[f"ff.0.ff.linear_{number}.bias"])
         x = x @ state["ff.0.ff.linear_3.weight"].T + state["ff.0.ff.linear_3.bias"]
         scores.append(torch.sigmoid(x)[:, 0])
     return torch.stack(scores).max(dim=0).values.tolist()
@@ -185,12 +181,7 @@ def test_best_reference_counts_and_each_is_scored_by_itself(alone, roberta, clip
 
 
 def test_batch_scores_as_released_and_its_captions_move_each_other(
-    alone: Polos,
-    weights: str,
-    roberta: str,
-    clip: OpenClipEncoder,
-    state: dict[str, Any],
-    pictures: list[ImageHandle],
+    alone: Polos, weights: str, roberta: str, clip: OpenClipEncoder, state: dict[str, Any], pictures: list[ImageHandle]
 ):
     batch = Polos(weights=weights, text_model=roberta, device="cpu", batch=3)
     found = batch.score(items(pictures), Context(encoder=clip))
@@ -258,9 +249,7 @@ def test_weights_that_do_not_fit_the_models_are_named(weights, roberta, clip, pi
     with pytest.raises(MetricError, match=r"head takes \d+ numbers, and text model and CLIP give \d+"):
         metric.score(items(pictures), Context(encoder=clip))
     # A bias of one number would be added to every one.
-    save_file(
-        {**kept, "ff.0.ff.linear_1.bias": kept["scalar_mix.gamma"].clone()}, tmp_path / "bias.safetensors"
-    )
+    save_file({**kept, "ff.0.ff.linear_1.bias": kept["scalar_mix.gamma"].clone()}, tmp_path / "bias.safetensors")
     metric = Polos(weights=str(tmp_path / "bias.safetensors"), text_model=roberta, device="cpu")
     with pytest.raises(MetricError, match=r"linear_1 has a weight \(24, \d+\) and a bias \(1,\)"):
         metric.score(items(pictures), Context(encoder=clip))
@@ -326,9 +315,7 @@ def test_batch_is_a_whole_number(batch: Any):
 def test_scores_from_the_command_line(weights, roberta, tiny_clip, alone, clip, pictures, tmp_path):
     rows = [
         {"id": str(number), "image": str(picture.source), "caption": caption, "references": list(references)}
-        for number, (picture, caption, references) in enumerate(
-            zip(pictures, CAPTIONS, REFERENCES, strict=True)
-        )
+        for number, (picture, caption, references) in enumerate(zip(pictures, CAPTIONS, REFERENCES, strict=True))
     ]
     (tmp_path / "captions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     model = f"pretrained={tiny_clip.checkpoint},architecture={tiny_clip.architecture},device=cpu"

@@ -32,12 +32,7 @@ def test_features_are_rounded_to_the_nearest_multiple():
 def test_moments_are_exact_however_the_rows_are_split(monkeypatch: pytest.MonkeyPatch):
     rows = fixed(unit(50, 4, about=9))
     # The ends of what a feature can be.
-    rows[:4] = [
-        [2**30, 0, 0, -(2**30)],
-        [-(2**30), 2**14, -(2**14), 1],
-        [2**15 - 1, -(2**15), 0, 0],
-        [0, 0, 0, 0],
-    ]
+    rows[:4] = [[2**30, 0, 0, -(2**30)], [-(2**30), 2**14, -(2**14), 1], [2**15 - 1, -(2**15), 0, 0], [0, 0, 0, 0]]
     whole = moments(rows)
     monkeypatch.setattr("capbench.metrics.vectors.gaussians._ROWS", 8)
     nothing = moments(np.zeros((0, 0), dtype=np.int32))

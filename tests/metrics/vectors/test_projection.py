@@ -46,9 +46,7 @@ def test_members_that_are_nearly_or_quite_the_same(distance: float):
     for _ in range(10):
         first, second = vectors(generator, 6), vectors(generator, 5)
         # Three of each, the copies as far away as said.
-        first = np.concatenate(
-            [first, *(first + distance * generator.normal(size=first.shape) for _ in "ab")]
-        )
+        first = np.concatenate([first, *(first + distance * generator.normal(size=first.shape) for _ in "ab")])
         second = np.concatenate([second, second + distance * generator.normal(size=second.shape)])
         pairs.append((first, second))
     for k in (2, 4, 10):
@@ -91,12 +89,8 @@ def test_members_beyond_k_do_not_count_though_they_would_explain_the_rest():
 def test_copies_that_differ_by_the_rounding_of_single_precision_add_nothing():
     generator = np.random.default_rng(4)
     first, second = vectors(generator, 5).astype(np.float32), vectors(generator, 4).astype(np.float32)
-    copies = second * np.float32(1 + 1e-7) + np.float32(1e-7) * generator.normal(size=second.shape).astype(
-        np.float32
-    )
-    (plain, _), (with_copies, _) = proportions(
-        [(first, second), (first, np.concatenate([second, copies]))], 8
-    )
+    copies = second * np.float32(1 + 1e-7) + np.float32(1e-7) * generator.normal(size=second.shape).astype(np.float32)
+    (plain, _), (with_copies, _) = proportions([(first, second), (first, np.concatenate([second, copies]))], 8)
     np.testing.assert_allclose(with_copies, plain, atol=1e-6)
 
 

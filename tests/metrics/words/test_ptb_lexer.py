@@ -36,10 +36,7 @@ def tokens_of_jar(captions: Sequence[str]) -> list[str]:
         "the PTB tokeniser",
     ).split("\n")
     assert output[1::3] + output[2::3] == [line for line in TOKENS_OF_WALL for _ in lines]
-    return [
-        " ".join(token for token in line.rstrip().split(" ") if token not in PUNCTUATION)
-        for line in output[:-1:3]
-    ]
+    return [" ".join(token for token in line.rstrip().split(" ") if token not in PUNCTUATION) for line in output[:-1:3]]
 
 
 def as_line(caption: str) -> str:
@@ -93,9 +90,7 @@ def test_golden_tokens_of_hard_strings_are_what_the_jar_says():
 
 def test_tokens_of_coco_captions_with_every_word_of_theirs_are_those_of_the_jar():
     with zipfile.ZipFile(find_jar("spice/spice-1.0.jar")) as jar:
-        parts = [
-            json.loads(jar.read(f"coco/annotations/captions_{part}2014.json")) for part in ("train", "val")
-        ]
+        parts = [json.loads(jar.read(f"coco/annotations/captions_{part}2014.json")) for part in ("train", "val")]
     captions = [annotation["caption"] for part in parts for annotation in part["annotations"]]
     assert len(captions) == 616_767
     seen: set[str] = set()
@@ -119,9 +114,7 @@ def test_tokens_of_random_strings_are_those_of_the_jar():
 
     def from_characters() -> str:
         ascii_only = [character for character in characters if character.isascii()]
-        return "".join(
-            rng.choice(ascii_only if rng.random() < 0.8 else characters) for _ in range(rng.randint(1, 20))
-        )
+        return "".join(rng.choice(ascii_only if rng.random() < 0.8 else characters) for _ in range(rng.randint(1, 20)))
 
     def changed() -> str:
         text = from_pieces()
@@ -136,20 +129,7 @@ def test_tokens_of_random_strings_are_those_of_the_jar():
 def test_words_looked_up_have_the_tokens_of_words_read_in_their_caption():
     rng = random.Random(4)  # noqa: S311
     words = ["2", "1/2", ".", "..", "no.", "No.", "U.S.", "The", "p.", "5", "<b", "c>", ">", "Mr", "X", "'"]
-    words += [
-        "'s",
-        "'a",
-        "http://a.b\u00a0",
-        "\u00a0",
-        "\u00a0foo.com",
-        "\tx",
-        "",
-        "a",
-        "a.",
-        "A",
-        "555",
-        "1234",
-    ]
+    words += ["'s", "'a", "http://a.b\u00a0", "\u00a0", "\u00a0foo.com", "\tx", "", "a", "a.", "A", "555", "1234"]
     captions = [" ".join(rng.choices(words, k=rng.randint(1, 7))) for _ in range(5_000)]
     first = [tokenize_text(caption) for caption in captions]
     assert first == tokens_of_jar(captions)

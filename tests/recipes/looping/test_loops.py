@@ -46,8 +46,7 @@ def loop(tmp_path: Path) -> Callable[..., Path]:
                 "recipe": "shapes_detailcaps_synthesis",
                 "data": "shapes_captions_train",
                 "limit": 8,
-                "set": [f"stages.{name}.generation_kwargs={kwargs}" for name in ("overall", "local")]
-                + ["judged=null"],
+                "set": [f"stages.{name}.generation_kwargs={kwargs}" for name in ("overall", "local")] + ["judged=null"],
             },
             "train": {
                 "recipe": "shapes_captioner_xe",
@@ -55,12 +54,7 @@ def loop(tmp_path: Path) -> Callable[..., Path]:
             },
             "turns": 1,
             "judge": [
-                {
-                    "task": "shapes_detailcaps",
-                    "metrics": [METRIC, "length"],
-                    "limit": 6,
-                    "generation_kwargs": kwargs,
-                }
+                {"task": "shapes_detailcaps", "metrics": [METRIC, "length"], "limit": 6, "generation_kwargs": kwargs}
             ],
         }
         for key, value in keys.items():
@@ -153,19 +147,12 @@ def test_one_turn_raises_capture_of_the_captioner_that_was_stopped_early(tmp_pat
     sets = [part for one in changes for part in ("--set", one)]
     # As a shell takes it.
     assert shlex.split(line) == ["bench", "loop", "shapes_loop", *sets]
-    assert (
-        f"| {after['value']:.4f} [{after['low']:.4f}, {after['high']:.4f}] | {change['value']:+.4f} ["
-        in shown
-    )
+    assert f"| {after['value']:.4f} [{after['low']:.4f}, {after['high']:.4f}] | {change['value']:+.4f} [" in shown
     assert f"| shapes_detailcaps | {METRIC} | 0 | – | {start['value']:.4f} [" in shown
     assert "Values have 95 % intervals of their own. Differences are those of the same documents" in shown
     chosen = shown.partition("What the paper leaves open, and was chosen:")[2]
     assert chosen.count("\n- `") == len(load_loop("shapes_loop").loop.choices) > 0
-    for words in (
-        "turn 1 of 1: data are made with shapes-captioner",
-        "stage merge: 120 of 120",
-        "step 50 of 50",
-    ):
+    for words in ("turn 1 of 1: data are made with shapes-captioner", "stage merge: 120 of 120", "step 50 of 50"):
         assert words in told
     figure = (tmp_path / "out" / "loop.svg").read_text(encoding="utf-8")
     assert "CAPTURE (grammar) of shapes_detailcaps by turn" in figure
@@ -202,10 +189,7 @@ def refused(file: Path, *changes: str) -> str:
         ),
         (
             {"make": {"set": ["output.columns={further_captions: merged}", "judged=null"]}},
-            (
-                "writes (further_captions): no row of the data has captions.",
-                "This trainer learns from captions",
-            ),
+            ("writes (further_captions): no row of the data has captions.", "This trainer learns from captions"),
         ),
         ({"make": {"limit": 3}}, ("3 rows make no batch of 4", "a smaller objective.batch")),
         (
@@ -235,10 +219,7 @@ def test_file_that_does_not_do_is_refused_with_its_line(loop: Callable[..., Path
         ({"make": {"recipe": "sdci_texts", "set": []}}, "maker 'sdci_texts' asks no captioner"),
         ({"make": {"set": ["stages.merg.beams=1"]}}, "--set stages.merg.beams=1: 0 stages are called 'merg'"),
         ({"train": {"set": ["objective"]}}, "--set objective: expected KEY=VALUE"),
-        (
-            {"make": {"recipe": "shapes_detailcap_synthesis"}},
-            "there is no maker 'shapes_detailcap_synthesis'. Did you",
-        ),
+        ({"make": {"recipe": "shapes_detailcap_synthesis"}}, "there is no maker 'shapes_detailcap_synthesis'. Did you"),
         ({"train": {"recipe": "mine.yaml"}}, "there is no training recipe 'mine.yaml'."),
         ({"turns": 0}, "turns: Input should be greater than 0"),
         ({"judge": []}, "judge: List should have at least 1 item"),
@@ -323,11 +304,7 @@ def test_dry_run_tells_all_parts_and_writes_nothing(loop, tmp_path, capsys):
     assert sorted(tmp_path.iterdir()) == before
     # Models that are not here are named when the plan is told.
     gone = (
-        {
-            "make": {
-                "set": ["models.judge={name: hf_judge, arguments: {pretrained: no/judge}}", "judged=null"]
-            }
-        },
+        {"make": {"set": ["models.judge={name: hf_judge, arguments: {pretrained: no/judge}}", "judged=null"]}},
         {"train": {"set": ["model={name: llava-1.5, arguments: {pretrained: no/captioner}}"]}},
     )
     for keys in gone:

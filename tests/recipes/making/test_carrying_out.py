@@ -42,9 +42,7 @@ def maker(tmp_path: Path) -> Callable[..., Path]:
     """Return a function that writes a maker of two stages and its data, and returns the maker's file."""
 
     def write(texts: list[str] | None = None, **second: Any) -> Path:
-        stages = [
-            {"stage": "add", "name": name, "add": name, "folder": str(tmp_path)} for name in ("one", "two")
-        ]
+        stages = [{"stage": "add", "name": name, "add": name, "folder": str(tmp_path)} for name in ("one", "two")]
         stages[1] |= second
         values = {"maker": "tiny", "stages": stages, "output": {"columns": {"captions": "text"}}}
         texts = texts or [f"text {number}" for number in range(ROWS)]
@@ -88,11 +86,7 @@ def test_killed_at_any_stage_it_goes_on_and_the_bytes_are_the_same(maker: Callab
         assert not (folder / "cut" / "rows.jsonl").exists()
     # Of the shard of two that row 3 ended, row 2 was begun, and not kept.
     assert done == Counter(
-        {
-            **{f"one {number}": 1 for number in range(ROWS)},
-            "one 2": 2,
-            **{f"two {number}": 1 for number in range(4)},
-        }
+        {**{f"one {number}": 1 for number in range(ROWS)}, "one 2": 2, **{f"two {number}": 1 for number in range(4)}}
     )
 
     assert main(command(file, "cut")) == 0
@@ -115,9 +109,7 @@ def test_change_makes_only_what_is_new(maker: Callable[..., Path], capsys: pytes
     ]
     assert set(begun(file.parent)) == {f"two {number}" for number in range(ROWS)}
     rows = list(read_rows(file.parent / "second" / "rows.jsonl"))
-    assert [row["captions"] for row in rows if isinstance(row, dict)] == [
-        [f"text {n}oneX"] for n in range(ROWS)
-    ]
+    assert [row["captions"] for row in rows if isinstance(row, dict)] == [[f"text {n}oneX"] for n in range(ROWS)]
     changed = maker([*(f"text {number}" for number in range(ROWS)), "another"])
     main(command(changed, "third"))
     assert set(begun(file.parent)) == {"one 5", "two 5"}
@@ -146,10 +138,7 @@ def test_row_of_no_use_is_named_and_left_out_or_kept(maker, capsys, caplog):
 
     rows = [row for row in read_rows(file.parent / "kept" / "rows.jsonl") if isinstance(row, dict)]
     assert [row["captions"] for row in rows] == [["goodonetwo"], ["bad thing"], ["busy thing"]]
-    assert rows[1]["provenance"] == [
-        {"stage": "one", "unmade": "is bad"},
-        {"stage": "two", "unmade": "is bad"},
-    ]
+    assert rows[1]["provenance"] == [{"stage": "one", "unmade": "is bad"}, {"stage": "two", "unmade": "is bad"}]
 
 
 def test_workers_make_the_same_bytes(maker):
@@ -222,18 +211,12 @@ def test_dry_run_writes_nothing(maker: Callable[..., Path], capsys: pytest.Captu
     ("change", "message"),
     [
         ({"stages": [{"stage": "ad"}]}, "unknown stage 'ad'. Did you mean 'add'?"),
-        (
-            {"stages": [{"stage": "add", "ad": "x", "folder": ""}]},
-            "tiny.yaml:1: key 'stages.0.add' is missing",
-        ),
+        ({"stages": [{"stage": "add", "ad": "x", "folder": ""}]}, "tiny.yaml:1: key 'stages.0.add' is missing"),
         ({"stage": []}, "unknown key 'stage'. Did you mean 'stages'?"),
         ({"models": {"judg": {"name": "shapes-writer"}}}, "unknown role 'judg'"),
         ({"models": {"judge": {"name": "shapes-writer"}}}, "no stage asks the judge"),
         ({"output": {"form": "dci", "format": "parquet"}}, "'format' is no key of the form 'dci'"),
-        (
-            {"stages": [{"stage": "merge", "overall": "a", "elements": "b", "to": "c"}]},
-            "the maker names no judge",
-        ),
+        ({"stages": [{"stage": "merge", "overall": "a", "elements": "b", "to": "c"}]}, "the maker names no judge"),
     ],
 )
 def test_faults_are_named_before_anything_is_made(maker, change, message, capsys):
@@ -343,9 +326,7 @@ def test_parquet_holds_the_same_rows(maker: Callable[..., Path]):
     ]
     first = table[0]
     assert isinstance(first, dict)
-    assert json.loads(first["provenance"]) == [
-        {"stage": name, "counts": {"letters": 3}} for name in ("one", "two")
-    ]
+    assert json.loads(first["provenance"]) == [{"stage": name, "counts": {"letters": 3}} for name in ("one", "two")]
 
 
 def test_stage_that_nothing_is_left_of_ends_with_the_reason(maker, capsys):
@@ -469,8 +450,7 @@ def test_makers_that_ship_name_every_model_that_they_ask(name: str):
 def test_model_is_let_go_of_once_no_later_stage_asks_it(maker, monkeypatch):
     file = maker()
     stages = [
-        {"stage": "merge", "name": to, "overall": "text", "elements": "parts", "to": to}
-        for to in ("first", "second")
+        {"stage": "merge", "name": to, "overall": "text", "elements": "parts", "to": to} for to in ("first", "second")
     ]
     add = {"stage": "add", "add": "!", "folder": str(file.parent)}
     values = {"maker": "tiny", "models": {"judge": {"name": "shapes-writer"}}, "stages": [*stages, add]}
@@ -502,10 +482,7 @@ def test_texts_are_judged_side_by_side_on_the_same_rows(maker: Callable[..., Pat
     told = {"texts": {"before": "first", "after": "texts"}, "metrics": ["length", "cider", "clip_s"]}
     values = {**yaml.safe_load(file.read_text()), "judged": told}
     file.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
-    lines = [
-        {"id": n, "text": t, "first": t, "texts": [t, t + " x y"]}
-        for n, t in enumerate(["a b", "c", "d e f"])
-    ]
+    lines = [{"id": n, "text": t, "first": t, "texts": [t, t + " x y"]} for n, t in enumerate(["a b", "c", "d e f"])]
     lines[0]["image"] = "a (b).png"
     (file.parent / "a (b).png").touch()
     lines += [{"id": f"bad {n}", "text": "bad", "first": "x", "texts": ["x"]} for n in range(6)]

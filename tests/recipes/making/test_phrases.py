@@ -145,20 +145,13 @@ def test_phrase_with_the_characters_of_regular_expressions_is_itself(phrase: str
 
 def test_what_was_removed_is_told_with_its_score_and_reason():
     done = local_caption_without(
-        "a red moon, a moon, a star",
-        ["star", "red moon", "moon", "red"],
-        np.array([0.01, 0.0, 0.00995, 0.5, 0.7]),
+        "a red moon, a moon, a star", ["star", "red moon", "moon", "red"], np.array([0.01, 0.0, 0.00995, 0.5, 0.7])
     )
 
     assert done.text == "a , a , a star"
     assert done.kept == (("star", 0.01), ("red", 0.5))
     first, second = done.removed
-    assert (first.phrase, first.score, first.reason, first.texts) == (
-        "red moon",
-        0,
-        "is in no box",
-        ("red moon",),
-    )
+    assert (first.phrase, first.score, first.reason, first.texts) == ("red moon", 0, "is in no box", ("red moon",))
     assert (second.phrase, second.reason) == ("moon", "scores 0.00995, below 0.01")
     assert second.texts == ("moon",)
 

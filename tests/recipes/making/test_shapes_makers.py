@@ -32,9 +32,7 @@ def made(maker: str, data: str, folder: Path, limit: int, *changes: str) -> dict
     """Carry out a maker, and return its report."""
     store = folder.parent / "store.sqlite"
     arguments = ["make", maker, "--data", data, "--output", str(folder), "--limit", str(limit)]
-    assert (
-        main([*arguments, "--store", str(store), *(part for one in changes for part in ("--set", one))]) == 0
-    )
+    assert main([*arguments, "--store", str(store), *(part for one in changes for part in ("--set", one))]) == 0
     return json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 
@@ -69,9 +67,7 @@ def test_filter_drops_what_was_planted_and_keeps_what_is_true(synthesis: Path):
                 removed[is_true(gone["phrase"], row["id"])] += 1
         for key in ("overall", "local"):
             before, after = row[key], row[f"{key}_filtered"]
-            before, after = (
-                (before, after) if isinstance(before, str) else (" ".join(before), " ".join(after))
-            )
+            before, after = (before, after) if isinstance(before, str) else (" ".join(before), " ".join(after))
             for sentence in before.split("There is also ")[1:]:
                 thing = sentence.split(".")[0].split()[-2:]
                 dropped[key, " ".join(thing) not in after] += 1
@@ -92,9 +88,7 @@ def test_merge_raises_recall_and_does_not_lower_precision(synthesis: Path):
     assert precision["merged"]["value"] >= precision["overall"]["value"]
     assert steps(report, "")["merged"]["low"] > 0
     # What was made is read as captions of the task that it was made of.
-    run = capbench.evaluate(
-        f"captions:{synthesis / 'rows.jsonl'}", ["shapes_detailcaps"], limit=60, metrics=[METRIC]
-    )
+    run = capbench.evaluate(f"captions:{synthesis / 'rows.jsonl'}", ["shapes_detailcaps"], limit=60, metrics=[METRIC])
     assert float(run.to_pandas().value.iloc[0]) == pytest.approx(steps(report, "")["merged"]["value"])
     shown = (synthesis / "report.md").read_text(encoding="utf-8")
     assert f"| merged | 60 | {recall['merged']['value']:.4f} |" in shown
@@ -113,9 +107,7 @@ def test_filter_by_questions_is_an_ablation(tmp_path: Path):
     filters = [one["counts"] for one in report["stages"] if one["name"].endswith("_filter")]
     assert all(0 < one["phrases removed"] < one["phrases kept"] for one in filters)
     row = rows_of(tmp_path / "out")[0]
-    assert {one["model"] for one in row["provenance"] if one["stage"].endswith("_filter")} == {
-        "shapes-answers"
-    }
+    assert {one["model"] for one in row["provenance"] if one["stage"].endswith("_filter")} == {"shapes-answers"}
 
 
 def test_local_phrases_of_the_released_code_are_no_attributes(tmp_path: Path):
@@ -196,15 +188,7 @@ def test_positives_are_rows_that_a_recipe_trains_on(tmp_path: Path, capsys: pyte
         assert all((tmp_path / "out" / name).is_file() for name in [row["image"], *row["further_images"]])
         assert [one["stage"] for one in row["provenance"]] == ["caption", "further_images"]
     assert len({one["seed"] for row in rows for one in row["provenance"][1:]}) == 6
-    arguments = [
-        "train",
-        "shapes_pacspp",
-        "--dry_run",
-        "--set",
-        "data.reader=null",
-        "--set",
-        "data.arguments={}",
-    ]
+    arguments = ["train", "shapes_pacspp", "--dry_run", "--set", "data.reader=null", "--set", "data.arguments={}"]
     file = f"data.file={tmp_path / 'out' / 'rows.jsonl'}"
     capsys.readouterr()
     assert main([*arguments, "--set", file, "--set", "objective.batch=4", "--device", "cpu"]) == 0

@@ -103,9 +103,7 @@ def test_makers_that_ship_name_models_that_there_are(name: str):
 def test_changes_that_suites_name_are_the_makers(suite: str):
     note = load_suite(suite).note
     assert "bench make detailcaps_synthesis --data detailcaps --output OUT" in note
-    begins, *ways = (
-        re.findall(r"--set (\S+?)[,;.]?(?=\s|$)", part) for part in re.split(r"\bwith (?=--set)", note)
-    )
+    begins, *ways = (re.findall(r"--set (\S+?)[,;.]?(?=\s|$)", part) for part in re.split(r"\bwith (?=--set)", note))
     for changes in ways:
         own = [one for one in changes if not one.startswith("make.")]
         built = build_stages(load_maker("detailcaps_synthesis", [*begins, *own]))
@@ -217,9 +215,7 @@ def test_pacspp_positives(folder: Path, tmp_path: Path, tiny_clip: TinyClip):
     pytest.importorskip("diffusers", reason="needs the extra 'paint'")
     painter = make_tiny_painter(tmp_path / "painter", tiny_clip.hf_folder)
     captions = ["a dog on grass", "the sky"]
-    lines = [
-        {"id": str(n), "image": str(folder / "photos" / f"{n}.png"), "captions": captions} for n in range(2)
-    ]
+    lines = [{"id": str(n), "image": str(folder / "photos" / f"{n}.png"), "captions": captions} for n in range(2)]
     (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     report = made(
         "pacspp_positives", tmp_path / "data.jsonl", tmp_path / "out",

@@ -24,11 +24,7 @@ from capbench.recipes.making.rows import MakingRow, Unmade
 from capbench.recipes.making.schema import Output
 from capbench.recipes.making.sources import file_name, read_given
 from capbench.recipes.making.stages.caption import CaptionSettings, CaptionStage
-from capbench.recipes.making.stages.check_negatives import (
-    CheckNegatives,
-    CheckNegativesSettings,
-    is_permutation,
-)
+from capbench.recipes.making.stages.check_negatives import CheckNegatives, CheckNegativesSettings, is_permutation
 from capbench.recipes.making.stages.masks import Masks, MasksSettings
 from capbench.recipes.making.stages.merge import Merge, MergeSettings
 from capbench.recipes.making.stages.phrase_filter import PhraseFilter, PhraseFilterSettings
@@ -92,12 +88,10 @@ def test_caption_of_no_use_is_asked_for_again_with_another_seed(picture: Path):
     assert isinstance(made, MakingRow)
     assert made.values == {"said": "A red star."}
     assert len({one.generation_kwargs["seed"] for one in writer.asked}) == 4
-    assert captioned(
-        picture, Writer(lambda request, before: Caption(texts[before])), tries=3, **asked
-    ) == Unmade("the caption has 82 tokens, and 77 is the most")
-    assert captioned(picture, Writer(lambda request, before: None)) == Unmade(
-        "ran out of memory", passing=True
+    assert captioned(picture, Writer(lambda request, before: Caption(texts[before])), tries=3, **asked) == Unmade(
+        "the caption has 82 tokens, and 77 is the most"
     )
+    assert captioned(picture, Writer(lambda request, before: None)) == Unmade("ran out of memory", passing=True)
     with pytest.raises(ValueError, match="do_sample"):
         CaptionSettings(prompt="", to="said", tries=2)
 
@@ -107,15 +101,11 @@ def test_caption_of_an_image_that_cannot_be_read_is_named(tmp_path: Path):
     path.write_bytes(b"no image")
     made = captioned(path, Writer(lambda request, before: "is no image"))
     assert made == Unmade("image: is no image")
-    made = captioned(
-        path, Writer(lambda request, before: Caption("x")), {"boxes": [[0, 0, 9, 9]]}, boxes="boxes"
-    )
+    made = captioned(path, Writer(lambda request, before: Caption("x")), {"boxes": [[0, 0, 9, 9]]}, boxes="boxes")
     assert isinstance(made, Unmade)
     assert made.reason.startswith("image cannot be read: ")
     with pytest.raises(DataError, match="row 17 has no image"):
-        CaptionStage("caption", CaptionSettings(prompt="", to="said"), 0).carry_out(
-            [MakingRow("17")], Models()
-        )
+        CaptionStage("caption", CaptionSettings(prompt="", to="said"), 0).carry_out([MakingRow("17")], Models())
 
 
 def test_boxes_are_dilated_within_the_image_and_small_ones_are_left_out(picture: Path):
@@ -152,9 +142,7 @@ def test_several_captions_of_an_image_are_different_ones(picture: Path):
     assert made.values["said"] == ["Star 0.", "A star.", "Star 2."]
 
 
-def merged(
-    answer: Callable[[JudgeRequest, int], str | None], elements: Sequence[str] = ("A.", "B "), **settings: Any
-):
+def merged(answer: Callable[[JudgeRequest, int], str | None], elements: Sequence[str] = ("A.", "B "), **settings: Any):
     judge = Scripted(answer)
     stage = Merge("merge", MergeSettings(overall="whole", elements="parts", to="merged", **settings), 0)
     row = MakingRow("17", None, {"whole": "The {elements} are red.", "parts": list(elements)})
@@ -204,9 +192,7 @@ def described(**negatives: list[str]) -> MakingRow:
 
 def test_negatives_that_cannot_be_told_are_counted_and_may_go():
     same, other = "A picture of a red star in the sky.", "There is a red star on sand."
-    row = described(
-        basic=[same, other], swaps=["There is a star red in the sky.", "A red sun."], layout=[same, same]
-    )
+    row = described(basic=[same, other], swaps=["There is a star red in the sky.", "A red sun."], layout=[same, same])
 
     def answer(request: JudgeRequest, before: int) -> str:
         return "Yes." if same in request.prompt else "maybe" if "sun" in request.prompt else "No!"
@@ -288,14 +274,10 @@ def test_masks_are_numbered_parents_first_in_dcis_layout(tmp_path: Path):
     assert sorted(map(tuple, made.values["boxes"])) == sorted(one.box for one in found)
     assert len(found) == len(scene.things)
     masks = made.values["mask_data"]
-    assert (
-        list(masks) == [one["idx"] for one in masks.values()] == [str(number) for number in range(len(masks))]
-    )
+    assert list(masks) == [one["idx"] for one in masks.values()] == [str(number) for number in range(len(masks))]
     assert all(one["parent"] == -1 for one in masks.values())
     bounds = [one["bounds"] for one in masks.values()]
-    assert [[*one["topLeft"].values(), *one["bottomRight"].values()] for one in bounds] == made.values[
-        "boxes"
-    ]
+    assert [[*one["topLeft"].values(), *one["bottomRight"].values()] for one in bounds] == made.values["boxes"]
     largest = max(one["area"] for one in masks.values())
     settings = MasksSettings(grid=40, edge_points="none", least_area=largest)
     (made,) = Masks("masks", settings, 0).carry_out([MakingRow("17", path)], models)
@@ -328,10 +310,7 @@ def test_mask_of_everything_holds_the_others_and_one_of_nothing_is_left_out_and_
     (made,) = stage.carry_out([MakingRow("17", picture)], Models(segmenter=Covering()))
     assert isinstance(made, MakingRow)
     assert made.values["boxes"] == [[0, 0, 200, 100], [0, 0, 50, 40]]
-    assert [(one["parent"], one["area"]) for one in made.values["mask_data"].values()] == [
-        (-1, 20000),
-        (0, 2000),
-    ]
+    assert [(one["parent"], one["area"]) for one in made.values["mask_data"].values()] == [(-1, 20000), (0, 2000)]
     told = made.provenance[-1]
     assert (told["counts"], told["left_out"]) == ({"masks": 2}, {"mask 2": "the mask covers nothing"})
 
@@ -372,12 +351,7 @@ def test_folders_tables_dci_and_tasks_are_read(tmp_path: Path, picture: Path):
     given = read_given(str(tmp_path / "images"), None)
     assert [one.id for one in given.rows()] == ["b", "more/a"]
 
-    lines = [
-        {"id": 1, "image": "17.png", "x": 1},
-        {"id": 1, "x": 2},
-        {"image": "gone.png"},
-        {"id": "t", "text": "y"},
-    ]
+    lines = [{"id": 1, "image": "17.png", "x": 1}, {"id": 1, "x": 2}, {"image": "gone.png"}, {"id": "t", "text": "y"}]
     (tmp_path / "table.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     given = read_given(str(tmp_path / "table.jsonl"), None)
     assert [(one.id, one.image is not None, one.values) for one in given.rows()] == [
@@ -412,12 +386,8 @@ def test_names_of_files_lead_nowhere_else():
 
 def test_output_names_the_value_that_is_missing(tmp_path: Path):
     with pytest.raises(DataError, match=r"row 17 has no 'a.c'; it has a"):
-        write_output(
-            [MakingRow("17", None, {"a": {"b": "x"}})], Output(columns={"captions": "a.c"}), tmp_path
-        )
-    path = write_output(
-        [MakingRow("17", None, {"a": {"b": "x"}})], Output(columns={"captions": "a.b"}), tmp_path
-    )
+        write_output([MakingRow("17", None, {"a": {"b": "x"}})], Output(columns={"captions": "a.c"}), tmp_path)
+    path = write_output([MakingRow("17", None, {"a": {"b": "x"}})], Output(columns={"captions": "a.b"}), tmp_path)
     assert list(read_rows(path)) == [{"id": "17", "captions": ["x"], "provenance": []}]
     with pytest.raises(DataError, match="row 17 has no image"):
         write_output([MakingRow("17")], Output(form="dci"), tmp_path)

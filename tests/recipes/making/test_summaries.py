@@ -21,34 +21,16 @@ from capbench.recipes.making.stages.entries import (
     Negatives,
     NegativesSettings,
 )
-from capbench.recipes.making.summaries import (
-    FEW_WORDS_SHORTER,
-    FULL_IMAGE,
-    NEGATIVES,
-    SEVERAL,
-    SHORTER,
-    SUBMASK,
-)
+from capbench.recipes.making.summaries import FEW_WORDS_SHORTER, FULL_IMAGE, NEGATIVES, SEVERAL, SHORTER, SUBMASK
 
 
 def mask(number: int, label: str, parent: int = -1, area: int = 9_000, caption: str = "") -> dict[str, Any]:
     bounds = {"topLeft": {"x": 0, "y": 0}, "bottomRight": {"x": 90, "y": 100}}
-    return {
-        "idx": number,
-        "label": label,
-        "caption": caption,
-        "parent": parent,
-        "area": area,
-        "bounds": bounds,
-    }
+    return {"idx": number, "label": label, "caption": caption, "parent": parent, "area": area, "bounds": bounds}
 
 
 def tree(*masks: dict[str, Any], short: str = "A street.", extra: str = "It is noon.") -> dict[str, Any]:
-    return {
-        "short_caption": short,
-        "extra_caption": extra,
-        "mask_data": {str(one["idx"]): one for one in masks},
-    }
+    return {"short_caption": short, "extra_caption": extra, "mask_data": {str(one["idx"]): one for one in masks}}
 
 
 HOUSE = tree(
@@ -178,11 +160,7 @@ def test_long_summary_is_reduced_step_by_step():
         if request.system not in (SHORTER, FEW_WORDS_SHORTER):
             return LONG
         words = request.prompt.split()
-        return (
-            " ".join([*words[:8], *words[8:-25], words[-1]])
-            if request.system == SHORTER
-            else " ".join(words[:70])
-        )
+        return " ".join([*words[:8], *words[8:-25], words[-1]]) if request.system == SHORTER else " ".join(words[:70])
 
     assert 75 < clip_tokens(LONG) <= 139
     made, judge = summary_of(answer)
@@ -216,10 +194,7 @@ DOOR = tree(mask(1, "door", caption="A red one."))
 def more_of(answer: Callable[[JudgeRequest, int], str | None], **settings: Any):
     judge = Scripted(answer)
     stage = MoreSummaries("more", MoreSummariesSettings(**settings), 0)
-    values = {
-        **tree(mask(1, "door", caption="A red one.")),
-        "summaries": {"base": ["First."], "m-1-sc": ["Door."]},
-    }
+    values = {**tree(mask(1, "door", caption="A red one.")), "summaries": {"base": ["First."], "m-1-sc": ["Door."]}}
     (made,) = stage.carry_out([MakingRow("17", None, values)], Models(judge=judge))
     return made, judge
 
@@ -277,9 +252,7 @@ def negatives_of(answer: Callable[[JudgeRequest, int], str | None], **settings: 
 
 def test_negatives_are_three_of_each_kind_of_an_image_and_one_of_a_mask():
     kinds = {system: kind for kind, system in NEGATIVES.items()}
-    made, judge = negatives_of(
-        lambda request, before: f"{SUMMARY[:-1]} {kinds[str(request.system)]} {before}."
-    )
+    made, judge = negatives_of(lambda request, before: f"{SUMMARY[:-1]} {kinds[str(request.system)]} {before}.")
     assert isinstance(made, MakingRow)
     for key, count in {"base": 3, "m-1-sc": 1}.items():
         assert {kind: len(its) for kind, its in made.values["negatives"][key].items()} == dict.fromkeys(

@@ -22,9 +22,7 @@ HELD_OUT = [sample_scene(seed) for seed in SPLITS["validation"][:40]]
 KIND = f"(?:{'|'.join(COLOURS)}) (?:{'|'.join(SHAPES)})"
 NAME = f"[Aa]n? (?:(?:small|large) )?(?:(?:striped|dotted|checked) )?{KIND}"
 WHERE = "(?:to the left of|to the right of|above|below)"
-CAPTION = re.compile(
-    rf"(?i:{'|'.join(PLACES.values())}) there is {NAME}\.(?: {NAME} is {WHERE} the {KIND}\.)*"
-)
+CAPTION = re.compile(rf"(?i:{'|'.join(PLACES.values())}) there is {NAME}\.(?: {NAME} is {WHERE} the {KIND}\.)*")
 
 
 def captions_of(captioner: HfCaptioner, tokens: int = 96) -> list[str]:
@@ -45,10 +43,7 @@ def captions_of(captioner: HfCaptioner, tokens: int = 96) -> list[str]:
 def scenes_with_right_shapes(captions: list[str]) -> int:
     """Return in how many scenes a caption introduces all shapes that are there, and no others."""
     said = [Counter(name.split()[-1] for name in re.findall(NAME, caption)) for caption in captions]
-    return sum(
-        one == Counter(thing.shape for thing in scene.things)
-        for one, scene in zip(said, HELD_OUT, strict=True)
-    )
+    return sum(one == Counter(thing.shape for thing in scene.things) for one, scene in zip(said, HELD_OUT, strict=True))
 
 
 @pytest.fixture(scope="module")

@@ -124,10 +124,7 @@ def test_open_clip_and_transformers_read_one_folder_as_one_model(folder: Path, p
     ours, theirs = (adapters[name](pretrained=str(folder), device="cpu") for name in ("open_clip", "hf_clip"))
     texts = [*TEXTS[:7], "", "star " * 200]
     assert ours.token_ids(texts) == theirs.token_ids(texts)
-    for one, other in (
-        (ours.images(pictures), theirs.images(pictures)),
-        (ours.texts(texts), theirs.texts(texts)),
-    ):
+    for one, other in ((ours.images(pictures), theirs.images(pictures)), (ours.texts(texts), theirs.texts(texts))):
         assert abs(vectors(one) - vectors(other)).max() < 1e-5
 
 
@@ -136,9 +133,7 @@ def test_encoder_is_trained_and_tuned_with_lora(tmp_path: Path, pictures: list[I
     train(EncoderTraining(warm_up=1, steps=1, batch=8, pictures=16, processes=1), clip)
     tune(PacTuning(steps=2, batch=4), clip, pac)
     plain = adapters["open_clip"](pretrained=str(clip), device="cpu")
-    tuned = adapters["pac"](
-        checkpoint=pac, tokenizer=clip, lora=True, quick_gelu=False, head_width=HEAD, device="cpu"
-    )
+    tuned = adapters["pac"](checkpoint=pac, tokenizer=clip, lora=True, quick_gelu=False, head_width=HEAD, device="cpu")
     change = abs(vectors(plain.images(pictures)) - vectors(tuned.images(pictures))).max()
     assert 1e-4 < change < 1
     assert 0 < abs(vectors(plain.texts(TEXTS[:3])) - vectors(tuned.texts(TEXTS[:3]))).max() < 1
@@ -156,9 +151,7 @@ def test_plain_encoder_is_trained_and_both_libraries_read_it(tmp_path: Path, pic
 
 def test_sighted_encoder_sees_what_another_sees(folder: Path, tmp_path: Path, pictures: list[ImageHandle]):
     train_sighted(SightedTraining(steps=2, batch=4, pictures=6), folder, tmp_path / "sighted")
-    made, given = (
-        adapters["open_clip"](pretrained=str(one), device="cpu") for one in (tmp_path / "sighted", folder)
-    )
+    made, given = (adapters["open_clip"](pretrained=str(one), device="cpu") for one in (tmp_path / "sighted", folder))
     assert abs(vectors(made.images(pictures)) - vectors(given.images(pictures))).max() < 1e-6
     assert vectors(made.texts(TEXTS[:3])).shape == (3, 192)
     assert not (tmp_path / "sighted" / "model.safetensors").exists()

@@ -37,9 +37,7 @@ def test_rate_rises_stays_and_falls():
 def test_weight_goes_down_the_sum_of_losses_at_the_rate_and_others_do_not_decay():
     # Adam goes a whole rate a step where the slope is always the same.
     first, second = moved([0.5] * STEPS)
-    assert first == pytest.approx(
-        1 - 0.01 * sum(share_of_rate(step, STEPS) for step in range(STEPS)), rel=1e-4
-    )
+    assert first == pytest.approx(1 - 0.01 * sum(share_of_rate(step, STEPS) for step in range(STEPS)), rel=1e-4)
     assert second == 1
 
 
@@ -53,9 +51,7 @@ def weights_after(slopes: list[tuple[float, float]]) -> torch.Tensor:
     """Return two weights after a step each of these slopes."""
     weights = torch.nn.Parameter(torch.ones(2))
     waiting = iter(slopes)
-    optimise(
-        [([weights], 0.1)], lambda: {"loss": (weights * torch.tensor(next(waiting))).sum()}, len(slopes), "x"
-    )
+    optimise([([weights], 0.1)], lambda: {"loss": (weights * torch.tensor(next(waiting))).sum()}, len(slopes), "x")
     return weights.detach()
 
 

@@ -48,9 +48,7 @@ def recipe_file(encoder: Path, tmp_path: Path) -> Callable[..., Path]:
             "stop": {"steps": 4, "every": 2},
         } | keys
         text = yaml.safe_dump(values).replace("reader: rows.", "reader: !function rows.")
-        (tmp_path / "rows.py").write_text(
-            f"from capbench.recipes.shapes.rows import {rows}\n", encoding="utf-8"
-        )
+        (tmp_path / "rows.py").write_text(f"from capbench.recipes.shapes.rows import {rows}\n", encoding="utf-8")
         file = tmp_path / "tiny.yaml"
         file.write_text(text, encoding="utf-8")
         return file
@@ -72,9 +70,7 @@ def call(recipe_file: Callable[..., Path]) -> Callable[..., TrainingCall]:
 def captioner(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """PAC-S++'s captioner, tiny and with random weights."""
     folder = tmp_path_factory.mktemp("captioner")
-    write_new_captioner(
-        str(encoder), folder, CaptionerSizes(layers=1, width=32, heads=2, inner=32, positions=128)
-    )
+    write_new_captioner(str(encoder), folder, CaptionerSizes(layers=1, width=32, heads=2, inner=32, positions=128))
     return folder
 
 
@@ -84,10 +80,7 @@ def both(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[s
     folder = tmp_path_factory.mktemp("clip")
     text = f"adapter: open_clip\npretrained: {encoder}\n"
     (folder / "model.yaml").write_text(text, encoding="utf-8")
-    return [
-        {"metric": "clip_s", "encoder": str(folder), "weight": 10.0},
-        {"metric": "length", "weight": -0.5},
-    ]
+    return [{"metric": "clip_s", "encoder": str(folder), "weight": 10.0}, {"metric": "length", "weight": -0.5}]
 
 
 @pytest.fixture

@@ -93,8 +93,7 @@ def test_all_rows_make_a_batch_and_no_more(scst: Make):
 
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(
-    ("trainer", "objective"),
-    [("scst", {"candidates": "samples", "dropout": True}), ("captioner_xe", {"piece": 3})],
+    ("trainer", "objective"), [("scst", {"candidates": "samples", "dropout": True}), ("captioner_xe", {"piece": 3})]
 )
 def test_training_that_is_killed_ends_with_the_weights_of_one_that_is_not(
     scst: Make, both: list[dict[str, Any]], tmp_path: Path, trainer: str, objective: dict[str, Any]
@@ -157,12 +156,7 @@ LORA = ("lora={kind: peft, rank: 2, targets: [q_proj, v_proj]}", 'train=["*"]')
     ],
 )
 def test_recipes_of_the_paper_are_carried_out_on_tiny_checkpoints_in_the_real_formats(
-    recipe: str,
-    model: str,
-    changes: tuple[str, ...],
-    coco: Path,
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
+    recipe: str, model: str, changes: tuple[str, ...], coco: Path, tmp_path: Path, request: pytest.FixtureRequest
 ):
     folder = request.getfixturevalue(model)
     given = f"model={{name: hf, arguments: {{pretrained: {folder}}}}}"
@@ -197,9 +191,7 @@ def test_tuned_captioner_has_a_card_that_says_what_the_reward_paid_for(scst: Mak
     trained = carry_out(call, tmp_path / "out", untold, {"resamples": 0, "limit": 6})
     length, rep = trained.scores
     assert (length["rewarded"], rep["rewarded"]) == (True, False)
-    assert length["difference"]["value"] == pytest.approx(
-        length["after"]["value"] - length["before"]["value"]
-    )
+    assert length["difference"]["value"] == pytest.approx(length["after"]["value"] - length["before"]["value"])
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "| change |" in card
     assert "| sentence repeated: falls | 0.000 |" in card

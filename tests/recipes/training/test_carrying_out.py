@@ -33,14 +33,7 @@ def test_recipe_becomes_a_model_with_a_card_that_tasks_judged(recipe_file, tmp_p
     told = capsys.readouterr()
     card = (out / "README.md").read_text(encoding="utf-8")
     assert card in told.out
-    for part in (
-        "A tiny one.",
-        "--set seed=7",
-        "Seed 7",
-        "12 images",
-        "`optimiser.rate`: some rate",
-        "4 in ",
-    ):
+    for part in ("A tiny one.", "--set seed=7", "Seed 7", "12 images", "`optimiser.rate`: some rate", "4 in "):
         assert part in card
     assert "step 4 of 4: loss " in told.err
     (score,) = json.loads((out / "scores.json").read_text(encoding="utf-8"))
@@ -96,10 +89,7 @@ def test_dry_run_runs_no_reader(recipe_file: Callable[..., Path], capsys: pytest
         (["shapes_pacsp", "--output", "x"], "Did you mean 'shapes_pacspp'?"),
         (["shapes_pacspp"], "--output FOLDER"),
         (["shapes_pacspp", "--dry_run", "--set", "seed"], "expected KEY=VALUE"),
-        (
-            ["shapes_pacspp", "--dry_run", "--set", "objective.bach=3"],
-            "unknown key 'bach'. Did you mean 'batch'?",
-        ),
+        (["shapes_pacspp", "--dry_run", "--set", "objective.bach=3"], "unknown key 'bach'. Did you mean 'batch'?"),
         (["shapes_pacspp", "--dry_run", "--set", "trainer=contrastve"], "Did you mean 'contrastive'?"),
         (["pacspp", "--dry_run", "--set", "data.file=gone.jsonl"], "there is no file"),
         ([], "names no recipe"),
@@ -185,17 +175,13 @@ def test_rows_that_cannot_be_used_are_left_out_by_name_and_unknown_keys_are_erro
     ]
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(one) + "\n" for one in [*lines, *bad]) + "{broken\n", encoding="utf-8")
-    trainer = opened(
-        TrainingCall(load_recipe(str(recipe_file(data={"file": "rows.jsonl"}))), TrainingProcesses("cpu"))
-    )
+    trainer = opened(TrainingCall(load_recipe(str(recipe_file(data={"file": "rows.jsonl"}))), TrainingProcesses("cpu")))
     assert [row.id for row in trainer.rows.rows] == ["0", "1", "2", "3"]
     assert trainer.rows.rows[0].image.box == (0, 0, 4, 4)
     assert len(trainer.rows.left_out) == 6
     file.write_text(json.dumps({**lines[0], "caption": "x"}) + "\n", encoding="utf-8")
     with pytest.raises(capbench.errors.BenchError, match=r"unknown key .caption.\. Did you mean .captions."):
-        opened(
-            TrainingCall(load_recipe(str(recipe_file(data={"file": "rows.jsonl"}))), TrainingProcesses("cpu"))
-        )
+        opened(TrainingCall(load_recipe(str(recipe_file(data={"file": "rows.jsonl"}))), TrainingProcesses("cpu")))
 
 
 def test_results_of_metrics_of_two_families_stand_side_by_side():

@@ -54,9 +54,7 @@ def test_loss_is_the_papers_sum_over_features_of_the_adapter(call: Make):
     assert [parts[one] for one in ("contrastive", "further_images", "further_texts")] == pytest.approx(
         [one.item() for one in expected], abs=1e-4
     )
-    assert parts["loss"] == pytest.approx(
-        (expected[0] + 0.3 * expected[1] + 0.2 * expected[2]).item(), abs=1e-4
-    )
+    assert parts["loss"] == pytest.approx((expected[0] + 0.3 * expected[1] + 0.2 * expected[2]).item(), abs=1e-4)
 
 
 def test_single_further_positive_has_nothing_to_be_held_against(call: Make):
@@ -70,13 +68,7 @@ def test_single_further_positive_has_nothing_to_be_held_against(call: Make):
 
 
 def test_negatives_have_their_weight_and_alpha_its_own(call: Make):
-    objective = {
-        "batch": 4,
-        "negatives": "bce",
-        "negatives_weight": 9,
-        "contrastive": 0.5,
-        "sampler": "by_image",
-    }
+    objective = {"batch": 4, "negatives": "bce", "negatives_weight": 9, "contrastive": 0.5, "sampler": "by_image"}
     trainer = opened(call("crops", objective=objective))
     parts = trainer.backward(0)
     assert parts["loss"] == pytest.approx(0.5 * parts["contrastive"] + 9 * parts["negatives"], rel=1e-5)
@@ -123,11 +115,7 @@ def alike(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float
 LOWER = [
     "cpu",
     pytest.param(
-        "cuda",
-        marks=[
-            pytest.mark.gpu,
-            pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-        ],
+        "cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
     ),
 ]
 
@@ -154,9 +142,7 @@ def test_half_precision_keeps_gradients_that_are_too_small_or_too_large_for_it(c
     assert alike(exact, half) > 0.99
     name = "visual.transformer.resblocks.0.mlp.c_fc.weight"
     assert half[name].norm().item() == pytest.approx(exact[name].norm().item(), rel=0.05)
-    trainers = [
-        opened(call(objective={"batch": 4, "piece": piece}, precision=one)) for one in ("fp32", "fp16")
-    ]
+    trainers = [opened(call(objective={"batch": 4, "piece": piece}, precision=one)) for one in ("fp32", "fp16")]
     for one in trainers:
         for norm, projection in (
             (one.module.visual.ln_post, one.module.visual.proj),
@@ -334,14 +320,8 @@ def test_factors_of_pac_go_with_no_resnet():
         ({"objective": {"batch": 64}}, "12 rows .* make no batch of 64"),
         ({"objective": {"batch": 4, "captions": 9}}, "0 rows with 9 captions"),
         ({"objective": {"batch": 4, "negatives": "bce"}}, "objective.negatives needs negatives"),
-        (
-            {"objective": {"batch": 4, "further_image": 1}},
-            "unknown key 'further_image'. Did you mean 'further_images'",
-        ),
-        (
-            {"lora": {"kind": "peft", "targets": ["nowhere"]}},
-            "lora: targets .*nowhere.*Name layers of the model",
-        ),
+        ({"objective": {"batch": 4, "further_image": 1}}, "unknown key 'further_image'. Did you mean 'further_images'"),
+        ({"lora": {"kind": "peft", "targets": ["nowhere"]}}, "lora: targets .*nowhere.*Name layers of the model"),
         ({"lora": {"kind": "pac"}, "adapter": "hf_clip"}, "kind 'pac' matches no weight"),
         ({"result": "pac", "adapter": "hf_clip"}, "is no CLIP by OpenAI's names"),
         ({"model": {"name": "shapes-clip", "arguments": {"dtype": "fp16"}}}, "'dtype' and 'device' are not"),

@@ -39,9 +39,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[JudgedRun]]
     }
     for when, captions in texts.items():
         file = folder / f"{when}.jsonl"
-        lines = [
-            json.dumps({"id": row["id"], "caption": text}) for row, text in zip(scenes, captions, strict=True)
-        ]
+        lines = [json.dumps({"id": row["id"], "caption": text}) for row, text in zip(scenes, captions, strict=True)]
         file.write_text("\n".join(lines), encoding="utf-8")
         found[when] = judged([JUDGE], resolve_model(f"captions:{file}"), folder / when, {})
     return found
@@ -76,9 +74,7 @@ def test_rows_say_what_the_training_was_paid_for_and_where_metrics_went(both: di
         {"metric": "rouge_l", "rule": "end cut: falls", "value": 0.5, "low": None, "high": None, "n": 8},
         {"metric": "rouge_l", "rule": "case: stays", "value": None, "low": None, "high": None, "n": 8},
     ]
-    facts = TrainingFacts(
-        "m", 3, "0" * 64, {"rows": 12}, TrainingState("f"), 1.0, list(rows.values()), notes, {}
-    )
+    facts = TrainingFacts("m", 3, "0" * 64, {"rows": 12}, TrainingState("f"), 1.0, list(rows.values()), notes, {})
     changed = load_recipe("shapes_scst_cider", ("stop={steps: 3, every: 3}", "seed=1"))
     card = model_card(changed, facts, "tuned")
     # As a shell takes it.
@@ -102,9 +98,7 @@ def test_card_of_a_recipe_of_ones_own_names_its_file_and_a_missing_choice_is_tol
     with pytest.raises(BenchError, match=r"key 'lora' is missing; say 'lora: none' or 'lora: \{kind: pac, "):
         load_recipe(str(file))
     file.write_text(text + "lora: none\n", encoding="utf-8")
-    card = model_card(
-        load_recipe(str(file)), TrainingFacts("m", 3, "0", {}, TrainingState("f"), 1.0, [], [], {}), "x"
-    )
+    card = model_card(load_recipe(str(file)), TrainingFacts("m", 3, "0", {}, TrainingState("f"), 1.0, [], [], {}), "x")
     assert card.startswith("# x\n\n    bench train 'of mine.yaml'\n    bench run --model x ")
 
 
@@ -150,9 +144,7 @@ def test_card_says_where_a_metric_went_unless_the_interval_leaves_it_open(
     }  # fmt: skip
     facts = TrainingFacts("m", 3, "0" * 64, {"rows": 12}, TrainingState("f"), 1.0, [row], [], {})
     (line,) = [
-        one
-        for one in model_card(load_recipe("shapes_scst_cider"), facts, "x").splitlines()
-        if one.startswith("| t |")
+        one for one in model_card(load_recipe("shapes_scst_cider"), facts, "x").splitlines() if one.startswith("| t |")
     ]
     parts = [*(["**the reward**"] if rewarded else []), *([said] if said else [])]
     assert line.endswith(f"| {', '.join(parts)} |")

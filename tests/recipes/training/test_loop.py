@@ -54,20 +54,14 @@ def test_training_that_is_killed_at_any_step_ends_with_the_weights_of_one_that_i
         assert again == state
         assert all(torch.equal(others[name], one) for name, one in tensors.items())
         lines = [{k: v for k, v in line.items() if k != "seconds"} for line in read_history(folder)]
-        assert lines == [
-            {k: v for k, v in line.items() if k != "seconds"} for line in read_history(undisturbed)
-        ]
+        assert lines == [{k: v for k, v in line.items() if k != "seconds"} for line in read_history(undisturbed)]
     assert [line["step"] for line in read_history(undisturbed) if "loss" in line] == [1, 2, 3, 4, 5]
     assert [line["step"] for line in read_history(undisturbed) if "validation_loss" in line] == [2, 4, 5]
 
 
 def test_folder_of_another_training_is_not_gone_on_with(call: Make, tmp_path: Path):
     carry_out(call(), tmp_path / "out", untold, {})
-    for other in (
-        {"seed": 1},
-        {"optimiser": {"rate": 2e-3}},
-        {"data": {**VALIDATION, "arguments": {"scenes": 13}}},
-    ):
+    for other in ({"seed": 1}, {"optimiser": {"rate": 2e-3}}, {"data": {**VALIDATION, "arguments": {"scenes": 13}}}):
         with pytest.raises(TrainingError, match="another recipe, or on other data"):
             carry_out(call(**other), tmp_path / "out", untold, {})
     # A judge decides no weights.
@@ -97,16 +91,12 @@ def test_training_goes_on_after_its_recipe_and_data_were_moved(recipe_file, tmp_
     assert [one.step for one in steps] == [3, 4]
     assert str(tmp_path / "after") not in (out / RECIPE).read_text(encoding="utf-8")
     if kind == "reader":
-        (after / "rows.py").write_text(
-            "from capbench.recipes.shapes.rows import described\n# Of another kind.\n"
-        )
+        (after / "rows.py").write_text("from capbench.recipes.shapes.rows import described\n# Of another kind.\n")
     else:
         (after / "images" / "3.png").rename(after / "images" / "4.png")
         (after / "rows.jsonl").write_text((after / "rows.jsonl").read_text().replace("3.png", "4.png"))
     with pytest.raises(TrainingError, match="another recipe, or on other data"):
-        carry_out(
-            TrainingCall(load_recipe(str(after / file.name)), TrainingProcesses("cpu")), out, untold, {}
-        )
+        carry_out(TrainingCall(load_recipe(str(after / file.name)), TrainingProcesses("cpu")), out, untold, {})
 
 
 def test_damaged_checkpoint_is_said(call: Make, tmp_path: Path):
@@ -119,9 +109,7 @@ def test_damaged_checkpoint_is_said(call: Make, tmp_path: Path):
 def test_training_ends_when_the_validation_loss_has_not_been_lower_and_keeps_the_best(call, tmp_path):
     # A rate that only harms.
     made = call(
-        data=VALIDATION,
-        optimiser={"rate": 0.05},
-        stop={"steps": 40, "every": 1, "patience": 3, "keep": "best"},
+        data=VALIDATION, optimiser={"rate": 0.05}, stop={"steps": 40, "every": 1, "patience": 3, "keep": "best"}
     )
     trainer = opened(made)
     loop = Loop(made.loaded.recipe, trainer, tmp_path, "f", TrainingProcesses("cpu"))

@@ -29,9 +29,7 @@ def test_rate_that_weights_cannot_hold_is_refused():
         Optimiser(rate=1e38)
 
 
-def stepped(
-    gradients: list[list[float]], rate: float = 0.1, **keys: float | tuple[float, float] | None
-) -> AdamSteps:
+def stepped(gradients: list[list[float]], rate: float = 0.1, **keys: float | tuple[float, float] | None) -> AdamSteps:
     """Return what took a step of each of these gradients, of two weights that began at 1."""
     steps = AdamSteps({"w": torch.nn.Parameter(torch.ones(2))}, Optimiser(rate=9.0, **keys))  # type: ignore[arg-type]
     for one in gradients:

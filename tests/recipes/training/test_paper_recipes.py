@@ -181,9 +181,6 @@ def test_negclip_changes_all_weights_and_open_clip_reads_them(made, encoder, dat
     assert len(trainer._drawn(0).with_negative) == 2
     read = plain(folder / "weights").state_dict()
     before = plain(encoder).state_dict()
-    assert {name for name, value in read.items() if torch.equal(value, before[name])} <= {
-        "attn_mask",
-        "logit_scale",
-    }
+    assert {name for name, value in read.items() if torch.equal(value, before[name])} <= {"attn_mask", "logit_scale"}
     for name, one in trainer.parameters.items():
         assert torch.equal(read[name], one)

@@ -147,9 +147,7 @@ def test_pass_with_gradients_gives_what_the_library_thought_when_it_wrote(folder
     log_probs = lent.log_probs(inputs, [ids for ids in written for _ in range(2)])
     for number, ids in enumerate(written):
         for row in (2 * number, 2 * number + 1):
-            torch.testing.assert_close(
-                log_probs[row, : len(ids)], thought[number, : len(ids)], atol=1e-4, rtol=0
-            )
+            torch.testing.assert_close(log_probs[row, : len(ids)], thought[number, : len(ids)], atol=1e-4, rtol=0)
             assert not log_probs[row, len(ids) :].any()
     beams = lent.write_captions(inputs, Writing(3, False, 6))
     assert len(beams) == 6
@@ -280,10 +278,7 @@ def test_document_frequencies_count_images_or_captions(scst: Make):
         ({"reward": {"metric": "pac_s", "encoder": "shapes-clip"}}, "of the family 'pac'|family 'pac'"),
         ({"reward": {"metric": "clip_s", "encoder": "shapes-llava"}}, "does not encode"),
         ({"reward": {"metric": "length", "judge": "shapes-clip"}}, "does not judge"),
-        (
-            {"reward": {"metric": "clip_f1", "encoder": "shapes-clip"}},
-            "needs boxes, which rows of recipes have not",
-        ),
+        ({"reward": {"metric": "clip_f1", "encoder": "shapes-clip"}}, "needs boxes, which rows of recipes have not"),
         ({"reward": {"metric": "ciderr"}}, "Did you mean 'cider'"),
         ({"captions": 1}, "never better than its own baseline"),
         ({"batch": 40}, "12 rows make no batch of 40"),
@@ -323,9 +318,7 @@ def test_models_that_cannot_be_tuned_are_refused(scst: Make, encoder: Path, tmp_
     with pytest.raises(UsageError, match="matches no weight"):
         opened(scst(train=["projector.*"]))
     lora = {"kind": "peft", "targets": ["query_key_value"]}
-    with pytest.raises(
-        UsageError, match=r"lora: targets \['query_key_value'\]: .*not found.*\n.*ends of their names"
-    ):
+    with pytest.raises(UsageError, match=r"lora: targets \['query_key_value'\]: .*not found.*\n.*ends of their names"):
         opened(scst(train=["*"], lora=lora))
 
 

@@ -36,11 +36,7 @@ SHORT = (
 
 @pytest.mark.parametrize(
     ("recipe", "part"),
-    [
-        ("shapes_pacspp", "further_texts"),
-        ("shapes_sdci_pick1", "negatives"),
-        ("shapes_sdci_pick1_nl0", "contrastive"),
-    ],
+    [("shapes_pacspp", "further_texts"), ("shapes_sdci_pick1", "negatives"), ("shapes_sdci_pick1_nl0", "contrastive")],
 )
 def test_few_steps_lower_what_the_recipe_is_about(recipe: str, part: str, tmp_path: Path):
     call = TrainingCall(load_recipe(recipe, SHORT), TrainingProcesses("cpu"))
@@ -67,14 +63,10 @@ def test_signs_name_variants_and_what_is_missing():
     within = {"start": {figure: [0.5]}, "sdci_pick1": {figure: [0.45, 0.65]}}
     assert missing(within, SIGNS) == [f"{figure}: sdci_pick1 is not above start"]
     # Student's t of one degree of freedom is 12.706 at 0.975; the gains are 20 and 22.
-    assert shown(clear, SIGNS).splitlines()[2:] == [
-        f"| {figure} | sdci_pick1 | start | +21.0 [+8.3, +33.7] | shown |"
-    ]
+    assert shown(clear, SIGNS).splitlines()[2:] == [f"| {figure} | sdci_pick1 | start | +21.0 [+8.3, +33.7] | shown |"]
     assert shown(within, SIGNS).splitlines()[-1].endswith("| missing |")
     once = {"sdci_pick1": {figure: [0.7]}, "sdci_pick1_nl0": {figure: [0.5]}}
-    assert shown(once, SIGNS).splitlines()[2:] == [
-        f"| {figure} | sdci_pick1 | sdci_pick1_nl0 | +20.0 | shown |"
-    ]
+    assert shown(once, SIGNS).splitlines()[2:] == [f"| {figure} | sdci_pick1 | sdci_pick1_nl0 | +20.0 | shown |"]
     assert table(clear).splitlines()[-1] == "| sdci_pick1 | 71.0 ± 1.4 |"
     assert table(clear).splitlines()[-2] == "| start | 50.0 |"
 

@@ -35,9 +35,7 @@ def measure(tmp_path_factory: pytest.TempPathFactory, random_clip: Path) -> Call
     def both(*tasks: str, **settings: object) -> tuple[Run, Run]:
         options = {"store": store, "output_path": None, "resamples": 0, **settings}
         trained = capbench.evaluate("shapes-clip", list(tasks), **options)
-        guessing = capbench.evaluate(
-            "open_clip", list(tasks), model_args={"pretrained": str(random_clip)}, **options
-        )
+        guessing = capbench.evaluate("open_clip", list(tasks), model_args={"pretrained": str(random_clip)}, **options)
         return trained, guessing
 
     return both

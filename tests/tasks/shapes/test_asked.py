@@ -59,9 +59,7 @@ def test_false_captions_differ_from_the_true_one_as_their_category_says():
         assert all(one.caption != one.negative for one in found.values())
         if swap := found.get("swap_att"):
             # The same words, but for "a" and "an".
-            words = [
-                sorted(text.lower().replace(" an ", " a ").split()) for text in (swap.caption, swap.negative)
-            ]
+            words = [sorted(text.lower().replace(" an ", " a ").split()) for text in (swap.caption, swap.negative)]
             assert {w.strip(".") for w in words[0]} - {"an"} == {w.strip(".") for w in words[1]} - {"an"}
         assert len(found["add_obj"].negative) > len(found["add_obj"].caption)
 
@@ -73,9 +71,7 @@ def test_second_scene_of_a_square_is_drawn_as_its_caption_says():
             first, second = square.scenes
             assert first == scene
             assert [thing.box for thing in first.things] == [thing.box for thing in second.things]
-            changed = [
-                (one, other) for one, other in zip(first.things, second.things, strict=True) if one != other
-            ]
+            changed = [(one, other) for one, other in zip(first.things, second.things, strict=True) if one != other]
             if square.category == "replace_obj":
                 ((one, other),) = changed
                 assert other.shape not in {thing.shape for thing in first.things}

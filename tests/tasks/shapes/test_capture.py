@@ -108,18 +108,14 @@ def test_full_caption_is_the_best_of_every_scene(candidates: list[list[Graded]])
 def test_graphs_of_the_generator_score_as_those_of_the_grammar(candidates: list[list[Graded]], tmp_path):
     file = tmp_path / "graphs.jsonl"
     graded = [one for of in candidates for one in of]
-    file.write_text(
-        "".join(json.dumps({"caption": one.text, **graph_of(one.account)}) + "\n" for one in graded)
-    )
+    file.write_text("".join(json.dumps({"caption": one.text, **graph_of(one.account)}) + "\n" for one in graded))
     recorded = build_metric("capture", {**OFFLINE, "parser": "recorded", "parser_model": str(file)})
     ours = of_grades(build_metric("capture", OFFLINE), candidates)
     np.testing.assert_allclose(of_grades(recorded, candidates), ours, rtol=0, atol=1e-12)
 
 
 def test_capture_agrees_with_the_raters_better_than_words_do():
-    done = capbench.evaluate(
-        None, "shapes_detailcaps_agreement", metrics=["capture", "bleu_2", "length"], resamples=0
-    )
+    done = capbench.evaluate(None, "shapes_detailcaps_agreement", metrics=["capture", "bleu_2", "length"], resamples=0)
     value = {(one.metric, one.statistic): one.value or 0 for one in done.tasks[0].results}
     assert not done.tasks[0].record.failures
     assert value["capture", "kendall_b"] > 0.6
@@ -130,10 +126,7 @@ def test_capture_agrees_with_the_raters_better_than_words_do():
 
 def test_captions_of_a_file_are_scored(tmp_path):
     captions = [
-        {
-            "id": str(scene.seed),
-            "caption": "No words of this world." if scene.seed == 0 else detailed_reference(scene),
-        }
+        {"id": str(scene.seed), "caption": "No words of this world." if scene.seed == 0 else detailed_reference(scene)}
         for scene in TEST[:5]
     ]
     file = tmp_path / "captions.jsonl"

@@ -35,9 +35,7 @@ def test_things_move_as_they_are_said_to_and_never_meet():
             np.testing.assert_array_equal(np.sign(np.round(moved, 6)), MOTIONS[motion])
         for things in frames:
             for one, other in combinations(things, 2):
-                gaps = [one.box[i] - other.box[i + 2] for i in (0, 1)] + [
-                    other.box[i] - one.box[i + 2] for i in (0, 1)
-                ]
+                gaps = [one.box[i] - other.box[i + 2] for i in (0, 1)] + [other.box[i] - one.box[i + 2] for i in (0, 1)]
                 assert max(gaps) >= MARGIN
             assert all(min(thing.box) > 0 and max(thing.box) < 1 for thing in things)
 
@@ -54,9 +52,7 @@ def test_references_differ_and_tell_of_both_things():
     for clip in CLIPS:
         references = clip_references(clip)
         assert len(set(references)) == REFERENCES
-        assert all(
-            f"{thing.colour} {thing.shape}" in text for text in references for thing in clip.scene.things
-        )
+        assert all(f"{thing.colour} {thing.shape}" in text for text in references for thing in clip.scene.things)
 
 
 def test_every_degradation_of_a_clip_caption_lowers_f1():

@@ -133,12 +133,7 @@ def test_crops_hold_their_things_and_no_part_of_others_between_them():
             pairs += len(numbers) == 2
             for number, thing in enumerate(scene.things):
                 left, top, right, bottom = pixel_box(thing, side)
-                inside = (
-                    crop.box[0] <= left
-                    and crop.box[1] <= top
-                    and right <= crop.box[2]
-                    and bottom <= crop.box[3]
-                )
+                inside = crop.box[0] <= left and crop.box[1] <= top and right <= crop.box[2] and bottom <= crop.box[3]
                 if number in numbers:
                     assert inside
                     assert all(f"{thing.colour} {thing.shape}" in text for text in crop.captions)

@@ -15,16 +15,7 @@ from capbench.tasks.shapes.accounts import account_of, graph_of
 from capbench.tasks.shapes.describing import PLACES, detailed_reference, sentence, short_references
 from capbench.tasks.shapes.drawing import draw, encoded, frames_of, pixel_box, pixels
 from capbench.tasks.shapes.sampling import SPLITS, sample_scene
-from capbench.tasks.shapes.scene import (
-    BACKGROUNDS,
-    COLOURS,
-    MARGIN,
-    SHAPES,
-    SIZES,
-    TEXTURES,
-    holds,
-    main_predicate,
-)
+from capbench.tasks.shapes.scene import BACKGROUNDS, COLOURS, MARGIN, SHAPES, SIZES, TEXTURES, holds, main_predicate
 
 SCENES = [sample_scene(seed) for seed in range(150)]
 _WORDS = {*SHAPES, *COLOURS, *SIZES, *TEXTURES}
@@ -74,9 +65,9 @@ def test_things_stand_apart_inside_the_picture_and_can_be_told_apart():
             assert min(thing.box) > 0
             assert max(thing.box) < 1
         for first, second in combinations(scene.things, 2):
-            assert any(
-                holds(predicate, first.box, second.box) for predicate in ("left of", "right of")
-            ) or any(holds(predicate, first.box, second.box) for predicate in ("above", "below"))
+            assert any(holds(predicate, first.box, second.box) for predicate in ("left of", "right of")) or any(
+                holds(predicate, first.box, second.box) for predicate in ("above", "below")
+            )
 
 
 def test_every_word_of_the_world_occurs():
@@ -128,9 +119,7 @@ def test_relations_in_short_references_hold():
     for scene in SCENES:
         boxes = {f"{thing.colour} {thing.shape}": thing.box for thing in scene.things}
         for text in short_references(scene):
-            first = re.search(
-                r"(\w+ \w+) (?:is )?(?:on the |to the )?(left of|right of|above|over|below|under) ", text
-            )
+            first = re.search(r"(\w+ \w+) (?:is )?(?:on the |to the )?(left of|right of|above|over|below|under) ", text)
             if first:
                 second = re.search(rf"\w+ (?:{'|'.join(SHAPES)})\b", text[first.end() :])
                 assert second

@@ -64,12 +64,7 @@ def rows(texts: Callable[[int], str]) -> Iterator[dict[str, object]]:
     for seed in range(_FIRST, _FIRST + SCENES):
         scene = sample_scene(seed, least=3)
         boxes = [[128 * end for end in thing.box] for thing in scene.things]
-        yield {
-            "id": str(seed),
-            "image": DrawnPicture(scene).read_bytes(),
-            "boxes": boxes,
-            "candidate": texts(seed),
-        }
+        yield {"id": str(seed), "image": DrawnPicture(scene).read_bytes(), "boxes": boxes, "candidate": texts(seed)}
 
 
 def told(texts: Callable[[int], str], model: str, model_args: dict[str, str], store: Path) -> np.ndarray:
@@ -112,11 +107,7 @@ def test_clip_recall_rises_when_details_are_added(proportions):
 
 
 def test_clip_precision_falls_when_a_thing_is_made_up_and_with_random_weights_need_not(proportions):
-    falls = {
-        name: float(np.mean(too_many[:, 0] < full[:, 0])) for name, (full, _, too_many) in proportions.items()
-    }
-    print(
-        f"CLIP-Precision falls with a hallucination in {falls['trained']:.0%}, random {falls['random']:.0%}"
-    )
+    falls = {name: float(np.mean(too_many[:, 0] < full[:, 0])) for name, (full, _, too_many) in proportions.items()}
+    print(f"CLIP-Precision falls with a hallucination in {falls['trained']:.0%}, random {falls['random']:.0%}")
     assert falls["trained"] >= 0.9
     assert falls["random"] < 0.75

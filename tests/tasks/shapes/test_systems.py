@@ -55,9 +55,7 @@ def of_clip_s(run: Run, task: str) -> dict[str, float]:
 
 
 def test_clip_s_ranks_systems_as_raters_do_and_with_random_weights_does_not(measure):
-    trained, guessing = (
-        of_clip_s(run, "shapes_systems") for run in measure("shapes_systems", metrics=["clip_s"])
-    )
+    trained, guessing = (of_clip_s(run, "shapes_systems") for run in measure("shapes_systems", metrics=["clip_s"]))
     print(f"systems: {trained}, with random weights {guessing}")
     assert trained["system_kendall"] >= 0.8
     assert trained["pairwise_accuracy"] >= 0.9
@@ -71,9 +69,7 @@ def test_clip_s_ranks_systems_as_raters_do_and_with_random_weights_does_not(meas
 
 
 def test_clip_s_decides_battles_as_people_do_and_with_random_weights_guesses(measure):
-    trained, guessing = (
-        of_clip_s(run, "shapes_battles") for run in measure("shapes_battles", metrics=["clip_s"])
-    )
+    trained, guessing = (of_clip_s(run, "shapes_battles") for run in measure("shapes_battles", metrics=["clip_s"]))
     print(f"battles: {trained}, with random weights {guessing}")
     assert trained["accuracy"] >= 0.85
     assert trained["bt_kendall"] >= 0.8

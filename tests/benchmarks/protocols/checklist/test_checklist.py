@@ -186,19 +186,11 @@ def test_share_that_is_undefined_on_resamples_is_withheld():
 @pytest.mark.parametrize(
     ("rows", "protocol", "message"),
     [
-        (
-            [("a", ["A dog."]), ("b", ["A cat."])],
-            {},
-            "a: reference is missing: of its captions one is changed",
-        ),
+        ([("a", ["A dog."]), ("b", ["A cat."])], {}, "a: reference is missing: of its captions one is changed"),
         ([("a", ["A dog.", "A cat."]), ("b", ["A cat.", ""])], {}, "b: candidate caption 2 is empty"),
         (CAPTIONS, {"rules": 99}, "wants protocol.rules 99; this version has 1"),
         (CAPTIONS, {"words": "abc"}, "wants protocol.words abc; this version has"),
-        (
-            CAPTIONS,
-            {"reader": "spacy", "pipeline": "no_such_pipeline"},
-            "'no_such_pipeline' cannot be loaded",
-        ),
+        (CAPTIONS, {"reader": "spacy", "pipeline": "no_such_pipeline"}, "'no_such_pipeline' cannot be loaded"),
     ],
 )
 def test_bad_data_and_choices_are_refused(task, rows, protocol, message: str):
@@ -236,9 +228,7 @@ def test_checklist_that_ships_is_printed_and_drawn(tmp_path: Path, capsys: pytes
     assert lines[0] == "Checklist (ImageInWords): share of captions, or of the mean"
     assert head == ["Change", "ROUGE-L", "CIDEr", "n"]
     case = next(line for line in lines if line.startswith("| case: stays"))
-    assert [cell.strip() for cell in case.strip("|").split("|")][1:] == ["1.000 [1.000, 1.000] a"] * 2 + [
-        "12"
-    ]
+    assert [cell.strip() for cell in case.strip("|").split("|")][1:] == ["1.000 [1.000, 1.000] a"] * 2 + ["12"]
     assert "| negation: change in SD" in printed.out
     assert "is read by lists of words" in printed.err
     assert main(["plot", "checklist", str(tmp_path), "-o", str(tmp_path / "drawn.svg")]) == 0

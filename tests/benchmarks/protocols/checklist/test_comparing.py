@@ -82,17 +82,10 @@ def test_letters_of_a_run_are_those_of_the_comparison(tmp_path: Path, capsys: py
     assert not any(record.letters(one) for one in others)
 
 
-def test_statistic_of_another_rule_is_refused_with_those_there_are(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    capbench.evaluate(
-        None, "checklist_iiw", metrics=["rouge_l", "length"], limit=3, resamples=0, output_path=tmp_path
-    )
+def test_statistic_of_another_rule_is_refused_with_those_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    capbench.evaluate(None, "checklist_iiw", metrics=["rouge_l", "length"], limit=3, resamples=0, output_path=tmp_path)
     folder = next(tmp_path.rglob("run.json")).parent
     assert main(["compare", str(folder), "--statistic", "falls.synonym"]) != 0
     said = capsys.readouterr().err
-    assert (
-        "unknown statistic 'falls.synonym' for a task of protocol checklist. Did you mean 'equal.synonym'?"
-        in said
-    )
+    assert "unknown statistic 'falls.synonym' for a task of protocol checklist. Did you mean 'equal.synonym'?" in said
     assert "are compared by falls.object_replaced, " in said

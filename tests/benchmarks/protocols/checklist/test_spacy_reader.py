@@ -15,9 +15,7 @@ def read(rows: str) -> ReadCaption:
     spacy = pytest.importorskip("spacy", reason="needs the extra 'spacy'")
     from spacy.tokens import Doc
 
-    words, lemmas, pos, tags, deps, heads = zip(
-        *(row.split() for row in rows.strip().splitlines()), strict=True
-    )
+    words, lemmas, pos, tags, deps, heads = zip(*(row.split() for row in rows.strip().splitlines()), strict=True)
     doc = Doc(
         spacy.blank("en").vocab, words=[one.rstrip("_") for one in words], lemmas=list(lemmas), pos=list(pos),
         tags=list(tags), deps=list(deps), heads=[int(one) for one in heads],

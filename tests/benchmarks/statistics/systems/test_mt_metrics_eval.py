@@ -60,14 +60,10 @@ def test_soft_pairwise_accuracy_is_the_released_one(case: dict[str, Any]):
     assert value_of(released, rated_of(case)) == pytest.approx(case["printed"]["spa"], abs=1e-12)
 
 
-def test_released_soft_pairwise_accuracy_depends_on_the_order_of_systems_and_mid_p_does_not(
-    case: dict[str, Any],
-):
+def test_released_soft_pairwise_accuracy_depends_on_the_order_of_systems_and_mid_p_does_not(case: dict[str, Any]):
     rated, turned = rated_of(case), rated_of(case, backwards=True)
     # Rows that come first number their systems from 0 here, as rows of a data set do.
-    assert value_of(SoftPairwiseAccuracy(), turned) == pytest.approx(
-        case["printed"]["spa reversed"], abs=1e-12
-    )
+    assert value_of(SoftPairwiseAccuracy(), turned) == pytest.approx(case["printed"]["spa reversed"], abs=1e-12)
     mid_p = SoftPairwiseAccuracy("mid_p")
     assert value_of(mid_p, rated) == pytest.approx(value_of(mid_p, turned), abs=1e-12)
 

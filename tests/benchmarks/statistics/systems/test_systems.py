@@ -130,9 +130,7 @@ def test_soft_pairwise_accuracy_needs_an_image_with_captions_of_all():
 
 
 def test_several_ratings_of_a_caption_are_one_of_its_system():
-    rated = RatedScores(
-        np.array([1.0, 1.0, 2.0]), np.array([1.0, 3.0, 4.0]), np.zeros(3, int), np.array([0, 0, 1])
-    )
+    rated = RatedScores(np.array([1.0, 1.0, 2.0]), np.array([1.0, 3.0, 4.0]), np.zeros(3, int), np.array([0, 0, 1]))
     single = systems([[1], [2]], [[2], [4]])
     for variant in ("released", "mid_p"):
         statistic = SoftPairwiseAccuracy(variant)  # pyright: ignore[reportArgumentType]

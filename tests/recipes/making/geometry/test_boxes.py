@@ -22,10 +22,7 @@ def area(box) -> float:
 
 
 def plain_hull(boxes) -> WholeBox:
-    lows, highs = (
-        [min(one[e] for one in boxes) for e in (0, 1)],
-        [max(one[e] for one in boxes) for e in (2, 3)],
-    )
+    lows, highs = ([min(one[e] for one in boxes) for e in (0, 1)], [max(one[e] for one in boxes) for e in (2, 3)])
     return (*map(math.floor, lows), *map(math.ceil, highs))
 
 
@@ -74,9 +71,7 @@ def plain_cut(boxes: list[WholeBox], short: int) -> list[WholeBox]:
         grid = np.zeros((height, width), bool)
         for column in range(width):
             for row in range(height):
-                pixels = [
-                    (hull[0] + 4 * column + i, hull[1] + 4 * row + j) for i in range(4) for j in range(4)
-                ]
+                pixels = [(hull[0] + 4 * column + i, hull[1] + 4 * row + j) for i in range(4) for j in range(4)]
                 free = sum(not any(b[0] <= x < b[2] and b[1] <= y < b[3] for b in kept) for x, y in pixels)
                 grid[row, column] = free >= 8
         for _ in range(2):
@@ -105,9 +100,7 @@ def drawn_boxes(seed: int, side: int = 120) -> np.ndarray:
 def test_boxes_are_those_of_a_plain_computation(seed: int):
     boxes = drawn_boxes(seed)
     shares = [area(one) / 120**2 for one in boxes]
-    kept = np.array([b for b, share in zip(boxes, shares, strict=True) if 0.001 <= share <= 0.9]).reshape(
-        -1, 4
-    )
+    kept = np.array([b for b, share in zip(boxes, shares, strict=True) if 0.001 <= share <= 0.9]).reshape(-1, 4)
     if not len(kept):
         assert clustered_boxes(boxes, (120, 120)) == []
         return
@@ -130,9 +123,7 @@ def test_centres_settle_as_in_a_plain_computation(seed: int):
 
     assert labels.tolist() == plain_settled(points.tolist(), centres.tolist())
     means = {one: points[labels == one].mean(0) for one in set(labels.tolist())}
-    assert error == pytest.approx(
-        sum(((p - means[n]) ** 2).sum() for p, n in zip(points, labels, strict=True))
-    )
+    assert error == pytest.approx(sum(((p - means[n]) ** 2).sum() for p, n in zip(points, labels, strict=True)))
 
 
 def test_clusters_are_found_and_each_start_is_worth_no_less_than_one():
@@ -149,9 +140,7 @@ def test_best_of_the_starts_counts():
     for seed in range(10):
         points = with_centres(drawn_boxes(seed + 100))
         labels = k_means(points, 10)
-        found = sum(
-            ((points[labels == n] - points[labels == n].mean(0)) ** 2).sum() for n in set(labels.tolist())
-        )
+        found = sum(((points[labels == n] - points[labels == n].mean(0)) ** 2).sum() for n in set(labels.tolist()))
         # Any start by itself, such as the first points, comes out no better, but by luck.
         alone = settled(points, np.unique(points, axis=0)[:10])[1]
         assert found <= 1.02 * alone + 1e-9
@@ -159,9 +148,7 @@ def test_best_of_the_starts_counts():
 
 def test_same_boxes_are_one_cluster():
     assert set(k_means(np.ones((7, 6)), 10).tolist()) == {0}
-    assert clustered_boxes(np.array([[0, 0, 40, 40]] * 20), (100, 100), rectangles="whole") == [
-        (0, 0, 40, 40)
-    ]
+    assert clustered_boxes(np.array([[0, 0, 40, 40]] * 20), (100, 100), rectangles="whole") == [(0, 0, 40, 40)]
 
 
 def test_released_rectangle_is_a_cell_short():

@@ -66,8 +66,7 @@ def test_first_is_the_one_point_that_the_release_looks_at():
     assert max(one[0, 1] for one in points) == 50
     assert max(one[1] for one in everywhere) > 120
     assert all(
-        one[0, 0] == other[0] and one[0, 1] == min(other[1], 50)
-        for one, other in zip(points, everywhere, strict=True)
+        one[0, 0] == other[0] and one[0, 1] == min(other[1], 50) for one, other in zip(points, everywhere, strict=True)
     )
     wide = [points_near(edges.T, seed=seed, which="first") for seed in range(15)]
     assert max(one[0, 0] for one in wide) == 50

@@ -26,20 +26,14 @@ class Plain:
 
     def tree(self, regions: list[Region]) -> list:
         masks = [
-            (
-                frozenset(map(tuple, np.argwhere(one.mask.unpacked()).tolist())),
-                one.iou * one.stability**2,
-                (number,),
-            )
+            (frozenset(map(tuple, np.argwhere(one.mask.unpacked()).tolist())), one.iou * one.stability**2, (number,))
             for number, one in enumerate(regions)
         ]
         masks = sorted((one for one in masks if one[0]), key=lambda one: len(one[0]), reverse=True)
         return self.told(self.refined(self.grouped(masks)))
 
     def told(self, groups: dict) -> list:
-        return [
-            (set(o[0]), pytest.approx(o[1]), o[2], self.told(children)) for o, children in groups.values()
-        ]
+        return [(set(o[0]), pytest.approx(o[1]), o[2], self.told(children)) for o, children in groups.values()]
 
     def apart(self, a, b) -> bool:
         def holds(box, x, y):
@@ -111,12 +105,7 @@ class Plain:
 
 def told(tree: tuple[MaskNode, ...]) -> list:
     return [
-        (
-            set(map(tuple, np.argwhere(one.mask.unpacked()).tolist())),
-            one.score,
-            one.regions,
-            told(one.children),
-        )
+        (set(map(tuple, np.argwhere(one.mask.unpacked()).tolist())), one.score, one.regions, told(one.children))
         for one in tree
     ]
 
@@ -230,9 +219,7 @@ def test_mask_of_everything_holds_all_others_and_one_of_nothing_is_left_out():
 
 
 def test_small_masks_and_their_parts_are_not_shown():
-    tree = mask_tree(
-        [block(0, 0, 100, 30), block(5, 5, 50, 25), block(10, 10, 20, 20), block(110, 0, 120, 9)]
-    )
+    tree = mask_tree([block(0, 0, 100, 30), block(5, 5, 50, 25), block(10, 10, 20, 20), block(110, 0, 120, 9)])
 
     assert [(depth, one.mask.size) for depth, one in walked(tree)] == [(0, 3000), (1, 900), (2, 100), (0, 90)]
     assert [(depth, one.mask.size) for depth, one in walked(shown(tree, 900))] == [(0, 3000), (1, 900)]

@@ -11,9 +11,7 @@ def plain_largest(grid: np.ndarray) -> tuple[int, int, int, int] | None:
     height, width = grid.shape
     found = []
     for left, top in product(range(width), range(height)):
-        for right, bottom in product(
-            range(left + 1, width + 1), range(top + 1, bottom_of(grid, left, top) + 1)
-        ):
+        for right, bottom in product(range(left + 1, width + 1), range(top + 1, bottom_of(grid, left, top) + 1)):
             if grid[top:bottom, left:right].all():
                 bounded = [r for r in range(top, bottom) if left == 0 or not grid[r, left - 1]]
                 area = (right - left) * (bottom - top)
@@ -62,9 +60,7 @@ def test_cell_is_free_if_half_of_its_pixels_are(seed: int):
     rng = np.random.default_rng(seed)
     hull = (*rng.integers(0, 9, 2).tolist(), *rng.integers(9, 30, 2).tolist())
     corners = rng.integers(-3, 33, (rng.integers(0, 5), 2, 2))
-    boxes = [
-        (*low, *high) for low, high in zip(corners.min(1).tolist(), corners.max(1).tolist(), strict=True)
-    ]
+    boxes = [(*low, *high) for low, high in zip(corners.min(1).tolist(), corners.max(1).tolist(), strict=True)]
     scale = int(rng.integers(1, 5))
     left, top, right, bottom = hull
 
