@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..adapters import Adapter
 from ..permissions import Permissions, permit
 from ..progress import Progress, by_place, numbered
-from .inputs.empty_captions import require_rule
 from .inputs.failures import FailureLog
+from .inputs.items import require_rule
 from .inputs.metric_names import split_metrics
 from .inputs.models import ROLES, Models, NamedModels
 from .running.execution import Execution, execution_of

@@ -9,15 +9,23 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
 from ...adapters import Box, ImageHandle, VideoHandle
+from ...errors import UsageError, did_you_mean
 from ...metrics import Items
 from ...rows import is_utf8, parse_json
+from .failures import FailureLog, Stage
 
 _Value = TypeVar("_Value")
+EmptyCaption = Literal["zero", "leave_out"]
+
+MEANINGS = {
+    "zero": "a caption that says nothing, or is none, counts as an empty one and keeps its references",
+    "leave_out": "a caption that says nothing, or is none, is left out with its references",
+}
 
 MAX_REFERENCE_CHARACTERS = 20_000
 """No reference of any data set comes near; a text beyond it is a broken row. A model's captions may have any length."""
@@ -96,6 +104,47 @@ def references_fault(references: Any) -> str | None:
 def _list_fault(text: str) -> str | None:
     """Return that a text is a list that cannot be read, or None if it is a caption."""
     return "is a list in a text, and neither JSON nor Python's" if _LIST.match(text) else None
+
+
+def require_rule(rule: str) -> EmptyCaption:
+    """Return a rule that a user named.
+
+    Raises:
+        UsageError: It is none.
+    """
+    for known in get_args(EmptyCaption):
+        if rule == known:
+            return known
+    raise UsageError(
+        f"empty_caption is {' or '.join(get_args(EmptyCaption))}, not {rule!r}."
+        f"{did_you_mean(str(rule), get_args(EmptyCaption))}"
+    )
+
+
+def scored_caption(text: Any, sample: str, stage: Stage, rule: EmptyCaption, failures: FailureLog) -> str | None:
+    """Return a caption as metrics score it.
+
+    Args:
+        text: What stands where a caption should.
+        sample: Id of the sample.
+        stage: The step that gave it.
+        rule: What becomes of what is no caption.
+        failures: Is told of it.
+
+    Returns:
+        The caption; empty where it counts as an empty one; None where it is left out.
+
+    Raises:
+        DataError: It is no caption, and the log is strict.
+    """
+    fault = candidate_fault(text)
+    if fault is None:
+        return text
+    if rule == "leave_out":
+        failures.add(sample, stage, fault)
+        return None
+    failures.add_empty(sample, stage, fault)
+    return ""
 
 
 def objects_fault(objects: Any) -> str | None:

@@ -1,9 +1,10 @@
-"""Metrics as users name them: ``cider``, or with settings ``cider[variant=plain]``."""
+"""Metrics as users name them: ``cider``, or with settings ``cider[variant=plain]``; and names that are taken."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from pydantic import ValidationError
 
@@ -13,6 +14,23 @@ from ...tasks.schema import MetricEntry
 
 _BETWEEN = re.compile(r",(?![^\[]*\])")
 _NAMED = re.compile(r"(?P<metric>[^\[\]]+)(?:\[(?P<arguments>[^\[\]]*)\])?")
+
+
+ColumnType = Literal["text", "texts", "numbers", "integer"]
+NAMING_COLUMNS = ("id", "image", "system", "category", "failure")
+"""Columns of texts that tell samples apart; all others are what the data set, or a model that saw it, says."""
+COLUMNS: Mapping[str, ColumnType] = {
+    **dict.fromkeys(NAMING_COLUMNS, "text"),
+    "candidate": "text",
+    **dict.fromkeys(("references", "candidates", "negatives"), "texts"),
+    **dict.fromkeys(("ratings", "shares", "scores"), "numbers"),
+    "systems": "texts",
+    "preferred": "integer",
+}
+"""Columns whose type the values alone might not tell (``ratings.precision`` has that of ``ratings``).
+
+No metric is called so, as its own name is that of its column.
+"""
 
 
 def split_metrics(names: str | Sequence[str]) -> list[str]:

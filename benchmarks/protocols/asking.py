@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ...adapters import Caption, Captioned, Captioner, CaptionRequest
 from ...errors import DataError, UsageError
 from ..inputs.asking import answers, merged
-from ..inputs.caption_lengths import CaptionLengths
 from ..inputs.failures import Failure, FailureLog
 from ..inputs.items import text_fault
 from .checks import DataCheck
@@ -104,7 +103,7 @@ class RequestLog:
         self._documents, self._present = hashlib.sha256(), hashlib.sha256()
         self._absent: list[str] = []
         self._absent_count = 0
-        self._lengths = CaptionLengths()
+        self._lengths: Counter[str] = Counter()
         self._remarks: list[Failure] = []
 
     @property
@@ -136,7 +135,11 @@ class RequestLog:
             self._present.update(content)
         if answer is not None:
             if text_fault(answer.text) is None:
-                self._lengths.add(answer)
+                self._lengths.update(captions=1, words=len(answer.text.split()))
+                if answer.tokens is not None:
+                    self._lengths.update(told_tokens=1, tokens=answer.tokens)
+                if answer.cut is not None:
+                    self._lengths.update(told_cut=1, cut=answer.cut)
             if answer.remark:
                 self._remarks.append(Failure(identity, "image", answer.remark))
 
@@ -168,13 +171,23 @@ class RequestLog:
             subset = Subset(self.asked - self._absent_count, self.asked, self._present.hexdigest())
         return Summary(
             effective,
-            generation=self._lengths.to_json(),
+            generation=self._generation(),
             data_checks=checks,
             remarks=self._remarks,
             documents_hash=self._documents.hexdigest(),
             subset=subset,
             categories=categories,
         )
+
+    def _generation(self) -> dict[str, Any]:
+        """Return how long captions are, and how many ended because their allowed tokens were used up."""
+        count = self._lengths
+        return {
+            "captions": count["captions"],
+            "mean_words": count["words"] / count["captions"] if count["captions"] else 0.0,
+            "mean_tokens": count["tokens"] / count["told_tokens"] if count["told_tokens"] else None,
+            "cut": count["cut"] if count["told_cut"] else None,
+        }
 
     def _incomplete(self, captioner: Captioner | None, unclaimed: Sequence[str]) -> DataError:
         ids = ", ".join(f"'{identity}'" for identity in self._absent)

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict
 
 from ...mapped_numbers import mapped
 from ...metrics import Items
-from ..inputs.empty_captions import MEANINGS, EmptyCaption
 from ..inputs.failures import FailureLog
+from ..inputs.items import MEANINGS, EmptyCaption
 from ..statistics.contract import Statistic
 from ..statistics.significance import Ranking
 from .checks import DataCheck

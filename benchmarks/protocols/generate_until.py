@@ -13,9 +13,8 @@ import numpy as np
 from ...adapters import Box, Captioned, CaptionRequest
 from ...errors import DataError
 from ...mapped_numbers import let_go
-from ..inputs.empty_captions import EmptyCaption, scored_caption
 from ..inputs.failures import Failure, FailureLog
-from ..inputs.items import CaptionRow, gather, text_fault
+from ..inputs.items import CaptionRow, EmptyCaption, gather, scored_caption, text_fault
 from ..statistics.bootstrap import resample_values
 from ..statistics.contract import Interval, Statistic, UndefinedStatistic, finite_value
 from ..statistics.influence import Influence, by_influence

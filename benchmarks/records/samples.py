@@ -19,7 +19,7 @@ from ...errors import DataError
 from ...mapped_numbers import let_go
 from ..inputs.failures import Failure
 from ..inputs.items import SeenValues
-from ..inputs.sample_columns import COLUMNS, NAMING_COLUMNS, ColumnType
+from ..inputs.metric_names import COLUMNS, NAMING_COLUMNS, ColumnType
 from .files import read_file
 from .publishing import unquoted_row, without_folders
 from .record import Record

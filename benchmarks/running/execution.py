@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError
 from ...metrics import Cache
-from ...progress import Progress, silent
+from ...progress import Progress, ShardProgress, silent
 from ..inputs.models import ROLES, AnyModels, LoadedWhenAsked, Models, NamedModels
 
 if TYPE_CHECKING:
@@ -129,7 +129,6 @@ class ShardPlace:
             StoreError: What is put aside has no place.
         """
         from ...permissions import permitted
-        from ..inputs.shard_progress import ShardProgress
         from ..scale.executors import InProcess
         from ..scale.folders import Folder
         from ..scale.identities import model_identities

@@ -16,9 +16,8 @@ from ...metrics.function_metric import FunctionMetric
 from ...metrics.hf_evaluate import EvaluateMetric
 from ...tasks.schema import MetricEntry, TaskConfig
 from ...tasks.yaml_files import FunctionReference, ParsedFile
-from ..inputs.metric_names import read_metric
+from ..inputs.metric_names import COLUMNS, read_metric
 from ..inputs.models import NamedModels
-from ..inputs.sample_columns import COLUMNS
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,18 @@ from ...errors import DataError, UsageError
 from ...metrics import Need
 from ...progress import Progress
 from ...rows import BadRow
-from ..inputs.empty_captions import EmptyCaption, scored_caption
 from ..inputs.failures import FailureLog, summarise
-from ..inputs.items import CaptionRow, gathered, image_key, objects_fault, printable, references_fault, references_of
+from ..inputs.items import (
+    CaptionRow,
+    EmptyCaption,
+    gathered,
+    image_key,
+    objects_fault,
+    printable,
+    references_fault,
+    references_of,
+    scored_caption,
+)
 from ..inputs.metric_names import read_metric
 from ..inputs.models import Models, NamedModels
 from ..inputs.pixels import boxes_fault, boxes_of, handle_of, handle_within

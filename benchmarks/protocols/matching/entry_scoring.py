@@ -11,9 +11,9 @@ from typing import TypeVar
 import numpy as np
 
 from ....metrics import Items
+from ....progress import ShardProgress
 from ...inputs.encoding import AnyEncoded, EncodedItems, ScoredItems, encode_items
 from ...inputs.failures import Failure, FailureLog, Stage
-from ...inputs.shard_progress import ShardProgress
 from ..job import Job
 from .documents import MatchEntry, MatchingSettings
 from .image_text_hits import EntryScores, EntryVectors, Likeness
