@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from capbench.adapters import Region
-from capbench.recipes.making.geometry.boxes import clustered_boxes
-from capbench.recipes.making.geometry.edge_points import points_near
-from capbench.recipes.making.geometry.mask_tree import mask_tree, walked
+from capbench.recipes.making.geometry import clustered_boxes, mask_tree, points_near, walked
 
 SIDE, MASKS, BAR = 2_000, 300, 2.0
 """Pixels a side, masks, and core-seconds that all of it may take."""

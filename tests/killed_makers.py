@@ -17,10 +17,8 @@ import forked
 
 from capbench.benchmarks.store.store import Store
 from capbench.cli.main import main
-from capbench.recipes.making import carrying_out, making
-from capbench.recipes.making.contract import Stage, stages
-from capbench.recipes.making.models import MakerModels
-from capbench.recipes.making.rows import RowFile
+from capbench.recipes.making import making, pipeline
+from capbench.recipes.making.contract import MakerModels, RowFile, Stage, stages
 
 ROWS, SHARD = 3, 2
 """Rows of the data, and of a shard, so that each stage has two."""
@@ -39,7 +37,7 @@ def kill_once(folder: Path, name: str, way: str) -> None:
 
 def watch(folder: Path) -> None:
     """Write down the rows that this process makes, and have one process end within or behind each stage, in turn."""
-    make_shard, put, write_rows = carrying_out.make_shard, Store.put, RowFile.__init__
+    make_shard, put, write_rows = pipeline.make_shard, Store.put, RowFile.__init__
     write_output = making.write_output
     begun = ""
 
@@ -67,7 +65,7 @@ def watch(folder: Path) -> None:
         kill_once(folder, OUTPUT, "behind")
         return result
 
-    carrying_out.make_shard = made
+    pipeline.make_shard = made
     Store.put = kept
     RowFile.__init__ = written
     making.write_output = then
@@ -75,7 +73,7 @@ def watch(folder: Path) -> None:
 
 def keep_models() -> None:
     """Have a model loaded once; processes that are forked have it."""
-    load, loaded = MakerModels._load, dict[str, Any]()
+    load, loaded = MakerModels.__getitem__, dict[str, Any]()
 
     def kept(self: MakerModels, role: str) -> Any:
         name = f"{role} {self.named(role).model_dump_json()}"
@@ -83,7 +81,7 @@ def keep_models() -> None:
             loaded[name] = load(self, role)
         return loaded[name]
 
-    MakerModels._load = kept
+    MakerModels.__getitem__ = kept
 
 
 def run(folder: Path, maker: str, data: str) -> None:

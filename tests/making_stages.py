@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from capbench.adapters.contracts import Judge, Judged, Judgement, JudgeRequest
-from capbench.recipes.making.contract import Stage, StageSettings, register_stage
-from capbench.recipes.making.models import MakerModels
-from capbench.recipes.making.rows import Made, MakingRow, Unmade
+from capbench.recipes.making.contract import Made, MakerModels, MakingRow, Stage, StageSettings, Unmade, register_stage
 
 
 class AddSettings(StageSettings):

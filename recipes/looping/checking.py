@@ -13,7 +13,7 @@ from ...adapters.aliases import resolve_model
 from ...errors import AdapterError, BenchError, MetricError, UsageError, as_one
 from ...permissions import Permissions, permit
 from ..making import making
-from ..making.rows import MakingRow
+from ..making.contract import MakingRow
 from ..making.schema import Maker
 from ..making.sources import read_given
 from ..training import carrying_out as training

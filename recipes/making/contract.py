@@ -1,17 +1,218 @@
-"""What every stage of a maker has in common: rows go in, and as many rows or reasons come out."""
+"""What every stage of a maker has in common: the rows that pass through it, and the models that it may ask."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeAlias
 
+from ...adapters import ImageHandle
+from ...adapters.aliases import ModelSpec, Role, resolve_model
+from ...errors import DataError, UsageError
+from ...metrics.contract import Cache, NoCache
 from ...registry import Registry
 from ..training.schema import Strict
-from .models import MakerModels
-from .rows import Made, MakingRow
+from .schema import MakerModel
+
+
+class RowFile:
+    """Rows that were written to a file, and are read from its start as often as they are wanted.
+
+    Attributes:
+        path: The file.
+        keys: The values that every row has.
+        have_images: Whether every row has an image.
+
+    Args:
+        path: Where the file is written; the draft of one process, which goes with it.
+        rows: The rows, in order; their values are JSON.
+    """
+
+    def __init__(self, path: Path, rows: Iterable[MakingRow]) -> None:
+        self.path = path
+        self.keys: frozenset[str] = frozenset()
+        self.have_images = True
+        self._count = 0
+        with path.open("w", encoding="utf-8") as file:
+            for row in rows:
+                image = None if row.image is None else str(row.image)
+                file.write(json.dumps([row.id, image, row.values, row.provenance, row.image_digest]) + "\n")
+                self.keys = self.keys.intersection(row.values) if self._count else frozenset(row.values)
+                self.have_images &= row.image is not None
+                self._count += 1
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        return self._count
+
+    def __iter__(self) -> Iterator[MakingRow]:
+        """Yield the rows, one at a time."""
+        with self.path.open("rb") as lines:
+            yield from map(MakingRow.of_line, lines)
+
+    def remove(self) -> None:
+        """Remove the file; nobody reads the rows again."""
+        self.path.unlink()
+
+
+Values: TypeAlias = Mapping[str, Any]
+"""JSON values."""
+
+
+@dataclass(frozen=True)
+class MakingRow:
+    """An image with what is known of it.
+
+    Attributes:
+        id: Its name.
+        image: Its file; None for rows of texts alone.
+        values: What was given, and what stages made.
+        provenance: What each stage says of what it made: ``stage``, ``model``, ``prompt``, ``seed``, ``removed``, …
+        passing: Whether another run may make more of it, as a model or its server failed; it is not kept then.
+        image_digest: Tells the image from others: of the file's bytes, where they can be read.
+    """
+
+    id: str
+    image: Path | None = None
+    values: Values = field(default_factory=dict[str, Any])
+    provenance: tuple[Values, ...] = ()
+    passing: bool = False
+    image_digest: str = ""
+
+    def having(self, stage: str, told: Values, **values: Any) -> MakingRow:
+        """Return the row with what a stage made.
+
+        Args:
+            stage: The stage.
+            told: What it says of where that came from.
+            **values: What it made.
+        """
+        return replace(self, values={**self.values, **values}, provenance=(*self.provenance, {"stage": stage, **told}))
+
+    @property
+    def file(self) -> Path:
+        """The image's file.
+
+        Raises:
+            DataError: There is none.
+        """
+        if self.image is None:
+            raise DataError(f"row {self.id} has no image", "Give images with --data, or leave the stage out.")
+        return self.image
+
+    @property
+    def pixels(self) -> ImageHandle:
+        """The image; see ``file``."""
+        return ImageHandle(self.file)
+
+    @classmethod
+    def of_line(cls, line: bytes) -> MakingRow:
+        """Return the row that a line of a :class:`RowFile` holds."""
+        identity, image, values, provenance, digest = json.loads(line)
+        return cls(identity, None if image is None else Path(image), values, tuple(provenance), image_digest=digest)
+
+
+@dataclass(frozen=True)
+class Unmade:
+    """What a stage could not make of a row.
+
+    Attributes:
+        reason: Why, in words.
+        passing: Whether another run may make it, as a model or its server failed; it is not kept then.
+    """
+
+    reason: str
+    passing: bool = False
+
+
+Made: TypeAlias = MakingRow | Unmade
+
+
+def key_of(row: MakingRow) -> str:
+    """Return a text that changes with everything that a stage can see of a row; not with where its image lies."""
+    return json.dumps([row.id, row.image_digest, row.values, list(row.provenance)], sort_keys=True, ensure_ascii=False)
+
+
+def digest_of(*parts: object) -> str:
+    """Return a hash of JSON values."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+ROLES: Mapping[str, Role] = {
+    "captioner": "captioner",
+    "answerer": "captioner",
+    "encoder": "encoder",
+    "judge": "judge",
+    "segmenter": "segmenter",
+    "detector": "detector",
+    "painter": "painter",
+}
+"""What stages call a model to what it does; an answerer writes what it is asked for of an image."""
+
+
+class MakerModels:
+    """Models that a maker names.
+
+    Args:
+        named: Role to the model.
+        cache: What encoders' features are kept in.
+    """
+
+    def __init__(self, named: Mapping[str, MakerModel], cache: Cache | None = None) -> None:
+        self._named = named
+        self._loaded: dict[str, Any] = {}
+        self.cache = NoCache() if cache is None else cache
+
+    def __getitem__(self, role: str) -> Any:
+        """Return the model of a role, loaded.
+
+        Raises:
+            UsageError: The maker names none, or one that does something else.
+            BenchError: It could not be loaded.
+        """
+        if role not in self._loaded:
+            self._loaded[role] = self.spec(role).load()
+        return self._loaded[role]
+
+    def spec(self, role: str) -> ModelSpec:
+        """Return the model of a role; nothing is loaded.
+
+        Raises:
+            UsageError: As above.
+        """
+        named = self.named(role)
+        spec = resolve_model(named.name, named.arguments)
+        if spec.role != ROLES[role]:
+            raise UsageError(
+                f"the maker's {role} '{named.name}' is a {spec.role}", "'bench ls models' lists what there is."
+            )
+        return spec
+
+    def named(self, role: str) -> MakerModel:
+        """Return the model that the maker names for a role.
+
+        Raises:
+            UsageError: It names none.
+        """
+        if role not in self._named:
+            raise UsageError(
+                f"the maker names no {role}",
+                f"Add 'models: {{{role}: {{name: NAME}}}}', or --set models.{role}.name=NAME.",
+            )
+        return self._named[role]
+
+    def name(self, role: str) -> str:
+        """Return what the maker calls the model, and its weights where it names them; nothing is loaded."""
+        return self.named(role).told
+
+    def release(self, role: str) -> None:
+        """Let go of a model."""
+        self._loaded.pop(role, None)
 
 
 @dataclass
@@ -161,7 +362,7 @@ stages: Registry[type[Stage]] = Registry(
         "more_summaries": "capbench.recipes.making.stages.entries:MoreSummaries",
         "negatives": "capbench.recipes.making.stages.entries:Negatives",
         "phrase_filter": "capbench.recipes.making.stages.phrase_filter:PhraseFilter",
-        "select": "capbench.recipes.making.stages.select:Select",
+        "select": "capbench.recipes.making.stages.elements:Select",
     },
     entry_points="capbench.stages",
 )

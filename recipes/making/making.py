@@ -16,13 +16,9 @@ from ...benchmarks.store.store import Store
 from ...drafts import own_name, remove_abandoned
 from ...errors import DataError, UsageError
 from ...progress import Progress, silent
-from .carrying_out import Making
-from .contract import StageFacts
-from .judging import judged, lengths, require_judges
-from .models import MakerModels
-from .pipeline import build_stages, require_models, require_seen, require_values
-from .report import Report, write_report
-from .rows import MakingRow, RowFile
+from .contract import MakerModels, MakingRow, RowFile, StageFacts
+from .pipeline import Making, build_stages, require_models, require_seen, require_values
+from .report import Report, judged, lengths, require_judges, write_report
 from .schema import LoadedMaker
 from .sources import SourceRows, read_given, with_digests
 from .writing import write_output

@@ -22,7 +22,7 @@ from ...tasks.locate import DataLocations
 from ...tasks.schema import load_task
 from ...tasks.sources import load_source
 from ...tasks.templates import DocumentError, compile_template
-from .rows import MakingRow
+from .contract import MakingRow
 
 IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 _DCI = ("image", "short_caption", "extra_caption", "mask_data", "mask_keys")

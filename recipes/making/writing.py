@@ -15,7 +15,7 @@ from ...adapters.pixels.handles import image_suffix
 from ...drafts import write_whole, written_whole
 from ...errors import DataError
 from ...tasks.dci.mask_texts import BASE, entry_key
-from .rows import MakingRow
+from .contract import MakingRow
 from .schema import Output
 from .sources import file_name
 

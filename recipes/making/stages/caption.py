@@ -10,11 +10,8 @@ from pydantic import Field, model_validator
 
 from ....adapters import CaptionRequest, ImageHandle
 from ....benchmarks.inputs.asking import merged
-from ..asking import seed_of
-from ..contract import Stage, StageSettings
-from ..language import Language, clip_tokens, language_fault
-from ..models import MakerModels
-from ..rows import Made, MakingRow, Unmade
+from ..asking import Language, clip_tokens, language_fault, seed_of
+from ..contract import Made, MakerModels, MakingRow, Stage, StageSettings, Unmade
 
 
 class CaptionSettings(StageSettings):

@@ -14,12 +14,10 @@ from ....adapters import ImageHandle, JudgeRequest
 from ....metrics.capture.scene_graphs import Graph
 from ....metrics.contract import Context
 from ....metrics.vectors.features import image_features, text_features
+from ....tasks.dci.mask_texts import BASE, entry_key
 from ..asking import Conversation, converse, says_yes
-from ..contract import Stage, StageSettings
-from ..elements import ParserChoice, element_set, graphs_of
-from ..mask_texts import boxes_of_entries
-from ..models import MakerModels
-from ..rows import Made, MakingRow, Unmade
+from ..contract import Made, MakerModels, MakingRow, Stage, StageSettings, Unmade
+from .elements import ParserChoice, element_set, graphs_of
 
 _SCALE = 100.0
 """CLIP's own."""
@@ -98,11 +96,11 @@ def similarities(rows: Sequence[MakingRow], models: MakerModels) -> list[dict[st
 
 
 def _crop(row: MakingRow, key: str) -> ImageHandle:
-    box = boxes_of_entries(row.values)[key]
-    if box is None:
+    if key == BASE:
         return row.pixels
-    left, top, right, bottom = map(float, box)
-    return replace(row.pixels, box=(left, top, right, bottom))
+    bounds = next(mask["bounds"] for mask in row.values["mask_data"].values() if entry_key(mask) == key)
+    (left, top), (right, bottom) = ((bounds[corner]["x"], bounds[corner]["y"]) for corner in ("topLeft", "bottomRight"))
+    return replace(row.pixels, box=(float(left), float(top), float(right), float(bottom)))
 
 
 _WORDS = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")

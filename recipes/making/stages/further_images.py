@@ -10,9 +10,7 @@ from pydantic import Field
 
 from ....adapters import ImageHandle
 from ..asking import seed_of
-from ..contract import Stage, StageSettings
-from ..models import MakerModels
-from ..rows import Made, MakingRow
+from ..contract import Made, MakerModels, MakingRow, Stage, StageSettings
 
 
 class FurtherImagesSettings(StageSettings):

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from ....adapters.pixels.reading import UnreadableImage, read_image
-from ..contract import Stage, StageSettings
-from ..geometry.boxes import clustered_boxes
-from ..models import MakerModels
-from ..rows import Made, MakingRow, Unmade
+from ..contract import Made, MakerModels, MakingRow, Stage, StageSettings, Unmade
+from ..geometry import MaskNode, clustered_boxes, edge_points, mask_tree, opencv, shown
 
 
 class BoxesSettings(StageSettings):
@@ -88,7 +87,7 @@ class DescribeMasks(Stage):
         for row in rows:
             told = dict(zip(map(tuple, row.values["boxes"]), row.values[self.settings.captions], strict=True))
             masks = {
-                number: {**mask, "caption": told.get(_box(mask), "")}
+                number: {**mask, "caption": told.get(tuple(_box(mask)), "")}
                 for number, mask in row.values["mask_data"].items()
             }
             about = {
@@ -100,8 +99,8 @@ class DescribeMasks(Stage):
         return made
 
 
-def _box(mask: dict[str, dict[str, dict[str, int]]]) -> tuple[int, ...]:
-    return (*mask["bounds"]["topLeft"].values(), *mask["bounds"]["bottomRight"].values())
+def _box(mask: dict[str, dict[str, dict[str, int]]]) -> list[int]:
+    return [*mask["bounds"]["topLeft"].values(), *mask["bounds"]["bottomRight"].values()]
 
 
 class MasksSettings(StageSettings):
@@ -146,8 +145,6 @@ class Masks(Stage):
 
     def check(self) -> None:
         """Raise if points near edges are wanted, and OpenCV is not installed; see ``Stage.check``."""
-        from ..geometry.edge_points import opencv
-
         if self.roles and self.settings.edge_points != "none":
             opencv()
 
@@ -161,14 +158,13 @@ class Masks(Stage):
             except UnreadableImage as error:
                 made.append(Unmade(f"image: {error}"))
                 continue
-            boxes = [[*mask["bounds"]["topLeft"].values(), *mask["bounds"]["bottomRight"].values()] for mask in masks]
             about: dict[str, Any] = {"seed": self.seed, "counts": {"masks": len(masks)}}
             if empty:
                 about["left_out"] = dict.fromkeys(empty, "the mask covers nothing")
             if self.roles:
                 about["model"] = models.name("segmenter")
             data = {mask["idx"]: mask for mask in masks}
-            made.append(row.having(self.name, about, mask_data=data, boxes=boxes))
+            made.append(row.having(self.name, about, mask_data=data, boxes=[_box(mask) for mask in masks]))
         return made
 
     def _given(self, row: MakingRow) -> Iterator[dict[str, Any]]:
@@ -180,36 +176,22 @@ class Masks(Stage):
 
     def _found(self, row: MakingRow, models: MakerModels, empty: list[str]) -> Iterator[dict[str, Any]]:
         """Yield the masks that a segmenter finds; those that cover nothing are named in ``empty``."""
-        from ..geometry.mask_tree import MaskNode, mask_tree, shown
+        numbers = count()
 
-        def numbered(nodes: Sequence[MaskNode], parent: int, first: int) -> Iterator[tuple[int, int, MaskNode]]:
+        def numbered(nodes: Sequence[MaskNode], parent: int) -> Iterator[dict[str, Any]]:
             for node in nodes:
-                yield first, parent, node
-                own, first = first, first + 1
-                for one in numbered(node.children, own, first):
-                    yield one
-                    first = one[0] + 1
+                yield _mask(own := next(numbers), node.mask.box, node.mask.size, parent)
+                yield from numbered(node.children, own)
 
         segmenter = models["segmenter"]
         regions = segmenter.masks(row.pixels, grid=self.settings.grid)
-        if self.settings.edge_points != "none" and (points := self._edge_points(row)) is not None:
-            regions += segmenter.masks(row.pixels, points=points)
+        if (which := self.settings.edge_points) != "none":
+            pixels = np.asarray(read_image(row.pixels).image.convert("RGB"))
+            if len(points := edge_points(pixels, seed=self.seed, which=which)):
+                regions += segmenter.masks(row.pixels, points=points)
         empty += [f"mask {number}" for number, one in enumerate(regions) if not one.mask.size]
         tree = shown(mask_tree(regions, comparison=self.settings.comparison), self.settings.least_area)
-        for number, parent, node in numbered(tree, -1, 0):
-            yield _mask(number, node.mask.box, node.mask.size, parent)
-
-    def _edge_points(self, row: MakingRow) -> Any:
-        """Return where the segmenter looks near edges, ``[n, 2]``; None where there are none."""
-        import numpy as np
-
-        from ....adapters.pixels.reading import read_image
-        from ..geometry.edge_points import edge_points
-
-        pixels = np.asarray(read_image(row.pixels).image.convert("RGB"))
-        which = "first" if self.settings.edge_points == "first" else "all"
-        points = edge_points(pixels, seed=self.seed, which=which)
-        return points if len(points) else None
+        yield from numbered(tree, -1)
 
 
 def _mask(number: int, box: Sequence[int], area: int, parent: int) -> dict[str, Any]:

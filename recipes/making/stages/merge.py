@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field
 
 from ....adapters import JudgeRequest
 from ....metrics.judging import fill
-from ..asking import Conversation, NoUse, converse, seed_of
-from ..contract import Stage, StageSettings
-from ..language import Language, language_fault
-from ..models import MakerModels
-from ..rows import Made, MakingRow, Unmade
+from ..asking import Conversation, Language, NoUse, converse, first_of_use, language_fault, seed_of
+from ..contract import Made, MakerModels, MakingRow, Stage, StageSettings, Unmade
 
 PROMPT = (
     "Overall description: {overall}\n\n Elements appearing in the image: {elements}. \n\nPlease combine them into a "
@@ -79,7 +75,7 @@ class Merge(Stage):
                 "requests": one.asked,
                 "parents": [self.settings.overall, self.settings.elements],
             }
-            made.append(replace(row.having(self.name, about, **{self.settings.to: one.result}), passing=False))
+            made.append(row.having(self.name, about, **{self.settings.to: one.result}))
         return made
 
     def _merged(self, row: MakingRow) -> Conversation[str]:
@@ -89,26 +85,21 @@ class Merge(Stage):
             return overall
         parts = ". ".join(one.strip().rstrip(".") for one in elements)
         prompt = fill(settings.prompt, overall=overall, elements=parts)
-        fault = NoUse("")
-        for attempt in range(settings.tries if settings.temperature else 1):
+
+        def ask(attempt: int) -> Conversation[str]:
             decoding: dict[str, float] = {"num_beams": settings.beams} if settings.beams > 1 else {}
             if settings.temperature:
                 seed = seed_of(self.seed, self.name, row.id, attempt)
                 decoding = {"temperature": settings.temperature, "seed": seed}
             answer = (yield JudgeRequest(prompt, max_tokens=settings.new_tokens, decoding=decoding)).strip()
-            try:
-                return self._usable(answer)
-            except NoUse as found:
-                fault = found
-        raise fault
+            words = answer.split()
+            if not answer:
+                raise NoUse("the judge said nothing")
+            if settings.most_words is not None and len(words) > settings.most_words:
+                raise NoUse(f"the answer has {len(words)} words, and {settings.most_words} is the most")
+            if fault := language_fault(answer, settings.language):
+                raise NoUse(f"the answer {fault}")
+            # A description is one paragraph, however it was written down.
+            return " ".join(words)
 
-    def _usable(self, answer: str) -> str:
-        if not answer:
-            raise NoUse("the judge said nothing")
-        words = len(answer.split())
-        if self.settings.most_words is not None and words > self.settings.most_words:
-            raise NoUse(f"the answer has {words} words, and {self.settings.most_words} is the most")
-        if fault := language_fault(answer, self.settings.language):
-            raise NoUse(f"the answer {fault}")
-        # A description is one paragraph, however it was written down.
-        return " ".join(answer.split())
+        return (yield from first_of_use(settings.tries if settings.temperature else 1, ask))

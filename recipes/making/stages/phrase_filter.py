@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 from pydantic import Field
@@ -13,24 +13,173 @@ from pydantic import Field
 from ....adapters import CaptionRequest
 from ....adapters.contracts import Captioned
 from ....adapters.pixels.reading import UnreadableImage
+from ....adapters.regions.contracts import Detections
 from ....benchmarks.inputs.asking import merged
 from ....metrics.capture.scene_graphs import Graph
 from ....metrics.judging import fill
 from ..asking import says_yes
-from ..contract import Stage, StageSettings
-from ..elements import ParserChoice, graphs_of
-from ..models import MakerModels
-from ..phrases import (
-    THRESHOLD,
-    FilteredCaption,
-    Scoring,
-    bare_phrases,
-    local_caption_without,
-    named_phrases,
-    phrase_scores,
-    sentence_without,
-)
-from ..rows import Made, MakingRow, Unmade
+from ..contract import Made, MakerModels, MakingRow, Stage, StageSettings, Unmade
+from .elements import ParserChoice, graphs_of
+
+
+def kept_boxes(boxes: np.ndarray, scores: np.ndarray, most: float) -> np.ndarray:
+    """Return the boxes that no better one overlaps, the best first.
+
+    Args:
+        boxes: Left, top, right, bottom, ``[n, 4]``. A box without area overlaps none.
+        scores: How good they are, ``[n]``; of equal ones the first is the better.
+        most: IoU above which a box goes.
+
+    Returns:
+        Their positions, int64 ``[kept]``.
+    """
+    left = np.argsort(-np.asarray(scores, np.float64), kind="stable")
+    edges = np.asarray(boxes, np.float64).reshape(-1, 4)[left]
+    kept = []
+    while len(left):
+        kept.append(left[0])
+        stays = ~(_overlaps(edges[0], edges) > most)
+        stays[0] = False
+        left, edges = left[stays], edges[stays]
+    return np.array(kept, np.int64)
+
+
+def _overlaps(box: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+    """Return the IoU of a box and others, 0 where neither has an area."""
+    shared = np.maximum(np.minimum(box[2:], boxes[:, 2:]) - np.maximum(box[:2], boxes[:, :2]), 0).prod(axis=1)
+    union = (box[2:] - box[:2]).prod() + (boxes[:, 2:] - boxes[:, :2]).prod(axis=1) - shared
+    return np.divide(shared, union, out=np.zeros(len(boxes)), where=union > 0)
+
+
+THRESHOLD = 0.01
+"""Score of a phrase below which it goes, as in DetailCaps."""
+_OVERLAP = 0.1
+
+Scoring: TypeAlias = Literal["released", "per_phrase"]
+
+
+@dataclass(frozen=True)
+class RemovedPhrase:
+    """A phrase that was taken out of a caption.
+
+    Attributes:
+        phrase: The phrase.
+        score: What the detector gave it, 0 to 1; 0 where it won no box.
+        reason: Why it went.
+        texts: What was taken out for it, with the rest of cut words; none where it went with another phrase.
+    """
+
+    phrase: str
+    score: float
+    reason: str
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FilteredCaption:
+    """A caption without the phrases that are not in the image.
+
+    Attributes:
+        text: What is left; its spaces stay as they were, for a later stage to mend.
+        kept: The phrases that stay, and their scores.
+        removed: The phrases that went.
+    """
+
+    text: str
+    kept: tuple[tuple[str, float], ...]
+    removed: tuple[RemovedPhrase, ...]
+
+
+def bare_phrases(graph: Graph, caption: str) -> list[str]:
+    """Return the objects that have no attribute and occur in a caption: what the release looks for in local captions.
+
+    Args:
+        graph: What was read in the caption.
+        caption: The caption, in which they must stand letter by letter.
+    """
+    with_attributes = {name for name, _ in graph.attributes}
+    return _different(name for name in graph.objects if name not in with_attributes and name in caption)
+
+
+def named_phrases(graph: Graph, sentence: str) -> list[str]:
+    """Return what a sentence names: what the release looks for in the sentences of overall captions.
+
+    Each attribute with its object, in either order, then the objects that were not found so.
+
+    Args:
+        graph: What was read in the sentence.
+        sentence: The sentence, in which they must stand letter by letter.
+    """
+    pairs = [f"{attribute} {name}" for name, attribute in graph.attributes]
+    turned = [f"{name} {attribute}" for name, attribute in graph.attributes]
+    left = list(graph.objects)
+    for (name, _), *either in zip(graph.attributes, pairs, turned, strict=True):
+        if name in left and any(phrase in sentence for phrase in either):
+            left.remove(name)
+    return _different(phrase for phrase in (*pairs, *turned, *left) if phrase in sentence)
+
+
+def phrase_scores(found: Detections, scoring: Scoring = "released", threshold: float = THRESHOLD) -> np.ndarray:
+    """Return how sure it is that each phrase is in an image.
+
+    ``released``, as in DetailCaps: of the boxes that no better one overlaps by an IoU above 0.1, whatever they are of,
+    each counts for the phrase that scores highest in it, if that is above the threshold. So a phrase that wins no box
+    has 0, and what else is asked for decides, too. ``per_phrase``: its best score in any box.
+
+    Args:
+        found: What the detector found of these phrases.
+        scoring: How.
+        threshold: Score that a box must be above; of ``released``.
+
+    Returns:
+        float64 ``[phrases]``, 0 to 1; zeros where there is no box.
+    """
+    scores = np.asarray(found.scores, np.float64)
+    phrases = scores.shape[1]
+    if not scores.size:
+        return np.zeros(phrases)
+    if scoring == "per_phrase":
+        return scores.max(axis=0)
+    best = np.zeros(phrases)
+    winners, highest = scores.argmax(axis=1), scores.max(axis=1)
+    kept = kept_boxes(found.boxes, highest, _OVERLAP)
+    kept = kept[highest[kept] > threshold]
+    np.maximum.at(best, winners[kept], highest[kept])
+    return best
+
+
+def caption_without(
+    text: str, phrases: Sequence[str], scores: np.ndarray, threshold: float = THRESHOLD, *, whole_words: bool
+) -> FilteredCaption:
+    """Return a caption without the phrases that are not in the image.
+
+    Of a local caption the release asks the detector for the phrases and, last, the caption, which competes with them
+    and always stays. A phrase is looked for as it is written; the release takes it for a regular expression.
+
+    Args:
+        text: The caption of a part of the image, or a sentence of one of the whole.
+        phrases: What it names.
+        scores: One of each phrase; that of the caption may stand behind them.
+        threshold: Score below which a phrase goes.
+        whole_words: Whether the rest of the words goes, too, that a phrase stands in: of local captions.
+    """
+    kept: list[tuple[str, float]] = []
+    removed: list[RemovedPhrase] = []
+    rest = "[a-z]*" if whole_words else ""
+    for phrase, score in zip(phrases, map(float, scores), strict=False):
+        if score >= threshold:
+            kept.append((phrase, score))
+            continue
+        pattern = re.compile(f"{rest}{re.escape(phrase)}{rest}")
+        reason = f"scores {score:.3g}, below {threshold:g}" if score > 0 else "is in no box"
+        removed.append(RemovedPhrase(phrase, score, reason, tuple(pattern.findall(text))))
+        text = pattern.sub("", text)
+    return FilteredCaption(text, tuple(kept), tuple(removed))
+
+
+def _different(phrases: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(phrase for phrase in phrases if phrase.strip()))
+
 
 _SHORT = {"max_new_tokens": 8, "do_sample": False}
 _SENTENCES = re.compile(r"(?<=[.!?])\s+")
@@ -109,32 +258,26 @@ class PhraseFilter(Stage):
                 if isinstance(found, Unmade):
                     fault = fault or found
                 else:
-                    without = sentence_without if piece.is_whole else local_caption_without
-                    filtered.append(without(piece.text, piece.phrases, found, self.settings.threshold))
+                    threshold, local = self.settings.threshold, not piece.is_whole
+                    filtered.append(caption_without(piece.text, piece.phrases, found, threshold, whole_words=local))
             is_whole = isinstance(row.values[self.settings.captions], str)
             made.append(fault or self._row(row, filtered, is_whole, models))
         return made
 
     def _pieces(self, rows: Sequence[MakingRow], models: MakerModels) -> list[list[_Piece]]:
         captions = [row.values[self.settings.captions] for row in rows]
-        texts = [_split(one) for one in captions]
+        texts = [[text for text in _SENTENCES.split(one) if text] if isinstance(one, str) else one for one in captions]
         every = [text for its in texts for text in its]
         graphs = graphs_of(every, self.settings.parser.build(), models.cache) if every else {}
-
-        def piece(row: MakingRow, text: str, is_whole: bool) -> _Piece:
-            return _Piece(row, text, self._phrases(graphs[text], text, is_whole), is_whole)
-
-        return [
-            [piece(row, text, isinstance(caption, str)) for text in its]
-            for row, caption, its in zip(rows, captions, texts, strict=True)
-        ]
-
-    def _phrases(self, graph: Graph | str, text: str, is_whole: bool) -> list[str]:
-        # Of what cannot be read nothing is known to be missing.
-        if isinstance(graph, str):
-            return []
-        bare = not is_whole and self.settings.phrases == "released"
-        return bare_phrases(graph, text) if bare else named_phrases(graph, text)
+        pieces: list[list[_Piece]] = [[] for _ in rows]
+        for row, caption, its, made in zip(rows, captions, texts, pieces, strict=True):
+            is_whole = isinstance(caption, str)
+            find = named_phrases if is_whole or self.settings.phrases == "named" else bare_phrases
+            for text in its:
+                graph = graphs[text]
+                # Of what cannot be read nothing is known to be missing.
+                made.append(_Piece(row, text, [] if isinstance(graph, str) else find(graph, text), is_whole))
+        return pieces
 
     def _by_detector(self, pieces: Sequence[_Piece], models: MakerModels) -> Iterator[np.ndarray | Unmade]:
         detector, settings = models["detector"], self.settings
@@ -156,7 +299,13 @@ class PhraseFilter(Stage):
         asked = [(number, phrase) for number, piece in enumerate(pieces) for phrase in piece.phrases]
         rows = [pieces[number].row for number, _ in asked]
         requests = [
-            CaptionRequest(row.id, row.id, self._question(phrase), _SHORT, pixels=row.pixels)
+            CaptionRequest(
+                row.id,
+                row.id,
+                fill(self.settings.question, phrase=phrase, article="an" if phrase[:1].lower() in "aeiou" else "a"),
+                _SHORT,
+                pixels=row.pixels,
+            )
             for row, (_, phrase) in zip(rows, asked, strict=True)
         ]
         answers = merged(models["answerer"].stream(requests)) if requests else Captioned()
@@ -172,18 +321,12 @@ class PhraseFilter(Stage):
         for number, its in enumerate(scores):
             yield faults.get(number, np.array(its))
 
-    def _question(self, phrase: str) -> str:
-        article = "an" if phrase[:1].lower() in "aeiou" else "a"
-        return fill(self.settings.question, phrase=phrase, article=article)
-
     def _row(self, row: MakingRow, filtered: Sequence[FilteredCaption], is_whole: bool, models: MakerModels) -> Made:
         whole_goes = self.settings.unit == "sentence"
         texts = [one.text.strip() for one in filtered if not (whole_goes and one.removed)]
         if is_whole and not texts:
             return Unmade("no sentence is left")
         removed = [dict(vars(gone)) for one in filtered for gone in one.removed]
-        for gone in removed:
-            gone["texts"] = list(gone["texts"])
         about: dict[str, Any] = {
             "model": models.name(self.settings.by),
             "scoring": self.settings.scoring,
@@ -193,7 +336,3 @@ class PhraseFilter(Stage):
             **({"removed": removed} if removed else {}),
         }
         return row.having(self.name, about, **{self.settings.to: " ".join(texts) if is_whole else texts})
-
-
-def _split(captions: str | Sequence[str]) -> list[str]:
-    return [one for one in _SENTENCES.split(captions) if one] if isinstance(captions, str) else list(captions)

@@ -24,11 +24,9 @@ from capbench.benchmarks.scale.cluster import PoolsSettings
 from capbench.benchmarks.scale.progress_file import progress_lines
 from capbench.benchmarks.store.store import Store
 from capbench.cli.main import main
-from capbench.recipes.making.contract import StageFacts
+from capbench.recipes.making.contract import ROLES, MakingRow, StageFacts
 from capbench.recipes.making.making import MakingCall, make
-from capbench.recipes.making.models import ROLES
 from capbench.recipes.making.pipeline import build_stages
-from capbench.recipes.making.rows import MakingRow
 from capbench.recipes.making.schema import list_makers, load_maker
 from capbench.rows import read_rows
 from capbench.tasks.shapes.drawing import draw

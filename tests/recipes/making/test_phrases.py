@@ -1,21 +1,14 @@
-from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
 
 from capbench.adapters import Detections, ImageHandle
 from capbench.adapters.shapes.regions import ShapesDetector
-from capbench.errors import UsageError
 from capbench.metrics.capture.grammar_parser import GrammarParser, united
 from capbench.metrics.capture.scene_graphs import Graph
 from capbench.metrics.contract import Context
-from capbench.recipes.making.phrases import (
-    bare_phrases,
-    local_caption_without,
-    named_phrases,
-    phrase_scores,
-    sentence_without,
-)
+from capbench.recipes.making.stages.phrase_filter import bare_phrases, caption_without, named_phrases, phrase_scores
 from capbench.tasks.shapes.accounts import account_of, chain
 from capbench.tasks.shapes.describing import detailed, sentence
 from capbench.tasks.shapes.grading import add_thing
@@ -24,6 +17,7 @@ from capbench.tasks.shapes.sampling import sample_scene
 from capbench.tasks.shapes.scene import Stream, generator
 
 DETECTOR = ShapesDetector()
+of_local, of_sentence = (partial(caption_without, whole_words=local) for local in (True, False))
 
 
 def read(text: str) -> Graph:
@@ -37,8 +31,7 @@ def filtered(image: ImageHandle, text: str, scoring, *, local: bool):
     phrases = named_phrases(read(text), text)
     queries = [*phrases, text] if local else phrases
     scores = phrase_scores(DETECTOR.detect(image, queries), scoring)
-    without: Callable = local_caption_without if local else sentence_without
-    return without(text, phrases, scores)
+    return caption_without(text, phrases, scores, whole_words=local)
 
 
 @pytest.mark.parametrize("scoring", ["released", "per_phrase"])
@@ -127,10 +120,10 @@ def test_phrases_of_sentences_are_pairs_in_either_order_then_objects():
 def test_local_caption_loses_the_words_that_hold_a_phrase_and_a_sentence_the_letters_alone():
     text = "a carpet of cars, a car."
 
-    local = local_caption_without(text, ["car"], np.zeros(1))
+    local = of_local(text, ["car"], np.zeros(1))
     assert local.text == "a  of , a ."
     assert local.removed[0].texts == ("carpet", "cars", "car")
-    overall = sentence_without(text, ["car"], np.zeros(1))
+    overall = of_sentence(text, ["car"], np.zeros(1))
     assert overall.text == "a pet of s, a ."
     assert overall.removed[0].texts == ("car", "car", "car")
 
@@ -139,12 +132,12 @@ def test_local_caption_loses_the_words_that_hold_a_phrase_and_a_sentence_the_let
 def test_phrase_with_the_characters_of_regular_expressions_is_itself(phrase: str):
     text = f"A dog 50x a1b and {phrase} here"
 
-    for without in (local_caption_without, sentence_without):
+    for without in (of_local, of_sentence):
         assert without(text, [phrase], np.zeros(1)).text == "A dog 50x a1b and  here"
 
 
 def test_what_was_removed_is_told_with_its_score_and_reason():
-    done = local_caption_without(
+    done = of_local(
         "a red moon, a moon, a star", ["star", "red moon", "moon", "red"], np.array([0.01, 0.0, 0.00995, 0.5, 0.7])
     )
 
@@ -157,15 +150,6 @@ def test_what_was_removed_is_told_with_its_score_and_reason():
 
 
 def test_phrase_that_went_with_another_is_told_without_a_text():
-    done = sentence_without("a red moon", ["red moon", "moon"], np.zeros(2))
+    done = of_sentence("a red moon", ["red moon", "moon"], np.zeros(2))
 
     assert [one.texts for one in done.removed] == [("red moon",), ()]
-
-
-def test_input_that_is_none_is_said():
-    with pytest.raises(UsageError, match="2 phrases have 1 scores"):
-        sentence_without("a b", ["a", "b"], np.zeros(1))
-    with pytest.raises(UsageError, match="a phrase of 'a b' is blank"):
-        local_caption_without("a b", [" "], np.zeros(1))
-    with pytest.raises(UsageError, match="scoring=best"):
-        phrase_scores(Detections(np.zeros((0, 4)), np.zeros((0, 0))), "best")  # pyright: ignore[reportArgumentType]

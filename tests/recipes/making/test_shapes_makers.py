@@ -14,7 +14,7 @@ import capbench
 from capbench.adapters.encoders.clip_tokens import CONTEXT
 from capbench.adapters.shapes.phrases import named_in
 from capbench.cli.main import main
-from capbench.recipes.making.language import clip_tokens
+from capbench.recipes.making.asking import clip_tokens
 from capbench.recipes.making.stages.check_negatives import is_permutation
 from capbench.rows import read_rows
 from capbench.tasks.shapes.sampling import sample_scene

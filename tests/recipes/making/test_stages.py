@@ -20,15 +20,15 @@ from capbench.adapters.captioners.hf import HfCaptioner
 from capbench.adapters.contracts import Caption, Captioned
 from capbench.adapters.judges.hf_judge import HfJudge
 from capbench.errors import DataError, UsageError
-from capbench.recipes.making.rows import MakingRow, Unmade
+from capbench.recipes.making.contract import MakingRow, Unmade
 from capbench.recipes.making.schema import Output
 from capbench.recipes.making.sources import file_name, read_given
 from capbench.recipes.making.stages.caption import CaptionSettings, CaptionStage
 from capbench.recipes.making.stages.check_negatives import CheckNegatives, CheckNegativesSettings, is_permutation
+from capbench.recipes.making.stages.elements import Select, SelectSettings
 from capbench.recipes.making.stages.masks import Masks, MasksSettings
 from capbench.recipes.making.stages.merge import Merge, MergeSettings
 from capbench.recipes.making.stages.phrase_filter import PhraseFilter, PhraseFilterSettings
-from capbench.recipes.making.stages.select import Select, SelectSettings
 from capbench.recipes.making.writing import write_output
 from capbench.rows import read_rows
 from capbench.tasks.shapes.drawing import draw, encoded

@@ -9,19 +9,23 @@ import pytest
 from making_stages import Models, Scripted
 
 from capbench.adapters import JudgeRequest
-from capbench.recipes.making.asking import Conversation, NoUse, converse
-from capbench.recipes.making.language import clip_tokens, cut_to_tokens, language_fault
-from capbench.recipes.making.mask_texts import MaskTree
-from capbench.recipes.making.rows import MakingRow, Unmade
+from capbench.recipes.making.asking import Conversation, NoUse, clip_tokens, converse, cut_to_tokens, language_fault
+from capbench.recipes.making.contract import MakingRow, Unmade
 from capbench.recipes.making.stages.entries import (
+    FEW_WORDS_SHORTER,
+    FULL_IMAGE,
+    NEGATIVES,
+    SEVERAL,
+    SHORTER,
+    SUBMASK,
     FirstSummary,
     FirstSummarySettings,
+    MaskTree,
     MoreSummaries,
     MoreSummariesSettings,
     Negatives,
     NegativesSettings,
 )
-from capbench.recipes.making.summaries import FEW_WORDS_SHORTER, FULL_IMAGE, NEGATIVES, SEVERAL, SHORTER, SUBMASK
 
 
 def mask(number: int, label: str, parent: int = -1, area: int = 9_000, caption: str = "") -> dict[str, Any]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from capbench.errors import UsageError
-from capbench.recipes.making.geometry.edge_points import canny_edges, edge_points, points_near
+from capbench.recipes.making.geometry import canny_edges, edge_points, points_near
 
 
 def line(height: int, width: int, row: int) -> np.ndarray:
@@ -83,13 +83,6 @@ def test_same_seed_gives_the_same_points_and_another_others():
 def test_without_an_edge_there_are_no_points(shape: tuple[int, int]):
     for which in ("all", "first"):
         assert points_near(np.zeros(shape, bool), seed=0, which=which).shape == (0, 2)
-
-
-def test_input_that_is_none_is_said():
-    with pytest.raises(UsageError, match=r"shape \[3\] are no map"):
-        points_near(np.zeros(3, bool), seed=0)
-    with pytest.raises(UsageError, match="edge_points=some"):
-        points_near(np.zeros((3, 3), bool), seed=0, which="some")  # pyright: ignore[reportArgumentType]
 
 
 def test_missing_opencv_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch):

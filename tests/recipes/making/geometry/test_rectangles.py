@@ -3,7 +3,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from capbench.recipes.making.geometry.boxes import free_cells, largest_rectangle
+from capbench.recipes.making.geometry import free_cells, largest_rectangle
 
 
 def plain_largest(grid: np.ndarray) -> tuple[int, int, int, int] | None:

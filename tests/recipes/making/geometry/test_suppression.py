@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from capbench.recipes.making.phrases import kept_boxes
+from capbench.recipes.making.stages.phrase_filter import kept_boxes
 
 
 def plain_kept(boxes, scores, most) -> list[int]:

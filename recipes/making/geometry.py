@@ -1,0 +1,511 @@
+"""Boxes, rectangles, mask trees, points near edges: pure functions of arrays, as DetailCaps and DCI have them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from ...adapters.regions.contracts import Region
+from ...adapters.regions.packed_masks import PackedMask, WholeBox
+from ...errors import UsageError
+
+
+def free_cells(hull: WholeBox, boxes: Sequence[WholeBox], scale: int) -> np.ndarray:
+    """Return which cells of a hull no box covers.
+
+    Args:
+        hull: The hull, in pixels.
+        boxes: What covers its pixels.
+        scale: Side of a cell in pixels; pixels beyond the last whole cell are left out.
+
+    Returns:
+        bool ``[rows, columns]``: whether at least half of a cell's pixels are free.
+    """
+    left, top, right, bottom = hull
+    rows, columns = max(bottom - top, 0) // scale, max(right - left, 0) // scale
+    free = np.ones((rows * scale, columns * scale), np.uint8)
+    for x1, y1, x2, y2 in boxes:
+        free[max(y1 - top, 0) : max(y2 - top, 0), max(x1 - left, 0) : max(x2 - left, 0)] = 0
+    counts = free.reshape(rows, scale, columns, scale).sum(axis=(1, 3), dtype=np.int64)
+    return 2 * counts >= scale**2
+
+
+def largest_rectangle(grid: np.ndarray) -> WholeBox | None:
+    """Return the largest rectangle of a grid that is free throughout.
+
+    Of several, the one that ends first on the right; of these, the one with the uppermost row that goes no further to
+    the left, as in the released code of DetailCaps.
+
+    Args:
+        grid: Which cells are free, bool ``[rows, columns]``.
+
+    Returns:
+        Its edges in cells; None where no cell is free.
+    """
+    height, width = grid.shape
+    rows = np.arange(height)
+    # Of the rectangle that ends in a column and is as wide as a row's run of free cells: the width, and both ends.
+    wide = np.zeros(height, np.int64)
+    first, end = np.zeros(height, np.int64), np.full(height, height)
+    best, area = None, 0
+    for column in range(width):
+        free = grid[:, column]
+        above = np.maximum.accumulate(np.where(free, -1, rows)) + 1
+        below = np.minimum.accumulate(np.where(free, height, rows)[::-1])[::-1]
+        wide = np.where(free, wide + 1, 0)
+        first = np.where(free, np.maximum(first, above), 0)
+        end = np.where(free, np.minimum(end, below), height)
+        areas = wide * (end - first)
+        row = int(areas.argmax()) if height else 0
+        if height and areas[row] > area:
+            area = int(areas[row])
+            best = (column + 1 - int(wide[row]), int(first[row]), column + 1, int(end[row]))
+    return best
+
+
+_LEAST, _MOST = 0.001, 0.9
+_CLUSTERS, _STARTS, _STEPS = 10, 10, 300
+_CUT, _RECTANGLES, _SCALE, _WORTH = 3, 2, 4, 0.3
+
+
+def clustered_boxes(
+    boxes: np.ndarray, size: tuple[int, int], *, rectangles: Literal["released", "whole"] = "released"
+) -> list[WholeBox]:
+    """Return the few boxes of an image that hold what its many boxes hold.
+
+    Boxes with an area of 0.1 % to 90 % of the image are clustered by edges and centre (k-means, 10 clusters or one a
+    box), and each cluster becomes the hull of its boxes. Hulls that overlap or nearly touch are united, in one pass.
+    The 3 largest are then replaced by what the others leave free of them: up to 2 rectangles each, of at least 30 %.
+    Source: Dong et al., DetailCaps (2024), §4.1; the released ``bbox_cluster.py``.
+
+    Args:
+        boxes: Left, top, right, bottom in pixels, ``[n, 4]``.
+        size: Width and height of the image in pixels.
+        rectangles: Whether a free rectangle is a cell (4 pixels) short on the right and at the bottom, as in the
+            release, which takes the last cell's place for its end; or whole.
+
+    Returns:
+        The boxes in whole pixels: hulls, the largest first, then rectangles. Empty where no box is of that size.
+
+    Raises:
+        UsageError: They are no boxes.
+    """
+    found = np.asarray(boxes, np.float64)
+    found = found.reshape(0, 4) if found.size == 0 else found
+    if found.ndim != 2 or found.shape[1] != 4 or not np.isfinite(found).all():
+        raise UsageError(f"boxes of the shape {list(np.shape(boxes))} are no boxes", "They are finite, [n, 4].")
+    sides = np.maximum(found[:, 2:] - found[:, :2], 0)
+    shares = sides.prod(axis=1) / (size[0] * size[1])
+    found = found[(shares >= _LEAST) & (shares <= _MOST)]
+    if not len(found):
+        return []
+    united = united_hulls(hulls(found, k_means(with_centres(found), _CLUSTERS)))
+    return cut_hulls(united, 0 if rectangles == "whole" else 1)
+
+
+def with_centres(boxes: np.ndarray) -> np.ndarray:
+    """Return boxes with their centres: x1, y1, x2, y2, centre x, centre y, ``[n, 6]``."""
+    return np.hstack([boxes, (boxes[:, :2] + boxes[:, 2:]) / 2])
+
+
+def k_means(points: np.ndarray, clusters: int, seed: int = 0) -> np.ndarray:
+    """Return the cluster of each point, by the best of 10 starts (k-means++), as int ``[n]``.
+
+    Args:
+        points: ``[n, d]``.
+        clusters: How many; no more than there are different points.
+        seed: Of the starts.
+    """
+    rng = np.random.default_rng(seed)
+    different = np.unique(points, axis=0)
+    count = min(clusters, len(different))
+    best, least = np.zeros(len(points), np.int64), math.inf
+    for _ in range(_STARTS):
+        labels, error = settled(points, _starting_centres(different, count, rng))
+        if error < least:
+            best, least = labels, error
+    return best
+
+
+def settled(points: np.ndarray, centres: np.ndarray) -> tuple[np.ndarray, float]:
+    """Move centres to the mean of the points that are nearest to them until no point changes (Lloyd).
+
+    A centre that no point is nearest to stays where it is.
+
+    Args:
+        points: ``[n, d]``.
+        centres: ``[k, d]``.
+
+    Returns:
+        The nearest centre of each point, the first of equal ones, and the sum of squared distances.
+    """
+    centres = centres.copy()
+    labels = np.full(len(points), -1)
+    distances = np.zeros((len(points), len(centres)))
+    for _ in range(_STEPS):
+        distances = ((points[:, None] - centres) ** 2).sum(axis=2)
+        nearest = distances.argmin(axis=1)
+        if (nearest == labels).all():
+            break
+        labels = nearest
+        for one in np.unique(labels):
+            centres[one] = points[labels == one].mean(axis=0)
+    return labels, float(distances.min(axis=1).sum())
+
+
+def hulls(boxes: np.ndarray, labels: np.ndarray) -> list[WholeBox]:
+    """Return the hull of the boxes of each label, in whole pixels, by label."""
+    return [_hull(boxes[labels == one]) for one in np.unique(labels)]
+
+
+def united_hulls(boxes: Sequence[WholeBox]) -> list[WholeBox]:
+    """Unite boxes that overlap or nearly touch, in one pass.
+
+    The smallest box takes all others with which its GIoU is above 0, or of whose common hull less than 10 % is covered
+    by neither, and becomes the hull of them; then the smallest of the rest.
+
+    Args:
+        boxes: None of them empty.
+    """
+    left = np.asarray(sorted(boxes, key=_area), np.float64).reshape(-1, 4)
+    united = []
+    while len(left):
+        taken = _belong(left[0], left)
+        taken[0] = True
+        united.append(_hull(left[taken]))
+        left = left[~taken]
+    return united
+
+
+def cut_hulls(boxes: Sequence[WholeBox], short: int) -> list[WholeBox]:
+    """Replace the 3 largest boxes by what the others leave free of them.
+
+    Args:
+        boxes: In whole pixels.
+        short: Cells that a rectangle is short on the right and at the bottom: 1 in the release.
+    """
+    falling = sorted(boxes, key=_area, reverse=True)
+    kept = falling[_CUT:]
+    for hull in falling[:_CUT]:
+        free = free_cells(hull, kept, _SCALE)
+        for _ in range(_RECTANGLES):
+            if not free.size or free.mean() < _WORTH:
+                break
+            found = largest_rectangle(free)
+            if found is None:
+                break
+            left, top, right, bottom = found[0], found[1], found[2] - short, found[3] - short
+            free[top:bottom, left:right] = False
+            if _area((left, top, right, bottom)) / free.size < _WORTH:
+                break
+            x, y = hull[:2]
+            kept.append((x + left * _SCALE, y + top * _SCALE, x + right * _SCALE, y + bottom * _SCALE))
+    return kept
+
+
+def _starting_centres(points: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Return different points, each drawn by its squared distance to those before it (k-means++)."""
+    centres = [points[rng.integers(len(points))]]
+    squared = np.full(len(points), math.inf)
+    while len(centres) < count:
+        squared = np.minimum(squared, ((points - centres[-1]) ** 2).sum(axis=1))
+        centres.append(points[rng.choice(len(points), p=squared / squared.sum())])
+    return np.stack(centres)
+
+
+def _belong(box: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+    """Return which boxes a box is to be united with."""
+    inner = np.minimum(box[2:], boxes[:, 2:]) - np.maximum(box[:2], boxes[:, :2])
+    shared = np.maximum(inner, 0).prod(axis=1)
+    outer = np.maximum(box[2:], boxes[:, 2:]) - np.minimum(box[:2], boxes[:, :2])
+    hull = outer.prod(axis=1)
+    union = (box[2:] - box[:2]).prod() + (boxes[:, 2:] - boxes[:, :2]).prod(axis=1) - shared
+    gap = (hull - union) / hull
+    return (shared / union - gap > 0) | (gap < 0.1)
+
+
+def _hull(boxes: np.ndarray) -> WholeBox:
+    left, top = np.floor(boxes[:, :2].min(axis=0)).astype(int).tolist()
+    right, bottom = np.ceil(boxes[:, 2:].max(axis=0)).astype(int).tolist()
+    return left, top, right, bottom
+
+
+def _area(box: WholeBox) -> int:
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
+_SAME, _CONTAINED, _TOO_LARGE, _OVERLAP, _FOLDED = 0.95, 0.9, 0.9, 0.03, 0.93
+SHOWN = 5000
+"""Pixels below which DCI showed no mask to its annotators."""
+
+Comparison: TypeAlias = Literal["exact", "released"]
+
+
+@dataclass(frozen=True, eq=False)
+class MaskNode:
+    """A mask of a tree, or the union of several.
+
+    Attributes:
+        mask: Its pixels.
+        score: Predicted IoU times the square of stability; of a union the mean of its members'.
+        regions: Positions of the regions that it is made of: one, or of a union several.
+        children: What is part of it.
+    """
+
+    mask: PackedMask
+    score: float
+    regions: tuple[int, ...]
+    children: tuple[MaskNode, ...]
+
+
+def mask_tree(regions: Sequence[Region], *, comparison: Comparison = "exact") -> tuple[MaskNode, ...]:
+    """Return the regions of an image as a tree.
+
+    By falling size, each mask is held against the groups of its level. One that is nearly the same (sizes within 5 %,
+    and no more than 5 % of either is not the other's) is the group's, if its score is better, or goes. One that lies
+    more than 90 % within a group becomes a part of it, if it is not larger than 90 % of it; else the better one stays.
+    Any other is a group. So it goes on within the groups. From the bottom up, siblings that overlap by more than 3 %
+    of either become one, whose children are those of both; and an only child that is nearly the same (7 %) as its
+    parent gives way to its own.
+
+    Source: Urbanek et al., DCI (CVPR 2024), §3.1; the released ``get_groups_simple`` and ``refine_groups_simple``. They
+    take two masks of one size for nearly the same where their boxes do not meet, so that one of them goes; boxes that
+    cross so that none of four corners lies in the other do not meet for them; and of a union they keep the children of
+    the earlier members and the later member itself, where no child takes its place by its number.
+
+    Args:
+        regions: Masks of one image with their scores. A mask without pixels is left out.
+        comparison: ``exact``, or ``released`` with those faults.
+
+    Returns:
+        The uppermost masks, each with its children.
+
+    Raises:
+        UsageError: The masks are of several sizes.
+    """
+    shapes = {one.mask.shape for one in regions}
+    if len(shapes) > 1:
+        raise UsageError(f"masks of several sizes are no tree: {sorted(shapes)}", "They are of one image.")
+    masks = [_Scored(one.mask, one.iou * one.stability**2, (number,)) for number, one in enumerate(regions)]
+    falling = sorted((one for one in masks if one.bits.size), key=lambda one: -one.bits.size)
+    rules = _Rules(comparison == "released")
+    return tuple(_node(one) for one in rules.refined(rules.grouped(falling)).values())
+
+
+def shown(tree: Sequence[MaskNode], least: int = SHOWN) -> tuple[MaskNode, ...]:
+    """Return a tree without masks that are too small, and what is part of them.
+
+    Args:
+        tree: The tree.
+        least: Pixels that a mask must have.
+    """
+    return tuple(
+        MaskNode(one.mask, one.score, one.regions, shown(one.children, least)) for one in tree if one.mask.size >= least
+    )
+
+
+def walked(tree: Sequence[MaskNode], depth: int = 0) -> Iterator[tuple[int, MaskNode]]:
+    """Yield every mask of a tree with its depth, parents before children."""
+    for one in tree:
+        yield depth, one
+        yield from walked(one.children, depth + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Scored:
+    bits: PackedMask
+    score: float
+    regions: tuple[int, ...]
+
+    def united(self, other: _Scored) -> _Scored:
+        bits = self.bits.united(other.bits)
+        return _Scored(bits, (self.score + other.score) / 2, (*self.regions, *other.regions))
+
+
+@dataclass(eq=False)
+class _Group:
+    outer: _Scored
+    children: dict[int, _Group] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """How masks are compared and united.
+
+    Attributes:
+        released: Whether with the released faults.
+    """
+
+    released: bool
+
+    def grouped(self, falling: Sequence[_Scored]) -> dict[int, _Group]:
+        """Return masks, the largest first, as groups by number, with all that is part of them."""
+        groups: list[_Group] = []
+        parts: list[list[_Scored]] = []
+        for mask in falling:
+            same = next((one for one in groups if self._near(one.outer.bits, mask.bits, _SAME)), None)
+            if same is not None:
+                same.outer = max(same.outer, mask, key=lambda one: one.score)
+                continue
+            around = next((n for n, one in enumerate(groups) if self._contained(mask.bits, one.outer.bits)), None)
+            if around is None:
+                groups.append(_Group(mask))
+                parts.append([])
+            elif mask.bits.size / groups[around].outer.bits.size > _TOO_LARGE:
+                groups[around].outer = max(groups[around].outer, mask, key=lambda one: one.score)
+            else:
+                parts[around].append(mask)
+        for group, within in zip(groups, parts, strict=True):
+            group.children = self.grouped(within)
+        return dict(enumerate(groups))
+
+    def refined(self, groups: dict[int, _Group]) -> dict[int, _Group]:
+        """Return groups of which no two siblings overlap, by number; the groups themselves are changed."""
+        kept: dict[int, _Group] = {}
+        for number, group in enumerate(groups.values()):
+            group.children = self.refined(group.children)
+            overlapping = [n for n, one in kept.items() if self._overlap(group.outer.bits, one.outer.bits)]
+            if overlapping:
+                group = self._united(number, group, [kept.pop(n) for n in overlapping])
+            kept[number] = group
+        for group in kept.values():
+            only = next(iter(group.children.values())) if len(group.children) == 1 else None
+            if only and self._near(group.outer.bits, only.outer.bits, _FOLDED):
+                group.children = only.children
+        return kept
+
+    def _united(self, number: int, group: _Group, others: Sequence[_Group]) -> _Group:
+        united = _Group(group.outer)
+        # The release asks for a child by its number, so that one may take another's place.
+        children = {number: group} if self.released else dict(group.children)
+        for other in others:
+            united.outer = united.outer.united(other.outer)
+            if self.released:
+                children.update(other.children)
+            else:
+                children = dict(enumerate([*other.children.values(), *children.values()]))
+        united.children = children
+        return united
+
+    def _shared(self, one: PackedMask, other: PackedMask) -> int:
+        return one.shared(other) if self._meet(one.box, other.box) else 0
+
+    def _contained(self, inner: PackedMask, outer: PackedMask) -> bool:
+        # A pixel is added to sizes throughout, as in the release.
+        return self._shared(inner, outer) / (inner.size + 1) > _CONTAINED
+
+    def _overlap(self, one: PackedMask, other: PackedMask) -> bool:
+        return self._shared(one, other) / (min(one.size, other.size) + 1) > _OVERLAP
+
+    def _near(self, one: PackedMask, other: PackedMask, share: float) -> bool:
+        small, large = sorted((one.size + 1, other.size + 1))
+        if small / large < share:
+            return False
+        if self.released and not self._meet(one.box, other.box):
+            return True
+        differing = one.size + other.size - 2 * self._shared(one, other)
+        return differing / small <= 1 - share
+
+    def _meet(self, one: WholeBox, other: WholeBox) -> bool:
+        """Tell whether two boxes meet; in the release, whether one of four corners lies in the other box."""
+        if not self.released:
+            return True
+        (left, top, right, bottom), (x1, y1, x2, y2) = one, other
+        return _holds(other, left, top) or _holds(other, right, bottom) or _holds(one, x2, y1) or _holds(one, x1, y2)
+
+
+def _holds(box: WholeBox, x: int, y: int) -> bool:
+    return box[0] <= x <= box[2] and box[1] <= y <= box[3]
+
+
+def _node(group: _Group) -> MaskNode:
+    outer = group.outer
+    return MaskNode(outer.bits, outer.score, outer.regions, tuple(map(_node, group.children.values())))
+
+
+_BORDER, _SPACING, _JITTER, _EXTRA = 10, 12, 35.0, 8
+
+Which: TypeAlias = Literal["all", "first"]
+
+
+def edge_points(pixels: np.ndarray, *, seed: int, which: Which = "all") -> np.ndarray:
+    """Return points of an image near its edges; see :func:`points_near`.
+
+    Args:
+        pixels: RGB of 8 bits, ``[height, width, 3]``.
+        seed: Of the order of edges, and of the points around them.
+        which: ``all``, or ``first``.
+
+    Raises:
+        UsageError: OpenCV is not installed.
+    """
+    return points_near(canny_edges(pixels), seed=seed, which=which)
+
+
+def opencv() -> Any:
+    """Return OpenCV's module.
+
+    Raises:
+        UsageError: It is not installed.
+    """
+    try:
+        import cv2  # pyright: ignore[reportMissingImports]
+    except ImportError as error:
+        raise UsageError(
+            "points near edges need OpenCV, which is not installed.", "pip install 'capbench[edges]'"
+        ) from error
+    return cv2
+
+
+def canny_edges(pixels: np.ndarray) -> np.ndarray:
+    """Return the edges of an image: a bilateral filter (11, 61, 39), then Canny's (100, 250).
+
+    Args:
+        pixels: RGB of 8 bits, ``[height, width, 3]``.
+
+    Returns:
+        bool ``[height, width]``.
+
+    Raises:
+        UsageError: OpenCV is not installed.
+    """
+    cv2 = opencv()
+    return cv2.Canny(cv2.bilateralFilter(np.ascontiguousarray(pixels), 11, 61, 39), 100, 250) == 255
+
+
+def points_near(edges: np.ndarray, *, seed: int, which: Which = "all") -> np.ndarray:
+    """Return points near edges, everywhere but at the border.
+
+    Pixels of edges are taken in random order. Each that is 10 pixels or more from the border becomes a point with 8
+    more around it, up to 17.5 pixels away in x and in y, and no pixel within 12 is taken after it.
+
+    Source: Urbanek et al., DCI (CVPR 2024), §3.1; the released ``get_points_from_canny_greedy``. It bounds y by the
+    width and x by the height, and hands the points over in a form of which SAM takes the first point alone.
+
+    Args:
+        edges: Where edges are, bool ``[height, width]``.
+        seed: Of the order, and of the points around.
+        which: ``all`` of them, bounded by the image; or ``first``, the one that the release looks at, as it bounds it.
+
+    Returns:
+        x and y in whole pixels, float64 ``[n, 2]``; none where there is no edge.
+    """
+    height, width = edges.shape
+    rng = np.random.default_rng(seed)
+    candidates = rng.permutation(np.argwhere(edges)[:, ::-1]).tolist()
+    left = edges.copy()
+    most = (width - _BORDER, height - _BORDER)
+    found: list[np.ndarray] = []
+    for x, y in candidates:
+        if min(x, y) < _BORDER or x > most[0] or y > most[1] or not left[y, x]:
+            continue
+        if which == "first":
+            return np.array([[min(x, most[1]), min(y, most[0])]], np.float64)
+        around = np.array((x, y)) + rng.uniform(-_JITTER / 2, _JITTER / 2, (_EXTRA, 2))
+        found += [np.array([[x, y]]), np.clip(around, _BORDER, most).astype(int)]
+        left[max(0, y - _SPACING) : y + _SPACING, max(0, x - _SPACING) : x + _SPACING] = False
+    return np.concatenate(found).astype(np.float64) if found else np.zeros((0, 2))

@@ -1,1 +1,0 @@
-"""Boxes, rectangles, masks and points of images, as pure functions of arrays."""
