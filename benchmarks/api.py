@@ -197,9 +197,9 @@ def _run_all(
     samples_hold: SampleContent,
 ) -> Run:
     """Run planned tasks one after the other."""
-    from ..forks import shared_by
     from .records.files import require_folder
     from .running.runner import run
+    from .statistics.resampling import shared_by
     from .tables.run import Run
 
     if output:

@@ -112,12 +112,6 @@ class Cider(CorpusMetric):
             **state, "ngrams": state["ngrams"][repeated], "frequencies": state["frequencies"][repeated]
         }  # fmt: skip
 
-    def relevant(self, state: State, own: State) -> State:
-        """Return a state without the n-grams that the items have not."""
-        check_state(self, state, _COUNTED)
-        check_state(self, own, _COUNTED)
-        return corpus_frequencies.among(state, own["ngrams"])
-
     def join(self, states: Sequence[State]) -> State:
         """Return the frequencies in the corpus.
 

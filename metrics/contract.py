@@ -254,8 +254,8 @@ class CorpusMetric(Metric):
 
     ``state_map`` of each shard, ``merge`` over all shards, ``condense``, ``join``; with what ``join`` returns each
     shard is scored. A state may be cut by ``partition`` before: then each part is merged over the shards and
-    condensed by itself, and ``join`` is given what of each part is ``relevant`` to a shard, so that nobody holds
-    all. Whatever the shards, their order and the number of parts, every item's value is the same to the bit.
+    condensed by itself. Whatever the shards, their order and the number of parts, every item's value is the same to
+    the bit.
     """
 
     corpus_dependent = True
@@ -280,21 +280,12 @@ class CorpusMetric(Metric):
         """Return what ``join`` needs of a state, or a part of one, that is merged over all shards of the corpus."""
         return state
 
-    def relevant(self, state: State, own: State) -> State:
-        """Return what ``join`` needs of the corpus' state, to score some items of the corpus.
-
-        Args:
-            state: A part of the corpus' condensed state.
-            own: The same part of what ``state_map`` returned of these items.
-        """
-        return state
-
     @abstractmethod
     def join(self, states: Sequence[State]) -> State:
         """Return the state that items are scored with.
 
         Args:
-            states: The condensed parts of the corpus' state, all of them; of each at least what is ``relevant``.
+            states: The condensed parts of the corpus' state, all of them.
 
         Raises:
             MetricError: No item of the corpus can be scored, or a state is of another metric.

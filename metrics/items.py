@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from ..adapters import Box, ImageHandle, VideoHandle
-from ..mapped_numbers import GrowingNumbers
 
 
 @dataclass(frozen=True)
@@ -109,28 +108,3 @@ class Scores:
     parts: dict[str, np.ndarray] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
     remarks: dict[int, str] = field(default_factory=dict)
-
-    @classmethod
-    def concatenate(cls, shards: Iterable[Scores]) -> Scores:
-        """Return the scores of the items of several shards, one shard after the other.
-
-        They cannot be written to; those of many items are not in memory (:mod:`capbench.mapped_numbers`).
-
-        Raises:
-            ValueError: Two shards have different parts.
-        """
-        values, parts = GrowingNumbers(), dict[str, GrowingNumbers]()
-        failures, remarks = dict[int, str](), dict[int, str]()
-        start = 0
-        for shard in shards:
-            parts = parts or {name: GrowingNumbers() for name in shard.parts}
-            if shard.parts.keys() != parts.keys():
-                names = f"{list(parts)} and {list(shard.parts)}"
-                raise ValueError(f"scores of one metric have the same parts, not {names}")
-            values.append(np.array(shard.values))
-            for name, part in shard.parts.items():
-                parts[name].append(np.array(part))
-            failures |= {start + item: why for item, why in shard.failures.items()}
-            remarks |= {start + item: why for item, why in shard.remarks.items()}
-            start += len(shard.values)
-        return cls(values.array(), {name: one.array() for name, one in parts.items()}, failures, remarks)

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from ..drafts import folder_lock, written_whole
-from ..mapped_numbers import let_go, share_letting_go
 from ..paths import cache_folder
 
 _CHECKSUM = "checksum"
@@ -45,16 +44,19 @@ def mapped(folder: str, name: str, build: Callable[[], Mapping[str, np.ndarray]]
 def _read(path: Path) -> Mapping[str, np.ndarray] | None:
     """Return the arrays of a file, or None if there is no such file or it is damaged."""
     try:
-        record = np.load(path, mmap_mode="r", allow_pickle=False)
-        arrays = {name: np.asarray(record[name][0]) for name in record.dtype.names or ()}
+        arrays = _mapped(path)
+        if (checksum := arrays.pop(_CHECKSUM, None)) is None or checksum != _checksum(arrays):
+            return None
+        # All of it has been read and is in memory; who looks things up needs little of it.
+        del arrays
+        return {name: array for name, array in _mapped(path).items() if name != _CHECKSUM}
     except (OSError, EOFError, ValueError, IndexError):
         return None
-    checksum = arrays.pop(_CHECKSUM, None)
-    is_sound = checksum is not None and checksum == _checksum(arrays)
-    # All of it has been read; who looks things up needs little of it.
-    share_letting_go(record)
-    let_go()
-    return arrays if is_sound else None
+
+
+def _mapped(path: Path) -> dict[str, np.ndarray]:
+    record = np.load(path, mmap_mode="r", allow_pickle=False)
+    return {name: np.asarray(record[name][0]) for name in record.dtype.names or ()}
 
 
 def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

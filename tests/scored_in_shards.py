@@ -24,8 +24,8 @@ def stored(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return dict(read)
 
 
-def parts_of_corpus(metric: CorpusMetric, states: Sequence[State], parts: int) -> list[State]:
-    """Return the state of a corpus in parts, the shards' states merged in twos and from the last."""
+def corpus_state(metric: CorpusMetric, states: Sequence[State], parts: int) -> State:
+    """Return the whole state of a corpus, made part by part: the shards' states merged in twos and from the last."""
     of_shards = [list(map(stored, metric.partition(state, parts))) for state in states]
     condensed: list[State] = []
     for part in range(parts):
@@ -33,12 +33,12 @@ def parts_of_corpus(metric: CorpusMetric, states: Sequence[State], parts: int) -
         for shard in of_shards[-2::-1]:
             merged = metric.merge([merged, shard[part]])
         condensed.append(stored(metric.condense(merged)))
-    return condensed[::-1]
+    return stored(metric.join(condensed[::-1]))
 
 
-def corpus_state(metric: CorpusMetric, states: Sequence[State], parts: int) -> State:
-    """Return the whole state of a corpus, made part by part."""
-    return stored(metric.join(parts_of_corpus(metric, states, parts)))
+def in_order(pieces: Sequence[np.ndarray], of_pieces: Sequence[np.ndarray]) -> np.ndarray:
+    """Return what the items of several pieces have, in the order of the items."""
+    return np.concatenate(of_pieces)[np.argsort(np.concatenate(pieces))]
 
 
 def scored_in_shards(
@@ -51,21 +51,17 @@ def scored_in_shards(
         shard = items.subset(which)
         states.append(stored(metric.state_map(shard, context)))
         kept.append(stored(metric.keep(shard)))
-    corpus = parts_of_corpus(metric, states, parts)
+    state = corpus_state(metric, states, parts)
     scores, sums = [], []
-    for which, arrays, own in zip(pieces, kept, states, strict=True):
+    for which, arrays in zip(pieces, kept, strict=True):
         shard = items.subset(which)
         metric.restore(shard, arrays)
-        told = zip(corpus, metric.partition(own, parts)[::-1], strict=True)
-        state = metric.join([stored(metric.relevant(part, asked)) for part, asked in told])
         scores.append(metric.score(shard, context, state))
         sums.append(stored(metric.sums(scores[-1], shard.weights)))
-    whole = Scores.concatenate(scores)
-    back = np.argsort(np.concatenate(pieces))
     ordered = Scores(
-        whole.values[back],
-        {name: part[back] for name, part in whole.parts.items()},
-        {item: whole.failures[at] for item, at in enumerate(back.tolist()) if at in whole.failures},
-        {item: whole.remarks[at] for item, at in enumerate(back.tolist()) if at in whole.remarks},
+        in_order(pieces, [one.values for one in scores]),
+        {name: in_order(pieces, [one.parts[name] for one in scores]) for name in scores[0].parts},
+        {int(which[at]): why for which, one in zip(pieces, scores, strict=True) for at, why in one.failures.items()},
+        {int(which[at]): what for which, one in zip(pieces, scores, strict=True) for at, what in one.remarks.items()},
     )
     return ordered, metric.value(add_sums(sums))

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ...errors import AdapterError
-from ...named_rows import NamedRows, SeenNames
 from ...rows import BadRow, Row, read_rows
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest
 
 _IMAGE_COLUMNS = ("image_id", "image")
 _ID_COLUMNS = ("id", "question_id", *_IMAGE_COLUMNS)
 _CAPTION_COLUMNS = ("caption", "candidate", "response", "prediction", "answer")
+
+
+@dataclass(slots=True)
+class _RecordedRow:
+    caption: Any
+    image: str | None = None
+    """The image beside an id."""
+    is_claimed: bool = False
 
 
 class RecordedCaptions(Captioner):
@@ -48,12 +54,10 @@ class RecordedCaptions(Captioner):
         self.path = Path(path).expanduser()
         self.name = name or self.path.stem
         self.subset = subset
-        # Of a row with an id: its caption, and the image beside it or None.
-        self._by_id = NamedRows()
-        self._by_image = NamedRows()
-        self._images_beside = SeenNames()
+        self._by_id: dict[str, _RecordedRow] = {}
+        self._by_image: dict[str, _RecordedRow] = {}
+        self._images_beside: set[str | None] = set()
         self.bad_rows = self._read()
-        self._claimed = [np.zeros(len(rows), dtype=bool) for rows in (self._by_id, self._by_image)]
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the hash of the file; two copies of one file are one model."""
@@ -72,61 +76,47 @@ class RecordedCaptions(Captioner):
             AdapterError: A row's id is of one document, and the image beside it of another.
         """
         captions: dict[int, Caption] = {}
-        by_id, by_image = self._claimed
-        for at, (row, image_row) in enumerate(zip(*self._places(requests), strict=True)):
-            if row >= 0:
-                caption, beside = self._by_id.value(row)
-                self._require_one_document(requests[at], row, beside)
-                by_id[row] = True
-                captions[at] = Caption(caption)
-            elif image_row >= 0:
-                by_image[image_row] = True
-                captions[at] = Caption(self._by_image.value(image_row))
+        for at, request in enumerate(requests):
+            if (row := self._row_of(request)) is not None:
+                row.is_claimed = True
+                captions[at] = Caption(row.caption)
         absent = frozenset(range(len(requests))) - captions.keys()
         yield Captioned(captions, absent=absent)
 
     def unclaimed(self) -> list[str]:
         """Return the ids of rows that no request has asked for, in the file's order."""
-        return [
-            rows.name(row)
-            for rows, claimed in zip((self._by_id, self._by_image), self._claimed, strict=True)
-            for row in np.flatnonzero(~claimed).tolist()
-        ]
+        rows = [*self._by_id.items(), *self._by_image.items()]
+        return [name for name, row in rows if not row.is_claimed]
 
-    def _require_one_document(self, request: CaptionRequest, row: int, beside: str | None) -> None:
-        """Raise if the image beside an id is not the request's, and that of another row is."""
-        own = {_image_name(request), None if request.numbered else request.id} - {None}
-        if beside is None or beside in own:
-            return
-        if other := next((name for name in own if name is not None and name in self._images_beside), None):
-            raise AdapterError(
-                f"{self.path}: of the row with id '{self._by_id.name(row)}' and image '{beside}', the id is that of "
-                f"document '{request.id}', whose image is '{other}' in another row",
-                "Remove the column that does not name the task's documents: ids of annotations, say.",
-            )
-
-    def _places(self, requests: Sequence[CaptionRequest]) -> tuple[list[int], list[int]]:
-        """Return for each request the row of its id, and that of its image; -1 where another is its caption's.
+    def _row_of(self, request: CaptionRequest) -> _RecordedRow | None:
+        """Return the row of a request's caption.
 
         A document is found by its id, else by its image; where it has a name of its own, each may be called as the
         other. The number of a document is no image, and an image is an id only where the file says so.
+
+        Raises:
+            AdapterError: The id is that of the row, and the image beside it is that of another document.
         """
-        images = [_image_name(request) for request in requests]
-        names = [None if request.numbered else request.id for request in requests]
-        as_ids = [
-            None if request.numbered and (not image or image.isdigit()) else image
-            for request, image in zip(requests, images, strict=True)
-        ]
-        found = [
-            self._by_id.find(request.id for request in requests),
-            self._by_image.find(images),
-            self._by_image.find(names),
-            self._by_id.find(as_ids),
-        ]
-        first = np.argmax(np.stack([*(rows >= 0 for rows in found), np.ones(len(requests), bool)]), axis=0)
-        by_id = np.select([first == 0, first == 3], [found[0], found[3]], -1)
-        by_image = np.select([first == 1, first == 2], [found[1], found[2]], -1)
-        return by_id.tolist(), by_image.tolist()
+        # Encoded images are no names, and large.
+        image = str(request.image) if isinstance(request.image, str | int | Path) else None
+        name = None if request.numbered else request.id
+        by_id = request.id
+        if by_id not in self._by_id:
+            for key in (image, name):
+                if key in self._by_image:
+                    return self._by_image[key]
+            if image is None or image not in self._by_id or (request.numbered and (not image or image.isdigit())):
+                return None
+            by_id = image
+        row = self._by_id[by_id]
+        own = {image, name} - {None}
+        if row.image is not None and row.image not in own and (others := own & self._images_beside):
+            raise AdapterError(
+                f"{self.path}: of the row with id '{by_id}' and image '{row.image}', the id is that of "
+                f"document '{request.id}', whose image is '{next(iter(others))}' in another row",
+                "Remove the column that does not name the task's documents: ids of annotations, say.",
+            )
+        return row
 
     def _read(self) -> list[BadRow]:
         bad_rows: list[BadRow] = []
@@ -149,7 +139,7 @@ class RecordedCaptions(Captioner):
             else:
                 reason = f"a second caption for '{key}'"
             bad_rows.append(BadRow(f"{self.path.name}: row {number}", reason))
-        if not len(self._by_id) and not len(self._by_image):
+        if not self._by_id and not self._by_image:
             faults = "".join(f"\n{bad.place}: {bad.reason}" for bad in bad_rows[:5])
             raise AdapterError(
                 f"{self.path}: no caption could be read{faults}",
@@ -159,15 +149,15 @@ class RecordedCaptions(Captioner):
 
     def _add(self, key: str, caption: Any, row: Row, *, is_image: bool) -> bool:
         """Keep the caption of a row; return False where there is one of that name."""
-        if is_image:
-            return self._by_image.add(key, caption)
-        column = _first_known(row, _IMAGE_COLUMNS)
-        found = row[column] if column else None
-        beside = str(found) if isinstance(found, str | int) else None
-        is_new = self._by_id.add(key, [caption, beside])
-        if is_new and beside is not None and beside not in self._images_beside:
-            self._images_beside.add(beside)
-        return is_new
+        rows = self._by_image if is_image else self._by_id
+        if key in rows:
+            return False
+        rows[key] = kept = _RecordedRow(caption)
+        column = None if is_image else _first_known(row, _IMAGE_COLUMNS)
+        if column and isinstance(row[column], str | int):
+            kept.image = str(row[column])
+            self._images_beside.add(kept.image)
+        return True
 
 
 # Loops, as generators take longer than what they do: a file may have millions of rows.
@@ -185,8 +175,3 @@ def _first_known(row: Row, columns: Sequence[str]) -> str | None:
         if row.get(column) is not None:
             return column
     return None
-
-
-def _image_name(request: CaptionRequest) -> str | None:
-    # Encoded images are no names, and large.
-    return str(request.image) if isinstance(request.image, str | int | Path) else None

@@ -17,8 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ...network_file_systems import network_file_system
-from ...paths import cache_folder
+from ...paths import cache_folder, network_file_system
 
 _PATHS_A_QUERY = 500
 _LOCK_SECONDS = 30.0

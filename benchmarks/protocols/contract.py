@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from ...mapped_numbers import mapped
 from ...metrics import Items
 from ..inputs.failures import FailureLog
 from ..inputs.items import MEANINGS, EmptyCaption
@@ -263,9 +262,7 @@ class Protocol(ABC, Generic[SettingsT]):
             if one.scores is None:
                 values[one.name] = np.full(collected.rows, np.nan)
                 continue
-            of_items = one.scores.values
-            of_samples = collected.of_samples(of_items)
-            values[one.name] = of_samples if of_samples is of_items else mapped(of_samples)
+            values[one.name] = collected.of_samples(one.scores.values)
             for item, reason in one.scores.failures.items():
                 reasons.setdefault(item, []).append(f"metric {one.name}: {reason}")
         faulty = np.flatnonzero(np.isin(collected.item_of_sample, list(reasons)))

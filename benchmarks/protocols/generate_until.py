@@ -12,7 +12,6 @@ import numpy as np
 
 from ...adapters import Box, Captioned, CaptionRequest
 from ...errors import DataError
-from ...mapped_numbers import let_go
 from ..inputs.failures import Failure, FailureLog
 from ..inputs.items import CaptionRow, EmptyCaption, gather, scored_caption, text_fault
 from ..statistics.bootstrap import resample_values
@@ -301,7 +300,6 @@ def system_results(
             n = 0
             if one.scores is not None and value is not None:
                 n = int((part.items & np.isfinite(one.scores.values)).sum())
-                let_go()
             results.append(
                 Result(
                     one.name,
@@ -366,7 +364,6 @@ def _intervals(
         for key, (one, part) in asked.items():
             if spread := part.influence(one):
                 found[key] = spread.interval(settings.level)
-            let_go()
     waiting = {str(key): (key, part.value(one)) for key, (one, part) in asked.items() if key not in found}
     if waiting:
         resampled = resample_values(

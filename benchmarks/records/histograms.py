@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from ...mapped_numbers import let_go
 from ..statistics.rated_rows import Ratings
 from .entries import Count, Finite, RecordEntry
 
@@ -157,7 +156,6 @@ def _pieces(values: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Yield some values after the other, each time with the number of the first: their bins are not all in memory."""
     for first in range(0, len(values), _TOGETHER):
         yield first, values[first : first + _TOGETHER]
-        let_go()
 
 
 def _edges(values: np.ndarray) -> np.ndarray | None:

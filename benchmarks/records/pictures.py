@@ -10,7 +10,6 @@ import numpy as np
 
 from ...adapters import ImageHandle, VideoHandle
 from ...adapters.pixels.reading import UnreadableImage, read_image
-from ...mapped_numbers import let_go
 
 SIZE = 256
 QUALITY = 80
@@ -48,7 +47,6 @@ def _extremes(scores: Sequence[np.ndarray]) -> list[int]:
     for values in scores:
         order = _outermost(values)
         ends.append((order[:EACH].tolist(), order[: -EACH - 1 : -1].tolist()))
-        let_go()
     chosen: dict[int, None] = {}
     for rank in range(EACH):
         for least, greatest in ends:

@@ -16,7 +16,6 @@ import numpy as np
 
 from ... import arrow_arrays
 from ...errors import DataError
-from ...mapped_numbers import let_go
 from ..inputs.failures import Failure
 from ..inputs.items import SeenValues
 from ..inputs.metric_names import COLUMNS, NAMING_COLUMNS, ColumnType
@@ -63,7 +62,6 @@ class Samples:
             table = table.select(schema.names)
             # To cast imports what takes longer than a small run's samples.
             yield table if table.schema == schema else table.cast(schema)
-            let_go()
 
     def table(self) -> Any:
         """Return all rows as one pyarrow table."""

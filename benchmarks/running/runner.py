@@ -14,7 +14,6 @@ import numpy as np
 from ...adapters import adapters
 from ...adapters.pairwise import PAIRWISE
 from ...allocation import seldom_collected
-from ...mapped_numbers import let_go
 from ...metrics import Cache
 from ...progress import Progress, numbered, silent
 from ...tasks.documents import load_documents
@@ -85,10 +84,8 @@ def run(
 
         protocol, collected, metrics = plan.protocol, scored.corpus.collected, scored.metrics
         results = protocol.results(job, collected, metrics, plan.statistics)
-        let_go()
         laps.append(perf_counter())
         rankings = protocol.ranking(job, collected, metrics, plan.statistics, results)
-        let_go()
         laps.append(perf_counter())
 
         rows, samples = samples_of(plan, scored, failures)

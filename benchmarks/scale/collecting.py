@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 
 from ...adapters import ImageHandle, VideoHandle
-from ...mapped_numbers import GrowingNumbers, mapped
 from ..protocols.job import Collected, Shard, Summary
 from ..records.hashes import DataHash
 from ..running.corpus import Columns, Corpus, sample_of, words_of
@@ -56,11 +55,11 @@ class ShardedCorpus(Corpus):
         self._hashes = DataHash()
         self._has_images = False
         self._summary: Summary | None = None
-        self._item_of_sample = GrowingNumbers()
-        self._weights = GrowingNumbers()
-        self._item_numbers = GrowingNumbers()
-        self._numbers: dict[str, GrowingNumbers] = {}
-        self._words = GrowingNumbers()
+        self._item_of_sample: list[np.ndarray] = []
+        self._weights: list[np.ndarray] = []
+        self._item_numbers: list[np.ndarray] = []
+        self._numbers: dict[str, list[np.ndarray]] = {}
+        self._words: list[np.ndarray] = []
 
     def collect(self, shards: Generator[Shard, None, Summary]) -> Iterator[ShardRef]:
         """Yield each shard once its texts are in files."""
@@ -84,7 +83,7 @@ class ShardedCorpus(Corpus):
         if shard.item_numbers is not None:
             self._item_numbers.append(shard.item_numbers)
         for name, array in shard.numbers.items():
-            self._numbers.setdefault(name, GrowingNumbers()).append(array)
+            self._numbers.setdefault(name, []).append(array)
         if (words := words_of(shard)) is not None:
             self._words.append(words)
         ref = ShardRef(
@@ -109,13 +108,13 @@ class ShardedCorpus(Corpus):
         """
         if len(self.refs) < 2 or not self._item_numbers:
             return None
-        of_item = first_seen(self._item_numbers.array())
-        self._item_numbers = GrowingNumbers()
+        of_item = first_seen(np.concatenate(self._item_numbers))
+        self._item_numbers.clear()
         if not len(of_item) or of_item[-1] == len(of_item) - 1:
             return None
         # The first of each number is where the numbers reach a new height.
         first = np.flatnonzero(np.diff(np.maximum.accumulate(of_item), prepend=-1))
-        return mapped(first), mapped(of_item)
+        return first, of_item
 
     def number(self, item: int) -> int:
         """Return which distinct item one of all shards is."""
@@ -124,11 +123,11 @@ class ShardedCorpus(Corpus):
     @cached_property
     def weights(self) -> np.ndarray:
         """``[k]`` how many samples each distinct item stands for."""
-        every = self._weights.array().astype(np.float64)
+        every = np.concatenate(self._weights).astype(np.float64)
         if self.distinct is None:
-            return mapped(every)
+            return every
         first, of_item = self.distinct
-        return mapped(np.bincount(of_item, every, len(first)))
+        return np.bincount(of_item, every, len(first))
 
     @property
     def shards(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -143,11 +142,11 @@ class ShardedCorpus(Corpus):
     @cached_property
     def _collected(self) -> Collected:
         assert self._summary is not None  # noqa: S101 - the last shard was collected
-        items = self._item_of_sample.array()
+        items = np.concatenate(self._item_of_sample)
         return Collected(
-            items if self.distinct is None else mapped(self.distinct[1][items]),
+            items if self.distinct is None else self.distinct[1][items],
             self.weights,
-            {name: numbers.array() for name, numbers in self._numbers.items()},
+            {name: np.concatenate(numbers) for name, numbers in self._numbers.items()},
             self._summary,
             self.rows,
         )
@@ -155,7 +154,7 @@ class ShardedCorpus(Corpus):
     @property
     def words(self) -> np.ndarray | None:
         """``[rows]`` words of each caption; None where rows are no single captions."""
-        return self._words.array() if self._words else None
+        return np.concatenate(self._words) if self._words else None
 
     @property
     def has_images(self) -> bool:
@@ -180,6 +179,6 @@ class ShardedCorpus(Corpus):
     def sample(self, row: int) -> tuple[str, ImageHandle | VideoHandle | None]:
         """Return the id and the image of a row that is a single caption."""
         ref = next(one for one in reversed(self.refs) if one.first_row <= row)
-        item = int(self._item_of_sample.array()[row]) - ref.first_item
+        item = int(np.concatenate(self._item_of_sample)[row]) - ref.first_item
         columns = self._files.rows(ref.columns)
         return sample_of(self._files.items(ref.items), columns, row - ref.first_row, item)

@@ -17,7 +17,6 @@ import numpy as np
 from ...adapters import Captioned, CaptionRequest, ImageHandle, VideoHandle
 from ...adapters.pixels.handles import digests
 from ...allocation import give_back_large_blocks, seldom_collected
-from ...mapped_numbers import let_go
 from ...metrics import Cache, CorpusMetric, Items
 from ...permissions import Permissions, permit
 from ...progress import Progress, silent
@@ -306,7 +305,6 @@ class ShardMap:
             metric = planned.metric
             assert isinstance(metric, CorpusMetric)  # noqa: S101 - it has a state
             name = merged[planned.name] = f"state-{name_of(states[planned.name])}"
-            let_go()
             if not files.has(name):
                 _, error = attempt(partial(merge_states, files, name, metric, states[planned.name]))
                 errors |= {planned.name: error} if error else {}

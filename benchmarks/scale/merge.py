@@ -8,7 +8,6 @@ from functools import partial
 
 import numpy as np
 
-from ...mapped_numbers import GrowingNumbers, let_go, mapped
 from ...metrics import Context, CorpusMetric, Items, Scores, State, add_sums
 from ..inputs.failures import Failure, FailureLog
 from ..protocols.results import ScoredMetric
@@ -69,7 +68,6 @@ def merge_states(files: ShardFiles, name: str, metric: CorpusMetric, shards: Seq
         for corpus, merged in waiting.items():
             whole = metric.merge([state for _, state in merged])
             condensed.setdefault(corpus, []).append(metric.condense(whole))
-        let_go()
     joined = {corpus: metric.join(parts) for corpus, parts in condensed.items()}
     condensed.clear()
     files.put(
@@ -116,8 +114,8 @@ class _Merged:
     """What a metric made of all shards so far."""
 
     planned: PlannedMetric
-    values: GrowingNumbers = field(default_factory=GrowingNumbers)
-    parts: dict[str, GrowingNumbers] = field(default_factory=dict[str, GrowingNumbers])
+    values: list[np.ndarray] = field(default_factory=list[np.ndarray])
+    parts: dict[str, list[np.ndarray]] = field(default_factory=dict[str, list[np.ndarray]])
     failures: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
     remarks: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
     sums: Mapping[str, np.ndarray] | None = None
@@ -168,7 +166,7 @@ class _Merged:
         for name, like in self.first_scores.parts.items():
             if not every and name != "truncated":
                 continue
-            numbers = self.parts.setdefault(name, GrowingNumbers())
+            numbers = self.parts.setdefault(name, [])
             if self.unscored:
                 numbers.append(np.full((self.unscored, *like.shape[1:]), np.nan))
             part = np.full((n_items, *like.shape[1:]), np.nan) if scores is None else scores.parts[name]
@@ -211,7 +209,6 @@ def merge_scores(
             for item, text in shard.remarks.items():
                 key = corpus.number(ref.first_item + item), text
                 candidates.setdefault(key, Failure(shard.ids[item], "candidate", text))
-        let_go()
     for metric, name in of_all.items():
         shard = files.scores(name)
         merged[metric].add(shard.metrics[0], 0, shard.ids, len(corpus.weights))
@@ -238,7 +235,6 @@ def merge_scores(
         if not is_of_all:
             one.failures = dict(sorted(one.failures.items()))
         scored.append(_scored_metric(one, chosen, failures, files, list(zip(names, sizes, strict=True))))
-        let_go()
     return Scored(
         corpus,
         scored,
@@ -252,12 +248,12 @@ def _scored_metric(
     one: _Merged, chosen: np.ndarray | None, failures: FailureLog, files: ShardFiles, shards: Sequence[tuple[str, int]]
 ) -> ScoredMetric:
     """Return the scores of distinct items: each has that of the first."""
-    planned, values = one.planned, one.values.array()
-    parts = {name: numbers.array() for name, numbers in one.parts.items()}
+    planned, values = one.planned, np.concatenate(one.values)
+    parts = {name: np.concatenate(numbers) for name, numbers in one.parts.items()}
     lost = one.failures
     if chosen is not None:
-        values = mapped(values[chosen])
-        parts = {name: mapped(part[chosen]) for name, part in parts.items()}
+        values = values[chosen]
+        parts = {name: part[chosen] for name, part in parts.items()}
         places = {item: place for place, item in enumerate(chosen.tolist()) if item in lost} if lost else {}
         lost = {place: lost[item] for item, place in places.items()}
     for identity, reason in lost.values():

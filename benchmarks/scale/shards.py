@@ -21,7 +21,6 @@ from ...adapters.pixels.handles import FrameSource
 from ...boundary import OutsideFile
 from ...drafts import is_abandoned, own_name
 from ...errors import StoreError
-from ...mapped_numbers import mapped_file
 from ...metrics import Items, Scores
 from ...paths import cache_folder
 from ...tasks.row_images import RowImage
@@ -241,7 +240,7 @@ class ShardFiles:
 
         try:
             if self.folder.path is not None:
-                return decode(pa.py_buffer(mapped_file(self.folder.path / name)))
+                return decode(pa.memory_map(str(self.folder.path / name)))
             return decode(pa.py_buffer(self.folder.read(name)))
         except FileNotFoundError as error:
             raise StoreError(f"{self.folder.label}: has no result {name}", _AGAIN) from error

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from ...allocation import give_back_free_memory
-from ...mapped_numbers import let_go
 from ...tasks.documents import load_documents
 from ...tasks.locate import DataLocations
 from ...tasks.schema import TaskConfig
@@ -90,5 +89,4 @@ def score_task(
     hash_images = plan.encoder is not None or plan.looks_at_images
     scored = mapped.score(shards or plan.protocol.collect(job, failures), failures, hash_images, total)
     give_back_free_memory()
-    let_go()
     return replace(scored, facts={**facts_of_loaded(job.models), **mapped.model_facts()})

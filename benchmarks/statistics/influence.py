@@ -17,7 +17,6 @@ from statistics import NormalDist
 
 import numpy as np
 
-from ...mapped_numbers import GrowingNumbers
 from ...progress import Reporter
 from . import Intervals
 from .bootstrap import Resamples, code_images, resample_all, resample_values
@@ -336,11 +335,9 @@ def along(slope: np.ndarray, pieces: Iterable[np.ndarray]) -> np.ndarray:
         slope: As of :func:`gradient`.
         pieces: As of :func:`influence_of_sums`.
     """
-    found = GrowingNumbers()
-    for one in pieces:
-        # Not by BLAS, whose rounding depends on how many rows it is given.
-        found.append(np.add.reduce([column * by for column, by in zip(one.T, slope, strict=True)]))
-    return found.array()
+    # Not by BLAS, whose rounding depends on how many rows it is given.
+    found = (np.add.reduce([column * by for column, by in zip(one.T, slope, strict=True)]) for one in pieces)
+    return np.concatenate([np.zeros(0), *found])
 
 
 def gradient(value: Callable[[np.ndarray], float], totals: np.ndarray) -> np.ndarray:

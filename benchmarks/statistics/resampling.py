@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice, pairwise
+from multiprocessing.connection import Connection
 
 import numpy as np
 
-from ...forks import Fork, can_be_forked, cores_to_share
 from ...progress import Reporter
 from .contract import UndefinedStatistic, finite_value
 
@@ -19,6 +26,7 @@ _BLOCK_BYTES = 32_000_000
 _MOST_IN_BLOCK = 32
 """Draws that are multiplied together, as many as have room."""
 _ROWS_A_PRODUCT = 256
+_most: ContextVar[int | None] = ContextVar("most", default=None)
 
 Value = Callable[[np.ndarray], float]
 Found = tuple[np.ndarray, list[str]]
@@ -176,8 +184,63 @@ def _shared_out(part: Callable[..., Found], bounds: Sequence[int], report: Repor
             child.end()
 
 
+@contextmanager
+def shared_by(most: int | None) -> Generator[None]:
+    """Let no more than so many processes share resamples meanwhile; None for as many as are worth it."""
+    before = _most.set(most)
+    try:
+        yield
+    finally:
+        _most.reset(before)
+
+
 def _workers(processes: int | None, work: int) -> int:
-    """Return how many processes share the work."""
+    """Return how many processes share the work: one a core, and 1 where something else runs in this process."""
+    if sys.platform != "linux" or multiprocessing.current_process().daemon:
+        return 1
     if processes is not None:
-        return max(processes, 1) if can_be_forked() else 1
-    return cores_to_share() if work >= _WORTH_SHARING else 1
+        return max(processes, 1)
+    # A thread that is not forked may hold what the forked process waits for.
+    alone = threading.active_count() == 1 and multiprocessing.parent_process() is None
+    cores = len(os.sched_getaffinity(0)) if alone and work >= _WORTH_SHARING else 1
+    return min(cores, _most.get() or cores)
+
+
+class Fork:
+    """A forked process that makes a part: it knows what this one knows, and imports nothing anew.
+
+    Args:
+        make: Makes it.
+    """
+
+    def __init__(self, make: Callable[[], Found]) -> None:
+        self._make = make
+        self._here, there = multiprocessing.Pipe(duplex=False)
+        context = multiprocessing.get_context("fork")
+        self._process = context.Process(target=self._run, args=(there,), daemon=True)
+        self._process.start()
+        there.close()
+
+    def _run(self, there: Connection) -> None:
+        # What its parent does at a signal is the parent's: this process is ended, and has nothing to say of it.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        # Only its parent reads: where that is gone, nothing can be sent, and it ends.
+        self._here.close()
+        try:
+            there.send(self._make())
+        except Exception:  # noqa: BLE001 - who started it makes it anew, and has the same error where it can be seen
+            os._exit(1)
+
+    def made(self) -> Found | None:
+        """Return what it made; None if it did not live to send it."""
+        try:
+            return self._here.recv()
+        except EOFError:
+            return None
+
+    def end(self) -> None:
+        """End the process, whatever it was at."""
+        self._here.close()
+        self._process.terminate()
+        self._process.join()

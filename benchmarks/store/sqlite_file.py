@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from ...drafts import folder_lock
 from ...errors import StoreError
-from ...network_file_systems import network_file_system
+from ...paths import network_file_system
 
 VERSION = 2
 # A feature vector of 2 KB fills half of a page of SQLite's own size; of these, seven share one.

@@ -141,20 +141,6 @@ def add(states: Sequence[State]) -> dict[str, np.ndarray]:
     )
 
 
-def among(state: State, hashes: np.ndarray) -> dict[str, np.ndarray]:
-    """Return counts of those n-grams alone that are among some.
-
-    Args:
-        state: Counts.
-        hashes: ``[m]`` uint64, ascending.
-    """
-    known = state["ngrams"]
-    at = np.searchsorted(known, hashes)
-    there = at < len(known)
-    there[there] = known[at[there]] == hashes[there]
-    return {**state, "ngrams": hashes[there], "frequencies": state["frequencies"][at[there]]}
-
-
 def look_up(state: State, hashes: np.ndarray) -> np.ndarray:
     """Return ``[m]`` float64 how many rows have each n-gram.
 

@@ -371,22 +371,6 @@ def test_no_worker_holds_more_than_its_part(composed: Items):
     np.testing.assert_array_equal(np.concatenate([part["ngrams"] for part in parts]), state["ngrams"])
 
 
-def test_what_matters_to_items_are_the_ngrams_that_they_have(composed: Items):
-    metric = Cider()
-    state = metric.state_map(composed, Context())
-    own = metric.state_map(composed.subset(np.arange(3)), Context())
-    for part, asked in zip(metric.partition(state, 5), metric.partition(own, 5), strict=True):
-        found = metric.relevant(part, asked)
-        # All of them are of the corpus.
-        np.testing.assert_array_equal(found["ngrams"], asked["ngrams"])
-        at = np.searchsorted(state["ngrams"], found["ngrams"])
-        np.testing.assert_array_equal(found["frequencies"], state["frequencies"][at])
-        np.testing.assert_array_equal(found["rows"], part["rows"])
-        condensed = metric.relevant(metric.condense(part), asked)
-        np.testing.assert_array_equal(condensed["ngrams"], asked["ngrams"][found["frequencies"] > 1])
-        np.testing.assert_array_equal(condensed["frequencies"], found["frequencies"][found["frequencies"] > 1])
-
-
 def test_single_image_is_found_out_over_all_shards(make_items: Callable[..., Items]):
     metric = Cider()
     one = metric.state_map(make_items(["a dog", "a cat"], [["a dog runs"]] * 2, [3, 1]), Context())

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from capbench import network_file_systems
+from capbench import paths
 from capbench.adapters import ImageHandle, VideoHandle
 from capbench.adapters.pixels import file_digests as manifest
 from capbench.adapters.pixels import file_digests as module
@@ -234,7 +234,7 @@ def test_manifest_on_a_file_system_of_the_network_is_left_alone(
 ):
     table = tmp_path / "mountinfo"
     table.write_text(f"1 2 0:3 / {tmp_path} rw - nfs4 server:/home rw\n", encoding="utf-8")
-    monkeypatch.setattr(network_file_systems, "_MOUNTS", table)
+    monkeypatch.setattr(paths, "_MOUNTS", table)
 
     assert file_digests(files(tmp_path / "images", 1)) == [sha256(b"0")]
     assert not manifest_file().exists()

@@ -11,7 +11,6 @@ import pytest
 from in_shards import AnyOrder, Fragile, LongestOf, Picky, RankOf, run_in_shards
 from PIL import Image
 
-from capbench import mapped_numbers
 from capbench.adapters import Caption, Captioned, Captioner, CaptionRequest
 from capbench.benchmarks.inputs.settings import RunSettings
 from capbench.benchmarks.running.execution import Execution
@@ -93,7 +92,7 @@ def rated() -> Iterator[dict[str, Any]]:
 def same_in_any_shards(
     folder: Path, sizes: Sequence[int] = (12, 2), **run: Any
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return record and samples of a run in one shard, which are those of all others; files hold numbers, too."""
+    """Return record and samples of a run in one shard, which are those of all others."""
     call = {"tasks": "cut", "include_path": [folder], **run.pop("call", {})}
     whole = run_in_shards(call, folder / "whole", **run)
     for size in sizes:
@@ -101,10 +100,7 @@ def same_in_any_shards(
         if not isinstance(call.get("model"), Captioner):
             places["files"] = Execution(AnyOrder(seed=size), folder=folder / f"shards {size}", shard_rows=size)
         for name, execution in places.items():
-            with pytest.MonkeyPatch.context() as patch:
-                if name == "files":
-                    patch.setattr(mapped_numbers, "_FEW_BYTES", 0)
-                cut = run_in_shards(call, folder / f"{name} {size}", execution, **run)
+            cut = run_in_shards(call, folder / f"{name} {size}", execution, **run)
             assert cut[0] == whole[0], (name, size)
             assert cut[1:] == whole[1:], (name, size)
     return whole[:2]

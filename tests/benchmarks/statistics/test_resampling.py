@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import time
 import tracemalloc
 from collections.abc import Iterator
 from itertools import islice
@@ -19,7 +20,7 @@ from capbench.benchmarks.statistics.bootstrap import resample, resample_all, res
 from capbench.benchmarks.statistics.contract import RatedScores, UndefinedStatistic
 from capbench.benchmarks.statistics.correlation import KendallB, Pearson
 from capbench.benchmarks.statistics.paired import paired_bootstrap, paired_means
-from capbench.benchmarks.statistics.resampling import OfSums, draw, on_resamples
+from capbench.benchmarks.statistics.resampling import Fork, OfSums, draw, on_resamples
 from capbench.benchmarks.statistics.sample_kendall import SampleKendall
 
 pytestmark = pytest.mark.costly
@@ -198,3 +199,25 @@ def test_statistic_prepares_each_metric_once(monkeypatch: pytest.MonkeyPatch):
 def test_metrics_without_a_statistic_have_no_resamples():
     assert resample_all({"a": ({}, [rows()])}, resamples=3) == {"a": {}}
     assert resample_all({}, resamples=3) == {}
+
+
+@shared
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_what_is_ended_says_nothing_although_its_parent_raises_at_the_signal(
+    number: signal.Signals, capfd: pytest.CaptureFixture[str]
+):
+    def raise_it(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    def be_ended() -> Any:
+        signal.raise_signal(number)
+        time.sleep(60)
+
+    before = signal.signal(number, raise_it)
+    try:
+        fork = Fork(be_ended)
+        assert fork.made() is None
+        fork.end()
+    finally:
+        signal.signal(number, before)
+    assert capfd.readouterr().err == ""

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from capbench import network_file_systems
+from capbench import paths
 from capbench.benchmarks.store import sqlite_file
 from capbench.benchmarks.store.store import Store
 from capbench.errors import StoreError
@@ -178,7 +178,7 @@ def test_link_to_a_store_that_is_not_there_yet_makes_it_where_the_link_leads(tmp
 def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A table of mounts in the place of the system's."""
     table = tmp_path / "mountinfo"
-    monkeypatch.setattr(network_file_systems, "_MOUNTS", table)
+    monkeypatch.setattr(paths, "_MOUNTS", table)
     return table
 
 
@@ -199,7 +199,7 @@ def test_store_on_the_network_that_cannot_be_written_is_read(folder: Path, monke
         store.put(PRODUCER, {"text": 1})
     table = folder / "mountinfo"
     table.write_text(f"22 1 0:40 / {folder.resolve()} rw - nfs4 server:/home rw\n")
-    monkeypatch.setattr(network_file_systems, "_MOUNTS", table)
+    monkeypatch.setattr(paths, "_MOUNTS", table)
     with read_only(folder, place=False), Store(path) as store:
         assert store.get(PRODUCER, ["text"]) == {"text": 1}
         # A log in shared memory is what the network cannot do.

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from capbench import network_file_systems
-from capbench.network_file_systems import network_file_system
+from capbench import paths
+from capbench.paths import network_file_system
 
 MOUNTS = r"""
 22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
@@ -22,7 +22,7 @@ MOUNTS = r"""
 def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A table of mounts in the place of the system's."""
     table = tmp_path / "mountinfo"
-    monkeypatch.setattr(network_file_systems, "_MOUNTS", table)
+    monkeypatch.setattr(paths, "_MOUNTS", table)
     return table
 
 
