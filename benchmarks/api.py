@@ -199,7 +199,7 @@ def _run_all(
     """Run planned tasks one after the other."""
     from .records.files import require_folder
     from .running.runner import run
-    from .statistics.resampling import shared_by
+    from .statistics.bootstrap import shared_by
     from .tables.run import Run
 
     if output:

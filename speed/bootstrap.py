@@ -14,10 +14,11 @@ import time
 import numpy as np
 from scipy.stats import kendalltau
 
-from capbench.benchmarks.statistics.bootstrap import bootstrap
+from capbench.benchmarks.statistics import Draws
+from capbench.benchmarks.statistics.bootstrap import resample_all
 from capbench.benchmarks.statistics.contract import RatedScores
 from capbench.benchmarks.statistics.correlation import KendallB, KendallC, Pearson, Spearman
-from capbench.benchmarks.statistics.influence import spreads
+from capbench.benchmarks.statistics.influence import spreads_of_all
 
 RESAMPLES = 1000
 SCIPY_RESAMPLES = 30
@@ -56,7 +57,7 @@ def continuous() -> RatedScores:
 def time_ours(rated: RatedScores) -> float:
     """Return seconds a resample of both taus, sorting included."""
     start = time.perf_counter()
-    bootstrap({"kendall_b": KendallB(), "kendall_c": KendallC()}, [rated], resamples=RESAMPLES)
+    resample_all({"": ({"kendall_b": KendallB(), "kendall_c": KendallC()}, [rated])}, Draws(RESAMPLES))
     return (time.perf_counter() - start) / RESAMPLES
 
 
@@ -87,8 +88,8 @@ def compare_ways() -> None:
     errors, seconds = [], []
     for way in ("bootstrap", "influence"):
         start = time.process_time()
-        found = spreads({"b": KendallB()}, [rated], intervals=way, resamples=RESAMPLES, processes=1)
-        errors.append(found["b"].interval().stderr or 0.0)
+        found = spreads_of_all({"": ({"b": KendallB()}, [rated])}, Draws(RESAMPLES, intervals=way, processes=1))
+        errors.append(found[""]["b"].interval().stderr or 0.0)
         seconds.append(time.process_time() - start)
         rated = RatedScores(rated.scores, rated.human, rated.groups)
     print(
@@ -108,7 +109,8 @@ def compare_coverage() -> None:
         for _ in range(SETS):
             rated = many(5 * images, images, generator)
             for way in ("bootstrap", "influence"):
-                for name, spread in spreads(known, [rated], intervals=way, resamples=400).items():
+                found = spreads_of_all({"": (known, [rated])}, Draws(400, intervals=way))[""]
+                for name, spread in found.items():
                     interval = spread.interval()
                     if interval.low is not None and interval.high is not None:
                         held[name, way] += interval.low <= true[name] <= interval.high

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..protocols.comparisons import ComparedRows, Draws
+from ..protocols.contract import ComparedRows
+from ..statistics import Draws
 from ..statistics.contract import UndefinedStatistic
 from ..statistics.paired import Difference, difference
 from .finished_runs import FinishedRun, read_runs, require_same_references

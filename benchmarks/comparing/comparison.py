@@ -12,11 +12,10 @@ from ...errors import DataError, UsageError, did_you_mean
 from ...progress import Progress, silent
 from ...tasks.schema import StatisticEntry
 from ..protocols import names_where
-from ..protocols.comparisons import ComparedRows, Draws, PairedEstimates
-from ..protocols.contract import Subject
-from ..protocols.results import shown_times
+from ..protocols.contract import ComparedRows, PairedEstimates, Subject
+from ..protocols.job import shown_times
 from ..running.plan import make_statistic
-from ..statistics import Intervals, statistics
+from ..statistics import Draws, Intervals, statistics
 from ..statistics.bootstrap import Interval
 from ..statistics.contract import Statistic, UndefinedStatistic
 from ..statistics.rated_rows import Ratings

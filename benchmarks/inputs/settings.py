@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from ...errors import UsageError, did_you_mean
-from ..statistics import Intervals
+from ..statistics import Draws, Intervals
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from ..statistics.contract import Interval
+    from ...progress import Reporter
 
 
 @dataclass(frozen=True)
@@ -80,27 +78,13 @@ class RunSettings:
                 raise UsageError(f"unknown setting '{name}'.{did_you_mean(name, known)}", f"Known: {', '.join(known)}.")
         return cls(**arguments)
 
-    def interval(
-        self, value: Callable[[np.ndarray], float], groups: np.ndarray, influence: Callable[[], np.ndarray] | None
-    ) -> Interval | None:
-        """Return the interval of a value of weighted rows as these settings make it; None without resamples.
+    def draws(self, progress: Reporter | None = None) -> Draws:
+        """Return how numbers are resampled.
 
         Args:
-            value: Of the weights of the rows, ``[n]``.
-            groups: ``[n]`` integers: which image a row belongs to.
-            influence: Gives the ``[n]`` influence of each row on the value; None where it is not known.
+            progress: Told of the passes.
         """
-        from ..statistics.influence import interval_of_value
-
-        return interval_of_value(
-            value,
-            groups,
-            influence,
-            intervals=self.intervals,
-            resamples=self.resamples,
-            seed=self.seed,
-            level=self.level,
-        )
+        return Draws(self.resamples, self.seed, progress, self.intervals)
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as JSON values; folders that are allowed besides, and how intervals are made, if set."""

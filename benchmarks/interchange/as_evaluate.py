@@ -12,7 +12,7 @@ from ...errors import DataError
 from ...metrics import Context
 from ...tasks.schema import MetricEntry
 from ..inputs.items import CaptionRow, gather, references_fault
-from ..protocols.results import ScoredMetric
+from ..protocols.job import ScoredMetric
 from ..running.planned_metrics import plan_metric
 from ..running.rows import require_list
 from ..running.scoring import score_metric

@@ -19,7 +19,7 @@ from ...tasks.schema import MetricEntry
 from ..inputs.items import CaptionRow, candidate_fault, gather, references_fault
 from ..inputs.models import load
 from ..inputs.pixels import handle_of
-from ..protocols.results import ScoredMetric
+from ..protocols.job import ScoredMetric
 from ..running.planned_metrics import PlannedMetric, plan_metric, require_family
 from ..running.rows import require_list
 from ..running.scoring import score_metric

@@ -17,7 +17,7 @@ from ...tasks.index import IndexEntry, TaskIndex, build_index
 from ...tasks.locate import DataLocations
 from ..inputs.failures import FailureLog
 from ..inputs.settings import RunSettings
-from ..protocols.results import Result, ScoredMetric
+from ..protocols.job import Result, ScoredMetric
 from ..records.results import result_key
 from ..running.plan import PlannedRun
 from .lm_eval_bridge import lm_eval_name, open_job, plan_for_lm_eval

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...metrics import metrics as known_metrics
-from ..protocols.results import Result
+from ..protocols.job import Result
 from ..records.entries import UsedModel
 from ..records.record import Record
 from .board import BoardRun

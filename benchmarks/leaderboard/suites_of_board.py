@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from ...tasks.index import TaskIndex
-from ..protocols.results import Result
+from ..protocols.job import Result
 from ..records.record import Record
 from ..suites.places import RowModels
 from ..suites.plan import wanted_runs

@@ -9,7 +9,7 @@ from ...adapters.aliases import list_aliases
 from ...errors import BenchError
 from ...tasks.schema import PublishedTable
 from ..protocols.contract import Subject
-from ..protocols.results import Result
+from ..protocols.job import Result
 from ..published.values import SPELLINGS, Published, load, papers, printed_decimals
 from .board import BoardRow, BoardRun, Cell, Column, PrintedValue, TaskTable
 from .measured import MeasuredRow, measured_metrics, measured_models

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import DataError, UsageError, did_you_mean
 from ..protocols import names_where
-from ..protocols.results import Result
+from ..protocols.job import Result
 from ..records.record import Record
 from .runs import PlottedMetric, by_task, choose, limit_note, require_metrics
 from .style import BLACK, BLUE, GREY, Width, describe, folded, new_figure, number, style

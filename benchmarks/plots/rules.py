@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import DataError
 from ..protocols import names_where
-from ..protocols.results import Result
+from ..protocols.job import Result
 from ..records.record import Record
 from .runs import PlottedMetric, by_task, choose, limit_note, require_metrics
 from .small_multiples import grid_shape

@@ -11,16 +11,25 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from ..inputs.failures import FailureLog
+from ..statistics import Draws
+from ..statistics.classical import williams_test
 from ..statistics.contract import RatedScores, Statistic, UndefinedStatistic, finite_value
+from ..statistics.correlation import Pearson
 from ..statistics.influence import Spread, by_influence, spreads_of_all
 from ..statistics.paired import SpreadEstimate, paired_bootstrap
-from ..statistics.rated_rows import rated_rows
+from ..statistics.rated_rows import first_seen, rated_rows
 from ..statistics.significance import Ranking, rank
 from .checks import no_rows
-from .comparisons import ComparedRows, Draws, PairedEstimates, compare_agreement
-from .contract import EmptyCaptionSettings, Protocol, keys_of_judgements, metrics_of_judgements
+from .contract import (
+    ComparedRows,
+    EmptyCaptionSettings,
+    PairedEstimates,
+    Protocol,
+    keys_of_judgements,
+    metrics_of_judgements,
+)
 from .document_reader import Document, read_documents
-from .job import INTERVALS, Collected, Job, Shard, Summary
+from .job import INTERVALS, Collected, Job, Result, ScoredMetric, Shard, Summary, shown_times
 from .rated_captions import (
     RatedCaption,
     RatedReference,
@@ -32,7 +41,6 @@ from .rated_captions import (
     ratings_in,
     shard_of,
 )
-from .results import Result, ScoredMetric, shown_times
 
 
 class AgreementSettings(EmptyCaptionSettings):
@@ -161,7 +169,7 @@ class Agreement(Protocol[AgreementSettings]):
         self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
     ) -> list[Result]:
         """Return every statistic of every metric, aspect and category, with intervals over images."""
-        settings = job.settings
+        draws = job.settings.draws(job.progress(INTERVALS))
         found: list[MetricAgreement] = []
         spread: dict[str, dict[str, Spread]] = {}
         waiting: dict[str, tuple[dict[str, Statistic], list[RatedScores]]] = {}
@@ -169,14 +177,14 @@ class Agreement(Protocol[AgreementSettings]):
             one, rated = self._of_metric(job, collected, metric, aspect, statistics)
             found.append(one)
             defined = one.defined
-            if not defined or not settings.resamples:
+            if not defined or not draws.resamples:
                 continue
             waiting[one.key] = (defined, rated)
             # Influences are made in one pass for each: its rows are not in memory with those of the others.
-            if by_influence(settings.intervals, max(map(len, rated))):
-                spread |= self._spreads(job, waiting)
+            if by_influence(draws.intervals, max(map(len, rated))):
+                spread |= spreads_of_all(waiting, draws)
                 waiting = {}
-        spread |= self._spreads(job, waiting)
+        spread |= spreads_of_all(waiting, draws)
         return [result for one in found for result in one.results(job, spread.get(one.key, {}))]
 
     def _measured(
@@ -203,18 +211,6 @@ class Agreement(Protocol[AgreementSettings]):
         of_aspect = {name: one for name, one in statistics.items() if aspect_of(name, job.task) == aspect}
         measured = self._measured(of_aspect, collected.summary.categories)
         return MetricAgreement(scored, aspect, [measure(one, rated, scored.error) for one in measured]), rated
-
-    def _spreads(
-        self, job: Job, waiting: Mapping[str, tuple[Mapping[str, Statistic], Sequence[RatedScores]]]
-    ) -> dict[str, dict[str, Spread]]:
-        settings = job.settings
-        return spreads_of_all(
-            waiting,
-            intervals=settings.intervals,
-            resamples=settings.resamples,
-            seed=settings.seed,
-            progress=job.progress(INTERVALS),
-        )
 
     def ranking(
         self,
@@ -260,15 +256,8 @@ class Agreement(Protocol[AgreementSettings]):
                 estimates[name] = SpreadEstimate(value, resampled)
                 continue
             rated = self._rated(collected, np.where(usable, values, np.nan), aspect)
-            settings = job.settings
             try:
-                estimates |= paired_bootstrap(
-                    statistic,
-                    {name: rated},
-                    intervals=settings.intervals,
-                    resamples=settings.resamples,
-                    seed=settings.seed,
-                )
+                estimates |= paired_bootstrap(statistic, {name: rated}, job.settings.draws())
             except UndefinedStatistic:
                 # Fewer metrics have more rows in common.
                 others = {other: one for other, one in scores.items() if other != name}
@@ -288,15 +277,37 @@ class Agreement(Protocol[AgreementSettings]):
         )
 
     def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:
-        """Return the statistic of each metric on the rows that all of them scored."""
+        """Return the statistic of each metric on the rows that all scored; with Williams' test where it is Pearson's r.
+
+        Raises:
+            UndefinedStatistic: The statistic has no value for a metric; the message names it.
+        """
         assert statistic is not None  # noqa: S101 - a task of this protocol lists statistics
-        return compare_agreement(
-            rows,
-            self._of_all(statistic, len(set(rows.categories))),
-            draws,
-            raters=self.settings.raters,
-            decimals=self.settings.round_scores,
-        )
+        statistic = self._of_all(statistic, len(set(rows.categories)))
+        usable, images = rows.usable, first_seen(rows.images)
+        categories = first_seen(rows.categories) if rows.categories else None
+        rules = self.settings.raters, self.settings.round_scores, rows.systems or None, categories
+        rated = {
+            name: rated_rows(images, rows.ratings, np.where(usable, values, np.nan), *rules)
+            for name, values in rows.scores.items()
+        }
+        first = next(iter(rated.values()))
+        n, groups = sum(map(len, first)), len(np.unique(np.concatenate([one.groups for one in first])))
+        estimates = paired_bootstrap(statistic, rated, draws)
+        found = PairedEstimates(estimates, n, groups, statistic.higher_is_better, left_out=rows.left_out)
+        if type(statistic) is not Pearson or len(first) > 1:
+            return found
+
+        def williams(one: str, other: str) -> dict[str, float | None]:
+            (mine,), (theirs,) = rated[one], rated[other]
+            try:
+                between = Pearson()(mine.scores, theirs.scores, mine.groups)
+                test = williams_test(estimates[one].value, estimates[other].value, between, len(mine))
+            except UndefinedStatistic:
+                return {"Williams": None}
+            return {"Williams": test.p}
+
+        return replace(found, classical=williams, supposes_independence="Williams' test" if n > groups else "")
 
 
 def task_of_ratings(aspects: Sequence[str], *, references: bool) -> dict[str, Any]:

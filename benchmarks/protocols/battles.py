@@ -18,9 +18,8 @@ from ..statistics.influence import Spread, spreads_of_values
 from ..statistics.rated_rows import first_seen
 from ..statistics.systems.battles import as_elo, online_elo, strengths, wins_of
 from .choices import Choice, Ties, by_size
-from .job import Collected, Job
+from .job import Collected, Job, Result, ScoredMetric
 from .preference import Preference, PreferenceSettings, preference_credit, tied_as_often, undecided
-from .results import Result, ScoredMetric
 
 PEOPLE = "people"
 """What results are of that say how strong people find systems."""
@@ -299,13 +298,8 @@ class _Numbers:
                 self._reasons[key] = str(error)
         settings = self._job.settings
         if self._values and settings.resamples:
-            self._spreads = spreads_of_values(
-                {str(key): (self._asked[key], None) for key in self._values},
-                self._groups,
-                intervals=settings.intervals,
-                resamples=settings.resamples,
-                seed=settings.seed,
-            )
+            asked = {str(key): (self._asked[key], None) for key in self._values}
+            self._spreads = spreads_of_values(asked, self._groups, settings.draws())
 
     def result(self, subject: tuple[str, str], statistic: str, category: str = "", reason: str = "") -> Result:
         """Return a number that was found."""

@@ -18,17 +18,29 @@ import numpy as np
 from ...adapters import Box, ImageHandle, VideoHandle
 from ..inputs.failures import FailureLog
 from ..inputs.items import CaptionRow, gathered
+from ..statistics import Draws
+from ..statistics.classical import mcnemar_test
 from ..statistics.contract import Statistic, UndefinedStatistic
 from ..statistics.influence import influence_of_mean
 from ..statistics.near_ties import settle
+from ..statistics.paired import paired_means
 from ..statistics.rated_rows import first_seen
 from ..statistics.significance import Ranking, rank
 from .checks import Tally, no_rows
-from .comparisons import ComparedRows, Draws, PairedEstimates, compare_credit
-from .contract import Protocol, SettingsT
+from .contract import ComparedRows, PairedEstimates, Protocol, SettingsT
 from .document_reader import Document, read_documents
-from .job import Collected, Job, Shard, Summary, caption_content, numbers_of
-from .results import Result, ScoredMetric, estimated_result, expected_result
+from .job import (
+    Collected,
+    Job,
+    Result,
+    ScoredMetric,
+    Shard,
+    Summary,
+    caption_content,
+    estimated_result,
+    expected_result,
+    numbers_of,
+)
 
 Ties = Literal["half", "wrong", "right", "leave_out"]
 
@@ -355,6 +367,41 @@ class Choices(Protocol[SettingsT]):
                     for row, scores in zip(some.rows, some.scores.mean(axis=1).tolist(), strict=True):
                         of_rows[row] = [score if math.isfinite(score) else None for score in scores]
         return found
+
+
+def compare_credit(rows: ComparedRows, draws: Draws) -> PairedEstimates:
+    """Compare metrics by what a choice (or a changed caption) counts on average, with McNemar's test.
+
+    Args:
+        rows: Choices; a metric's value is what one counts.
+        draws: The resamples, of images.
+
+    Raises:
+        UndefinedStatistic: None has a value of all.
+    """
+    usable = rows.usable
+    if not usable.any():
+        raise UndefinedStatistic("nothing was judged by all of them")
+    credit = {name: values[usable] for name, values in rows.scores.items()}
+    groups = first_seen(first_seen(rows.images)[usable])
+    images = int(groups.max()) + 1
+    estimates = paired_means(credit, groups, draws)
+
+    def mcnemar(one: str, other: str) -> dict[str, float | None]:
+        try:
+            test = mcnemar_test(credit[one], credit[other])
+        except UndefinedStatistic:
+            return {"McNemar": None, "McNemar mid-p": None}
+        return {"McNemar": test.p, "McNemar mid-p": test.mid_p}
+
+    return PairedEstimates(
+        estimates,
+        len(groups),
+        images,
+        classical=mcnemar,
+        supposes_independence="McNemar's test" if len(groups) > images else "",
+        left_out=rows.left_out,
+    )
 
 
 def _mean_credit(credit: np.ndarray, members: Sequence[np.ndarray]) -> Callable[[np.ndarray], float]:

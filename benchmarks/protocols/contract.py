@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
@@ -12,12 +13,13 @@ from pydantic import BaseModel, ConfigDict
 from ...metrics import Items
 from ..inputs.failures import FailureLog
 from ..inputs.items import MEANINGS, EmptyCaption
+from ..statistics import Draws
 from ..statistics.contract import Statistic
+from ..statistics.paired import SpreadEstimate
+from ..statistics.rated_rows import Ratings
 from ..statistics.significance import Ranking
 from .checks import DataCheck
-from .comparisons import ComparedRows, Draws, PairedEstimates
-from .job import Collected, Job, Shard, Summary
-from .results import Result, ScoredMetric, expected_result
+from .job import Collected, Job, Result, ScoredMetric, Shard, Summary, expected_result
 
 Subject = Literal["metric", "model"]
 """What numbers are of."""
@@ -62,6 +64,63 @@ class EmptyCaptionSettings(ProtocolSettings):
     references; or both are left out, which favours who is silent where it is bad."""
 
     meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {"empty_caption": MEANINGS}
+
+
+@dataclass(frozen=True)
+class ComparedRows:
+    """Samples of one run or several, in one order.
+
+    Attributes:
+        images: ``[n]`` the image of each: its name, or a number that stands for it.
+        scores: Name of a metric, or captioner, to its ``[n]`` values; not finite where it has none.
+        ratings: Those of the ``n``; none for protocols without.
+        systems: ``[n]`` what wrote each; empty where the data does not say.
+        categories: ``[n]`` the part of the data that each is of; empty where there are none.
+        by: Which of the protocol's own numbers they are compared by; empty where it is a statistic of the task.
+        lower_is_better: The metrics of which less is better.
+    """
+
+    images: Sequence[str] | np.ndarray
+    scores: Mapping[str, np.ndarray]
+    ratings: Ratings = field(default_factory=lambda: Ratings.of(()))
+    systems: Sequence[str] = ()
+    categories: Sequence[str] = ()
+    by: str = ""
+    lower_is_better: Set[str] = frozenset()
+
+    @property
+    def usable(self) -> np.ndarray:
+        """``[n]`` whether a row has a value of all."""
+        return np.logical_and.reduce([np.isfinite(values) for values in self.scores.values()])
+
+    @property
+    def left_out(self) -> tuple[int, int]:
+        """How many rows lack a value of one of them, and of how many."""
+        return int(np.count_nonzero(~self.usable)), len(self.usable)
+
+
+@dataclass(frozen=True)
+class PairedEstimates:
+    """What was found.
+
+    Attributes:
+        estimates: Name to its value, over the rows that all have, and on every resample.
+        n: How many rows these are.
+        groups: How many images (or documents) they are of, which are what is drawn.
+        higher_is_better: Whether the greatest value is the best, if the metric does not say.
+        classical: Gives the p of classical tests of two names, uncorrected; None where none applies.
+        supposes_independence: The classical test that would need rows of distinct images, which these are not;
+            empty where there is none.
+        left_out: How many samples lack a value of one of them, and of how many.
+    """
+
+    estimates: Mapping[str, SpreadEstimate]
+    n: int
+    groups: int
+    higher_is_better: bool = True
+    classical: Callable[[str, str], dict[str, float | None]] | None = None
+    supposes_independence: str = ""
+    left_out: tuple[int, int] = (0, 0)
 
 
 SettingsT = TypeVar("SettingsT", bound=ProtocolSettings)

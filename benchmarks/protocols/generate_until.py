@@ -14,17 +14,28 @@ from ...adapters import Box, Captioned, CaptionRequest
 from ...errors import DataError
 from ..inputs.failures import Failure, FailureLog
 from ..inputs.items import CaptionRow, EmptyCaption, gather, scored_caption, text_fault
-from ..statistics.bootstrap import resample_values
+from ..statistics import Draws
+from ..statistics.bootstrap import Value, resample_values
 from ..statistics.contract import Interval, Statistic, UndefinedStatistic, finite_value
 from ..statistics.influence import Influence, by_influence
-from ..statistics.resampling import Value
+from ..statistics.paired import paired_means
 from .asking import RequestLog, answered, request_of, require_captioner
 from .checks import DataCheck, run_checks
-from .comparisons import ComparedRows, Draws, PairedEstimates, compare_means
-from .contract import EmptyCaptionSettings, Protocol
+from .contract import ComparedRows, EmptyCaptionSettings, PairedEstimates, Protocol
 from .document_reader import Document, read_documents
-from .job import INTERVALS, Collected, Job, Shard, Summary, caption_columns, caption_content
-from .results import Result, ScoredMetric, expected_result, shown_times
+from .job import (
+    INTERVALS,
+    Collected,
+    Job,
+    Result,
+    ScoredMetric,
+    Shard,
+    Summary,
+    caption_columns,
+    caption_content,
+    expected_result,
+    shown_times,
+)
 
 CategoryAggregate = Literal["all", "categories"]
 """What stands beside the values of categories: the value of all documents, or the unweighted mean of categories."""
@@ -111,7 +122,12 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
 
     def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:
         """Return the mean of each captioner's values over the documents that all of them captioned."""
-        return compare_means(rows, draws)
+        usable = rows.usable
+        n = int(usable.sum())
+        if n < 2:
+            raise UndefinedStatistic(f"{n} documents were scored in all runs")
+        values = {name: values[usable] for name, values in rows.scores.items()}
+        return PairedEstimates(paired_means(values, np.arange(n), draws), n, n)
 
 
 @dataclass(frozen=True)
@@ -366,12 +382,7 @@ def _intervals(
                 found[key] = spread.interval(settings.level)
     waiting = {str(key): (key, part.value(one)) for key, (one, part) in asked.items() if key not in found}
     if waiting:
-        resampled = resample_values(
-            {text: value for text, (_, value) in waiting.items()},
-            np.arange(documents),
-            resamples=settings.resamples,
-            seed=settings.seed,
-            progress=job.progress(INTERVALS),
-        )
+        values = {text: value for text, (_, value) in waiting.items()}
+        resampled = resample_values(values, np.arange(documents), settings.draws(job.progress(INTERVALS)))
         found |= {key: resampled[text].interval(settings.level) for text, (key, _) in waiting.items()}
     return found

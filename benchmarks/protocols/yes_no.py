@@ -20,8 +20,7 @@ from .asking import RequestLog, answered, request_of, require_captioner
 from .checks import DataCheck, no_rows, run_checks
 from .contract import Protocol, ProtocolSettings, unscored_shard
 from .document_reader import Document, UnusableDocument, read_documents
-from .job import Collected, Job, Shard, Summary, numbers_of
-from .results import CHANCE, Result, ScoredMetric, estimated_result
+from .job import CHANCE, Collected, Job, Result, ScoredMetric, Shard, Summary, estimated_result, numbers_of
 
 Said = Literal["yes", "no", "neither"]
 _NO = frozenset({"No", "no", "not"})

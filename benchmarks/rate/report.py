@@ -11,10 +11,10 @@ from typing import Any, Literal
 import numpy as np
 
 from ...errors import counted
-from ..statistics.bootstrap import Resamples
+from ..statistics import Draws
+from ..statistics.bootstrap import resample_values
 from ..statistics.contract import Interval, UndefinedStatistic
 from ..statistics.rated_rows import first_seen
-from ..statistics.resampling import on_resamples
 from ..tables.results import TABULATE_FORMATS
 from .answers import TIE, Answer, Key
 from .rating_queue import spoken
@@ -274,8 +274,7 @@ def _figure(name: str, aspect: str, value: Value, clusters: np.ndarray, answers:
         found = value(np.ones(len(clusters)))
     except UndefinedStatistic as error:
         return Figure(name, aspect, None, None, images, answers, span, str(error))
-    values, reasons = on_resamples([value], clusters, images, RESAMPLES, seed=0, processes=1)
-    interval = Resamples(values[:, 0], images, reasons[0]).interval()
+    interval = resample_values({"": value}, clusters, Draws(RESAMPLES, processes=1))[""].interval()
     return Figure(name, aspect, found, interval, images, answers, span, interval.reason)
 
 

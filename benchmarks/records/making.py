@@ -12,8 +12,7 @@ import numpy as np
 from ...tasks.sources import DataSource
 from ..inputs.failures import Failure, summarise
 from ..inputs.models import ROLES, ModelFacts, NamedModels
-from ..protocols.job import Collected, Job
-from ..protocols.results import Result, ScoredMetric
+from ..protocols.job import Collected, Job, Result, ScoredMetric
 from ..published.values import Published
 from ..statistics.rated_rows import Ratings
 from ..statistics.significance import ALPHA, Ranking

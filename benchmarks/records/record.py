@@ -17,7 +17,7 @@ from ..inputs.failures import FailureSummary
 from ..protocols.binding import bind_recorded
 from ..protocols.checks import DataCheck
 from ..protocols.contract import Protocol
-from ..protocols.results import Result, shown_times
+from ..protocols.job import Result, shown_times
 from .entries import (
     Count,
     Coverage,

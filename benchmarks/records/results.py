@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from ...metrics import metrics
 from ...tasks.schema import StatisticEntry
-from ..protocols.results import Result
+from ..protocols.job import Result
 from ..statistics import statistics
 from ..statistics.bootstrap import Interval
 from .entries import RecordedResult

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..inputs.failures import FailureSummary
-from ..protocols.results import Result
+from ..protocols.job import Result
 from .entries import PublishedValue
 from .record import Record
 from .samples import read_samples

@@ -21,8 +21,7 @@ from ..inputs.models import NamedModels
 from ..inputs.pixels import PixelFinder
 from ..protocols.binding import load_bound
 from ..protocols.contract import Protocol
-from ..protocols.job import CAPTIONS, INTERVALS
-from ..protocols.results import Result
+from ..protocols.job import CAPTIONS, INTERVALS, Result
 from ..published.values import Published, find_in
 from ..records.results import result_key
 from ..statistics import as_class, statistics

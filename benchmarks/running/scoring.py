@@ -17,8 +17,7 @@ from ...metrics import Cache, Context, CorpusMetric, Items, Metric, NoCache, Sco
 from ...progress import Progress, silent
 from ..inputs.failures import Failure, FailureLog
 from ..inputs.models import AnyModels, ModelFacts, Models
-from ..protocols.job import Shard, Summary
-from ..protocols.results import ScoredMetric
+from ..protocols.job import ScoredMetric, Shard, Summary
 from .corpus import Corpus, OneShard
 
 if TYPE_CHECKING:

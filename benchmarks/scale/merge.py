@@ -10,7 +10,7 @@ import numpy as np
 
 from ...metrics import Context, CorpusMetric, Items, Scores, State, add_sums
 from ..inputs.failures import Failure, FailureLog
-from ..protocols.results import ScoredMetric
+from ..protocols.job import ScoredMetric
 from ..running.planned_metrics import PlannedMetric
 from ..running.scoring import MetricScores, Scored, States, attempt, corpora, reviews
 from .collecting import ShardedCorpus

@@ -6,15 +6,44 @@ Importing this package loads no numpy; a statistic's module is imported when its
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ...registry import Registry
 
 if TYPE_CHECKING:
+    from ...progress import Reporter
     from .contract import Statistic
 
 Intervals = Literal["auto", "bootstrap", "influence"]
 """How intervals are made: by resamples, by influence functions where they are known, or by these for many rows."""
+
+
+@dataclass(frozen=True)
+class Draws:
+    """How numbers are resampled, or what takes the place of that.
+
+    A resample draws as many images as there are, with replacement, and every row counts as often as its image was
+    drawn. The draws follow from ``seed`` and the number of images alone, so that metrics and statistics of one task see
+    the same resamples.
+
+    Attributes:
+        resamples: How many; 0 asks for no intervals.
+        seed: What they follow from.
+        progress: Called with (passes done, passes in all); a pass is one resample, of one rater of one metric where
+            there are several.
+        intervals: Whether resamples are drawn, or influence functions take their place. What has none is resampled,
+            whatever is asked for.
+        processes: How many share the resamples, which are the same however many there are; None for one a core where
+            there is enough to do, and this process runs nothing beside.
+    """
+
+    resamples: int = 1000
+    seed: int = 0
+    progress: Reporter | None = None
+    intervals: Intervals = "auto"
+    processes: int | None = None
+
 
 T = TypeVar("T", bound=Callable[..., Any])
 

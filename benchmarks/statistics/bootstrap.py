@@ -1,21 +1,41 @@
-"""Confidence intervals by a bootstrap that draws whole images."""
+"""Numbers on resamples that draw whole images, shared out among processes: the same, however many these are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice, pairwise
+from multiprocessing.connection import Connection
 
 import numpy as np
 
 from ...progress import Reporter
-from .contract import Interval, RatedScores, Statistic
-from .resampling import on_resamples
+from . import Draws
+from .contract import Interval, RatedScores, Statistic, UndefinedStatistic, finite_value
 
 UNDEFINED_SHARE = 0.05
 """An interval is withheld when the statistic is undefined on more than this share of the resamples."""
 _ROWS_TOGETHER = 1_000_000
 """Rows of metrics that are resampled together: about 150 bytes each, of what their statistics prepare."""
+_WORTH_SHARING = 50_000_000
+"""Rows times resamples times values from which on a further process saves more than it costs."""
+_BLOCK_BYTES = 32_000_000
+_MOST_IN_BLOCK = 32
+"""Draws that are multiplied together, as many as have room."""
+_ROWS_A_PRODUCT = 256
+_most: ContextVar[int | None] = ContextVar("most", default=None)
+
+Value = Callable[[np.ndarray], float]
+Found = tuple[np.ndarray, list[str]]
+"""``[resamples, values]``, NaN where a value is undefined, and why it was so the latest time."""
 
 
 @dataclass(frozen=True)
@@ -71,106 +91,43 @@ class Resamples:
         return ""
 
 
-def bootstrap(
-    statistics: Mapping[str, Statistic],
-    rated: Sequence[RatedScores],
-    *,
-    resamples: int = 1000,
-    seed: int = 0,
-    level: float = 0.95,
-    progress: Reporter | None = None,
-) -> dict[str, Interval]:
-    """Return the interval of each statistic.
-
-    A resample draws as many images as there are, with replacement, and every row counts as often as its image
-    was drawn. The draws follow from ``seed`` and the number of images alone, so that metrics and
-    statistics of one task see the same resamples.
-
-    Args:
-        statistics: The statistics, by name.
-        rated: The rows; one item a rater if there are several, whose values are averaged. The same number in
-            ``groups`` is the same image for all of them.
-        resamples: Number of resamples; 0 asks for no intervals.
-        seed: Seed of the draws.
-        level: Share of the resamples that the interval holds.
-        progress: Called with (passes done, passes in all); a pass is one resample of one rater.
-
-    Returns:
-        An interval for each name; empty if ``resamples`` is 0.
-    """
-    _check(resamples, level)
-    if not resamples:
-        return {}
-    resampled = resample(statistics, rated, resamples=resamples, seed=seed, progress=progress)
-    return {name: one.interval(level) for name, one in resampled.items()}
-
-
-def resample(
-    statistics: Mapping[str, Statistic],
-    rated: Sequence[RatedScores],
-    *,
-    resamples: int,
-    seed: int = 0,
-    processes: int | None = None,
-    progress: Reporter | None = None,
-) -> dict[str, Resamples]:
-    """Return each statistic on each resample; see :func:`bootstrap`.
-
-    Args:
-        statistics: As of :func:`bootstrap`.
-        rated: As of :func:`bootstrap`.
-        resamples: Number of resamples.
-        seed: Seed of the draws.
-        processes: How many share the resamples, which are the same however many there are; None for one a core where
-            there is enough to do, and this process runs nothing beside.
-        progress: As of :func:`bootstrap`.
-    """
-    found = resample_all(
-        {"": (statistics, rated)}, resamples=resamples, seed=seed, processes=processes, progress=progress
-    )
-    return found[""]
-
-
 def resample_all(
-    metrics: Mapping[str, tuple[Mapping[str, Statistic], Sequence[RatedScores]]],
-    *,
-    resamples: int,
-    seed: int = 0,
-    processes: int | None = None,
-    progress: Reporter | None = None,
+    metrics: Mapping[str, tuple[Mapping[str, Statistic], Sequence[RatedScores]]], draws: Draws
 ) -> dict[str, dict[str, Resamples]]:
-    """Return each statistic of each metric on each resample, as :func:`resample` does for one metric.
+    """Return each statistic of each metric on each resample.
 
     Resamples are drawn once for all metrics that scored the same rows, as many together as do not take much memory.
 
     Args:
-        metrics: Metric to its statistics, by name, and its rows, one item a rater.
-        resamples: As of :func:`resample`, as are the others.
-        seed: Seed of the draws.
-        processes: How many share the resamples.
-        progress: Called with (passes done, passes in all); a pass is one resample of one rater of one metric.
+        metrics: Metric to its statistics, by name, and its rows; one item a rater if there are several, whose values
+            are averaged. The same number in ``groups`` is the same image for all of them.
+        draws: The resamples.
     """
-    found: dict[str, dict[str, Resamples]] = {}
-    report = _Passes(progress, resamples * sum(len(rated) for _, rated in metrics.values()))
+    found: dict[str, dict[str, Resamples]] = {name: {} for name in metrics}
+    before, total = 0, draws.resamples * sum(len(rated) for _, rated in metrics.values())
     for names in _together({name: rated for name, (_, rated) in metrics.items()}):
         several = [metrics[name][1] for name in names]
         places = [(name, statistic) for name in names for statistic in metrics[name][0]]
         images, image_of_row = code_images([one.groups for one in several[0]])
-        sums, reasons = np.zeros((resamples, len(places))), [""] * len(places)
+        sums, reasons = np.zeros((draws.resamples, len(places))), [""] * len(places)
         for rater, image in enumerate(image_of_row):
             values = [
                 partial(statistic.value, rated[rater])
                 for name, rated in zip(names, several, strict=True)
                 for statistic in metrics[name][0].values()
             ]
-            passed = report.next(len(names))
-            of_rater, why = on_resamples(values, image, images, resamples, seed, processes, passed)
+
+            def passed(done: int, _: int, before: int = before, metrics: int = len(names)) -> None:
+                if draws.progress:
+                    draws.progress(before + done * metrics, total)
+
+            of_rater, why = on_resamples(values, image, images, replace(draws, progress=passed))
+            before += draws.resamples * len(names)
             sums += of_rater
             reasons = [new or old for new, old in zip(why, reasons, strict=True)]
         for at, (name, statistic) in enumerate(places):
-            of_name = Resamples(sums[:, at] / len(image_of_row), images, reasons[at])
-            found.setdefault(name, {})[statistic] = of_name
-    return {name: found.get(name, {}) for name in metrics}
+            found[name][statistic] = Resamples(sums[:, at] / len(image_of_row), images, reasons[at])
+    return found
 
 
 def _together(metrics: Mapping[str, Sequence[RatedScores]]) -> Iterator[list[str]]:
@@ -179,102 +136,216 @@ def _together(metrics: Mapping[str, Sequence[RatedScores]]) -> Iterator[list[str
     while left:
         first = next(iter(left.values()))
         most = max(_ROWS_TOGETHER // max(sum(map(len, first)), 1), 1)
-        names = [name for name, rated in left.items() if _of_same_rows(first, rated)][:most]
+        alike = (
+            name
+            for name, rated in left.items()
+            if len(first) == len(rated)
+            and all(np.array_equal(one.groups, other.groups) for one, other in zip(first, rated, strict=True))
+        )
+        names = list(islice(alike, most))
         for name in names:
             del left[name]
         yield names
 
 
-def _of_same_rows(first: Sequence[RatedScores], second: Sequence[RatedScores]) -> bool:
-    return len(first) == len(second) and all(
-        np.array_equal(one.groups, other.groups) for one, other in zip(first, second, strict=True)
-    )
-
-
-class _Passes:
-    """Reports of pass after pass as of one."""
-
-    def __init__(self, progress: Reporter | None, total: int) -> None:
-        self._progress, self._total, self._before = progress, total, 0
-
-    def next(self, metrics: int) -> Reporter:
-        """Return the reporter of the next pass, which is of so many metrics."""
-        before = self._before
-
-        def report(done: int, total: int) -> None:
-            self._before = before + total * metrics
-            if self._progress:
-                self._progress(before + done * metrics, self._total)
-
-        return report
-
-
-def bootstrap_value(
-    value: Callable[[np.ndarray], float],
-    groups: np.ndarray,
-    *,
-    resamples: int = 1000,
-    seed: int = 0,
-    level: float = 0.95,
-    progress: Reporter | None = None,
-) -> Interval | None:
-    """Return the interval of any value of weighted rows, such as a mean or a corpus score.
+def resample_values(values: Mapping[str, Value], groups: np.ndarray, draws: Draws) -> dict[str, Resamples]:
+    """Return several values of the same weighted rows, such as means or corpus scores, on each resample.
 
     Args:
-        value: Gives the value for the weights ``[n]`` (whole float64 numbers, read-only, not all 0) of the
+        values: By name, what gives a value for the weights ``[n]`` (whole float64 numbers, read-only, not all 0) of the
             rows; raises :class:`UndefinedStatistic` where it has none.
         groups: ``[n]`` integers: which image a row belongs to.
-        resamples: Number of resamples; 0 asks for no interval.
-        seed: Seed of the draws; the draws are those of :func:`bootstrap`.
-        level: Share of the resamples that the interval holds.
-        progress: Called with (resamples done, resamples in all).
-
-    Returns:
-        The interval; None if ``resamples`` is 0.
+        draws: The resamples, drawn once for all values.
     """
-    _check(resamples, level)
-    if not resamples:
-        return None
-    return resample_value(value, groups, resamples=resamples, seed=seed, progress=progress).interval(level)
-
-
-def resample_value(
-    value: Callable[[np.ndarray], float],
-    groups: np.ndarray,
-    *,
-    resamples: int,
-    seed: int = 0,
-    processes: int | None = None,
-    progress: Reporter | None = None,
-) -> Resamples:
-    """Return any value of weighted rows on each resample; see :func:`bootstrap_value` and :func:`resample`."""
-    found = resample_values({"": value}, groups, resamples=resamples, seed=seed, processes=processes, progress=progress)
-    return found[""]
-
-
-def resample_values(
-    values: Mapping[str, Callable[[np.ndarray], float]],
-    groups: np.ndarray,
-    *,
-    resamples: int,
-    seed: int = 0,
-    processes: int | None = None,
-    progress: Reporter | None = None,
-) -> dict[str, Resamples]:
-    """Return several values of the same weighted rows on each resample, which is drawn once for all of them."""
     images, (image,) = code_images([groups])
-    found, reasons = on_resamples(list(values.values()), image, images, resamples, seed, processes, progress)
+    found, reasons = on_resamples(list(values.values()), image, images, draws)
     return {name: Resamples(found[:, place], images, reasons[place]) for place, name in enumerate(values)}
-
-
-def _check(resamples: int, level: float) -> None:
-    if resamples < 0:
-        raise ValueError(f"resamples must be 0 or more, not {resamples}")
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, not {level}")
 
 
 def code_images(groups: Sequence[np.ndarray]) -> tuple[int, list[np.ndarray]]:
     """Return the number of distinct groups over all arrays, and each array with groups numbered from 0."""
     names, numbers = np.unique(np.concatenate(groups), return_inverse=True)
     return len(names), np.split(numbers, np.cumsum([len(one) for one in groups])[:-1])
+
+
+@dataclass(frozen=True)
+class OfSums:
+    """A value of weighted sums over rows, which is quick to have of many weights at once.
+
+    Attributes:
+        pool: Gives the value of the sums ``[k]``; raises :class:`UndefinedStatistic` where it has none.
+        terms: ``[n, k]`` what each row adds to them.
+    """
+
+    pool: Value
+    terms: np.ndarray
+
+    def __call__(self, weights: np.ndarray) -> float:
+        """Return the value for weights ``[n]`` of the rows."""
+        return self.pool(self.sums(weights[None])[0])
+
+    def sums(self, weights: np.ndarray) -> np.ndarray:
+        """Return the sums ``[b, k]`` for several weights ``[b, n]`` of the rows.
+
+        They are added up by pieces so small that BLAS takes one thread for each: so they do not depend on how many
+        it has, and processes beside each other do not start more than there are cores.
+        """
+        n, k = self.terms.shape
+        pieces = n // _ROWS_A_PRODUCT
+        whole = pieces * _ROWS_A_PRODUCT
+        of_piece = weights[:, :whole].reshape(len(weights), pieces, _ROWS_A_PRODUCT).swapaxes(0, 1)
+        terms = self.terms[:whole].reshape(pieces, _ROWS_A_PRODUCT, k)
+        return np.matmul(of_piece, terms).sum(axis=0) + weights[:, whole:] @ self.terms[whole:]
+
+
+def draw(image: np.ndarray, images: int, resamples: int, seed: int, first: int = 0) -> Iterator[np.ndarray]:
+    """Yield the row weights of each resample; read-only, so that a statistic may remember them.
+
+    Args:
+        image: ``[n]`` image of each row, from 0.
+        images: How many images there are.
+        resamples: Number of resamples.
+        seed: Seed of the draws.
+        first: The resample to begin with.
+    """
+    generator = np.random.default_rng(seed)
+    one_row_each = np.array_equal(image, np.arange(images))
+    for number in range(resamples):
+        drawn = generator.integers(images, size=images)
+        if number < first:
+            continue
+        weights = np.bincount(drawn, minlength=images).astype(np.float64)
+        if not one_row_each:
+            weights = weights[image]
+        weights.flags.writeable = False
+        yield weights
+
+
+def on_resamples(values: Sequence[Value], image: np.ndarray, images: int, draws: Draws) -> Found:
+    """Return values of weighted rows on each resample.
+
+    Each process makes all draws, which is quick, and the values of its own ones; so it does not matter which of them
+    makes what. One that is killed is made up for.
+
+    Args:
+        values: Each gives a value for the weights ``[n]`` of the rows; raises :class:`UndefinedStatistic` where it has
+            none.
+        image: ``[n]`` image of each row, from 0.
+        images: How many images there are.
+        draws: The resamples.
+    """
+    resamples, work = draws.resamples, len(image) * draws.resamples * len(values)
+    # Statistics of the same rows share what they count for the latest weights.
+    block = 1
+    if any(isinstance(value, OfSums) for value in values):
+        block = min(max(_BLOCK_BYTES // (8 * max(len(image), 1)), 1), _MOST_IN_BLOCK)
+
+    def part(first: int, last: int, report: Reporter | None = None) -> Found:
+        found, reasons = np.zeros((last - first, len(values))), [""] * len(values)
+        drawn = draw(image, images, last, draws.seed, first)
+        for start in range(0, last - first, block):
+            some = list(islice(drawn, block))
+            for place, value in enumerate(values):
+                for number, one in enumerate(_on_each(value, some), start):
+                    try:
+                        found[number, place] = finite_value(one)
+                    except UndefinedStatistic as error:
+                        found[number, place], reasons[place] = np.nan, str(error)
+            if report:
+                report(start + len(some), last - first)
+        return found, reasons
+
+    blocks = -(-resamples // block)
+    workers = min(_workers(draws.processes, work), max(blocks - 1, 1))
+    if workers == 1:
+        return part(0, resamples, draws.progress)
+
+    def passed(done: int, _: int) -> None:
+        if draws.progress:
+            draws.progress(min(block + done * workers, resamples), resamples)
+
+    # The first ones here: what values prepare for all others is then there in each process.
+    first = part(0, block)
+    # Whoever makes a block, it is of the same resamples: sums are added up in one order.
+    bounds = [block * (1 + (blocks - 1) * worker // workers) for worker in range(workers)]
+    own, *others = (partial(part, start, end) for start, end in pairwise([*bounds, resamples]))
+    children = [Fork(one) for one in others]
+    try:
+        # One that is killed is made up for here.
+        parts = [first, own(passed), *(child.made() or one() for child, one in zip(children, others, strict=True))]
+    finally:
+        for child in children:
+            child.end()
+    if draws.progress:
+        draws.progress(resamples, resamples)
+    why = zip(*(reasons for _, reasons in reversed(parts)), strict=True)
+    return np.concatenate([found for found, _ in parts]), [next(filter(None, of_value), "") for of_value in why]
+
+
+def _on_each(value: Value, weights: Sequence[np.ndarray]) -> Sequence[Callable[[], float]]:
+    """Return what gives a value for each of some weights."""
+    if isinstance(value, OfSums):
+        return [partial(value.pool, sums) for sums in value.sums(np.stack(weights))]
+    return [partial(value, one) for one in weights]
+
+
+@contextmanager
+def shared_by(most: int | None) -> Generator[None]:
+    """Let no more than so many processes share resamples meanwhile; None for as many as are worth it."""
+    before = _most.set(most)
+    try:
+        yield
+    finally:
+        _most.reset(before)
+
+
+def _workers(processes: int | None, work: int) -> int:
+    """Return how many processes share the work: one a core, and 1 where something else runs in this process."""
+    if sys.platform != "linux" or multiprocessing.current_process().daemon:
+        return 1
+    if processes is not None:
+        return processes
+    # A thread that is not forked may hold what the forked process waits for.
+    alone = threading.active_count() == 1 and multiprocessing.parent_process() is None
+    cores = len(os.sched_getaffinity(0)) if alone and work >= _WORTH_SHARING else 1
+    return min(cores, _most.get() or cores)
+
+
+class Fork:
+    """A forked process that makes a part: it knows what this one knows, and imports nothing anew.
+
+    Args:
+        make: Makes it.
+    """
+
+    def __init__(self, make: Callable[[], Found]) -> None:
+        self._make = make
+        self._here, there = multiprocessing.Pipe(duplex=False)
+        context = multiprocessing.get_context("fork")
+        self._process = context.Process(target=self._run, args=(there,), daemon=True)
+        self._process.start()
+        there.close()
+
+    def _run(self, there: Connection) -> None:
+        # What its parent does at a signal is the parent's: this process is ended, and has nothing to say of it.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        # Only its parent reads: where that is gone, nothing can be sent, and it ends.
+        self._here.close()
+        try:
+            there.send(self._make())
+        except Exception:  # noqa: BLE001 - who started it makes it anew, and has the same error where it can be seen
+            os._exit(1)
+
+    def made(self) -> Found | None:
+        """Return what it made; None if it did not live to send it."""
+        try:
+            return self._here.recv()
+        except EOFError:
+            return None
+
+    def end(self) -> None:
+        """End the process, whatever it was at."""
+        self._here.close()
+        self._process.terminate()
+        self._process.join()

@@ -17,11 +17,9 @@ from statistics import NormalDist
 
 import numpy as np
 
-from ...progress import Reporter
-from . import Intervals
-from .bootstrap import Resamples, code_images, resample_all, resample_values
+from . import Draws, Intervals
+from .bootstrap import Resamples, Value, code_images, draw, resample_all, resample_values
 from .contract import Interval, RatedScores, Statistic, UndefinedStatistic
-from .resampling import draw
 
 INFLUENCE_ROWS = 1_000_000
 """From so many rows on ``auto`` is by influence: a thousand resamples cost minutes, and both ways agree to a
@@ -124,96 +122,31 @@ Spread = Resamples | Influence
 """How a number scatters over images; two that were made alike have a difference: see :func:`spread_of_difference`."""
 
 
-def spreads(
-    statistics: Mapping[str, Statistic],
-    rated: Sequence[RatedScores],
-    *,
-    intervals: Intervals = "auto",
-    resamples: int,
-    seed: int = 0,
-    processes: int | None = None,
-    progress: Reporter | None = None,
-) -> dict[str, Spread]:
-    """Return how each statistic scatters: by its influence function where that is asked for and known.
-
-    Args:
-        statistics: The statistics, by name.
-        rated: The rows; one item a rater if there are several, whose values are averaged. The same number in ``groups``
-            is the same image for all of them.
-        intervals: How; a statistic without influence function is resampled, whatever is asked for.
-        resamples: Number of resamples.
-        seed: Seed of the draws.
-        processes: As of :func:`.bootstrap.resample`.
-        progress: Called with (passes done, passes in all) of the resamples.
-    """
-    found = spreads_of_all(
-        {"": (statistics, rated)},
-        intervals=intervals,
-        resamples=resamples,
-        seed=seed,
-        processes=processes,
-        progress=progress,
-    )
-    return found[""]
-
-
 def spreads_of_all(
-    metrics: Mapping[str, tuple[Mapping[str, Statistic], Sequence[RatedScores]]],
-    *,
-    intervals: Intervals = "auto",
-    resamples: int,
-    seed: int = 0,
-    processes: int | None = None,
-    progress: Reporter | None = None,
+    metrics: Mapping[str, tuple[Mapping[str, Statistic], Sequence[RatedScores]]], draws: Draws
 ) -> dict[str, dict[str, Spread]]:
-    """Return how each statistic of each metric scatters, as :func:`spreads` does for one metric.
+    """Return how each statistic of each metric scatters: by its influence function where that is asked for and known.
 
     Args:
-        metrics: As of :func:`.bootstrap.resample_all`, as is ``progress``.
-        intervals: As of :func:`spreads`, as are the others.
-        resamples: Number of resamples.
-        seed: Seed of the draws.
-        processes: How many share the resamples.
-        progress: Called with (passes done, passes in all) of the resamples.
+        metrics: As of :func:`.bootstrap.resample_all`.
+        draws: The resamples.
     """
     known: dict[str, dict[str, Spread]] = {}
     others: dict[str, tuple[dict[str, Statistic], Sequence[RatedScores]]] = {}
     for metric, (statistics, rated) in metrics.items():
-        known[metric] = _influences(statistics, rated) if by_influence(intervals, max(map(len, rated))) else {}
+        known[metric] = {}
+        if by_influence(draws.intervals, max(map(len, rated))):
+            images, image_of_row = code_images([one.groups for one in rated])
+            for name, statistic in statistics.items():
+                if of_rater := _of_raters(statistic, rated, image_of_row, images):
+                    known[metric][name] = Influence.mean(of_rater)
         if left := {name: one for name, one in statistics.items() if name not in known[metric]}:
             others[metric] = left, rated
-    drawn = resample_all(others, resamples=resamples, seed=seed, processes=processes, progress=progress)
+    drawn = resample_all(others, draws)
     return {
         metric: {name: known[metric].get(name) or drawn[metric][name] for name in statistics}
         for metric, (statistics, _) in metrics.items()
     }
-
-
-def _influences(statistics: Mapping[str, Statistic], rated: Sequence[RatedScores]) -> dict[str, Spread]:
-    found: dict[str, Spread] = {}
-    images, image_of_row = code_images([one.groups for one in rated])
-    for name, statistic in statistics.items():
-        if of_rater := _of_raters(statistic, rated, image_of_row, images):
-            found[name] = Influence.mean(of_rater)
-    return found
-
-
-def spread_of_difference(first: Spread, second: Spread) -> Spread:
-    """Return how the difference of two numbers scatters.
-
-    Raises:
-        ValueError: One is of resamples and the other of influences.
-    """
-    if isinstance(first, Resamples) and isinstance(second, Resamples):
-        return first - second
-    if isinstance(first, Influence) and isinstance(second, Influence):
-        return first - second
-    raise ValueError("two numbers whose intervals were made in different ways have no difference")
-
-
-def by_influence(intervals: Intervals, rows: int) -> bool:
-    """Return whether intervals over so many rows are made by influence functions."""
-    return intervals == "influence" or (intervals == "auto" and rows >= INFLUENCE_ROWS)
 
 
 def _of_raters(
@@ -242,55 +175,43 @@ def _influence(statistic: Statistic, rated: RatedScores) -> np.ndarray | None:
         raise UndefinedStatistic(f"the influence function raised {type(error).__name__}: {error}") from error
 
 
-def interval_of_value(
-    value: Callable[[np.ndarray], float],
-    groups: np.ndarray,
-    influence: Callable[[], np.ndarray] | None,
-    *,
-    intervals: Intervals = "auto",
-    resamples: int,
-    seed: int = 0,
-    level: float = 0.95,
-) -> Interval | None:
-    """Return the interval of any value of weighted rows; None if ``resamples`` is 0. See :func:`spreads_of_values`."""
-    if not resamples:
-        return None
-    found = spreads_of_values({"": (value, influence)}, groups, intervals=intervals, resamples=resamples, seed=seed)
-    return found[""].interval(level)
+def spread_of_difference(first: Spread, second: Spread) -> Spread:
+    """Return how the difference of two numbers scatters.
+
+    Raises:
+        ValueError: One is of resamples and the other of influences.
+    """
+    if isinstance(first, Resamples) and isinstance(second, Resamples):
+        return first - second
+    if isinstance(first, Influence) and isinstance(second, Influence):
+        return first - second
+    raise ValueError("two numbers whose intervals were made in different ways have no difference")
+
+
+def by_influence(intervals: Intervals, rows: int) -> bool:
+    """Return whether intervals over so many rows are made by influence functions."""
+    return intervals == "influence" or (intervals == "auto" and rows >= INFLUENCE_ROWS)
 
 
 def spreads_of_values(
-    values: Mapping[str, tuple[Callable[[np.ndarray], float], Callable[[], np.ndarray] | None]],
-    groups: np.ndarray,
-    *,
-    intervals: Intervals = "auto",
-    resamples: int,
-    seed: int = 0,
-    processes: int | None = None,
-    progress: Reporter | None = None,
+    values: Mapping[str, tuple[Value, Callable[[], np.ndarray] | None]], groups: np.ndarray, draws: Draws
 ) -> dict[str, Spread]:
     """Return how values of the same weighted rows scatter.
 
     Args:
-        values: By name: the value, as of :func:`.bootstrap.bootstrap_value`, and what gives the ``[n]`` influence of
+        values: By name: the value, as of :func:`.bootstrap.resample_values`, and what gives the ``[n]`` influence of
             each row on it; None where no influence function is known.
         groups: ``[n]`` integers: which image a row belongs to.
-        intervals: How; what has no influence function is resampled, whatever is asked for.
-        resamples: Number of resamples.
-        seed: Seed of the draws, which are the same for all values.
-        processes: As of :func:`.bootstrap.resample`.
-        progress: Called with (resamples done, resamples in all).
+        draws: The resamples, which are the same for all values.
     """
     found: dict[str, Spread] = {}
-    if by_influence(intervals, len(groups)):
+    if by_influence(draws.intervals, len(groups)):
         images, (image,) = code_images([groups])
         for name, (value, influence) in values.items():
             if influence is not None:
-                at_rows = value(np.ones(len(groups)))
-                found[name] = Influence.of_rows(at_rows, influence(), image, images)
-    others = {name: value for name, (value, _) in values.items() if name not in found}
-    if others:
-        found |= resample_values(others, groups, resamples=resamples, seed=seed, processes=processes, progress=progress)
+                found[name] = Influence.of_rows(value(np.ones(len(groups))), influence(), image, images)
+    if others := {name: value for name, (value, _) in values.items() if name not in found}:
+        found |= resample_values(others, groups, draws)
     return {name: found[name] for name in values}
 
 
@@ -308,9 +229,7 @@ def influence_of_mean(values: np.ndarray, weights: np.ndarray | None = None) -> 
     return weights * (used - float((weights * used).sum()) / total) / total
 
 
-def influence_of_sums(
-    value: Callable[[np.ndarray], float], totals: np.ndarray, pieces: Iterable[np.ndarray]
-) -> Influence:
+def influence_of_sums(value: Value, totals: np.ndarray, pieces: Iterable[np.ndarray]) -> Influence:
     """Return the influence of each row on a value of sums, by the delta method.
 
     Args:
@@ -340,7 +259,7 @@ def along(slope: np.ndarray, pieces: Iterable[np.ndarray]) -> np.ndarray:
     return np.concatenate([np.zeros(0), *found])
 
 
-def gradient(value: Callable[[np.ndarray], float], totals: np.ndarray) -> np.ndarray:
+def gradient(value: Value, totals: np.ndarray) -> np.ndarray:
     """Return the gradient by central differences; one-sided where a sum cannot be smaller."""
     step = np.cbrt(np.finfo(float).eps)
     largest = float(np.abs(totals).max(initial=0.0)) or 1.0
@@ -388,43 +307,35 @@ class Ratio:
         return (self.of - self.value() * self.by) / self.by.sum()
 
 
-def ratio_intervals(
-    ratios: Mapping[str, Ratio], images: np.ndarray, intervals: Intervals, resamples: int, seed: int, level: float
-) -> dict[str, Interval]:
+def ratio_intervals(ratios: Mapping[str, Ratio], images: np.ndarray, draws: Draws, level: float) -> dict[str, Interval]:
     """Return the interval of each number; the draws are those of all other statistics of the same images.
 
     Args:
         ratios: The numbers, which have a value.
         images: ``[n]`` the image of each caption, from 0.
-        intervals: How.
-        resamples: How many; 0 gives no intervals.
-        seed: Seed of the draws.
-        level: Ratio of the resamples that an interval holds.
+        draws: The resamples; none give no intervals.
+        level: Share of the resamples that an interval holds.
     """
-    if not resamples or not ratios:
+    if not draws.resamples or not ratios:
         return {}
     count = int(images.max()) + 1
-    if by_influence(intervals, len(images)):
+    if by_influence(draws.intervals, len(images)):
         return {
             name: Influence.of_rows(one.value(), one.influence(), images, count).interval(level)
             for name, one in ratios.items()
         }
+    # Of each image, what its captions add to each number.
     above, below = (
-        _by_image(sums, images, count) for sums in zip(*((s.of, s.by) for s in ratios.values()), strict=True)
+        np.array([np.bincount(images, one, minlength=count) for one in sums]).T
+        for sums in zip(*((ratio.of, ratio.by) for ratio in ratios.values()), strict=True)
     )
-    found = np.full((resamples, len(ratios)), np.nan)
-    weights = draw(np.arange(count), count, resamples, seed)
-    for first in range(0, resamples, _RATIOS_AT_ONCE):
+    found = np.full((draws.resamples, len(ratios)), np.nan)
+    weights = draw(np.arange(count), count, draws.resamples, draws.seed)
+    for first in range(0, draws.resamples, _RATIOS_AT_ONCE):
         some = np.array(list(islice(weights, _RATIOS_AT_ONCE)))
-        part = found[first : first + len(some)]
         denominators = some @ below
-        np.divide(some @ above, denominators, out=part, where=denominators > 0)
+        np.divide(some @ above, denominators, out=found[first : first + len(some)], where=denominators > 0)
     return {
         name: Resamples(found[:, place], count, one.why).interval(level)
         for place, (name, one) in enumerate(ratios.items())
     }
-
-
-def _by_image(sums: Sequence[np.ndarray], images: np.ndarray, count: int) -> np.ndarray:
-    """Return ``[images, k]`` what the captions of each image add."""
-    return np.array([np.bincount(images, one, minlength=count) for one in sums]).T

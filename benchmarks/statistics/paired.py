@@ -13,11 +13,10 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from ...progress import Reporter
-from . import Intervals
+from . import Draws
+from .bootstrap import draw
 from .contract import Interval, RatedScores, Statistic, UndefinedStatistic, dot, finite_value, require_finite
-from .influence import Spread, influence_of_mean, spread_of_difference, spreads, spreads_of_values
-from .resampling import draw
+from .influence import Spread, influence_of_mean, spread_of_difference, spreads_of_all, spreads_of_values
 
 MOST_RESAMPLED = 12
 """Up to so many rows are compared by resamples; the pairs of more need more resamples than can be drawn."""
@@ -48,14 +47,7 @@ class Difference:
 
 
 def paired_bootstrap(
-    statistic: Statistic,
-    rated: Mapping[str, Sequence[RatedScores]],
-    *,
-    intervals: Intervals = "auto",
-    resamples: int = 1000,
-    seed: int = 0,
-    processes: int | None = None,
-    progress: Reporter | None = None,
+    statistic: Statistic, rated: Mapping[str, Sequence[RatedScores]], draws: Draws
 ) -> dict[str, SpreadEstimate]:
     """Return a statistic of each metric, on all rows and as it scatters over the same images.
 
@@ -63,62 +55,41 @@ def paired_bootstrap(
         statistic: The statistic.
         rated: Metric to its rows; one item a rater if there are several, whose values are averaged. Ratings
             and groups are those of the same rows for all metrics.
-        intervals: By resamples, or by influence functions, as of :func:`~.influence.spreads`.
-        resamples: Number of resamples.
-        seed: Seed of the draws, which are those of :func:`~.bootstrap.bootstrap`.
-        processes: As of :func:`~.bootstrap.resample`.
-        progress: Called with (resamples done, resamples in all).
+        draws: The resamples.
 
     Raises:
         ValueError: The metrics were not scored on the same rows.
         UndefinedStatistic: The statistic has no value for a metric; the message names the metric.
     """
-    _require_same_rows(rated)
-    report = _Steps(progress, len(rated))
-    estimates: dict[str, SpreadEstimate] = {}
+    first = next(iter(rated.values()))
+    for other in rated.values():
+        same = len(first) == len(other) and all(
+            np.array_equal(one.human, two.human) and np.array_equal(one.groups, two.groups)
+            for one, two in zip(first, other, strict=True)
+        )
+        if not same:
+            raise ValueError("a paired comparison needs the same rows, in the same order, for all metrics")
+    values: dict[str, float] = {}
     for name, rows in rated.items():
         try:
-            value = float(np.mean([finite_value(statistic.value, one, np.ones(len(one))) for one in rows]))
+            values[name] = float(np.mean([finite_value(statistic.value, one, np.ones(len(one))) for one in rows]))
         except UndefinedStatistic as error:
             raise UndefinedStatistic(f"'{name}': {error}") from error
-        found = spreads(
-            {name: statistic},
-            rows,
-            intervals=intervals,
-            resamples=resamples,
-            seed=seed,
-            processes=processes,
-            progress=report.next(),
-        )
-        estimates[name] = SpreadEstimate(value, found[name])
-    return estimates
+    found = spreads_of_all({name: ({"": statistic}, rows) for name, rows in rated.items()}, draws)
+    return {name: SpreadEstimate(value, found[name][""]) for name, value in values.items()}
 
 
-def paired_means(
-    values: Mapping[str, np.ndarray],
-    groups: np.ndarray,
-    *,
-    intervals: Intervals = "auto",
-    resamples: int = 1000,
-    seed: int = 0,
-    processes: int | None = None,
-    progress: Reporter | None = None,
-) -> dict[str, SpreadEstimate]:
+def paired_means(values: Mapping[str, np.ndarray], groups: np.ndarray, draws: Draws) -> dict[str, SpreadEstimate]:
     """Return the mean of each metric's values (``[n]``), on all rows and as it scatters over the same images.
 
     Args:
         values: Metric to its values, those of the same rows for all metrics.
         groups: ``[n]`` integers: which image a row belongs to.
-        intervals: By resamples, or by influence functions, as of :func:`~.influence.spreads`.
-        resamples: Number of resamples.
-        seed: Seed of the draws.
-        processes: As of :func:`~.bootstrap.resample`.
-        progress: Called with (resamples done, resamples in all).
+        draws: The resamples.
 
     Raises:
         UndefinedStatistic: A value is not finite; the message names the metric.
     """
-    ones = np.ones(len(groups))
     means: dict[str, tuple[Callable[[np.ndarray], float], Callable[[], np.ndarray]]] = {}
     for name, one in values.items():
         require_finite(one, f"values of '{name}'")
@@ -127,9 +98,7 @@ def paired_means(
             return dot(weights, one) / float(weights.sum())
 
         means[name] = mean, partial(influence_of_mean, one)
-    found = spreads_of_values(
-        means, groups, intervals=intervals, resamples=resamples, seed=seed, processes=processes, progress=progress
-    )
+    found, ones = spreads_of_values(means, groups, draws), np.ones(len(groups))
     return {name: SpreadEstimate(finite_value(mean, ones), found[name]) for name, (mean, _) in means.items()}
 
 
@@ -221,29 +190,3 @@ def _draws(n: int, resamples: int, seed: int) -> np.ndarray:
     for number, weights in enumerate(draw(np.arange(n), n, resamples, seed)):
         drawn[number] = weights
     return drawn
-
-
-def _require_same_rows(rated: Mapping[str, Sequence[RatedScores]]) -> None:
-    first, *others = rated.values()
-    for other in others:
-        same = len(first) == len(other) and all(
-            np.array_equal(one.human, two.human) and np.array_equal(one.groups, two.groups)
-            for one, two in zip(first, other, strict=True)
-        )
-        if not same:
-            raise ValueError("a paired comparison needs the same rows, in the same order, for all metrics")
-
-
-class _Steps:
-    """Reports several steps of equal length as one."""
-
-    def __init__(self, report: Reporter | None, steps: int) -> None:
-        self._report, self._steps, self._step = report, steps, 0
-
-    def next(self) -> Reporter | None:
-        """Return the reporter of the next step."""
-        if self._report is None:
-            return None
-        report, step, steps = self._report, self._step, self._steps
-        self._step += 1
-        return lambda done, total: report(step * total + done, steps * total)

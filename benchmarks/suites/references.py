@@ -16,8 +16,7 @@ from ..inputs.items import references_of
 from ..inputs.models import Models
 from ..inputs.settings import RunSettings
 from ..protocols.document_reader import DocumentReader
-from ..protocols.job import Job
-from ..protocols.results import Result
+from ..protocols.job import Job, Result
 from ..running.inspection import ANY_MODELS
 from ..running.plan import PlannedRun, plan_task
 from .read import REFERENCES

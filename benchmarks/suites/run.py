@@ -12,7 +12,7 @@ from typing import Any
 from ...errors import BenchError
 from ..api import evaluate
 from ..inputs.metric_names import read_metric
-from ..protocols.results import Result
+from ..protocols.job import Result
 from ..published.values import Published
 from ..records.task_run import TaskRun
 from ..running.missing import Missing

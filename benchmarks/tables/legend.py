@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..protocols.results import Result
+from ..protocols.job import Result
 from ..records.results import result_key
 from ..records.task_run import TaskRun
 

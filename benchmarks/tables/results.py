@@ -8,7 +8,7 @@ from textwrap import shorten
 from typing import Any
 
 from ...errors import UsageError, did_you_mean
-from ..protocols.results import Result
+from ..protocols.job import Result
 from ..records.results import result_key
 from ..records.task_run import TaskRun
 from .csv_text import csv_text

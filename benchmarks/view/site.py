@@ -13,7 +13,7 @@ from ..leaderboard.board import BoardRun, SuiteTable
 from ..leaderboard.collect import installed_versions
 from ..leaderboard.html.suites import shown_suite
 from ..leaderboard.suites_of_board import suite_tables
-from ..protocols.results import Result
+from ..protocols.job import Result
 from ..records.record import Record
 from ..suites.read import list_suites
 from ..tables.failure_rows import failure_rows

@@ -20,6 +20,7 @@ from ...adapters.aliases import resolve_model
 from ...adapters.encoders.clip_tokens import CONTEXT
 from ...benchmarks.api import score
 from ...benchmarks.inputs.metric_names import read_metric
+from ...benchmarks.statistics import Draws
 from ...benchmarks.statistics.contract import UndefinedStatistic
 from ...benchmarks.statistics.paired import SpreadEstimate, difference, paired_means
 from ...drafts import write_whole
@@ -142,7 +143,7 @@ def _steps(metric: str, values: Mapping[str, np.ndarray]) -> list[Row]:
     count = int(usable.sum())
     if not count:
         return [{"metric": metric, "text": name, "n": 0, "value": None} for name in values]
-    estimates = paired_means(kept, np.arange(count))
+    estimates = paired_means(kept, np.arange(count), Draws())
     table: list[Row] = []
     before: SpreadEstimate | None = None
     for name, estimate in estimates.items():

@@ -12,7 +12,7 @@ import numpy as np
 
 from ....arrow_arrays import integers, numbers
 from ....errors import DataError
-from ...protocols.results import Result
+from ...protocols.job import Result
 from ...published.values import load, papers
 from ...records.files import read_file
 from ...records.record import Record

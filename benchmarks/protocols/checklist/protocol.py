@@ -11,16 +11,27 @@ import numpy as np
 from ....errors import DataError
 from ...inputs.failures import Failure, FailureLog
 from ...inputs.items import gathered
+from ...statistics import Draws
 from ...statistics.contract import Interval, Statistic, UndefinedStatistic
 from ...statistics.influence import Ratio, ratio_intervals
 from ...statistics.near_ties import settle
 from ...statistics.rated_rows import first_seen
 from ...statistics.significance import Ranking, rank
 from ..checks import DataCheck, run_checks
-from ..comparisons import ComparedRows, Draws, PairedEstimates, compare_credit
-from ..contract import Protocol
-from ..job import INTERVALS, Collected, Job, Shard, Summary, caption_content, numbers_of
-from ..results import Result, ScoredMetric, expected_result
+from ..choices import compare_credit
+from ..contract import ComparedRows, PairedEstimates, Protocol
+from ..job import (
+    INTERVALS,
+    Collected,
+    Job,
+    Result,
+    ScoredMetric,
+    Shard,
+    Summary,
+    caption_content,
+    expected_result,
+    numbers_of,
+)
 from .changing import CLEAN, NAMES, ChecklistSettings, SourceCaption, Version, changed, read_captions
 from .rules import CHANGES, RULES, VERSION, ChangeRule
 from .words import load
@@ -144,7 +155,9 @@ class Checklist(Protocol[ChecklistSettings]):
                 found[key] = value.value()
             except UndefinedStatistic as error:
                 found[key] = str(error)
-        intervals = self._intervals(job, collected, {k: v for k, v in values.items() if isinstance(found[k], float)})
+        defined = {_key(*key): value for key, value in values.items() if isinstance(found[key], float)}
+        images, settings = first_seen(collected.numbers["image"]), job.settings
+        intervals = ratio_intervals(defined, images, settings.draws(), settings.level)
         for number, rule in enumerate(CHANGES, 1):
             n = int(applies[:, number].sum())
             for key in (one for one in values if one[0] is rule):
@@ -153,19 +166,6 @@ class Checklist(Protocol[ChecklistSettings]):
                     yield _result(job, scored, rule, name, n=n, reason=value)
                 else:
                     yield _result(job, scored, rule, name, value, n, intervals.get(_key(rule, name)))
-
-    def _intervals(
-        self, job: Job, collected: Collected, values: Mapping[tuple[ChangeRule, str], Ratio]
-    ) -> dict[str, Interval]:
-        settings = job.settings
-        return ratio_intervals(
-            {_key(*key): value for key, value in values.items()},
-            first_seen(collected.numbers["image"]),
-            settings.intervals,
-            settings.resamples,
-            settings.seed,
-            settings.level,
-        )
 
     def ranking(
         self,
@@ -187,11 +187,10 @@ class Checklist(Protocol[ChecklistSettings]):
             categories=NAMES * len(images),
             lower_is_better={one.name for one in having if not one.metric.higher_is_better},
         )
-        draws = Draws(job.settings.resamples, job.settings.seed, intervals=job.settings.intervals)
         found: dict[str, Ranking] = {}
         for name in COMPARED:
             try:
-                compared = self.compare(replace(rows, by=name), None, draws)
+                compared = self.compare(replace(rows, by=name), None, job.settings.draws())
             except UndefinedStatistic:
                 continue
             found[name] = rank(compared.estimates, higher_is_better=True)

@@ -15,8 +15,7 @@ from ...statistics.contract import Statistic
 from ...statistics.rated_rows import first_seen
 from ..checks import DataCheck, no_rows, run_checks
 from ..contract import Protocol, unscored_shard
-from ..job import Collected, Job, Shard, Summary, numbers_of
-from ..results import CHANCE, Result, ScoredMetric, estimated_result
+from ..job import CHANCE, Collected, Job, Result, ScoredMetric, Shard, Summary, estimated_result, numbers_of
 from .category_means import CategoryMeans
 from .documents import SHAPE_KEYS, MatchEntry, MatchingData, MatchingSettings, read_matched, shape_of
 from .entry_scoring import EntryScorer, ScoredEntry, cut_to_one, groups_of

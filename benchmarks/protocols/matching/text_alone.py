@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..results import CHANCE
+from ..job import CHANCE
 from .documents import MatchEntry
 from .image_text_hits import Ties, preferred
 

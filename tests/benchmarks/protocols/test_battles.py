@@ -14,7 +14,7 @@ from pydantic import ValidationError
 import capbench
 from capbench.benchmarks.comparing.comparison import compare_runs
 from capbench.benchmarks.protocols.battles import BattleSettings
-from capbench.benchmarks.protocols.results import Result
+from capbench.benchmarks.protocols.job import Result
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.statistics.systems.battles import as_elo, strengths, wins_of
 from capbench.benchmarks.tables.results import render

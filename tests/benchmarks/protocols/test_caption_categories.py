@@ -11,7 +11,7 @@ import pytest
 
 import capbench
 from capbench.benchmarks.records.task_run import TaskRun
-from capbench.benchmarks.statistics.resampling import draw
+from capbench.benchmarks.statistics.bootstrap import draw
 from capbench.benchmarks.tables.results import render
 from capbench.errors import DataError, TaskError
 

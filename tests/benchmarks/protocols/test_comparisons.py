@@ -7,11 +7,11 @@ import pytest
 from scipy.stats import binomtest
 
 from capbench.benchmarks.protocols.agreement import Agreement, AgreementSettings
-from capbench.benchmarks.protocols.comparisons import ComparedRows, Draws
-from capbench.benchmarks.protocols.contract import ProtocolSettings
+from capbench.benchmarks.protocols.contract import ComparedRows, PairedEstimates, ProtocolSettings
 from capbench.benchmarks.protocols.generate_until import GenerateUntil
 from capbench.benchmarks.protocols.matching.protocol import Matching, MatchingSettings
 from capbench.benchmarks.protocols.preference import Preference, PreferenceSettings
+from capbench.benchmarks.statistics import Draws
 from capbench.benchmarks.statistics.classical import williams_test
 from capbench.benchmarks.statistics.contract import UndefinedStatistic
 from capbench.benchmarks.statistics.correlation import KendallB, Pearson
@@ -62,16 +62,13 @@ def test_one_statistic_a_rater_has_no_williams_test():
     assert agreement(raters="per_rater_mean").compare(rows, Pearson(), DRAWS).classical is None
 
 
-def test_pearson_has_williams_test_and_other_statistics_none():
+def test_pearson_has_williams_test_which_supposes_distinct_images_and_other_statistics_have_none():
     found = agreement().compare(rated(), Pearson(), DRAWS)
     r = [np.corrcoef(one, other)[0, 1] for one, other in ((GOOD, HUMAN), (POOR, HUMAN), (GOOD, POOR))]
     assert found.classical
     assert found.classical("good", "poor") == {"Williams": pytest.approx(williams_test(*r, 6).p)}
     assert found.supposes_independence == ""
     assert agreement().compare(rated(), KendallB(), DRAWS).classical is None
-
-
-def test_williams_test_supposes_rows_of_distinct_images():
     found = agreement().compare(rated(images=list("aabbcc")), Pearson(), DRAWS)
     assert (found.n, found.groups, found.supposes_independence) == (6, 3, "Williams' test")
     tau = agreement().compare(rated(images=list("aabbcc")), KendallB(), DRAWS)
@@ -90,9 +87,13 @@ def test_metric_that_finds_all_captions_equal_is_named():
         agreement().compare(rated(poor=np.ones(6)), Pearson(), DRAWS)
 
 
+def pairs(images: str, *credit: list[float]) -> PairedEstimates:
+    scores = dict(zip(("one", "other"), map(np.array, credit), strict=True))
+    return Preference(PreferenceSettings()).compare(ComparedRows(list(images), scores), None, DRAWS)
+
+
 def test_pairs_are_compared_by_what_they_count_on_average():
-    credit = {"one": np.array([1.0, 1.0, 1.0, 1.0, 0.0, NAN]), "other": np.array([1.0, 0.0, 0.0, 0.0, 1.0, 1.0])}
-    found = Preference(PreferenceSettings()).compare(ComparedRows(list("aabbcd"), credit), None, DRAWS)
+    found = pairs("aabbcd", [1.0, 1.0, 1.0, 1.0, 0.0, NAN], [1.0, 0.0, 0.0, 0.0, 1.0, 1.0])
     assert {name: one.value for name, one in found.estimates.items()} == {"one": 0.8, "other": 0.4}
     assert (found.n, found.groups, found.supposes_independence) == (5, 3, "McNemar's test")
     assert found.higher_is_better
@@ -100,25 +101,13 @@ def test_pairs_are_compared_by_what_they_count_on_average():
     # Of the four pairs on which they disagree, three are right by the one and one by the other.
     assert found.classical("one", "other")["McNemar"] == pytest.approx(binomtest(3, 4).pvalue)
     assert set(found.classical("one", "other")) == {"McNemar", "McNemar mid-p"}
-
-
-def test_pairs_of_distinct_images_are_independent():
-    credit = {"one": np.array([1.0, 0.0]), "other": np.array([0.0, 1.0])}
-    found = Preference(PreferenceSettings()).compare(ComparedRows(["a", "b"], credit), None, DRAWS)
-    assert found.supposes_independence == ""
-
-
-def test_mcnemars_test_of_half_counted_pairs_is_undefined():
-    credit = {"one": np.array([0.5, 0.25, 1.0]), "other": np.array([1.0, 0.0, 1.0])}
-    found = Preference(PreferenceSettings()).compare(ComparedRows(list("abc"), credit), None, DRAWS)
-    assert found.classical
-    assert found.classical("one", "other") == {"McNemar": None, "McNemar mid-p": None}
-
-
-def test_pairs_that_no_metric_shares_have_nothing_to_compare():
-    credit = {"one": np.array([1.0, NAN]), "other": np.array([NAN, 1.0])}
+    # Of distinct images they are independent; of a quarter there is no test, and of none that both judged nothing.
+    assert pairs("ab", [1.0, 0.0], [0.0, 1.0]).supposes_independence == ""
+    quarter = pairs("abc", [0.5, 0.25, 1.0], [1.0, 0.0, 1.0]).classical
+    assert quarter
+    assert quarter("one", "other") == {"McNemar": None, "McNemar mid-p": None}
     with pytest.raises(UndefinedStatistic, match="nothing was judged by all of them"):
-        Preference(PreferenceSettings()).compare(ComparedRows(["a", "b"], credit), None, DRAWS)
+        pairs("ab", [1.0, NAN], [NAN, 1.0])
 
 
 def test_captioners_are_compared_by_the_mean_over_the_documents_that_all_captioned():
@@ -131,9 +120,7 @@ def test_captioners_are_compared_by_the_mean_over_the_documents_that_all_caption
     assert (found.n, found.groups) == (3, 3)
     assert found.classical is None
     assert steps[-1] == (20, 20)
-
-
-def test_two_common_documents_are_enough_and_one_is_not():
+    # Two documents are enough, and one is not.
     both = {"small": np.array([1.0, 3.0]), "large": np.array([2.0, 4.0])}
     assert GenerateUntil(ProtocolSettings()).compare(ComparedRows(["a", "b"], both), None, DRAWS).n == 2
     values = {"small": np.array([1.0, NAN]), "large": np.array([2.0, 4.0])}

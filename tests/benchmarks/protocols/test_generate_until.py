@@ -12,8 +12,8 @@ import pytest
 import capbench
 from capbench.adapters import Caption, Captioned, Captioner, CaptionRequest, adapters, register_adapter
 from capbench.benchmarks.records.task_run import TaskRun
-from capbench.benchmarks.statistics import resampling
-from capbench.benchmarks.statistics.resampling import draw
+from capbench.benchmarks.statistics import bootstrap
+from capbench.benchmarks.statistics.bootstrap import draw
 from capbench.benchmarks.tables.results import render
 from capbench.errors import AdapterError, DataError, TaskError, UsageError
 
@@ -391,7 +391,7 @@ def test_interval_of_a_mean_can_come_of_the_captions_that_have_a_score(folder: P
 
 def test_nothing_is_drawn_where_no_interval_is_of_resamples(folder: Path, monkeypatch: pytest.MonkeyPatch):
     drawn: list[bool] = []
-    monkeypatch.setattr(resampling, "draw", lambda *given: drawn.append(True) or draw(*given))
+    monkeypatch.setattr(bootstrap, "draw", lambda *given: drawn.append(True) or draw(*given))
     run(folder, resamples=5, intervals="influence")
     assert not drawn
     run(folder, resamples=5)
@@ -408,7 +408,7 @@ def test_all_metrics_see_the_same_resamples_which_are_drawn_once(folder: Path, m
 
     metrics = ["length", "bleu_4", "rouge_l"]
     alone = [run(folder, metrics=[name], resamples=70).results[0].interval for name in metrics]
-    monkeypatch.setattr(resampling, "draw", counted)
+    monkeypatch.setattr(bootstrap, "draw", counted)
     together = run(folder, metrics=metrics, resamples=70).results
     assert [one.interval for one in together] == alone and None not in alone
     assert len(drawn) == 70

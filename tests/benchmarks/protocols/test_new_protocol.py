@@ -17,9 +17,8 @@ from capbench.benchmarks.protocols.agreement import Agreement, AgreementSettings
 from capbench.benchmarks.protocols.contract import Protocol, ProtocolSettings
 from capbench.benchmarks.protocols.document_reader import DocumentReader
 from capbench.benchmarks.protocols.generate_until import GenerateUntil
-from capbench.benchmarks.protocols.job import Collected, Job, Shard, Summary
+from capbench.benchmarks.protocols.job import Collected, Job, Result, ScoredMetric, Shard, Summary
 from capbench.benchmarks.protocols.rated_captions import RatedCaption
-from capbench.benchmarks.protocols.results import Result, ScoredMetric
 from capbench.benchmarks.statistics.contract import Statistic
 from capbench.benchmarks.suites.read import Suite
 from capbench.benchmarks.suites.run import run_suite

@@ -1,43 +1,73 @@
+"""Resamples of whole images: what they scatter by, and that several processes share those of one."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
 import numpy as np
 import pytest
 
-from capbench.benchmarks.statistics.bootstrap import bootstrap, bootstrap_value
-from capbench.benchmarks.statistics.contract import RatedScores, Statistic, UndefinedStatistic
+from capbench.benchmarks.statistics import Draws, bootstrap, sample_kendall
+from capbench.benchmarks.statistics.bootstrap import (
+    OfSums,
+    Resamples,
+    draw,
+    on_resamples,
+    resample_all,
+    resample_values,
+)
+from capbench.benchmarks.statistics.contract import Interval, RatedScores, Statistic, UndefinedStatistic
 from capbench.benchmarks.statistics.correlation import KendallB, KendallC, Pearson
 from capbench.benchmarks.statistics.sample_kendall import SampleKendall
 
 pytestmark = pytest.mark.costly
 
+shared = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
 
-def correlated_rows(generator, images=100, rows_per_image=1, correlation=0.6):
-    noise = generator.normal(size=(2, images))
-    human = noise[0]
-    scores = correlation * human + np.sqrt(1 - correlation**2) * noise[1]
+
+def correlated_rows(seed: int | np.random.Generator = 0, images: int = 100, rows_per_image: int = 1) -> RatedScores:
+    noise = np.random.default_rng(seed).normal(size=(2, images))
     return RatedScores(
-        np.repeat(scores, rows_per_image),
-        np.repeat(human, rows_per_image),
-        np.repeat(np.arange(images), rows_per_image),
+        *(np.repeat(one, rows_per_image) for one in (0.6 * noise[0] + 0.8 * noise[1], noise[0], np.arange(images)))
     )
 
 
-def mean_of(scores):
+def rows(seed: int = 0) -> RatedScores:
+    generator = np.random.default_rng(seed)
+    scores = generator.normal(size=300)
+    return RatedScores(scores, np.round(scores + generator.normal(size=300)), generator.integers(40, size=300))
+
+
+def intervals(
+    statistics: Mapping[str, Statistic], *raters: RatedScores, level: float = 0.95, **draws: Any
+) -> dict[str, Interval]:
+    found = resample_all({"": (statistics, raters)}, Draws(**draws))[""]
+    return {name: one.interval(level) for name, one in found.items()}
+
+
+def of_value(value: Callable[[np.ndarray], float], rows: int, **draws: Any) -> Resamples:
+    """Resamples of a value of rows that are an image each."""
+    return resample_values({"": value}, np.arange(rows), Draws(**draws))[""]
+
+
+def mean_of(scores: np.ndarray) -> Callable[[np.ndarray], float]:
     return lambda weights: float(weights @ scores / weights.sum())
 
 
-def test_the_same_seed_gives_the_same_interval():
-    rated = correlated_rows(np.random.default_rng(0))
-    first, second, other = (
-        bootstrap({"kendall_b": KendallB()}, [rated], resamples=50, seed=seed) for seed in (1, 1, 2)
-    )
-    assert first == second
-    assert first != other
-
-
-def test_an_interval_does_not_depend_on_what_else_is_asked():
-    rated = correlated_rows(np.random.default_rng(0))
-    alone = bootstrap({"tau": KendallB()}, [rated], resamples=50)["tau"]
-    among = bootstrap({"r": Pearson(), "c": KendallC(), "tau": KendallB()}, [rated], resamples=50)["tau"]
-    assert alone == among
+def test_seed_alone_decides_an_interval_whatever_else_is_asked():
+    rated, tau = correlated_rows(), {"tau": KendallB()}
+    first, again, other = (intervals(tau, rated, resamples=50, seed=seed) for seed in (1, 1, 2))
+    assert first == again != other
+    among = intervals({"r": Pearson(), "c": KendallC(), **tau}, rated, resamples=50, seed=1)
+    assert among["tau"] == first["tau"]
 
 
 def test_interval_covers_the_true_correlation_about_as_often_as_its_level_says():
@@ -45,8 +75,7 @@ def test_interval_covers_the_true_correlation_about_as_often_as_its_level_says()
     generator = np.random.default_rng(0)
     covered = 0
     for _ in range(200):
-        rated = correlated_rows(generator)
-        interval = bootstrap({"r": Pearson()}, [rated], resamples=200, level=0.9)["r"]
+        interval = intervals({"r": Pearson()}, correlated_rows(generator), resamples=100, level=0.9)["r"]
         covered += interval.low <= 0.6 <= interval.high
     assert 0.83 <= covered / 200 <= 0.95
 
@@ -54,18 +83,16 @@ def test_interval_covers_the_true_correlation_about_as_often_as_its_level_says()
 def test_standard_error_of_a_mean_equals_the_formula():
     # Of a mean of n values: their (population) standard deviation over sqrt(n).
     scores = np.random.default_rng(0).normal(size=400)
-    interval = bootstrap_value(mean_of(scores), np.arange(400), resamples=2000)
+    interval = of_value(mean_of(scores), 400, resamples=2000).interval()
     assert interval.stderr == pytest.approx(scores.std() / 20, rel=0.05)
     assert interval.low < scores.mean() < interval.high
 
 
 def test_copied_rows_of_an_image_add_no_certainty():
-    single = correlated_rows(np.random.default_rng(0), rows_per_image=1)
-    tripled = correlated_rows(np.random.default_rng(0), rows_per_image=3)
+    single, tripled = correlated_rows(), correlated_rows(rows_per_image=3)
     as_if_independent = RatedScores(tripled.scores, tripled.human, np.arange(len(tripled)))
     stderr = [
-        bootstrap({"r": Pearson()}, [rated], resamples=500)["r"].stderr
-        for rated in (single, tripled, as_if_independent)
+        intervals({"r": Pearson()}, rated, resamples=500)["r"].stderr for rated in (single, tripled, as_if_independent)
     ]
     assert stderr[1] == pytest.approx(stderr[0], rel=1e-9)
     assert stderr[2] == pytest.approx(stderr[0] / np.sqrt(3), rel=0.15)
@@ -74,118 +101,275 @@ def test_copied_rows_of_an_image_add_no_certainty():
 def test_several_raters_are_averaged_on_the_same_draws():
     generator = np.random.default_rng(0)
     first, second = correlated_rows(generator), correlated_rows(generator)
-    seen = []
 
-    def mean_of_both(weights):
-        seen.append((Pearson().value(first, weights) + Pearson().value(second, weights)) / 2)
-        return seen[-1]
+    def mean_of_both(weights: np.ndarray) -> float:
+        return (Pearson().value(first, weights) + Pearson().value(second, weights)) / 2
 
-    expected = bootstrap_value(mean_of_both, first.groups, resamples=100)
-    both = bootstrap({"r": Pearson()}, [first, second], resamples=100)["r"]
+    expected = of_value(mean_of_both, 100, resamples=100).interval()
+    both = intervals({"r": Pearson()}, first, second, resamples=100)["r"]
     assert (both.low, both.high, both.stderr) == pytest.approx((expected.low, expected.high, expected.stderr))
 
 
 def test_raters_who_rated_different_images_share_the_draws_of_an_image():
     # The second rater rated the last 50 images only; a resample draws an image for both raters or neither.
-    rated = correlated_rows(np.random.default_rng(0))
-    half = RatedScores(rated.scores[50:], rated.human[50:], rated.groups[50:])
-    drawn: dict[str, list[list[float]]] = {"all": [], "both": []}
+    rated = correlated_rows()
+    drawn: list[list[float]] = []
 
     class Remember(Statistic):
         label = "remember"
 
-        def __init__(self, name: str) -> None:
-            self.name = name
-
         def value(self, rated: RatedScores, weights: np.ndarray) -> float:
-            drawn[self.name].append(weights[rated.groups >= 50].tolist())
+            drawn.append(weights[rated.groups >= 50].tolist())
             return 0.0
 
-    bootstrap({"first": Remember("all")}, [rated], resamples=5)
-    bootstrap({"both": Remember("both")}, [rated, half], resamples=5)
-    assert drawn["both"] == drawn["all"] * 2
+    intervals({"r": Remember()}, rated, resamples=5)
+    intervals({"r": Remember()}, rated, rated.at(np.arange(50, 100)), resamples=5)
+    assert drawn[5:] == drawn[:5] * 2
 
 
 def test_an_image_drawn_twice_counts_twice_in_sample_tau():
     rated = RatedScores(np.array([1.0, 2, 3, 1, 2, 3]), np.array([1.0, 2, 3, 3, 2, 1]), np.array([0, 0, 0, 1, 1, 1]))
     # Image 0 has tau 1, image 1 has -1: the resamples give 1, 0 or -1.
-    interval = bootstrap({"tau": SampleKendall()}, [rated], resamples=400)["tau"]
+    interval = intervals({"tau": SampleKendall()}, rated, resamples=400)["tau"]
     assert (interval.low, interval.high) == (-1, 1)
     assert interval.stderr == pytest.approx(np.sqrt(0.5), rel=0.1)
 
 
-def test_undefined_resamples_are_left_out_and_counted():
-    # Image 0 alone has another rating; a resample without it (36.6 %) has no tau.
-    rated = RatedScores(np.arange(100.0), np.array([1.0] + [0.0] * 99), np.arange(100))
-    interval = bootstrap({"tau": KendallB()}, [rated], resamples=500)["tau"]
-    assert (interval.low, interval.high, interval.stderr) == (None, None, None)
-    assert interval.resamples == pytest.approx(0.634 * 500, abs=40)
-    assert "all ratings are equal" in interval.reason
-
-
-def test_a_few_undefined_resamples_keep_the_interval():
-    # Four of 100 images have another rating: exp(-4), about 1.8 %, of the resamples miss them all.
-    human = np.array([1.0] * 4 + [0.0] * 96)
-    rated = RatedScores(np.arange(100.0), human, np.arange(100))
-    interval = bootstrap({"tau": KendallB()}, [rated], resamples=500)["tau"]
-    assert interval.low is not None
-    assert 470 <= interval.resamples < 500
-    assert interval.reason == ""
+def test_undefined_resamples_are_left_out_and_counted_and_a_few_keep_the_interval():
+    # One image has another rating: a resample without it (36.6 %) has no tau. Of four, exp(-4) miss them all: 1.8 %.
+    one, four = (
+        intervals(
+            {"tau": KendallB()},
+            RatedScores(np.arange(100.0), (np.arange(100) < others).astype(float), np.arange(100)),
+            resamples=500,
+        )["tau"]
+        for others in (1, 4)
+    )
+    assert (one.low, one.high, one.stderr) == (None, None, None)
+    assert one.resamples == pytest.approx(0.634 * 500, abs=40)
+    assert "all ratings are equal" in one.reason
+    assert four.low is not None
+    assert 470 <= four.resamples < 500
+    assert four.reason == ""
 
 
 def test_one_image_has_no_interval():
     rated = RatedScores(np.arange(5.0), np.arange(5.0), np.zeros(5, int))
-    interval = bootstrap({"tau": KendallB()}, [rated], resamples=20)["tau"]
+    interval = intervals({"tau": KendallB()}, rated, resamples=20)["tau"]
     assert interval.low is None
     assert "fewer than 2 images" in interval.reason
-    assert bootstrap_value(mean_of(rated.scores), rated.groups, resamples=20).low is None
 
 
-def test_a_value_that_raises_undefined_has_no_interval():
-    def value(weights):
-        raise UndefinedStatistic("nothing to average")
+def raises(error: Exception) -> Callable[..., float]:
+    def value(*_: object) -> float:
+        raise error
 
-    interval = bootstrap_value(value, np.arange(10), resamples=20)
-    assert "undefined on 20 of 20 resamples (nothing to average)" in interval.reason
-
-
-def test_a_value_that_is_not_finite_or_fails_has_no_interval():
-    def fail(weights):
-        raise ZeroDivisionError("no weights")
-
-    interval = bootstrap_value(lambda weights: np.inf, np.arange(10), resamples=20)
-    assert "on 20 of 20 resamples (the statistic returned no finite number)" in interval.reason
-    interval = bootstrap_value(fail, np.arange(10), resamples=20)
-    assert "on 20 of 20 resamples (the statistic raised ZeroDivisionError: no weights)" in interval.reason
+    return value
 
 
-def test_a_statistic_that_fails_on_resamples_costs_its_own_interval():
-    class Fragile(Pearson):
-        def value(self, rated, weights):
-            return 1 / float(weights.max() == 1)
-
-    rated = correlated_rows(np.random.default_rng(0))
-    found = bootstrap({"fragile": Fragile(), "r": Pearson()}, [rated], resamples=20)
-    assert found["fragile"].reason == (
-        "undefined on 20 of 20 resamples (the statistic raised ZeroDivisionError: float division by zero)"
-    )
-    assert found["r"] == bootstrap({"r": Pearson()}, [rated], resamples=20)["r"]
-
-
-def test_no_resamples_give_no_intervals():
-    rated = correlated_rows(np.random.default_rng(0))
-    assert bootstrap({"r": Pearson()}, [rated], resamples=0) == {}
-    assert bootstrap_value(mean_of(rated.scores), rated.groups, resamples=0) is None
-
-
-@pytest.mark.parametrize("options", [{"resamples": -1}, {"level": 95}])
-def test_impossible_options_are_refused(options):
-    with pytest.raises(ValueError, match="must"):
-        bootstrap({"r": Pearson()}, [correlated_rows(np.random.default_rng(0))], **options)
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (raises(UndefinedStatistic("nothing to average")), "nothing to average"),
+        (lambda weights: np.inf, "the statistic returned no finite number"),
+        (raises(ZeroDivisionError("no weights")), "the statistic raised ZeroDivisionError: no weights"),
+    ],
+)
+def test_a_value_that_is_undefined_not_finite_or_fails_costs_its_own_interval(
+    value: Callable[[np.ndarray], float], reason: str
+):
+    values = {"bad": value, "good": mean_of(np.arange(10.0))}
+    found = resample_values(values, np.arange(10), Draws(20))
+    assert found["bad"].interval().reason == f"undefined on 20 of 20 resamples ({reason})"
+    assert found["good"].interval() == of_value(mean_of(np.arange(10.0)), 10, resamples=20).interval()
 
 
 def test_progress_counts_to_the_end():
-    seen = []
-    rated = correlated_rows(np.random.default_rng(0))
-    bootstrap({"r": Pearson()}, [rated, rated], resamples=3, progress=lambda *numbers: seen.append(numbers))
+    seen: list[tuple[int, int]] = []
+    rated = correlated_rows()
+    intervals({"r": Pearson()}, rated, rated, resamples=3, progress=lambda *numbers: seen.append(numbers))
     assert seen == [(done, 6) for done in range(1, 7)]
+
+
+def test_draws_can_begin_later():
+    image = np.array([0, 1, 1, 2])
+    later = list(draw(image, 3, 6, 5, first=4))
+    assert len(later) == 2
+    for one, other in zip(later, islice(draw(image, 3, 6, 5), 4, None), strict=True):
+        assert np.array_equal(one, other) and not one.flags.writeable
+
+
+@shared
+@pytest.mark.parametrize("processes", [2, 12])
+def test_numbers_do_not_depend_on_how_many_processes_share_them(processes: int):
+    known = {"": ({"b": KendallB(), "r": Pearson()}, [rows(1), rows(2)])}
+    one, other = (resample_all(known, Draws(11, 4, processes=n))[""] for n in (1, processes))
+    for name in ("b", "r"):
+        assert np.array_equal(one[name].values, other[name].values)
+
+
+@shared
+def test_processes_are_other_ones_and_end():
+    ids = of_value(lambda weights: float(os.getpid()), 9, resamples=31, processes=3).values
+    # The first resample is made here before the others begin; what is left is 10 each.
+    assert [len(set(ids[start : start + 10])) for start in (1, 11, 21)] == [1, 1, 1]
+    assert ids[0] == ids[1] == os.getpid() and len(set(ids)) == 3
+    assert multiprocessing.active_children() == []
+
+
+@shared
+def test_part_of_a_process_that_is_killed_is_made_here():
+    def value(weights: np.ndarray) -> float:
+        if os.getpid() != here:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return float(weights[0])
+
+    here = os.getpid()
+    alone = of_value(lambda weights: float(weights[0]), 9, resamples=12, processes=1)
+    assert np.array_equal(of_value(value, 9, resamples=12, processes=3).values, alone.values)
+
+
+@shared
+@pytest.mark.parametrize("processes", [1, 3])
+def test_latest_reason_for_an_undefined_value_is_told_whoever_found_it(processes: int):
+    def value(weights: np.ndarray) -> float:
+        if weights[0]:
+            raise UndefinedStatistic(f"{int(weights.argmax())} is drawn most")
+        return 1.0
+
+    found = of_value(value, 4, resamples=40, seed=1, processes=processes)
+    drawn = [one for one in draw(np.arange(4), 4, 40, 1) if one[0]]
+    assert found.reason == f"{int(drawn[-1].argmax())} is drawn most"
+    assert np.count_nonzero(np.isnan(found.values)) == len(drawn)
+
+
+@shared
+def test_progress_of_shared_resamples_rises_to_all_of_them():
+    seen: list[tuple[int, int]] = []
+    of_value(lambda weights: 1.0, 3, resamples=21, processes=2, progress=lambda *numbers: seen.append(numbers))
+    assert [total for _, total in seen] == [21] * len(seen)
+    done = [one for one, _ in seen]
+    assert done == sorted(done) and done[-1] == 21 and done[0] < 21
+
+
+@shared
+def test_few_resamples_of_few_rows_are_made_by_one_process(monkeypatch: pytest.MonkeyPatch):
+    def processes() -> int:
+        value = lambda weights: float(os.getpid())  # noqa: E731
+        return len(set(of_value(value, 10, resamples=20).values))
+
+    assert processes() == 1
+    monkeypatch.setattr(bootstrap, "_WORTH_SHARING", 200)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2})
+    monkeypatch.setattr("threading.active_count", lambda: 1)
+    monkeypatch.setattr(multiprocessing, "parent_process", lambda: None)
+    assert processes() == 3
+    # Where something runs beside, a fork might stop at what that holds.
+    monkeypatch.setattr("threading.active_count", lambda: 2)
+    assert processes() == 1
+
+
+@pytest.mark.parametrize("rows", [1, 255, 256, 1000])
+def test_value_of_sums_is_the_same_for_one_weight_and_for_many(rows: int):
+    terms = np.random.default_rng(rows).integers(9, size=(rows, 3)).astype(float)
+    value = OfSums(lambda sums: float(sums[0] + 10 * sums[2]), terms)
+    found, _ = on_resamples([value, np.argmax], np.arange(rows), rows, Draws(70, 3))
+    weights = np.stack(list(draw(np.arange(rows), rows, 70, 3)))
+    assert found[:, 0].tolist() == (weights @ terms @ [1, 0, 10]).tolist()
+    assert [value(one) for one in weights] == found[:, 0].tolist()
+    assert found[:, 1].tolist() == weights.argmax(axis=1).tolist()
+
+
+@shared
+@pytest.mark.parametrize("processes", [3, 24])
+def test_sums_do_not_depend_on_how_many_processes_share_the_resamples(processes: int):
+    terms = np.random.default_rng(0).normal(size=(1000, 2))
+
+    def value(sums: np.ndarray) -> float:
+        if sums[0] < 0:
+            raise UndefinedStatistic(f"{sums[0]} is below 0")
+        return float(sums[1])
+
+    one, other = (
+        on_resamples([OfSums(value, terms)], np.arange(1000), 1000, Draws(150, 4, processes=n)) for n in (1, processes)
+    )
+    assert np.array_equal(*(found for found, _ in (one, other)), equal_nan=True)
+    assert one[1] == other[1] != [""]
+
+
+def test_few_draws_are_in_memory_at_a_time():
+    rows, resamples = 50_000, 100
+    value = OfSums(lambda sums: float(sums[0]), np.ones((rows, 1)))
+    tracemalloc.start()
+    on_resamples([value], np.arange(rows), rows, Draws(resamples, processes=1))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # Stacked, and one by one.
+    assert peak < 2.3 * 32 * rows * 8 < resamples * rows * 8
+
+
+@pytest.mark.parametrize("rows_together, passes", [(1_000_000, 2), (1200, 3), (1, 4)])
+def test_metrics_of_the_same_rows_see_draws_that_are_made_once(
+    rows_together: int, passes: int, monkeypatch: pytest.MonkeyPatch
+):
+    one, other = rows(1), rows(2)
+    others = [RatedScores(two.scores, two.human, one.groups) for two in (rows(3), rows(4))]
+    tau, sample = {"b": KendallB(), "r": Pearson()}, {"s": SampleKendall(), "b": KendallB()}
+    metrics = {"a": (tau, [one, one]), "b": (sample, [others[0], one]), "c": (tau, [other]), "d": (tau, others)}
+    alone = {name: resample_all({name: of}, Draws(23, 4))[name] for name, of in metrics.items()}
+    drawn: list[np.ndarray] = []
+
+    def counted(*arguments: Any) -> Iterator[np.ndarray]:
+        for weights in draw(*arguments):
+            drawn.append(weights)
+            yield weights
+
+    monkeypatch.setattr(bootstrap, "draw", counted)
+    monkeypatch.setattr(bootstrap, "_ROWS_TOGETHER", rows_together)
+    seen: list[tuple[int, int]] = []
+    found = resample_all(metrics, Draws(23, 4, progress=lambda *numbers: seen.append(numbers)))
+    for name, of in alone.items():
+        assert list(found[name]) == list(of)
+        for statistic, expected in of.items():
+            assert np.array_equal(found[name][statistic].values, expected.values)
+    # All but the third have two raters.
+    assert len(drawn) == 23 * (2 * passes - 1)
+    assert seen[-1] == (7 * 23, 7 * 23) and [done for done, _ in seen] == sorted({done for done, _ in seen})
+
+
+def test_statistic_prepares_each_metric_once(monkeypatch: pytest.MonkeyPatch):
+    prepared: list[int] = []
+    taus = sample_kendall._taus
+    monkeypatch.setattr(sample_kendall, "_taus", lambda *of: prepared.append(1) or taus(*of))
+    statistic = SampleKendall()
+    one = rows(1)
+    other = RatedScores(rows(2).scores, one.human, one.groups)
+    resample_all({"a": ({"s": statistic}, [one]), "b": ({"s": statistic}, [other])}, Draws(9))
+    assert len(prepared) == 2
+
+
+def test_metrics_without_a_statistic_have_no_resamples():
+    assert resample_all({"a": ({}, [rows()])}, Draws(3)) == {"a": {}}
+    assert resample_all({}, Draws(3)) == {}
+
+
+@shared
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_what_is_ended_says_nothing_although_its_parent_raises_at_the_signal(
+    number: signal.Signals, capfd: pytest.CaptureFixture[str]
+):
+    def raise_it(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    def be_ended() -> Any:
+        signal.raise_signal(number)
+        time.sleep(60)
+
+    before = signal.signal(number, raise_it)
+    try:
+        fork = Fork(be_ended)
+        assert fork.made() is None
+        fork.end()
+    finally:
+        signal.signal(number, before)
+    assert capfd.readouterr().err == ""

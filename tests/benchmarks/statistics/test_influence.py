@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
+from capbench.benchmarks.statistics import Draws, statistics
 from capbench.benchmarks.statistics import influence as influence_module
-from capbench.benchmarks.statistics import statistics
-from capbench.benchmarks.statistics.bootstrap import Resamples, bootstrap_value, resample
+from capbench.benchmarks.statistics.bootstrap import Resamples, resample_values
 from capbench.benchmarks.statistics.contract import FunctionStatistic, RatedScores, Statistic, UndefinedStatistic
 from capbench.benchmarks.statistics.correlation import KendallB, KendallC, Pearson, Spearman
 from capbench.benchmarks.statistics.influence import (
     Influence,
+    Spread,
     influence_of_mean,
     influence_of_sums,
     spread_of_difference,
-    spreads,
+    spreads_of_all,
     spreads_of_values,
 )
 from capbench.benchmarks.statistics.one_minus_r2 import OneMinusR2
@@ -39,6 +40,10 @@ def rated(n: int, images: int, seed: int = 0, levels: int | None = 4, decimals: 
     if levels:
         human = np.digitize(human, np.linspace(-1, 1, levels - 1)).astype(float)
     return RatedScores(scores, human, image)
+
+
+def spreads(known: Mapping[str, Statistic], *raters: RatedScores, **draws: Any) -> dict[str, Spread]:
+    return spreads_of_all({"": (known, raters)}, Draws(**{"intervals": "influence", "resamples": 0, **draws}))[""]
 
 
 @pytest.mark.parametrize("statistic", OF_ROWS, ids=lambda one: one.label)
@@ -66,10 +71,10 @@ def test_influences_of_a_statistic_add_up_to_nothing():
 def test_standard_error_is_that_of_the_bootstrap_of_images(name: str):
     rows = rated(6000, 600, levels=5)
     statistic = statistics[name]()
-    (found,) = spreads({name: statistic}, [rows], intervals="influence", resamples=0).values()
+    (found,) = spreads({name: statistic}, rows).values()
     assert isinstance(found, Influence) and len(found.of_image) == 600
     assert found.value == statistic.value(rows, np.ones(len(rows)))
-    resampled = resample({name: statistic}, [rows], resamples=1000, seed=3)[name].interval()
+    resampled = spreads({name: statistic}, rows, intervals="bootstrap", resamples=1000, seed=3)[name].interval()
     interval = found.interval()
     assert interval.method == "influence" and interval.resamples == 0 and not interval.reason
     assert resampled.stderr is not None and interval.stderr is not None
@@ -82,10 +87,7 @@ def test_standard_error_is_that_of_the_bootstrap_of_images(name: str):
 def test_rows_of_one_image_are_not_taken_for_independent():
     rows = rated(3000, 60, levels=5)
     alone = RatedScores(rows.scores, rows.human, np.arange(3000))
-    by_image, by_row = (
-        spreads({"b": KendallB()}, [one], intervals="influence", resamples=0)["b"].interval().stderr
-        for one in (rows, alone)
-    )
+    by_image, by_row = (spreads({"b": KendallB()}, one)["b"].interval().stderr for one in (rows, alone))
     assert by_image is not None and by_row is not None and by_image > 2 * by_row
 
 
@@ -103,8 +105,8 @@ def test_mean_over_images_of_tau_leaves_out_what_the_value_leaves_out():
 
 def test_several_raters_are_averaged_over_the_same_images():
     rows = [rated(500, 50, seed) for seed in (1, 2)]
-    together = spreads({"r": Pearson()}, rows, intervals="influence", resamples=0)["r"]
-    alone = [spreads({"r": Pearson()}, [one], intervals="influence", resamples=0)["r"] for one in rows]
+    together = spreads({"r": Pearson()}, *rows)["r"]
+    alone = [spreads({"r": Pearson()}, one)["r"] for one in rows]
     assert isinstance(together, Influence)
     assert together.value == pytest.approx(np.mean([one.value for one in alone]))  # pyright: ignore
     assert together.of_image == pytest.approx(np.mean([one.of_image for one in alone], axis=0))  # pyright: ignore
@@ -116,16 +118,15 @@ def test_auto_resamples_few_rows_and_takes_influences_of_many(monkeypatch: pytes
     known: dict[str, Statistic] = {"plain": plain, "r": Pearson()}
 
     def ways(**options: Any) -> dict[str, str]:
-        found = spreads(known, [rows], resamples=20, **options)
+        found = spreads(known, rows, resamples=20, **options)
         assert list(found) == list(known)
         return {name: one.interval().method for name, one in found.items()}
 
-    assert set(ways().values()) == {"bootstrap"}
+    assert set(ways(intervals="auto").values()) == {"bootstrap"}
     assert influence_module.INFLUENCE_ROWS == 1_000_000
     monkeypatch.setattr(influence_module, "INFLUENCE_ROWS", 300)
     # A statistic of which no influence function is known keeps the bootstrap, whatever is asked for.
-    assert ways() == {"plain": "bootstrap", "r": "influence"}
-    assert ways(intervals="influence") == ways()
+    assert ways(intervals="auto") == ways(intervals="influence") == {"plain": "bootstrap", "r": "influence"}
     assert set(ways(intervals="bootstrap").values()) == {"bootstrap"}
 
 
@@ -137,10 +138,10 @@ def test_interval_of_a_mean_is_that_of_the_bootstrap():
     rows = rated(4000, 400)
     known = partial(influence_of_mean, rows.scores)
     values = {"known": (mean_of(rows.scores), known), "unknown": (mean_of(rows.scores), None)}
-    spreads_ = spreads_of_values(values, rows.groups + 7, intervals="influence", resamples=9)
+    spreads_ = spreads_of_values(values, rows.groups + 7, Draws(9, intervals="influence"))
     found = spreads_["known"].interval()
-    resampled = bootstrap_value(mean_of(rows.scores), rows.groups, resamples=1000)
-    assert resampled is not None and found.method == "influence"
+    resampled = resample_values({"": mean_of(rows.scores)}, rows.groups, Draws())[""].interval()
+    assert found.method == "influence"
     assert found.stderr == pytest.approx(resampled.stderr, rel=0.07)
     assert isinstance(spreads_["unknown"], Resamples) and list(spreads_) == list(values)
 
@@ -171,14 +172,10 @@ def test_value_of_sums_scatters_as_its_bootstrap():
     of_rows = influence_of_sums(value, terms.sum(axis=0), [terms])
     assert not of_rows.reason
     whole = Influence.of_rows(of_rows.value, of_rows.of_image, image, 500)
-    resampled = bootstrap_value(lambda drawn: value((drawn * weights) @ parts), image, resamples=1000)
-    assert resampled is not None
+    resampled = resample_values({"": lambda drawn: value((drawn * weights) @ parts)}, image, Draws())[""].interval()
     assert whole.interval().stderr == pytest.approx(resampled.stderr, rel=0.07)
     in_pieces = influence_of_sums(value, terms.sum(axis=0), np.split(terms, [7, 1000, 2999]))
     assert (in_pieces.of_image == of_rows.of_image).all()
-    assert influence_of_sums(lambda sums: float("nan"), terms.sum(axis=0), [terms]).fault() == (
-        "the value of the sums has no finite slope"
-    )
 
     def undefined(sums: np.ndarray) -> float:
         raise UndefinedStatistic("nothing was scored")
@@ -211,9 +208,7 @@ def two_metrics() -> dict[str, list[RatedScores]]:
 
 
 def test_difference_of_two_metrics_has_the_interval_and_p_of_the_paired_bootstrap():
-    ways = [
-        paired_bootstrap(KendallB(), two_metrics(), intervals=way, resamples=1000) for way in ("bootstrap", "influence")
-    ]
+    ways = [paired_bootstrap(KendallB(), two_metrics(), Draws(intervals=way)) for way in ("bootstrap", "influence")]
     by_resamples, by_influence = (difference(one["first"], one["second"]) for one in ways)
     assert by_influence.value == by_resamples.value
     assert by_influence.interval.method == "influence"
@@ -238,7 +233,7 @@ def test_p_of_a_difference_is_the_normal_one():
     flat = Influence(0.5, np.zeros(4))
     assert flat.p_of(0.5, 1e-12) == 0.0
     values = np.random.default_rng(0).random(50)
-    found = paired_means({"a": values, "b": values}, np.arange(50), intervals="influence")
+    found = paired_means({"a": values, "b": values}, np.arange(50), Draws(intervals="influence"))
     assert difference(found["a"], found["b"]).p == 1.0
 
 
@@ -266,13 +261,13 @@ def test_interval_that_cannot_be_made_says_why():
     assert bad.interval().reason == "the influence of a row is not finite"
     assert (Influence(0.1, np.zeros(2)) - bad).fault() == bad.reason
     equal = RatedScores(np.ones(4), np.arange(4.0), np.arange(4))
-    found = spreads({"r": Pearson()}, [equal], intervals="influence", resamples=0)["r"].interval()
+    found = spreads({"r": Pearson()}, equal)["r"].interval()
     assert found.low is None and "scores are equal" in found.reason
 
     class Raises(Pearson):
         def influence(self, rated: RatedScores) -> np.ndarray:
             raise ZeroDivisionError("by zero")
 
-    found = spreads({"r": Raises()}, [rated(9, 3)], intervals="influence", resamples=0)["r"].interval()
+    found = spreads({"r": Raises()}, rated(9, 3))["r"].interval()
     assert found.reason == "the influence function raised ZeroDivisionError: by zero"
     assert spread_of_difference(bad, bad).fault() == bad.reason

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
-from capbench.benchmarks.statistics.bootstrap import Resamples, bootstrap
+from capbench.benchmarks.statistics import Draws
+from capbench.benchmarks.statistics.bootstrap import Resamples, resample_all
 from capbench.benchmarks.statistics.classical import williams_test
 from capbench.benchmarks.statistics.contract import RatedScores, UndefinedStatistic
 from capbench.benchmarks.statistics.correlation import KendallB, KendallC, Pearson
 from capbench.benchmarks.statistics.paired import (
+    MOST_RESAMPLED,
     SpreadEstimate,
     difference,
     p_of_mean_differences,
@@ -38,7 +42,7 @@ def two_metrics(generator, images=50, rows_per_image=4, worse=0.0):
 
 
 def p_of(statistic, rated, seed=0, resamples=199):
-    found = paired_bootstrap(statistic, rated, resamples=resamples, seed=seed)
+    found = paired_bootstrap(statistic, rated, Draws(resamples, seed))
     return difference(found["first"], found["second"]).p
 
 
@@ -49,7 +53,7 @@ def test_equally_good_metrics_are_told_apart_in_about_5_percent_of_samples_and_w
     bootstrapped = by_williams = 0
     for sample in range(400):
         rated = two_metrics(generator)
-        bootstrapped += p_of(Pearson(), rated, seed=sample, resamples=99) <= 0.05
+        bootstrapped += p_of(Pearson(), rated, seed=sample, resamples=39) <= 0.05
         human, one, other = rated["first"][0].human, rated["first"][0].scores, rated["second"][0].scores
         r = np.corrcoef([human, one, other])
         by_williams += williams_test(r[0, 1], r[0, 2], r[1, 2], len(human)).p <= 0.05
@@ -62,7 +66,7 @@ def test_a_real_difference_is_found_the_more_often_the_larger_it_is():
     power = {}
     for worse in (0.4, 1.0):
         generator = np.random.default_rng(0)
-        found = [p_of(Pearson(), two_metrics(generator, 100, 4, worse), seed) <= 0.05 for seed in range(60)]
+        found = [p_of(Pearson(), two_metrics(generator, 100, 4, worse), seed, 59) <= 0.05 for seed in range(60)]
         power[worse] = np.mean(found)
     assert 0.3 < power[0.4] < 0.7
     assert power[1.0] > 0.95
@@ -72,7 +76,7 @@ def test_a_metric_and_its_multiple_do_not_differ():
     rated = two_metrics(np.random.default_rng(0))
     (one,) = rated["first"]
     rated["second"] = [RatedScores(3 * one.scores + 1, one.human, one.groups)]
-    found = paired_bootstrap(Pearson(), rated, resamples=100)
+    found = paired_bootstrap(Pearson(), rated, Draws(100))
     result = difference(found["first"], found["second"])
     assert result.p == 1
     assert result.interval.low == pytest.approx(0, abs=1e-12)
@@ -87,12 +91,12 @@ def test_p_is_the_share_of_resamples_as_far_from_the_difference_as_it_is_from_no
 
 
 def test_p_is_never_below_one_over_the_resamples_and_one():
-    found = paired_means({"first": np.arange(9.0), "second": np.arange(9.0) - 5}, np.arange(9), resamples=99)
+    found = paired_means({"first": np.arange(9.0), "second": np.arange(9.0) - 5}, np.arange(9), Draws(99))
     assert difference(found["first"], found["second"]).p == pytest.approx(1 / 100)
 
 
 def test_swapping_two_metrics_turns_difference_and_interval_and_keeps_p():
-    found = paired_bootstrap(KendallB(), two_metrics(np.random.default_rng(0), worse=0.5), resamples=99)
+    found = paired_bootstrap(KendallB(), two_metrics(np.random.default_rng(0), worse=0.5), Draws(99))
     one = difference(found["first"], found["second"])
     other = difference(found["second"], found["first"])
     assert one.value == -other.value
@@ -102,10 +106,10 @@ def test_swapping_two_metrics_turns_difference_and_interval_and_keeps_p():
 
 def test_values_and_intervals_are_those_of_the_unpaired_bootstrap():
     rated = two_metrics(np.random.default_rng(0))
-    found = paired_bootstrap(KendallC(), rated, resamples=50, seed=7)
+    found = paired_bootstrap(KendallC(), rated, Draws(50, 7))
     for name, rows in rated.items():
-        alone = bootstrap({"tau": KendallC()}, rows, resamples=50, seed=7)["tau"]
-        assert found[name].resampled.interval() == alone
+        alone = resample_all({"": ({"tau": KendallC()}, rows)}, Draws(50, 7))[""]["tau"]
+        assert found[name].resampled.interval() == alone.interval()
 
 
 def test_the_difference_of_means_has_the_standard_error_of_the_paired_formula():
@@ -113,7 +117,7 @@ def test_the_difference_of_means_has_the_standard_error_of_the_paired_formula():
     generator = np.random.default_rng(0)
     shared = 10 * generator.normal(size=400)
     values = {"first": shared + generator.normal(size=400), "second": shared + generator.normal(size=400)}
-    found = paired_means(values, np.arange(400), resamples=1000)
+    found = paired_means(values, np.arange(400), Draws(1000))
     result = difference(found["first"], found["second"])
     distances = values["first"] - values["second"]
     assert result.value == pytest.approx(distances.mean())
@@ -124,8 +128,8 @@ def test_several_raters_are_averaged():
     generator = np.random.default_rng(0)
     one, other = two_metrics(generator), two_metrics(generator)
     together = {name: [*one[name], *other[name]] for name in one}
-    found = paired_bootstrap(Pearson(), together, resamples=20)
-    alone = [paired_bootstrap(Pearson(), rater, resamples=20)["first"] for rater in (one, other)]
+    found = paired_bootstrap(Pearson(), together, Draws(20))
+    alone = [paired_bootstrap(Pearson(), rater, Draws(20))["first"] for rater in (one, other)]
     assert found["first"].value == pytest.approx(np.mean([a.value for a in alone]))
     assert found["first"].resampled.values == pytest.approx(np.mean([a.resampled.values for a in alone], axis=0))
 
@@ -138,7 +142,7 @@ def test_metrics_on_other_rows_are_refused():
     generator = np.random.default_rng(0)
     rated = {"first": two_metrics(generator)["first"], "second": two_metrics(generator)["second"]}
     with pytest.raises(ValueError, match="the same rows"):
-        paired_bootstrap(Pearson(), rated, resamples=10)
+        paired_bootstrap(Pearson(), rated, Draws(10))
 
 
 def test_a_metric_of_one_value_is_named():
@@ -146,7 +150,7 @@ def test_a_metric_of_one_value_is_named():
     (one,) = rated["first"]
     rated["second"] = [RatedScores(np.ones(len(one)), one.human, one.groups)]
     with pytest.raises(UndefinedStatistic, match="'second': all scores are equal"):
-        paired_bootstrap(Pearson(), rated, resamples=10)
+        paired_bootstrap(Pearson(), rated, Draws(10))
 
 
 def test_a_metric_on_which_the_statistic_fails_is_named():
@@ -155,14 +159,14 @@ def test_a_metric_on_which_the_statistic_fails_is_named():
             raise KeyError("no such rater")
 
     with pytest.raises(UndefinedStatistic, match="'first': the statistic raised KeyError: 'no such rater'"):
-        paired_bootstrap(Fragile(), two_metrics(np.random.default_rng(0)), resamples=10)
+        paired_bootstrap(Fragile(), two_metrics(np.random.default_rng(0)), Draws(10))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_means_of_what_is_not_finite_are_undefined(bad):
     values = {"first": np.ones(3), "second": np.array([1.0, bad, 1.0])}
     with pytest.raises(UndefinedStatistic, match=f"1 of 3 values of 'second' are not finite: {bad}"):
-        paired_means(values, np.arange(3), resamples=10)
+        paired_means(values, np.arange(3), Draws(10))
     with pytest.raises(UndefinedStatistic, match=f"1 of 6 scores are not finite: {bad}"):
         p_of_mean_differences(np.stack([*values.values()]))
 
@@ -172,7 +176,7 @@ def test_there_is_no_p_where_too_many_resamples_have_no_value():
     human, groups = np.arange(10.0), np.arange(10)
     scores = (groups == 0).astype(float)
     rated = {"first": [RatedScores(scores, human, groups)], "second": [RatedScores(human, human, groups)]}
-    found = paired_bootstrap(KendallB(), rated, resamples=200)
+    found = paired_bootstrap(KendallB(), rated, Draws(200))
     result = difference(found["first"], found["second"])
     assert result.p is None
     assert "all scores are equal" in result.interval.reason
@@ -181,5 +185,63 @@ def test_there_is_no_p_where_too_many_resamples_have_no_value():
 def test_progress_counts_all_metrics_to_the_end():
     seen = []
     rated = two_metrics(np.random.default_rng(0), images=5)
-    paired_bootstrap(Pearson(), rated, resamples=3, progress=lambda done, total: seen.append((done, total)))
-    assert seen == [(n, 6) for n in range(1, 7)]
+    paired_bootstrap(Pearson(), rated, Draws(3, progress=lambda *numbers: seen.append(numbers)))
+    assert seen == [(n, 6) for n in (2, 4, 6)]
+
+
+def test_p_of_few_rows_is_that_of_the_single_pairs():
+    values = np.random.default_rng(1).random((4, 60)) + np.array([[0.0], [0.02], [0.1], [0.3]])
+    estimates = paired_means({str(n): one for n, one in enumerate(values)}, np.arange(60), Draws(seed=7))
+    ps = p_of_mean_differences(values, seed=7)
+    assert np.array_equal(ps, ps.T) and np.all(np.diag(ps) == 1)
+    for one, other in itertools.combinations(range(4), 2):
+        assert ps[one, other] == difference(estimates[str(one)], estimates[str(other)]).p
+
+
+@pytest.mark.parametrize(
+    ("rows", "alpha", "resamples"),
+    # 4 resamples for each pair and 1/alpha: 66 pairs, 12 rows' worth, are the most; never fewer than 1,000.
+    [(2, 0.05, 1000), (12, 0.05, 5280), (12, 0.1, 2640), (3, 0.01, 1200)],
+)
+def test_resamples_are_as_many_as_the_smallest_p_needs_after_correction(rows: int, alpha: float, resamples: int):
+    # Every caption tells them apart, so no resample comes near: p is the least that the resamples can give.
+    values = np.random.default_rng(6).random(40) + 10.0 * np.arange(rows)[:, None] * np.linspace(1, 1.1, 40)
+    ps = p_of_mean_differences(values, alpha=alpha)
+    assert ps[~np.eye(rows, dtype=bool)] == pytest.approx(1 / (1 + resamples))
+    pairs = rows * (rows - 1) / 2
+    assert pairs * ps.min() < alpha
+
+
+def test_p_of_many_rows_is_that_of_the_normal_approximation():
+    generator = np.random.default_rng(2)
+    many = generator.random((MOST_RESAMPLED + 1, 400)) + generator.random((MOST_RESAMPLED + 1, 1)) * 0.1
+    ps = p_of_mean_differences(many)
+    few = p_of_mean_differences(many[:5])
+    assert np.abs(ps[:5, :5] - few).max() < 0.05
+
+
+@pytest.mark.parametrize("rows", [2, MOST_RESAMPLED + 1])
+def test_equal_rows_do_not_differ_and_those_that_always_do_by_the_same_are_different(rows: int):
+    one = np.random.default_rng(3).random(30)
+    assert np.all(p_of_mean_differences(np.stack([one] * rows)) == 1)
+    assert np.all(p_of_mean_differences(np.zeros((rows, 30))) == 1)
+    assert p_of_mean_differences(one + np.arange(rows)[:, None])[0, 1] < 0.01
+
+
+def test_two_captions_can_tell_rows_apart_and_one_cannot():
+    apart = np.array([[0.0, 0.0], [1.0, 1.0]])
+    assert p_of_mean_differences(apart)[0, 1] == pytest.approx(1 / 1001)
+    assert np.all(p_of_mean_differences(apart[:, :1]) == 1)
+
+
+def test_p_does_not_depend_on_the_order_of_sums():
+    values = np.random.default_rng(5).random((3, 101))
+    assert np.array_equal(p_of_mean_differences(values), p_of_mean_differences(np.asfortranarray(values)))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_of_the_same_scores_in_another_order_do_not_differ(seed: int):
+    # As floats, sums of the same numbers in another order may differ by their last bits.
+    generator = np.random.default_rng(seed)
+    one = generator.random(25) * 10.0 ** generator.integers(-3, 1, 25)
+    assert p_of_mean_differences(np.stack([one, generator.permutation(one)]))[0, 1] == 1

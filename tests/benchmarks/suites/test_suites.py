@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from capbench.adapters.aliases import list_aliases
 from capbench.adapters.decoding.settings import decoder_of
 from capbench.benchmarks.inputs.metric_names import read_metric
-from capbench.benchmarks.protocols.results import Result
+from capbench.benchmarks.protocols.job import Result
 from capbench.benchmarks.published.values import load
 from capbench.benchmarks.running.missing import Missing
 from capbench.benchmarks.suites.places import SCORES, places

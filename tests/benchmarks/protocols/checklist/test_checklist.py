@@ -18,6 +18,7 @@ from capbench.benchmarks.protocols.checklist.changing import NAMES
 from capbench.benchmarks.protocols.checklist.protocol import RuleScores
 from capbench.benchmarks.protocols.checklist.rules import RULES
 from capbench.benchmarks.records.task_run import TaskRun
+from capbench.benchmarks.statistics import Draws
 from capbench.benchmarks.statistics.bootstrap import resample_values
 from capbench.benchmarks.statistics.contract import UndefinedStatistic
 from capbench.benchmarks.statistics.influence import Ratio, ratio_intervals
@@ -167,10 +168,10 @@ def test_intervals_are_those_of_the_bootstrap_of_whole_images(way):
     generator = np.random.default_rng(3)
     of, by = generator.normal(1, 0.3, 300), generator.uniform(0.5, 1.5, 300)
     images = np.repeat(np.arange(150), 2)
-    found = ratio_intervals({"one": Ratio(of, by, "")}, images, way, 400, 7, 0.95)["one"]
-    expected = resample_values(
-        {"": lambda weights: float((weights @ of) / (weights @ by))}, images, resamples=400, seed=7
-    )[""].interval(0.95)
+    found = ratio_intervals({"one": Ratio(of, by, "")}, images, Draws(400, 7, intervals=way), 0.95)["one"]
+    expected = resample_values({"": lambda weights: float((weights @ of) / (weights @ by))}, images, Draws(400, 7))[
+        ""
+    ].interval(0.95)
     tolerance = 1e-12 if way == "bootstrap" else 0.02
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=tolerance)
     assert found.method == way
@@ -178,7 +179,7 @@ def test_intervals_are_those_of_the_bootstrap_of_whole_images(way):
 
 def test_share_that_is_undefined_on_resamples_is_withheld():
     rare = Ratio(np.array([1.0, *[0.0] * 9]), np.array([1.0, *[0.0] * 9]), "no caption was changed")
-    interval = ratio_intervals({"one": rare}, np.arange(10), "auto", 200, 0, 0.95)["one"]
+    interval = ratio_intervals({"one": rare}, np.arange(10), Draws(200), 0.95)["one"]
     assert interval.low is None
     assert "no caption was changed" in interval.reason
 

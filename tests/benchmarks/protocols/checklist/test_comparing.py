@@ -11,7 +11,8 @@ import pytest
 import capbench
 from capbench.benchmarks.protocols.checklist.changing import NAMES
 from capbench.benchmarks.protocols.checklist.protocol import COMPARED, compare_rule
-from capbench.benchmarks.protocols.comparisons import ComparedRows, Draws
+from capbench.benchmarks.protocols.contract import ComparedRows
+from capbench.benchmarks.statistics import Draws
 from capbench.benchmarks.statistics.contract import UndefinedStatistic
 from capbench.cli.main import main
 

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from capbench.benchmarks.statistics import statistics
-from capbench.benchmarks.statistics.bootstrap import resample
+from capbench.benchmarks.statistics import Draws, statistics
+from capbench.benchmarks.statistics.bootstrap import resample_all
 from capbench.benchmarks.statistics.contract import RatedScores, UndefinedStatistic
 from capbench.benchmarks.statistics.systems.accuracy_eq import MOST_PAIRS, AccuracyEq
 from capbench.benchmarks.statistics.systems.correlation import SystemKendall, SystemPearson
@@ -93,7 +93,7 @@ def test_resamples_draw_images_with_systems_fixed():
     base = np.random.default_rng(0).normal(size=20)
     shifted = [(base + step).tolist() for step in (0, 0.5, 1)]
     rated = systems(shifted, shifted)
-    found = resample({"tau": SystemKendall()}, [rated], resamples=50)["tau"]
+    found = resample_all({"": ({"tau": SystemKendall()}, [rated])}, Draws(50))[""]["tau"]
     assert set(found.values) == {1.0}
 
 
