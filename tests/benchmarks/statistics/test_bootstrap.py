@@ -17,6 +17,7 @@ import pytest
 
 from capbench.benchmarks.statistics import Draws, bootstrap, sample_kendall
 from capbench.benchmarks.statistics.bootstrap import (
+    Fork,
     OfSums,
     Resamples,
     draw,
