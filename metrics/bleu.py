@@ -9,7 +9,7 @@ import numpy as np
 from .contract import Context, Metric
 from .items import Items, Scores
 from .words import ptb
-from .words.ngrams import MAX_ORDER, NGrams, ngrams_of, spans
+from .words.ngrams import MAX_ORDER, Chunk, NGrams, ngrams_of
 
 # The constants of the released code: they stand for smoothing and keep 0 / 0 at 0. A caption without
 # any match therefore scores about 1e-16 for BLEU-1 and about 1e-4 or more for BLEU-4, not 0, and such
@@ -111,25 +111,20 @@ def bleu(
 def _count(ngrams: NGrams, items: np.ndarray) -> dict[str, np.ndarray]:
     """Return the parts of all items up to the largest order; zeros for items that are not asked for."""
     n = len(ngrams.candidate)
-    correct = np.zeros((n, MAX_ORDER))
-    guessed = np.zeros((n, MAX_ORDER))
-    candidate_length = np.zeros(n)
-    reference_length = np.zeros(n)
+    correct, guessed = np.zeros((2, n, MAX_ORDER))
+    candidate_length, reference_length = np.zeros((2, n))
     for chunk in ngrams.chunks(items):
-        length = ngrams.lengths[chunk.candidates]
-        candidate_length[chunk.items] = length
-        reference_length[chunk.items] = _closest(
-            length, ngrams.lengths[chunk.references], chunk.set_starts[chunk.set_of_item],
-            chunk.set_sizes[chunk.set_of_item],
-        )  # fmt: skip
+        length = ngrams.lengths[chunk.texts]
+        candidate_length[chunk.items] = length[chunk.candidates]
+        reference_length[chunk.items] = _closest(length, chunk)
         for order in range(1, MAX_ORDER + 1):
-            counts = ngrams.counts(chunk.candidates, order)
-            allowed = ngrams.counts(chunk.references, order).largest(chunk.set_of_reference)
-            rows, ids = counts.rows, counts.ngrams
-            there, at = allowed.find(chunk.set_of_item[rows] * allowed.size + ids)
-            clipped = np.minimum(counts.counts[there], allowed.counts[at[there]])
-            correct[chunk.items, order - 1] = np.bincount(rows[there], clipped, minlength=len(chunk.items))
-            guessed[chunk.items, order - 1] = np.maximum(length - (order - 1), 0)
+            found = ngrams.count(chunk, order)
+            guessed[chunk.items, order - 1] = np.maximum(length[chunk.candidates] - (order - 1), 0)
+            if len(found.counts):
+                allowed = np.maximum.reduceat(np.where(found.is_candidate, 0, found.counts), found.starts)
+                clipped = np.where(found.is_candidate, np.minimum(found.counts, np.repeat(allowed, found.sizes)), 0)
+                of_text = np.bincount(found.texts, clipped, minlength=len(chunk.texts))
+                correct[chunk.items, order - 1] = of_text[chunk.candidates]
     return {
         "correct": correct,
         "guessed": guessed,
@@ -138,10 +133,9 @@ def _count(ngrams: NGrams, items: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
-def _closest(length: np.ndarray, lengths: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return for each candidate length the closest of its reference lengths, the shorter if two are."""
-    pairs = lengths[spans(starts, sizes)]
-    distance = np.abs(pairs - np.repeat(length, sizes))
-    scale = int(lengths.max()) + 1
-    best = np.minimum.reduceat(distance * scale + pairs, np.cumsum(sizes) - sizes)
-    return best % scale
+def _closest(length: np.ndarray, chunk: Chunk) -> np.ndarray:
+    """Return for each candidate of a chunk the closest length of a reference, the shorter of two."""
+    sizes, item, reference = chunk.pairs()
+    distance = np.abs(length[reference] - length[chunk.candidates][item])
+    scale = int(length.max()) + 1
+    return np.minimum.reduceat(distance * scale + length[reference], np.cumsum(sizes) - sizes) % scale

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from ..adapters.pixels.file_digests import file_digest
 from ..errors import DataError, MetricError
+from ..rows import BadRow, load_json, read_rows
 from .contract import Context, CorpusMetric, State, check_state
 from .items import Items, Scores
-from .words import corpus_frequencies, ptb
-from .words.corpus_frequencies import HashedNGrams, hash_ngrams, hashed_ngrams_of
-from .words.document_frequencies import file_digest, read_frequencies
-from .words.ngrams import MAX_ORDER, Chunk, Counts, NGrams, spans
+from .words import ptb
+from .words.ngrams import MAX_ORDER, Chunk, NGramCounts, NGrams, concat_ranges, ngrams_of, text_hash
 
 SIGMA = 6.0
 SCALE = 10.0
 
 _ONE_IMAGE = (
     "CIDEr weighs an n-gram by how few images have it in their references; with the references "
-    "of a single image every weight is 0, and so is every score."
+    "of a single image every weight is 0, and so is every score.",
+    "Score at least two images together, or use another metric.",
 )
 _COUNTED = frozenset({"ngrams", "frequencies", "rows", "sets"})
 _JOINED = _COUNTED - {"sets"}
+_NO_ROW: State = {
+    "ngrams": np.zeros(0, np.uint64),
+    "frequencies": np.zeros(0, np.int64),
+    "rows": np.zeros(1, np.int64),
+    "sets": np.array([2**64 - 1, 0], np.uint64),
+}
 
 
 class Cider(CorpusMetric):
@@ -36,8 +45,9 @@ class Cider(CorpusMetric):
     With ``document_frequencies`` they are those of other captions: how many of their images have the
     n-gram in a caption, out of all images there. Then an item's value depends on the item alone.
 
-    The state is the document frequencies (``corpus_frequencies``), the same for both variants; what is kept are the
-    n-grams.
+    The state is the document frequencies, the same for both variants: ``ngrams``, ascending uint64 hashes; int64
+    ``frequencies``, how many rows have each in their references; ``rows [1]`` in all; ``sets [2]``, the least and the
+    greatest hash of a row's references, which are equal where all rows share them. What is kept are the n-grams.
 
     Args:
         variant: ``"d"`` is CIDEr-D, what COCO and papers call CIDEr: counts clipped to the
@@ -71,46 +81,54 @@ class Cider(CorpusMetric):
 
     def check(self) -> None:
         """Raise if the file of captions cannot be read."""
-        if self._frequencies is not None:
-            try:
-                file_digest(self._frequencies)
-            except DataError as error:
-                raise MetricError(
-                    f"CIDEr's document_frequencies: {error.message}",
-                    "Name a file of captions: COCO's captions_val2014.json, or rows of image and caption.",
-                ) from error
+        self.fingerprint()
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the variant, what tokenises, and which captions give the document frequencies."""
-        given = {}
-        if self._frequencies is not None:
-            given = {"document_frequencies": f"sha256 {file_digest(self._frequencies)}"}
-        return {
-            "metric": type(self).__name__, "variant": self.variant, "tokenizer": ptb.FINGERPRINT, **given
-        }  # fmt: skip
+        own = {"metric": type(self).__name__, "variant": self.variant, "tokenizer": ptb.FINGERPRINT}
+        if self._frequencies is None:
+            return own
+        try:
+            return {**own, "document_frequencies": f"sha256 {file_digest(self._frequencies)}"}
+        except OSError as error:
+            raise MetricError(
+                f"CIDEr's document_frequencies: {self._frequencies}: cannot be read: {error.strerror}",
+                "Name a file of captions: COCO's captions_val2014.json, or rows of image and caption.",
+            ) from error
 
     def state_map(self, items: Items, context: Context) -> State:
-        """Return in the references of how many rows of a shard each of its n-grams occurs, those of candidates too."""
-        return corpus_frequencies.count_rows(hashed_ngrams_of(items), items)
+        """Return in the references of how many rows of a shard each n-gram occurs."""
+        return _count_rows(items)
 
     def partition(self, state: State, parts: int) -> list[State]:
-        """Cut a state by the hashes of the n-grams."""
-        check_state(self, state, _COUNTED)
-        return list[State](corpus_frequencies.cut(state, parts))
+        """Cut a state by the top bits of the hashes; the rows are the first part's."""
+        part_of_ngram = (state["ngrams"] >> np.uint64(32)) * np.uint64(parts) >> np.uint64(32)
+        ends = np.searchsorted(part_of_ngram, np.arange(parts + 1, dtype=np.uint64))
+        return [
+            {
+                **(_NO_ROW if part else state),
+                "ngrams": state["ngrams"][start:end],
+                "frequencies": state["frequencies"][start:end],
+            }
+            for part, (start, end) in enumerate(pairwise(ends.tolist()))
+        ]
 
     def merge(self, states: Sequence[State]) -> State:
-        """Return the frequencies in all rows of several shards."""
+        """Return the frequencies in all rows of several shards, or of several parts."""
         for state in states:
             check_state(self, state, _COUNTED)
-        return corpus_frequencies.add(states)
+        sets = np.stack([state["sets"] for state in (_NO_ROW, *states)])
+        return _added(
+            np.concatenate([state["ngrams"] for state in (_NO_ROW, *states)]),
+            np.concatenate([state["frequencies"] for state in (_NO_ROW, *states)]),
+            rows=sum(int(state["rows"][0]) for state in states),
+            sets=(sets[:, 0].min(), sets[:, 1].max()),
+        )
 
     def condense(self, state: State) -> State:
         """Return a state without the n-grams of a single row, which weigh as much as those of none."""
-        check_state(self, state, _COUNTED)
         repeated = state["frequencies"] > 1
-        return {
-            **state, "ngrams": state["ngrams"][repeated], "frequencies": state["frequencies"][repeated]
-        }  # fmt: skip
+        return {**state, "ngrams": state["ngrams"][repeated], "frequencies": state["frequencies"][repeated]}
 
     def join(self, states: Sequence[State]) -> State:
         """Return the frequencies in the corpus.
@@ -121,16 +139,16 @@ class Cider(CorpusMetric):
         whole = self.merge(states)
         least, greatest = whole["sets"].tolist()
         if least >= greatest:
-            raise MetricError(_ONE_IMAGE, "Score at least two images together, or use another metric.")
+            raise MetricError(*_ONE_IMAGE)
         return {name: whole[name] for name in _JOINED}
 
     def keep(self, items: Items) -> Mapping[str, np.ndarray]:
         """Return the n-grams of items."""
-        return hashed_ngrams_of(items).ngrams.to_arrays()
+        return ngrams_of(items).to_arrays()
 
     def restore(self, items: Items, kept: Mapping[str, np.ndarray]) -> None:
         """Give items their n-grams."""
-        items.memo["hashed ngrams"] = hash_ngrams(NGrams.from_arrays(kept))
+        items.memo["ngrams"] = NGrams.from_arrays(kept)
 
     def score(self, items: Items, context: Context, state: State | None = None) -> Scores:
         """Score each item; see ``CorpusMetric.score``.
@@ -141,88 +159,170 @@ class Cider(CorpusMetric):
             MetricError: All items share their references, where every weight is 0.
             DataError: The captions that give the document frequencies cannot be read.
         """
-        hashed = hashed_ngrams_of(items)
-        ngrams, failures = hashed.ngrams, _failures(hashed.ngrams)
-        weights = self._weights(hashed, items, context, state)
-        scored = np.delete(np.arange(len(items)), list(failures))
+        if self._frequencies is not None:
+            state = _read_frequencies(self._frequencies, file_digest(self._frequencies))
+        elif state is not None:
+            check_state(self, state, _JOINED)
+        elif len(np.unique(items.reference_sets[1][items.weights > 0])) < 2:
+            raise MetricError(*_ONE_IMAGE)
+        ngrams = ngrams_of(items)
+        failures = _failures(ngrams)
+        chunks = list(ngrams.chunks(np.delete(np.arange(len(items)), list(failures))))
+        rows = np.log(float(items.weights.sum() if state is None else state["rows"][0]))
         per_order = np.full((len(items), MAX_ORDER), np.nan)
-        for order, idf in enumerate(weights, 1):
-            for chunk in ngrams.chunks(scored):
-                per_order[chunk.items, order - 1] = self._similarity(ngrams, chunk, order, idf)
+        for order in range(1, MAX_ORDER + 1):
+            # Each chunk is counted once, for frequencies and similarities.
+            counts = [ngrams.count(chunk, order) for chunk in chunks]
+            if state is None:
+                held = _frequencies(len(ngrams.hashes[order - 1]), chunks, counts, items.weights)
+            else:
+                held = _look_up(state, ngrams.hashes[order - 1])
+            idf = rows - np.log(np.maximum(held, 1.0))
+            for chunk, found in zip(chunks, counts, strict=True):
+                per_order[chunk.items, order - 1] = self._similarity(chunk, found, idf, ngrams.lengths[chunk.texts])
         per_order *= SCALE
         return Scores(values=per_order.mean(axis=1), parts={"per_order": per_order}, failures=failures)
 
-    def _weights(self, hashed: HashedNGrams, items: Items, context: Context, state: State | None) -> list[np.ndarray]:
-        """Return the weight of each n-gram, for each n: log of rows over rows that hold it (at least 1)."""
-        if self._frequencies is not None:
-            given = read_frequencies(self._frequencies)
-            held = [given.of(hashed.ngrams, order) for order in range(1, MAX_ORDER + 1)]
-            return [np.log(given.documents) - np.log(np.maximum(rows, 1.0)) for rows in held]
-        if state is None:
-            held, rows_of_set = corpus_frequencies.frequencies_of(hashed, items)
-            if np.count_nonzero(rows_of_set) < 2:
-                raise MetricError(_ONE_IMAGE, "Score at least two images together, or use another metric.")
-            rows = float(items.weights.sum())
-        else:
-            check_state(self, state, _JOINED)
-            held = [corpus_frequencies.look_up(state, hashes) for hashes in hashed.hashes]
-            rows = float(state["rows"][0])
-        return [np.log(rows) - np.log(np.maximum(frequency, 1.0)) for frequency in held]
-
-    def _similarity(self, ngrams: NGrams, chunk: Chunk, order: int, idf: np.ndarray) -> np.ndarray:
+    def _similarity(self, chunk: Chunk, found: NGramCounts, idf: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Return for each item of a chunk the mean over references of the n-grams' similarity."""
-        candidates = ngrams.counts(chunk.candidates, order)
-        references = ngrams.counts(chunk.references, order)
-        in_candidate = candidates.counts * idf[candidates.ngrams]
-        in_reference = references.counts * idf[references.ngrams]
+        vector = found.counts * np.repeat(idf[found.ngrams], found.sizes)
+        norms = np.sqrt(np.bincount(found.texts, vector**2, minlength=len(chunk.texts)))
+        references_of, pair_item, pair_reference = chunk.pairs()
 
-        # An n-gram that no reference of the item has adds nothing: drop it before each of the rest
-        # meets each reference.
-        kept, _ = references.largest(chunk.set_of_reference).find(
-            chunk.set_of_item[candidates.rows] * references.size + candidates.ngrams
-        )
-        item, ngram, in_candidate_kept = candidates.rows[kept], candidates.ngrams[kept], in_candidate[kept]
-        references_of = chunk.set_sizes[chunk.set_of_item]
-        first_reference = chunk.set_starts[chunk.set_of_item]
-        reference = spans(first_reference[item], references_of[item])
-        repeats = references_of[item]
-        there, at = references.find(reference * references.size + np.repeat(ngram, repeats))
-        hypothesis = np.repeat(in_candidate_kept, repeats)[there]
-        target = in_reference[at[there]]
+        # Each n-gram of a candidate meets those of its group that are of references.
+        mine = np.flatnonzero(found.is_candidate)
+        group = np.repeat(np.arange(len(found.starts)), found.sizes)[mine]
+        others = found.references[group]
+        theirs = concat_ranges(found.starts[group], others)
+        hypothesis, target = np.repeat(vector[mine], others), vector[theirs]
         if self.variant == "d":
             hypothesis = np.minimum(hypothesis, target)
+        item = np.searchsorted(chunk.candidates, found.texts[mine])
         first_pair = np.cumsum(references_of) - references_of
-        pair = spans(first_pair[item], repeats)[there]
-
-        pair_item = np.repeat(np.arange(len(chunk.items)), references_of)
-        pair_reference = spans(first_reference, references_of)
-        dot = np.bincount(pair, hypothesis * target, minlength=len(pair_item))
-        norms = (
-            _norms(candidates, in_candidate, len(chunk.candidates))[pair_item]
-            * _norms(references, in_reference, len(chunk.references))[pair_reference]
+        pair = (
+            np.repeat(first_pair[item] - chunk.set_starts[chunk.sets[found.texts[mine]]], others) + found.texts[theirs]
         )
-        similarity = np.divide(dot, norms, out=np.zeros(len(norms)), where=norms > 0)
+
+        dot = np.bincount(pair, hypothesis * target, minlength=len(pair_item))
+        both = norms[chunk.candidates][pair_item] * norms[pair_reference]
+        similarity = np.divide(dot, both, out=np.zeros(len(both)), where=both > 0)
         if self.variant == "d":
             # The released code takes the number of bigrams for the length.
-            length = np.maximum(ngrams.lengths - 1, 0)
-            delta = length[chunk.candidates][pair_item] - length[chunk.references][pair_reference]
+            length = np.maximum(lengths - 1, 0)
+            delta = length[chunk.candidates][pair_item] - length[pair_reference]
             similarity *= np.exp(-(delta**2) / (2 * SIGMA**2))
         return np.bincount(pair_item, similarity, minlength=len(chunk.items)) / references_of
 
 
-def _norms(counts: Counts, vector: np.ndarray, rows: int) -> np.ndarray:
-    """Return the Euclidean norm ``[rows]`` of each row's vector."""
-    return np.sqrt(np.bincount(counts.rows, vector**2, minlength=rows))
-
-
 def _failures(ngrams: NGrams) -> dict[int, str]:
     """Return item index to why it cannot be scored: no reference has a word."""
-    set_of_reference = np.repeat(np.arange(len(ngrams.set_sizes)), ngrams.set_sizes)
-    words = np.bincount(set_of_reference, ngrams.lengths[ngrams.references], minlength=len(ngrams.set_sizes))
     faults = {
-        number: ptb.references_fault([""] * size)
-        for number, (size, words_of_set) in enumerate(zip(ngrams.set_sizes.tolist(), words, strict=True))
-        if not words_of_set
+        number: ptb.references_fault([""] * int(ngrams.set_sizes[number]))
+        for number in np.flatnonzero(ngrams.words_of_sets() == 0).tolist()
     }
-    found = ((item, faults.get(number)) for item, number in enumerate(ngrams.set_of_item.tolist()))
+    found = ((item, faults.get(number)) for item, number in enumerate(ngrams.set_of_item.tolist())) if faults else ()
     return {item: fault for item, fault in found if fault is not None}
+
+
+def _frequencies(size: int, chunks: Sequence[Chunk], counts: Sequence[NGramCounts], weights: np.ndarray) -> np.ndarray:
+    """Return ``[size]`` float64 how many rows have each n-gram in their references.
+
+    Args:
+        size: How many n-grams there are.
+        chunks: Items.
+        counts: Of each chunk.
+        weights: ``[n]`` how many rows each item stands for.
+    """
+    ngrams, rows = [np.zeros(0, np.int64)], [np.zeros(0)]
+    for chunk, found in zip(chunks, counts, strict=True):
+        rows_of_set = np.bincount(chunk.sets[chunk.candidates], weights[chunk.items])
+        held = np.flatnonzero(found.references)
+        ngrams.append(found.ngrams[held])
+        rows.append(rows_of_set[chunk.sets[found.texts[found.starts[held]]]])
+    return np.bincount(np.concatenate(ngrams), np.concatenate(rows), minlength=size)
+
+
+def _count_rows(items: Items) -> State:
+    """Return the state of a shard."""
+    ngrams = ngrams_of(items)
+    # One item a set, with the rows of all, is enough to go through all sets.
+    sets, items_of_set = np.unique(ngrams.set_of_item, return_index=True)
+    rows = np.zeros(len(items))
+    rows[items_of_set] = np.bincount(ngrams.set_of_item, items.weights)[sets] if len(sets) else 0
+    counted = items_of_set[(ngrams.words_of_sets()[sets] > 0) & (rows[items_of_set] > 0)]
+    chunks = list(ngrams.chunks(counted))
+    hashes, frequencies = [_NO_ROW["ngrams"]], [_NO_ROW["frequencies"]]
+    for order, of_order in enumerate(ngrams.hashes, 1):
+        held = _frequencies(len(of_order), chunks, [ngrams.count(chunk, order) for chunk in chunks], rows)
+        hashes.append(of_order[held > 0])
+        frequencies.append(held[held > 0].astype(np.int64))
+    of_sets = [text_hash("\0".join(items.references[item])) for item in items_of_set.tolist() if rows[item]]
+    return _added(
+        np.concatenate(hashes),
+        np.concatenate(frequencies),
+        rows=int(items.weights.sum()),
+        sets=(min(of_sets), max(of_sets)) if of_sets else _NO_ROW["sets"],
+    )
+
+
+def _added(hashes: np.ndarray, frequencies: np.ndarray, rows: int, sets: Any) -> State:
+    """Return a state in which each hash stands once."""
+    sequence = np.argsort(hashes)
+    hashes, frequencies = hashes[sequence], frequencies[sequence]
+    again = hashes[1:] == hashes[:-1]
+    if again.any():
+        first = np.flatnonzero(np.append(True, ~again))
+        hashes, frequencies = hashes[first], np.add.reduceat(frequencies, first)
+    return {
+        "ngrams": hashes,
+        "frequencies": frequencies,
+        "rows": np.array([rows], dtype=np.int64),
+        "sets": np.array(sets, dtype=np.uint64),
+    }
+
+
+def _look_up(state: State, hashes: np.ndarray) -> np.ndarray:
+    """Return ``[m]`` float64 how many rows have each n-gram; those of ascending hashes are found fastest."""
+    known, frequencies = state["ngrams"], state["frequencies"]
+    if not len(known):
+        return np.zeros(len(hashes))
+    at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+    return np.where(known[at] == hashes, frequencies[at], 0).astype(np.float64)
+
+
+@lru_cache(maxsize=2)
+def _read_frequencies(path: Path, digest: str) -> State:
+    """Count the n-grams of a file of captions, in which a document is an image with all its captions.
+
+    Raises:
+        DataError: It cannot be read, or a row lacks an image or a caption: frequencies of a part of a corpus would be
+            other frequencies.
+    """
+    captions: dict[str, list[str]] = {}
+    for image, caption in _captions(path):
+        captions.setdefault(image, []).append(caption)
+    if not captions:
+        raise DataError(f"{path}: holds no captions")
+    none = [""] * len(captions)
+    return _count_rows(Items(none, none, [tuple(its) for its in captions.values()], np.ones(len(none))))
+
+
+def _captions(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield image and caption of each row of a file."""
+    document = load_json(path) if path.suffix == ".json" else None
+    rows: Any = document
+    if isinstance(document, Mapping):
+        rows = document.get("annotations")
+        if not isinstance(rows, list) or not rows:
+            raise DataError(
+                f"{path}: has no list 'annotations'",
+                'Captions of COCO are {"annotations": [{"image_id": ..., "caption": ...}, ...]}.',
+            )
+    for number, row in enumerate(rows if isinstance(rows, list) else read_rows(path), 1):
+        if isinstance(row, BadRow):
+            raise DataError(f"{row.place}: {row.reason}")
+        own = row if isinstance(row, Mapping) else {}
+        image, caption = own.get("image", own.get("image_id")), own.get("caption")
+        if image is None or not isinstance(caption, str):
+            raise DataError(f"{path}: row {number} has no image or no caption", "A row is {image: ..., caption: ...}.")
+        yield str(image), caption

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +12,7 @@ from .contract import Context, CorpusMetric, Need, State, check_state
 from .items import Items, Scores
 from .vectors.features import Features, image_features, over_context, text_features
 from .vectors.gaussians import add_moments, distances, fixed, gaussian, mean_and_covariance, moments
+from .words.ngrams import text_hash
 
 _MOMENTS = frozenset({"count", "sums", "products"})
 _JOINED = frozenset({"mean", "images", "captions", "both", "information"})
@@ -150,7 +150,8 @@ class Mid(CorpusMetric):
         image_of_row = {row: items.images[at].digest() for at, row in _first(images.rows)}
         text_of_row = {row: texts[at] for at, row in _first(of_texts.rows)}
         hashes = np.array(
-            [_hash(image_of_row[image], text_of_row[text]) for image, text in pairs.tolist()], dtype=np.uint64
+            [text_hash(f"{image_of_row[image]}\0{text_of_row[text]}") for image, text in pairs.tolist()],
+            dtype=np.uint64,
         )
         sequence = np.argsort(hashes)
         x, y = _of_pairs(images, of_texts, pairs[sequence])
@@ -252,9 +253,3 @@ def _first(rows: np.ndarray) -> list[tuple[int, int]]:
     """Return the first position of each row of features, with the row."""
     found, at = np.unique(rows, return_index=True)
     return [(position, row) for position, row in zip(at.tolist(), found.tolist(), strict=True) if row >= 0]
-
-
-def _hash(image: str, text: str) -> int:
-    """Return 64 bits of an image's digest and a text, the same on every machine."""
-    content = f"{image}\0{text}".encode("utf-8", "surrogatepass")
-    return int.from_bytes(blake2b(content, digest_size=8).digest(), "little")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..words.ngrams import spans
+from ..words.ngrams import concat_ranges
 from .lexicon import EXACT, PARAPHRASE, SYNONYM, Spans, Texts
 
 # Words of a candidate for which one integer tells whether they are used.
@@ -153,7 +153,7 @@ def _steps(
     forced = counts == 0
     forced[place[alone]] = True
     # Where a longer match goes on, paths may wait; or all do, if it overlaps with no other.
-    tails, of_alone = spans(place + 1, matches.length - 1), np.repeat(alone, matches.length - 1)
+    tails, of_alone = concat_ranges(place + 1, matches.length - 1), np.repeat(alone, matches.length - 1)
     forced[tails[~of_alone]] = False
     there = np.ones(len(counts), bool)
     there[tails[of_alone]] = False
@@ -279,7 +279,7 @@ def _extended(
     """Return for each continuation of paths the path that it is of, the option that it takes, and its order."""
     first = np.where(waits, WAIT, options.first[step])
     sizes = np.where(waits, 1, options.first[step + 1] - first)
-    option = spans(first, sizes)
+    option = concat_ranges(first, sizes)
     parent = np.repeat(np.arange(len(paths)), sizes)
     free = np.flatnonzero(~(taken.take(parent, axis=1) & options.used.take(option, axis=1)).any(axis=0))
     parent, option = parent[free], option[free]
@@ -445,7 +445,7 @@ def contended_words(
 
 def _contended_before(place: np.ndarray, length: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Return for each word of all texts, and for their end, how many words before it are in more than one match."""
-    coverage = np.bincount(spans(place, length), minlength=int(lengths.sum()))
+    coverage = np.bincount(concat_ranges(place, length), minlength=int(lengths.sum()))
     return np.concatenate([[0], np.cumsum(coverage > 1)])
 
 

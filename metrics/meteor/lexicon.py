@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..words.ngrams import distinct_with_numbers, spans
+from ..words.ngrams import concat_ranges
 from . import text as meteor_text
 from .resources import Resources
 from .stem import stem
@@ -76,7 +76,7 @@ class WordRelation:
         return RelatedPlaces(*map(np.concatenate, zip(*found, strict=True)))
 
     def _blocks(self, left: Spans, right: Spans) -> Iterator[RelatedPlaces]:
-        places = spans(left.starts, left.lengths)
+        places = concat_ranges(left.starts, left.lengths)
         pairs = np.repeat(np.arange(len(left.lengths)), left.lengths)
         rows = self._rows[left.array[places]]
         lengths = right.lengths[pairs]
@@ -102,6 +102,35 @@ class WordRelation:
             yield RelatedPlaces(pairs[row[sure]], places[row[sure]], there[sure], at[sure])
 
 
+def sorted_with(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return keys in their order, and beside each its value; values of equal keys are ascending.
+
+    Args:
+        keys: ``[m]`` integers, 0 or more.
+        values: ``[m]`` integers, 0 or more.
+    """
+    bits = int(values.max(initial=0)).bit_length()
+    if int(keys.max(initial=0)).bit_length() + bits > 63:
+        order = np.lexsort((values, keys))
+        return keys[order], values[order]
+    # One number holds both: to sort those is several times as fast as to find an order.
+    both = np.sort((keys << bits) | values)
+    return both >> bits, both & ((1 << bits) - 1)
+
+
+def distinct_with_numbers(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct keys in their order, and ``[m]`` the number of each key among them.
+
+    Args:
+        keys: ``[m]`` integers, 0 or more.
+    """
+    in_order, places = sorted_with(keys, np.arange(len(keys)))
+    new = np.diff(in_order, prepend=-1) != 0
+    numbers = np.empty(len(keys), np.int64)
+    numbers[places] = np.cumsum(new) - 1
+    return in_order[new], numbers
+
+
 def sharing(members: np.ndarray, properties: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return all pairs of members that share a property, both ways round and each with itself.
 
@@ -114,7 +143,7 @@ def sharing(members: np.ndarray, properties: np.ndarray) -> tuple[np.ndarray, np
     first = np.flatnonzero(np.concatenate([[True], properties[1:] != properties[:-1]])[: len(properties)])
     sizes = np.diff(np.append(first, len(members)))
     others = np.repeat(sizes, sizes)
-    return np.repeat(members, others), members[spans(np.repeat(first, sizes), others)]
+    return np.repeat(members, others), members[concat_ranges(np.repeat(first, sizes), others)]
 
 
 EXACT, STEM, SYNONYM, PARAPHRASE = range(4)
@@ -261,7 +290,7 @@ class Lexicon:
         shared = {
             EXACT: sharing(members, keys),
             STEM: sharing(members, self._stems[vocabulary]),
-            SYNONYM: sharing(np.repeat(members, n_sets), self._sets[spans(first, n_sets)]),
+            SYNONYM: sharing(np.repeat(members, n_sets), self._sets[concat_ranges(first, n_sets)]),
         }
         related, bits = [], []
         for matcher, (left, right) in shared.items():
@@ -283,7 +312,7 @@ class Lexicon:
         n_targets = table.first[known + 1] - table.first[known]
         sources = np.repeat(np.arange(len(known)), n_targets)
         ranks = np.arange(len(sources)) - np.repeat(np.cumsum(n_targets) - n_targets, n_targets)
-        targets = table.targets[spans(table.first[known], n_targets)]
+        targets = table.targets[concat_ranges(table.first[known], n_targets)]
         is_known = np.zeros(len(table.keys), bool)
         is_known[known] = True
         there = is_known[targets]

@@ -1,11 +1,16 @@
-"""N-grams of tokenised captions as integer arrays, for the metrics that count them."""
+"""N-grams of tokenised captions as integer arrays, for the metrics that count them.
+
+An n-gram is known by a hash of its words, so that shards that have never met can be added up. Two given n-grams
+share a hash with odds of 2**-61 or less; among 10**8 different n-grams of a corpus the odds that any two do are 3 in
+10,000, and then they count as one.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from hashlib import blake2b
 from itertools import chain
 
 import numpy as np
@@ -14,6 +19,9 @@ from ..items import Items
 from .ptb import tokenize_items
 
 MAX_ORDER = 4
+
+# Of the powers and sums of powers that tell n-grams apart, an odd number that is 3 modulo 8 cancels the fewest bits.
+_BASE = np.uint64(0x9E3779B97F4A7C13)
 
 # Bounds on what is expanded at a time, so that memory does not grow with the number of items: words
 # of references and of candidates (once a reference) a chunk, and n-grams numbered together.
@@ -26,75 +34,30 @@ class NGrams:
     """The n-grams of all distinct texts of some items; ``t`` texts with ``w`` words in all.
 
     Attributes:
-        ids: For n = 1..4, ``[w]`` int32: the number of the n-gram that starts at each word. Equal
-            n-grams have equal numbers; undefined where the text ends before the n-gram does.
-        sizes: For n = 1..4, how many numbers there are.
-        words: The word of each number; none where there is no word at all.
-        starts: ``[t]`` the first word of each text.
+        ids: For n = 1..4, ``[w]`` int32: the number of the n-gram that starts at each word; 0 where the text ends
+            before the n-gram does. Numbers have the order of hashes: sums over them come in one order, whatever else
+            is counted beside.
+        hashes: For n = 1..4, uint64, ascending: the hash of each number.
         lengths: ``[t]`` words in each text.
         candidate: ``[n]`` the text of each item's candidate.
         set_of_item: ``[n]`` the reference set of each item.
         references: Texts of all reference sets, one set after the other.
-        set_starts: ``[s]`` the first reference of each set, in ``references``.
         set_sizes: ``[s]`` references in each set.
     """
 
     ids: tuple[np.ndarray, ...]
-    sizes: tuple[int, ...]
-    words: tuple[str, ...]
-    starts: np.ndarray
+    hashes: tuple[np.ndarray, ...]
     lengths: np.ndarray
     candidate: np.ndarray
     set_of_item: np.ndarray
     references: np.ndarray
-    set_starts: np.ndarray
     set_sizes: np.ndarray
 
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return all that it holds as arrays of numbers, to be stored; ``from_arrays`` reads them."""
-        words = "\n".join(self.words).encode("utf-8", "surrogatepass")
-        return {
-            **{f"ids_{order}": ids for order, ids in enumerate(self.ids, 1)},
-            "sizes": np.array(self.sizes, dtype=np.int64),
-            "words": np.frombuffer(words, dtype=np.uint8),
-            "lengths": self.lengths,
-            "candidate": self.candidate,
-            "set_of_item": self.set_of_item,
-            "references": self.references,
-            "set_sizes": self.set_sizes,
-        }
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> NGrams:
-        """Return the n-grams that ``to_arrays`` gave."""
-        words = arrays["words"].tobytes().decode("utf-8", "surrogatepass")
-        lengths, set_sizes = arrays["lengths"], arrays["set_sizes"]
-        return cls(
-            ids=tuple(arrays[f"ids_{order}"] for order in range(1, MAX_ORDER + 1)),
-            sizes=tuple(arrays["sizes"].tolist()),
-            words=tuple(words.split("\n")) if words else (),
-            starts=np.cumsum(lengths) - lengths,
-            lengths=lengths,
-            candidate=arrays["candidate"],
-            set_of_item=arrays["set_of_item"],
-            references=arrays["references"],
-            set_starts=np.cumsum(set_sizes) - set_sizes,
-            set_sizes=set_sizes,
-        )
-
-    def counts(self, texts: np.ndarray, order: int) -> Counts:
-        """Count the n-grams of each of ``texts`` (``[m]`` text numbers).
-
-        Args:
-            texts: ``[m]`` numbers of texts; row ``i`` of the counts is ``texts[i]``.
-            order: The n of n-gram, 1 to 4.
-        """
-        size = self.sizes[order - 1]
-        of_text = np.maximum(self.lengths[texts] - (order - 1), 0)
-        keys = np.repeat(np.arange(len(texts), dtype=np.int64) * size, of_text)
-        keys += self.ids[order - 1][spans(self.starts[texts], of_text)]
-        keys, counts = np.unique(keys, return_counts=True)
-        return Counts(keys, counts, size)
+    def words_of_sets(self) -> np.ndarray:
+        """Return ``[s]`` how many words the references of each set have."""
+        ends = np.cumsum(np.append(0, self.lengths[self.references]))
+        last = np.cumsum(self.set_sizes)
+        return ends[last] - ends[last - self.set_sizes]
 
     def chunks(self, items: np.ndarray) -> Iterator[Chunk]:
         """Cut items into pieces of bounded size, items of one reference set side by side.
@@ -106,96 +69,132 @@ class NGrams:
             return
         items = items[np.argsort(self.set_of_item[items], kind="stable")]
         sets = self.set_of_item[items]
-        set_of_reference = np.repeat(np.arange(len(self.set_sizes)), self.set_sizes)
-        words_of_set = np.bincount(set_of_reference, self.lengths[self.references], minlength=len(self.set_sizes))
+        set_starts = np.cumsum(self.set_sizes) - self.set_sizes
         cost = self.lengths[self.candidate[items]] * self.set_sizes[sets] + np.where(
-            np.diff(sets, prepend=-1) != 0, words_of_set[sets], 0
+            np.diff(sets, prepend=-1) != 0, self.words_of_sets()[sets], 0
         )
         piece = np.cumsum(cost) // _WORDS_PER_CHUNK
         for part in np.split(items, np.flatnonzero(np.diff(piece)) + 1):
-            chunk_sets, set_of_item = np.unique(self.set_of_item[part], return_inverse=True)
-            sizes = self.set_sizes[chunk_sets]
+            sets, set_of_item = np.unique(self.set_of_item[part], return_inverse=True)
+            sizes = self.set_sizes[sets]
+            of_text = np.append(np.repeat(np.arange(len(sets)), sizes), set_of_item)
+            order = np.argsort(of_text, kind="stable")
+            texts = np.append(self.references[concat_ranges(set_starts[sets], sizes)], self.candidate[part])
             yield Chunk(
                 items=part,
-                candidates=self.candidate[part],
-                set_of_item=set_of_item,
-                references=self.references[spans(self.set_starts[chunk_sets], sizes)],
+                texts=texts[order],
+                sets=of_text[order],
+                candidates=np.flatnonzero(order >= len(order) - len(part)),
                 set_sizes=sizes,
-                sets=chunk_sets,
+                set_starts=np.searchsorted(of_text[order], np.arange(len(sets))),
             )
+
+    def count(self, chunk: Chunk, order: int) -> NGramCounts:
+        """Count the n-grams of the texts of a chunk.
+
+        Args:
+            chunk: Some items.
+            order: The n of n-gram, 1 to 4.
+        """
+        place = np.arange(len(chunk.texts)) - chunk.set_starts[chunk.sets]
+        bits, place_bits = (int(most).bit_length() for most in (len(self.hashes[order - 1]), place.max()))
+        dtype = np.int32 if len(chunk.set_sizes) << bits + place_bits < 2**31 else np.int64
+        n_ngrams = np.maximum(self.lengths[chunk.texts] - (order - 1), 0)
+        words = concat_ranges((np.cumsum(self.lengths) - self.lengths)[chunk.texts], n_ngrams)
+        # One number holds set, n-gram and place: to sort those is several times as fast as to find an order.
+        keys = np.repeat(((chunk.sets << bits + place_bits) | place).astype(dtype), n_ngrams)
+        keys |= self.ids[order - 1][words].astype(dtype) << place_bits
+        keys.sort()
+        first = np.flatnonzero(_differ_from_before(keys))
+        groups = keys[first] >> place_bits
+        starts = np.flatnonzero(_differ_from_before(groups))
+        sizes = np.diff(starts, append=len(groups))
+        its_set, place = np.repeat(groups[starts] >> bits, sizes), keys[first] & ((1 << place_bits) - 1)
+        is_candidate = place >= chunk.set_sizes[its_set]
+        return NGramCounts(
+            counts=np.diff(first, append=len(keys)),
+            texts=chunk.set_starts[its_set] + place,
+            is_candidate=is_candidate,
+            ngrams=groups[starts] & ((1 << bits) - 1),
+            starts=starts,
+            sizes=sizes,
+            references=sizes - np.diff(np.append(0, np.cumsum(is_candidate))[np.append(starts, len(groups))]),
+        )
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return all that it holds as arrays of numbers, to be stored; ``from_arrays`` reads them."""
+        return {
+            **{f"ids_{order}": ids for order, ids in enumerate(self.ids, 1)},
+            "words": self.hashes[0],
+            "lengths": self.lengths,
+            "candidate": self.candidate,
+            "set_of_item": self.set_of_item,
+            "references": self.references,
+            "set_sizes": self.set_sizes,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> NGrams:
+        """Return the n-grams that ``to_arrays`` gave."""
+        others = dict(arrays)
+        ids = tuple(others.pop(f"ids_{order}") for order in range(1, MAX_ORDER + 1))
+        hashes = [others.pop("words")]
+        for numbers, (at, found) in zip(ids[1:], _longer(hashes[0][ids[0]], others["lengths"]), strict=True):
+            hashes.append(np.zeros(int(numbers[at].max(initial=-1)) + 1, np.uint64))
+            hashes[-1][numbers[at]] = found
+        return cls(ids, tuple(hashes), **others)
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some items, with sets and references numbered from 0.
+    """Some items and their ``k`` texts, those of a set side by side: its references, then the candidates.
 
     Attributes:
         items: ``[m]`` item numbers.
-        candidates: ``[m]`` text numbers of the candidates.
-        set_of_item: ``[m]`` set of each item, as an index into ``set_sizes``.
-        references: ``[r]`` text numbers of the references of all sets, one set after the other.
-        set_sizes: ``[s]`` references in each set.
-        sets: ``[s]`` the sets' numbers among all.
+        texts: ``[k]`` text numbers.
+        sets: ``[k]`` the set of each text, numbered from 0.
+        candidates: ``[m]`` which of the texts is each item's candidate, ascending.
+        set_sizes: ``[s]`` references of each set.
+        set_starts: ``[s]`` which of the texts is its first reference.
     """
 
     items: np.ndarray
-    candidates: np.ndarray
-    set_of_item: np.ndarray
-    references: np.ndarray
-    set_sizes: np.ndarray
+    texts: np.ndarray
     sets: np.ndarray
+    candidates: np.ndarray
+    set_sizes: np.ndarray
+    set_starts: np.ndarray
 
-    @property
-    def set_starts(self) -> np.ndarray:
-        """``[s]`` the first reference of each set."""
-        return np.cumsum(self.set_sizes) - self.set_sizes
-
-    @property
-    def set_of_reference(self) -> np.ndarray:
-        """``[r]`` the set of each reference."""
-        return np.repeat(np.arange(len(self.set_sizes)), self.set_sizes)
+    def pairs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return ``[m]`` references of each item; of each, ``[p]`` the item's place and ``[p]`` the reference's text."""
+        of_item = self.sets[self.candidates]
+        sizes = self.set_sizes[of_item]
+        return sizes, np.repeat(np.arange(len(sizes)), sizes), concat_ranges(self.set_starts[of_item], sizes)
 
 
 @dataclass(frozen=True)
-class Counts:
-    """How often each n-gram occurs in each row; only what occurs is held.
+class NGramCounts:
+    """How often each n-gram occurs in each text of a chunk, in ``g`` groups: one n-gram in the texts of one set.
+
+    Groups are in the order of sets, then of n-grams; those of a group are in the order of texts.
 
     Attributes:
-        keys: ``[k]`` ascending ``row * size + n-gram``.
-        counts: ``[k]`` how often.
-        size: How many n-grams have a number.
+        counts: How often; only what occurs is held.
+        texts: In which text of the chunk.
+        is_candidate: Whether that is a candidate.
+        ngrams: ``[g]`` the number of each group's n-gram.
+        starts: ``[g]`` where each group begins.
+        sizes: ``[g]`` how many texts it is of.
+        references: ``[g]`` how many of these are references, which come first.
     """
 
-    keys: np.ndarray
     counts: np.ndarray
-    size: int
-
-    @cached_property
-    def rows(self) -> np.ndarray:
-        """``[k]`` the row of each key."""
-        return self.keys // self.size
-
-    @cached_property
-    def ngrams(self) -> np.ndarray:
-        """``[k]`` the n-gram of each key."""
-        return self.keys - self.rows * self.size
-
-    def largest(self, group_of_row: np.ndarray) -> Counts:
-        """Return, for groups of rows, each n-gram's largest count in a row of the group.
-
-        Args:
-            group_of_row: ``[rows]`` the group of each row.
-        """
-        keys, counts = sorted_with(group_of_row[self.rows] * self.size + self.ngrams, self.counts)
-        last = np.flatnonzero(np.diff(keys, append=-1))
-        return Counts(keys[last], counts[last], self.size)
-
-    def find(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Look up keys (``[q]``): which are there (``[q]`` bool), and at which index (``[q]``)."""
-        if not len(self.keys):
-            return np.zeros(len(keys), dtype=bool), np.zeros(len(keys), dtype=np.int64)
-        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return self.keys[at] == keys, at
+    texts: np.ndarray
+    is_candidate: np.ndarray
+    ngrams: np.ndarray
+    starts: np.ndarray
+    sizes: np.ndarray
+    references: np.ndarray
 
 
 def ngrams_of(items: Items) -> NGrams:
@@ -210,40 +209,16 @@ def ngrams_of(items: Items) -> NGrams:
     return known
 
 
-def spans(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return ``starts[0], starts[0] + 1, ...`` (``lengths[0]`` of them), then those of span 1, ..."""
+def text_hash(text: str) -> int:
+    """Return 64 bits of a text, the same on every machine and run."""
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+def concat_ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return ``starts[0], starts[0] + 1, ...`` (``lengths[0]`` of them), then those of range 1, ..."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
-
-
-def sorted_with(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return keys in their order, and beside each its value; values of equal keys are ascending.
-
-    Args:
-        keys: ``[m]`` integers, 0 or more.
-        values: ``[m]`` integers, 0 or more.
-    """
-    bits = int(values.max(initial=0)).bit_length()
-    if int(keys.max(initial=0)).bit_length() + bits > 63:
-        order = np.lexsort((values, keys))
-        return keys[order], values[order]
-    # One number holds both: to sort those is several times as fast as to find an order.
-    both = np.sort((keys << bits) | values)
-    return both >> bits, both & ((1 << bits) - 1)
-
-
-def distinct_with_numbers(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct keys in their order, and ``[m]`` the number of each key among them.
-
-    Args:
-        keys: ``[m]`` integers, 0 or more.
-    """
-    in_order, places = sorted_with(keys, np.arange(len(keys)))
-    new = np.diff(in_order, prepend=-1) != 0
-    numbers = np.empty(len(keys), np.int64)
-    numbers[places] = np.cumsum(new) - 1
-    return in_order[new], numbers
 
 
 def _build(items: Items) -> NGrams:
@@ -253,64 +228,65 @@ def _build(items: Items) -> NGrams:
     candidate = np.fromiter(map(number.__getitem__, tokenized.candidates), dtype=np.int64)
     references = np.fromiter(map(number.__getitem__, chain.from_iterable(tokenized.reference_sets)), dtype=np.int64)
     set_sizes = np.fromiter(map(len, tokenized.reference_sets), dtype=np.int64)
-    ids, sizes, words, lengths = _number_ngrams(list(number))
-    return NGrams(
-        ids=ids,
-        sizes=sizes,
-        words=words,
-        starts=np.cumsum(lengths) - lengths,
-        lengths=lengths,
-        candidate=candidate,
-        set_of_item=items.reference_sets[1],
-        references=references,
-        set_starts=np.cumsum(set_sizes) - set_sizes,
-        set_sizes=set_sizes,
-    )
-
-
-def _number_ngrams(texts: Sequence[str]) -> tuple[tuple[np.ndarray, ...], tuple[int, ...], tuple[str, ...], np.ndarray]:
-    """Return ``ids``, ``sizes``, ``words`` and ``lengths`` of ``NGrams`` for texts of tokens."""
     # str.split() without an argument, as pycocoevalcap does here: the jar joins "2 1/2" by a no-break
     # space, which makes two words for BLEU and CIDEr (and one for ROUGE-L, which splits at " ").
-    lengths = np.fromiter((len(text.split()) for text in texts), dtype=np.int64, count=len(texts))
-    number: defaultdict[str, int] = defaultdict()
-    number.default_factory = number.__len__
+    lengths = np.fromiter((len(text.split()) for text in number), dtype=np.int64, count=len(number))
+    word: defaultdict[str, int] = defaultdict()
+    word.default_factory = word.__len__
     words = np.fromiter(
-        map(number.__getitem__, chain.from_iterable(map(str.split, texts))), dtype=np.int32, count=int(lengths.sum())
+        map(word.__getitem__, chain.from_iterable(map(str.split, number))), dtype=np.int32, count=int(lengths.sum())
     )
-    ids, sizes = [words], [max(len(number), 1)]
-    left = np.repeat(np.cumsum(lengths, dtype=np.int32), lengths)  # words from here to the text's end
-    left -= np.arange(len(words), dtype=np.int32)
-    for order in range(2, MAX_ORDER + 1):
-        numbered, size = _number_longer(ids[-1], words, sizes[0], left >= order, order)
-        ids.append(numbered)
-        sizes.append(max(size, 1))
-    return tuple(ids), tuple(sizes), tuple(number), lengths
+    ranks, hashes = _numbered(np.array(list(map(text_hash, word)), dtype=np.uint64))
+    ids, of_orders = [ranks[words]], [hashes]
+    for at, found in _longer(hashes[ids[0]], lengths):
+        numbers = np.zeros(len(words), dtype=np.int32)
+        numbers[at], hashes = _numbered(found)
+        ids.append(numbers)
+        of_orders.append(hashes)
+    return NGrams(tuple(ids), tuple(of_orders), lengths, candidate, items.reference_sets[1], references, set_sizes)
 
 
-def _number_longer(
-    prefix: np.ndarray, words: np.ndarray, n_words: int, complete: np.ndarray, order: int
-) -> tuple[np.ndarray, int]:
-    """Number n-grams by their first n - 1 words (``prefix``, numbered already) and their last word.
+def _longer(of_word: np.ndarray, lengths: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield for n = 2..4 at which words of texts an n-gram begins, and its hash.
 
     Args:
-        prefix: ``[w]`` number of the (n-1)-gram that starts at each word.
-        words: ``[w]`` number of each word.
-        n_words: How many words have a number.
-        complete: ``[w]`` whether an n-gram starts there, that is, ends within its text.
-        order: The n.
-
-    Returns:
-        ``[w]`` int32 numbers, and how many there are.
+        of_word: ``[w]`` the hash of each word.
+        lengths: ``[t]`` words in each text.
     """
-    numbered = np.zeros(len(words), dtype=np.int32)
-    size = 0
-    passes = 1 + len(words) // _NGRAMS_PER_PASS
-    for one in range(passes):
-        # Equal n-grams have the same first word, so they meet in one pass.
-        at = np.flatnonzero(complete & (words % passes == one))
-        keys = prefix[at].astype(np.int64) * n_words + words[at + order - 1]
-        distinct, numbers = distinct_with_numbers(keys)
-        numbered[at] = numbers + size
-        size += len(distinct)
-    return numbered, size
+    left = np.repeat(np.cumsum(lengths, dtype=np.int32), lengths)  # words from here to the text's end
+    left -= np.arange(len(of_word), dtype=np.int32)
+    found = of_word
+    for order in range(2, MAX_ORDER + 1):
+        found = found[:-1] * _BASE + of_word[order - 1 :]
+        at = np.flatnonzero(left[: len(found)] >= order)
+        yield at, found[at]
+
+
+def _numbered(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``[m]`` int32 the place of each hash among the distinct ones, and these, ascending."""
+    numbers, distinct, size = np.empty(len(hashes), dtype=np.int32), [hashes[:0]], 0
+    bits = (len(hashes) // _NGRAMS_PER_PASS).bit_length()
+    part = (hashes >> np.uint64(64 - bits)).astype(np.uint16)
+    for number in range(1 << bits):
+        at = np.flatnonzero(part == number)
+        own = hashes[at]
+        # One integer holds most of a hash and its place: to sort those is faster than to find an order.
+        places = np.uint64((1 << len(own).bit_length()) - 1)
+        order = (np.sort((own & ~places) | np.arange(len(own), dtype=np.uint64)) & places).astype(np.int64)
+        in_order = own[order]
+        if (in_order[1:] < in_order[:-1]).any():
+            # Two of them differ in nothing but the bits that had to give way.
+            order = np.argsort(own, kind="stable")
+            in_order = own[order]
+        is_first = _differ_from_before(in_order)
+        of_own = np.empty(len(own), dtype=np.int32)
+        of_own[order] = np.cumsum(is_first) + (size - 1)
+        numbers[at] = of_own
+        distinct.append(in_order[is_first])
+        size += len(distinct[-1])
+    return numbers, np.concatenate(distinct)
+
+
+def _differ_from_before(values: np.ndarray) -> np.ndarray:
+    """Return whether each value differs from the one before."""
+    return np.append(True, values[1:] != values[:-1])[: len(values)]

@@ -162,7 +162,7 @@ def test_values_do_not_depend_on_how_items_are_cut_into_chunks(composed, monkeyp
     whole = Cider().score(composed, Context()).values
     monkeypatch.setattr("capbench.metrics.words.ngrams._WORDS_PER_CHUNK", 50)
     monkeypatch.setattr("capbench.metrics.words.ngrams._NGRAMS_PER_PASS", 50)
-    composed.memo.pop("ngrams"), composed.memo.pop("hashed ngrams")
+    composed.memo.pop("ngrams")
     np.testing.assert_allclose(Cider().score(composed, Context()).values, whole, rtol=1e-12)
 
 
@@ -335,8 +335,8 @@ def test_state_counts_the_rows_of_each_ngram(make_items: Callable[..., Items]):
     metric = Cider()
     state = metric.state_map(items, Context())
     assert state["rows"].tolist() == [7]
-    # a: 6; dog, a dog, the, the dog, dog dog, the dog dog: 5; cat, a cat: 1; x, of which is asked: 0.
-    assert sorted(state["frequencies"].tolist()) == [0, 1, 1, 5, 5, 5, 5, 5, 5, 6]
+    # a: 6; dog, a dog, the, the dog, dog dog, the dog dog: 5; cat, a cat: 1.
+    assert sorted(state["frequencies"].tolist()) == [1, 1, 5, 5, 5, 5, 5, 5, 6]
     assert (state["ngrams"][1:] > state["ngrams"][:-1]).all()
     # Those of a single row weigh as much as those of none.
     assert sorted(metric.condense(state)["frequencies"].tolist()) == [5, 5, 5, 5, 5, 5, 6]
@@ -389,8 +389,6 @@ def test_state_of_another_metric_or_step_is_refused(composed: Items):
         lambda: metric.score(composed, Context(), counted),
         lambda: metric.score(composed, Context(), {"moments": np.ones(3)}),
         lambda: metric.merge([counted, joined]),
-        lambda: metric.condense(joined),
-        lambda: metric.partition(joined, 2),
         lambda: metric.join([{}]),
     ):
         with pytest.raises(MetricError, match="CIDEr was given a state of"):
@@ -411,8 +409,7 @@ def test_kept_ngrams_are_those_of_the_items(make_items: Callable[..., Items]):
         metric, again = Cider(), make_items(texts, [["a dog"], ["!"]])
         state = metric.joined([metric.state_map(make_items(["a", "b"], [["a dog"], ["a cat"]]), Context())])
         metric.restore(again, metric.keep(items))
-        assert not again.memo.keys() & {"ptb", "ngrams"}
         found, expected = metric.score(again, Context(), state), metric.score(items, Context(), state)
         np.testing.assert_array_equal(found.values, expected.values)
         assert found.failures == expected.failures == {1: "no reference has a token after PTB tokenisation"}
-        assert not again.memo.keys() & {"ptb", "ngrams"}
+        assert "ptb" not in again.memo

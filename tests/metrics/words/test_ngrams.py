@@ -3,42 +3,44 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capbench.metrics.words.ngrams import Counts, distinct_with_numbers, sorted_with
+from capbench.metrics import Items
+from capbench.metrics.words import ngrams
 
-# Some fit into an integer together, some do not.
-most = st.sampled_from([5, 1 << 20, 1 << 31, (1 << 63) - 1])
-pairs = st.tuples(most, most).flatmap(
-    lambda bounds: st.lists(st.tuples(*(st.integers(0, bound) for bound in bounds)), max_size=20)
-)
+TEXTS = st.lists(st.sampled_from("abc"), max_size=7).map(" ".join)
 
 
-@given(pairs)
-def test_keys_are_sorted_and_keep_their_values(pairs: list[tuple[int, int]]):
-    keys, values = np.array(pairs, np.int64).reshape(-1, 2).T
-    found = sorted_with(keys, values)
-    assert list(zip(*(column.tolist() for column in found), strict=True)) == sorted(pairs)
+@given(st.lists(st.tuples(TEXTS, st.lists(TEXTS, min_size=1, max_size=3).map(tuple)), min_size=1, max_size=6))
+def test_counts_of_a_chunk_are_those_of_each_text_by_sets_and_ngrams(pairs: list[tuple[str, tuple[str, ...]]]):
+    items = Items([""] * len(pairs), [one for one, _ in pairs], [its for _, its in pairs], np.ones(len(pairs)))
+    found = ngrams.ngrams_of(items)
+    texts = list(dict.fromkeys([*items.candidates, *(text for its in items.references for text in its)]))
+    for order in range(1, 5):
+        for chunk in found.chunks(np.arange(len(items))):
+            counts = found.count(chunk, order)
+            group = np.repeat(np.arange(len(counts.starts)), counts.sizes)
+            places = list(zip(chunk.sets[counts.texts], counts.ngrams[group], counts.texts, strict=True))
+            assert places == sorted(places)
+            assert (counts.is_candidate == np.isin(counts.texts, chunk.candidates)).all()
+            assert (counts.references == np.bincount(group, ~counts.is_candidate, minlength=len(counts.starts))).all()
+            grams = Counter(
+                (place, *words[at : at + order])
+                for place, words in enumerate(texts[number].split() for number in chunk.texts.tolist())
+                for at in range(len(words) - order + 1)
+            )
+            by_text = sorted((gram[0], count) for gram, count in grams.items())
+            assert sorted(zip(counts.texts.tolist(), counts.counts.tolist(), strict=True)) == by_text
 
 
-@given(most.flatmap(lambda bound: st.lists(st.integers(0, bound), max_size=20)))
-def test_keys_are_numbered_in_their_order(keys: list[int]):
-    distinct, numbers = distinct_with_numbers(np.array(keys, np.int64))
-    assert distinct.tolist() == sorted(set(keys))
-    assert distinct[numbers].tolist() == keys
-
-
-@given(st.lists(st.lists(st.integers(0, 4), max_size=8), min_size=1, max_size=6), st.data())
-def test_largest_count_of_a_group_is_the_largest_of_its_rows(rows: list[list[int]], data: st.DataObject):
-    groups = data.draw(st.lists(st.integers(0, 2), min_size=len(rows), max_size=len(rows)))
-    counted = [Counter(row) for row in rows]
-    keys = [(row * 5 + ngram, count) for row, found in enumerate(counted) for ngram, count in found.items()]
-    found_keys, found_counts = np.array(sorted(keys), np.int64).reshape(-1, 2).T
-    counts = Counts(found_keys, found_counts, 5)
-    assert (counts.rows * 5 + counts.ngrams).tolist() == counts.keys.tolist()
-    largest = counts.largest(np.array(groups))
-    expected: Counter[int] = Counter()
-    for group, found in zip(groups, counted, strict=True):
-        expected |= Counter({group * 5 + ngram: count for ngram, count in found.items()})
-    assert list(zip(largest.keys.tolist(), largest.counts.tolist(), strict=True)) == sorted(expected.items())
+@pytest.mark.parametrize("a_pass", [4, 1_000])
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 7)), max_size=20))
+def test_hashes_are_numbered_in_their_order_however_alike_they_are(a_pass: int, halves: list[tuple[int, int]]):
+    hashes = np.array([high << 62 | low for high, low in halves], np.uint64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ngrams, "_NGRAMS_PER_PASS", a_pass)
+        numbers, distinct = ngrams._numbered(hashes)
+    assert distinct.tolist() == sorted(set(hashes.tolist()))
+    assert distinct[numbers].tolist() == hashes.tolist()
