@@ -55,9 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the explanation, or write it as a page."""
-    from ..benchmarks.explaining.as_html import as_html
-    from ..benchmarks.explaining.as_text import as_text
     from ..benchmarks.explaining.explain import explain
+    from ..benchmarks.explaining.rendering import as_html, as_text
     from ..benchmarks.store.naming import parse_store
     from ..benchmarks.store.store import Store
     from ..metrics import Context

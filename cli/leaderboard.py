@@ -118,7 +118,7 @@ def _count(things: Sequence[object], what: str) -> str:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from ..benchmarks.leaderboard.check import differences
+    from ..benchmarks.leaderboard.diff import differences
 
     _require_runs(options.runs)
     lines = differences(options.runs, options.output, options.readme)

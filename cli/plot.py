@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         rules_figure,
         write_figure,
     )
-    from ..benchmarks.plots.files import require_writable
+    from ..benchmarks.plots.style import require_writable
     from ..errors import UsageError
 
     require_writable(options.output)

@@ -130,7 +130,7 @@ def _report(session: Session, options: argparse.Namespace) -> None:
 
 def _serve(session: Session, options: argparse.Namespace) -> None:
     from ..benchmarks.rate.app import application
-    from ..benchmarks.rate.rating_queue import RatingQueue
+    from ..benchmarks.rate.session import RatingQueue
     from ..benchmarks.tables.pages.serving import serve
 
     def told(address: str) -> None:
@@ -187,7 +187,7 @@ def _begun(folder: Path, options: argparse.Namespace) -> Session:
     from ..benchmarks.inputs.failures import describe, summarise
     from ..benchmarks.inputs.task_images import TaskImages, picture_of
     from ..benchmarks.rate.collecting import collect, recorded
-    from ..benchmarks.rate.design import Design
+    from ..benchmarks.rate.items import Design
     from ..benchmarks.rate.session import begin
     from ..errors import did_you_mean
     from ..tasks.index import build_index
@@ -209,7 +209,7 @@ def _begun(folder: Path, options: argparse.Namespace) -> Session:
         raise UsageError(f"there is no task '{options.task}'.{did_you_mean(options.task, index.entries)}")
     locations = DataLocations.from_environment(parse_data_options(options.data), options.allow_outside)
     task = load_task(entry.path)[0]
-    found = collect(task, entry.path, locations, captions, subset=bool(options.subset))
+    items, failures = collect(task, entry.path, locations, captions, subset=bool(options.subset))
     images = TaskImages(task, entry.path, locations)
     design = Design(
         task=task.task,
@@ -222,14 +222,12 @@ def _begun(folder: Path, options: argparse.Namespace) -> Session:
         subset=bool(options.subset),
         references=bool(options.references),
     )
-    if all(images.read(one.id, one.image) is None for one in found.items) and images.outside:
+    if all(images.read(one.id, one.image) is None for one in items) and images.outside:
         raise images.outside
-    session = begin(
-        folder, design, found.items, lambda item: picture_of(images.read(item.id, item.image)), found.failures
-    )
+    session = begin(folder, design, items, lambda item: picture_of(images.read(item.id, item.image)), failures)
     if images.outside:
         print(images.outside.in_one_line, file=sys.stderr)
-    for entry_of in summarise(found.failures.entries):
+    for entry_of in summarise(failures.entries):
         print(f"left out: {describe(entry_of)}", file=sys.stderr)
     if options.sample and len(session.items) < options.sample:
         print(f"--sample {options.sample:,}: there are {len(session.items):,} to rate", file=sys.stderr)

@@ -418,11 +418,11 @@ def _run_suite(
 
 def _said(place: TablePlace) -> str:
     """Return what fills a place, or what would."""
-    from ..benchmarks.comparing.decoding import in_words
+    from ..benchmarks.comparing.finished_runs import settings_text
 
     if place.recorded:
         return f"recorded scores, {place.recorded}"
-    model, decoding = place.models.model, in_words(json.loads(place.models.decoding))
+    model, decoding = place.models.model, settings_text(json.loads(place.models.decoding))
     named = f"{model} [{decoding}]" if model and decoding else model
     return place.needs or named or place.models.judge or "no model needed"
 

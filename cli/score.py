@@ -117,7 +117,7 @@ def _with_paths(rows: Iterable[Any], folder: Path) -> Iterator[Any]:
 
 def _print_table(rows: list[dict[str, object]], fmt: str) -> None:
     if fmt == "csv":
-        from ..benchmarks.tables.csv_text import csv_text
+        from ..benchmarks.tables.text import csv_text
 
         print(csv_text(rows))
         return
@@ -128,8 +128,7 @@ def _print_table(rows: list[dict[str, object]], fmt: str) -> None:
 
 
 def _write(result: ScoreTable, path: Path) -> None:
-    from ..benchmarks.tables.csv_text import csv_lines
-    from ..benchmarks.tables.json_lines import json_lines
+    from ..benchmarks.tables.text import csv_lines, json_lines
 
     try:
         with written_whole(path) as draft:

@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     from ..tasks.index import build_index, read_entry
 
     if options.task in suite_names():
-        from ..benchmarks.suites.describing import describe
+        from ..benchmarks.suites.given import describe
         from ..benchmarks.suites.read import load_suite
 
         print(describe(load_suite(options.task)))

@@ -47,8 +47,7 @@ def run(options: argparse.Namespace) -> int:
         if len(errors) == len(options.runs) or not error.message.endswith("below it)"):
             raise error
         print(f"bench view: {error}", file=sys.stderr)
-    from ..benchmarks.view.finding import Runs
-    from ..benchmarks.view.pictures import Pictures
+    from ..benchmarks.view.finding import Pictures, Runs
     from ..benchmarks.view.site import Site
 
     locations = DataLocations.from_environment(parse_data_options(options.data), options.allow_outside)

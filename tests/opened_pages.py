@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
 
-def open_browser(browser: Browser, address: str, said: list[str], **options: Any) -> BrowserContext:
+def open_browser(browser: Browser, address: str, said: list[str], own: str = "", **options: Any) -> BrowserContext:
     """Return a browser that has opened the printed address, and writes down what it should not meet."""
     context = browser.new_context(**options)
-    own = address.partition("/?")[0]
+    own = own or address.partition("/?")[0]
 
     def watch(page: Page) -> None:
         page.on("console", lambda message: said.append(message.text))
@@ -32,8 +32,13 @@ _RULES = {"light": None, "dark": ["color-contrast", "link-in-text-block"]}
 """All rules, and in the dark theme those of colours, as nothing else differs there."""
 
 
-def violations(page: Page, axe: str, themes: Sequence[str]) -> list[list[str]]:
-    """Return what axe-core finds on a page: the theme, the rule, and the first element that breaks it."""
+def violations(page: Page, axe: str, width: int, themes: Sequence[str]) -> list[list[str]]:
+    """Return what axe-core finds on a page: the theme, the rule, and the first element that breaks it.
+
+    The page must fit the width, and nothing that a text of it would run may have run.
+    """
+    assert page.evaluate("document.documentElement.scrollWidth") == width, page.url
+    assert page.evaluate("window.ran") is None
     # By the tester's hand, past the policy that lets nothing else in.
     page.evaluate(axe + "; null")
     found = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html.parser import HTMLParser
 
 
@@ -35,3 +36,17 @@ def markup(text: str) -> Markup:
     found = Markup()
     found.feed(text)
     return found
+
+
+def require_texts(pages: Iterable[str], own: str) -> None:
+    """Require that pages show hostile texts as texts, run an application's own scripts, and lead nowhere else."""
+    shown = ""
+    for page in pages:
+        found = markup(page)
+        assert found.scripts == [f"/assets/{name}.js" for name in ("theme", "token", "columns", own)]
+        assert found.faults == []
+        assert [one for one in found.links if not one.startswith(("/", "#", "data:,"))] == []
+        shown += page
+    # Texts are shown, and not left out.
+    for one in ("&lt;img src=x onerror=", "&lt;/script&gt;&lt;script&gt;", "&lt;svg onload=", "&lt;/title&gt;"):
+        assert one in shown

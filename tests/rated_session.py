@@ -10,12 +10,12 @@ from typing import Any
 from PIL import Image
 from synthetic_board import HOSTILE
 
+from capbench.benchmarks.inputs.failures import FailureLog
 from capbench.benchmarks.inputs.task_images import TaskImages, picture_of
 from capbench.benchmarks.rate.collecting import collect, recorded
-from capbench.benchmarks.rate.design import Design
+from capbench.benchmarks.rate.items import Design
 from capbench.benchmarks.rate.questions import questions_of
-from capbench.benchmarks.rate.rating_queue import RatingQueue
-from capbench.benchmarks.rate.session import Session, begin
+from capbench.benchmarks.rate.session import RatingQueue, Session, begin
 from capbench.tasks.locate import DataLocations
 from capbench.tasks.schema import load_task
 
@@ -65,43 +65,48 @@ def _write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
-def make_session(
+def begin_session(
     folder: Path,
+    name: str = "session",
     *,
-    rows: int = 6,
-    captions: Mapping[str, Sequence[str]] | None = None,
+    systems: Sequence[str] = SYSTEMS,
     aspects: Sequence[str] = (),
     better: str = "",
-    references: bool = False,
-    sample: int | None = None,
-    seed: int = 1,
-) -> Session:
-    """Begin a session in ``folder/session``."""
-    path = make_task(folder, rows, captions)
+    **design: Any,
+) -> tuple[Session, FailureLog]:
+    """Begin a session of the task that :func:`make_task` made in a folder; return what was left out, too."""
+    path = folder / "task" / "photos.yaml"
     task = load_task(path)[0]
-    systems = tuple(captions or SYSTEMS)
     given = recorded([str(folder / f"{system}.jsonl") for system in systems])
-    found = collect(task, path, DataLocations(), given, subset=False)
+    items, failures = collect(task, path, DataLocations(), given, subset=False)
     images = TaskImages(task, path, DataLocations())
-    hashes = tuple(one.fingerprint()["sha256"] for one in given)
-    design = Design(
-        task="photos",
-        version="1.0",
-        questions=questions_of(aspects, better),
-        systems=systems,
-        captions=hashes,
-        seed=seed,
-        sample=sample,
-        subset=False,
-        references=references,
-    )
-    return begin(
-        folder / "session",
-        design,
-        found.items,
+    told = {
+        "task": "photos",
+        "version": "1.0",
+        "questions": questions_of(aspects, better),
+        "systems": tuple(systems),
+        "captions": tuple(one.fingerprint()["sha256"] for one in given),
+        "seed": 1,
+        "sample": None,
+        "subset": False,
+        "references": False,
+    }
+    session = begin(
+        folder / name,
+        Design(**{**told, **design}),
+        items,
         lambda item: picture_of(images.read(item.id, item.image)),
-        found.failures,
+        failures,
     )
+    return session, failures
+
+
+def make_session(
+    folder: Path, *, rows: int = 6, captions: Mapping[str, Sequence[str]] | None = None, **asked: Any
+) -> Session:
+    """Make a task, and begin a session in ``folder/session``."""
+    make_task(folder, rows, captions)
+    return begin_session(folder, systems=tuple(captions or SYSTEMS), **asked)[0]
 
 
 def rate_all(session: Session, rater: str, said: Sequence[Any]) -> RatingQueue:

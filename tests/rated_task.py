@@ -27,10 +27,17 @@ TASK = {
 
 
 def write_rated(folder: Path, rows: Sequence[Mapping[str, Any] | str], **keys: Any) -> Path:
-    """Write a task file (JSON is YAML) with keys of its own, and its rows; text rows as they are."""
+    """Write a task file (JSON is YAML) with keys of its own, None for those left out, and its rows; texts as they are.
+
+    A task of another name than ``rated`` has its file and its rows by that name.
+    """
     lines = [one if isinstance(one, str) else json.dumps(one) for one in rows]
-    (folder / "rows.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    (folder / "rated.yaml").write_text(json.dumps({**TASK, **keys}), encoding="utf-8")
+    name = keys.get("task", TASK["task"])
+    file = "rows.jsonl" if name == TASK["task"] else f"{name}.jsonl"
+    task = {**TASK, "dataset_kwargs": {"data_files": file}, **keys}
+    (folder / file).write_text("\n".join(lines), encoding="utf-8")
+    written = json.dumps({key: value for key, value in task.items() if value is not None})
+    (folder / f"{name}.yaml").write_text(written, encoding="utf-8")
     return folder
 
 

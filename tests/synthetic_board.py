@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow
 import pyarrow.parquet
+from finished_runs import make_record
 from PIL import Image
 
 from capbench.benchmarks.leaderboard.board import (
@@ -51,74 +51,36 @@ def label(name: str) -> str:
 def record(task: str, model: str | None, keys: list[tuple[str, str]], seed: int) -> dict[str, Any]:
     """Return the record of a run with a value for each (metric, statistic)."""
     random = np.random.default_rng(seed)
-    values: dict[str, Any] = {"name": task, "alias": task}
-    intervals, published = {}, {}
-    for metric, statistic in keys:
-        key, value = f"{metric}.{statistic}", round(float(random.uniform(0.2, 0.6)), 6)
-        values |= {f"{key},none": value, f"{key}_stderr,none": 0.01}
-        intervals[key] = {
-            "metric": metric,
-            "statistic": statistic,
-            "label": [label(metric), label(statistic)],
-            "n": 16992,
-            "low": value - 0.02,
-            "high": value + 0.02,
-            "resamples": 1000,
-            "reason": "",
-        }
-        published[key] = {"value": 0.4, "printed": "40.0", "scale": 100, "paper": "pacspp", "table": 1}
     metrics = list(dict.fromkeys(metric for metric, _ in keys))
-    return {
-        "schema_version": 1,
-        "task": task,
-        "task_alias": alias(task),
-        "model_name": model,
-        "results": {task: values},
-        "group_subtasks": {task: []},
-        "configs": {task: {"task": task, "scale": 100.0, "output_type": "agreement"}},
-        "versions": {task: 1.0},
-        "n-shot": {task: 0},
-        "higher_is_better": {task: dict.fromkeys(intervals, True)},
-        "n-samples": {task: {"original": 5822, "effective": 5664}},
-        "config": {"model": model, "model_args": {}, "limit": None, "seed": 1234, "level": 0.95},
-        "git_hash": "0123abc",
-        "date": 1795177793.5 + seed,
-        "total_evaluation_time_seconds": "5.9",
-        "intervals": intervals,
-        "published": published,
-        "metric_errors": [{"metric": "spice", "reason": HOSTILE[1]}],
-        "metrics_left_out": {},
-        "failures": [{"stage": "image", "reason": HOSTILE[2], "count": 2, "samples": ["a", HOSTILE[0]]}],
-        "remarks": [],
-        "ruled_out": 158,
-        "generation": {},
-        "data_checks": [{"check": "rows", "expected": 16992, "found": 16992, "passed": True}],
-        "data_origin": "composite.jsonl",
-        "truncation": {},
-        "fingerprint": hashlib.sha256(str((task, seed)).encode()).hexdigest(),
-        "fingerprint_parts": {
-            "task": {"output_type": "agreement", "protocol": {"raters": "flatten", "block_size": None}},
-            "data": "0" * 64,
-            "model": model,
-            "metrics": {metric: {"metric": label(metric), "aggregation": "mean"} for metric in metrics},
-            "settings": {"limit": None, "seed": 1234},
-        },
-        "environment": {"capbench": "0.1.0", "python": "3.11.7", "platform": "Linux", "libraries": {}},
-        "timings": {"data": 0.2, "metrics": 1.5, "each_metric": dict.fromkeys(metrics, 0.3)},
-        "store": {"found": 10, "computed": 2},
-        "significance": {
-            "kendall_b": {
-                "alpha": 0.05,
-                "resamples": 1000,
-                "seed": 1234,
-                "groups": {metric: "ab"[place % 2] for place, metric in enumerate(metrics)},
-            }
-        },
-        "histograms": {} if model else {metric: histogram(random) for metric in metrics[-2:]},
-        "samples": "full",
-        "redistribution": "full",
-        "pictures": {},
-    }
+    values = {f"{metric}.{statistic}": round(float(random.uniform(0.2, 0.6)), 6) for metric, statistic in keys}
+    made = make_record(
+        task,
+        values=values,
+        model=model,
+        alias=alias(task),
+        date=1795177793.5 + seed,
+        beside={key: {"value": 0.4, "printed": "40.0", "scale": 100, "paper": "pacspp", "table": 1} for key in values},
+        metrics={metric: {"metric": label(metric), "aggregation": "mean"} for metric in metrics},
+        metric_errors=[{"metric": "spice", "reason": HOSTILE[1]}],
+        failures=[{"stage": "image", "reason": HOSTILE[2], "count": 2, "samples": ["a", HOSTILE[0]]}],
+        ruled_out=158,
+        data_checks=[{"check": "rows", "expected": 16992, "found": 16992, "passed": True}],
+        timings={"data": 0.2, "metrics": 1.5, "each_metric": dict.fromkeys(metrics, 0.3)},
+        store={"found": 10, "computed": 2},
+        histograms={} if model else {metric: histogram(random) for metric in metrics[-2:]},
+        samples="full",
+        redistribution="full",
+        pictures={},
+    )
+    for metric, statistic in keys:
+        # Names of metrics hold points, too.
+        names = {"metric": metric, "statistic": statistic, "label": [label(metric), label(statistic)]}
+        made["intervals"][f"{metric}.{statistic}"] |= {**names, "n": 16992}
+    made["n-samples"] = {task: {"original": 5822, "effective": 5664}}
+    made["configs"][task]["metric_list"] = [{"metric": "cider"}]
+    groups = {metric: "ab"[place % 2] for place, metric in enumerate(metrics)}
+    made["significance"] = {"kendall_b": {"alpha": 0.05, "resamples": 1000, "seed": 1234, "groups": groups}}
+    return made
 
 
 def histogram(random: np.random.Generator) -> dict[str, Any]:
@@ -190,6 +152,17 @@ def make_board(folder: Path, tasks: int = 3, models: int = 4) -> Board:
     return Board(tuple(tables), (_suite(runs[0]),), (ranks,), tuple(runs), left_out)
 
 
+def _cell(run: BoardRun, key: str, everyone: list[float], printed: bool, letters: str = "") -> Cell:
+    """Return the cell of a result of a run, with its rank among some values."""
+    one = run.record.results[key]
+    assert one.value is not None
+    assert one.interval is not None
+    rank = sorted(everyone, reverse=True).index(one.value) + 1
+    beside = PrintedValue(0.4, "40.0", "PAC-S++", 1) if printed else None
+    group = letters[rank % 2] if letters else ""
+    return Cell(one.value, one.interval.low, one.interval.high, one.n, beside, group, rank)
+
+
 def _agreement_run(folder: Path) -> BoardRun:
     keys = [(metric, statistic) for metric in METRICS for statistic in STATISTICS]
     key = "ratings/no-model/20261120T122949-a3d4ca58"
@@ -207,16 +180,10 @@ def _agreement_table(run: BoardRun) -> TaskTable:
     values = {key: result.value or 0.0 for key, result in run.record.results.items()}
     ranked = sorted(METRICS, key=lambda metric: -values[f"{metric}.kendall_b"])
     for metric in ranked:
-        cells = []
-        for statistic in STATISTICS:
-            one = run.record.results[f"{metric}.{statistic}"]
-            value = values[f"{metric}.{statistic}"]
-            everyone = sorted((values[f"{other}.{statistic}"] for other in METRICS), reverse=True)
-            printed = PrintedValue(0.4, "40.0", "PAC-S++", 1)
-            rank = everyone.index(value) + 1
-            assert one.interval is not None
-            low, high = one.interval.low, one.interval.high
-            cells.append(Cell(value, low, high, one.n, printed, "ab"[rank % 2], rank))
+        cells = [
+            _cell(run, f"{metric}.{one}", [values[f"{other}.{one}"] for other in METRICS], True, "ab")
+            for one in STATISTICS
+        ]
         model = "openai-clip-vit-b-32" if metric == "clip_s" else ""
         rows.append(BoardRow(label(metric), model, "measured", run.key, tuple(cells), run.marks))
     without = Cell(None, reason="SPICE needs CoreNLP, which is not installed")
@@ -245,21 +212,10 @@ def _model_runs(folder: Path, task: str, models: int, seed: int) -> Iterator[Boa
 def _model_table(runs: list[BoardRun]) -> TaskTable:
     task = runs[0].record.task
     columns = tuple(Column(metric, label(metric), 100.0, 2, True) for metric in METRICS[:5])
-    every = {
-        column.key: sorted(-(run.record.results[f"{column.key}.mean"].value or 0.0) for run in runs)
-        for column in columns
-    }
+    every = {one.key: [run.record.results[f"{one.key}.mean"].value or 0.0 for run in runs] for one in columns}
     rows = []
     for run in runs:
-        cells = []
-        for column in columns:
-            one = run.record.results[f"{column.key}.mean"]
-            value = one.value or 0.0
-            assert one.interval is not None
-            printed = PrintedValue(0.4, "40.0", "PAC-S++", 1) if column.key == "cider" else None
-            low, high = one.interval.low, one.interval.high
-            rank = every[column.key].index(-value) + 1
-            cells.append(Cell(value, low, high, one.n, printed, rank=rank))
+        cells = [_cell(run, f"{key}.mean", values, key == "cider") for key, values in every.items()]
         rows.append(BoardRow(run.record.model_name or "", "", "measured", run.key, tuple(cells)))
     return TaskTable(task, alias(task), "1.0", "Captions of images.", "model", columns, tuple(rows))
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 from PIL import Image
 from synthetic_board import HOSTILE
 
 import capbench
-from capbench.benchmarks.view.finding import Runs, ShownRun
-from capbench.benchmarks.view.pictures import Pictures
+from capbench.benchmarks.view.finding import Pictures, Runs, ShownRun
 from capbench.benchmarks.view.site import Site
 from capbench.tasks.locate import DataLocations
 
@@ -79,8 +80,22 @@ def caption(row: int) -> str:
     return f"A {_WORDS[row % 6]} circle is to the left of a {_WORDS[row // 6 % 6]} square."
 
 
-def make_viewed(folder: Path) -> Viewed:
-    """Make tasks, images and runs in a folder."""
+@cache
+def viewed_once(folder: Path, tables: Path) -> Viewed:
+    """Make tasks, images and runs in a folder, once in a process.
+
+    Args:
+        folder: The folder.
+        tables: METEOR's.
+    """
+    (folder / "cache").mkdir(parents=True)
+    (folder / "cache" / "meteor").symlink_to(tables)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BENCH_CACHE", str(folder / "cache"))
+        return _made(folder)
+
+
+def _made(folder: Path) -> Viewed:
     tasks = folder / "tasks"
     (tasks / "images").mkdir(parents=True)
     for row in range(6):

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ...errors import DataError, UsageError, did_you_mean
 from ...progress import Progress, silent
 from ...tasks.schema import StatisticEntry
@@ -18,11 +20,20 @@ from ..running.plan import make_statistic
 from ..statistics import Draws, Intervals, statistics
 from ..statistics.bootstrap import Interval
 from ..statistics.contract import Statistic, UndefinedStatistic
+from ..statistics.paired import Difference, difference
 from ..statistics.rated_rows import Ratings
 from ..statistics.significance import ALPHA, rank
-from .captioners import on_shared_documents
-from .decoding import own_decoding
-from .finished_runs import Contestant, FinishedRun, read_runs, require_same_data, scored_metrics, scores_only
+from ..tables.text import decimals_for
+from .finished_runs import (
+    Contestant,
+    FinishedRun,
+    own_decoding,
+    read_runs,
+    require_same_data,
+    require_same_references,
+    scored_metrics,
+    scores_only,
+)
 
 _DEFAULT_DECODING = "default decoding"
 """What a run is called that has no decoding setting of its own, beside runs of its model that have one."""
@@ -128,6 +139,11 @@ class Comparison:
     compared: list[RankedValue]
     pairs: list[Pair]
     notes: list[str]
+
+    @property
+    def decimals(self) -> int:
+        """Digits behind the point that tables show."""
+        return decimals_for(self.scale, [one.value for one in self.compared])
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as JSON values, unscaled."""
@@ -355,3 +371,61 @@ def _too_few_resamples(pairs: Sequence[Pair], settings: CompareSettings) -> list
         f"with {settings.resamples:,} resamples and {len(pairs)} pairs no p can fall below {least:.3g} after "
         f"Holm's correction, so nothing can differ at alpha {settings.alpha:g}; try --bootstrap {needed}"
     ]
+
+
+_RESAMPLES, _SEED = 1000, 1234
+
+
+def on_shared_documents(
+    metric: str, runs: Sequence[FinishedRun], names: Sequence[str]
+) -> tuple[ComparedRows, list[str]]:
+    """Return the scores of the documents that all runs have, and what a reader must know of them.
+
+    Args:
+        metric: By which metric.
+        runs: Runs of captioners.
+        names: What each is called.
+
+    Raises:
+        DataError: A document has other references in one run than in another.
+    """
+    ids_of = [run.ids() for run in runs]
+    others = [set(one) for one in ids_of[1:]]
+    ids = [identity for identity in ids_of[0] if all(identity in one for one in others)]
+    notes = require_same_references(runs, ids)
+    images = dict(zip(ids_of[0], runs[0].images(), strict=True))
+    scores: dict[str, np.ndarray] = {}
+    for name, run, its_ids in zip(names, runs, ids_of, strict=True):
+        by_id = dict(zip(its_ids, run.scores(metric).tolist(), strict=True))
+        scores[name] = np.asarray([by_id[one] for one in ids])
+    return ComparedRows([images[one] for one in ids], scores), notes
+
+
+def changes(before: Path, after: Path) -> dict[str, Difference]:
+    """Return by how much each metric's mean rose from one run of a captioner to another, by the paired bootstrap.
+
+    Metrics that were not computed alike in both, or whose system value is no mean of single captions, have no change;
+    nor has anything of a task whose subject is the metric.
+
+    Args:
+        before: Folder of a run.
+        after: Folder of the other, of the same task.
+
+    Raises:
+        DataError: A run cannot be read, or they are of different tasks or data.
+    """
+    first, second = runs = read_runs([before, after])
+    protocol = first.record.protocol
+    if protocol.subject != "model" or not protocol.comparable:
+        return {}
+    found: dict[str, Difference] = {}
+    for metric, made in first.metrics.items():
+        if second.metrics.get(metric) != made or made.get("aggregation") == "corpus":
+            continue
+        rows, _ = on_shared_documents(metric, runs, ("before", "after"))
+        try:
+            estimates = protocol.compare(rows, None, Draws(_RESAMPLES, _SEED)).estimates
+        except UndefinedStatistic:
+            continue
+        found[metric] = difference(estimates["after"], estimates["before"])
+    return found

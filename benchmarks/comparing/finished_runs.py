@@ -78,10 +78,6 @@ class FinishedRun:
         """Return the score of each sample, NaN where it has none."""
         return numbers(self.samples[metric])
 
-    def scores_by_id(self, metric: str) -> dict[str, float]:
-        """Return the scores by the sample's id."""
-        return dict(zip(self.ids(), self.scores(metric).tolist(), strict=True))
-
     def images(self) -> list[str]:
         """Return the image of each sample."""
         return self.samples["image"].to_pylist()
@@ -110,18 +106,9 @@ class FinishedRun:
         return _usable(read_columns(self.path, self.file, [column, "image"]))[column].to_pylist()
 
     @property
-    def has_references(self) -> bool:
-        """Whether the samples hold the references."""
-        return "references" in self.columns
-
-    @property
     def has_ratings(self) -> bool:
         """Whether the samples hold the ratings."""
         return any(name.partition(".")[0] == "ratings" for name in self.samples.column_names)
-
-    def references(self) -> dict[str, list[str]]:
-        """Return the references by the sample's id."""
-        return dict(zip(self.ids(), self.values("references"), strict=True))
 
 
 @dataclass(frozen=True)
@@ -231,14 +218,14 @@ def require_same_references(runs: Sequence[FinishedRun], ids: Sequence[str]) -> 
     Raises:
         DataError: They have not, or a run with scores alone does not tell.
     """
-    bare = [run for run in runs if not run.has_references]
+    bare = [run for run in runs if "references" not in run.columns]
     if bare:
         hashes = {run.record.documents_hash for run in runs}
         if len(hashes) > 1 or None in hashes:
             raise scores_only(bare[0], "references: the runs do not say that they are of the same documents")
         paths = ", ".join(str(run.path) for run in bare)
         return [f"references were not compared one by one: {paths} holds scores alone; the documents' hashes are equal"]
-    references = [run.references() for run in runs]
+    references = [dict(zip(run.ids(), run.values("references"), strict=True)) for run in runs]
     for run, one in zip(runs[1:], references[1:], strict=True):
         for identity in ids:
             if one[identity] != references[0][identity]:
@@ -333,3 +320,24 @@ def _told_apart(found: Sequence[Contestant], runs: Sequence[FinishedRun]) -> lis
             mark = f" [{model if model and models.count(model) == 1 else one.run.short_name(runs)}]"
         result.append(replace(one, name=one.metric + mark, label=label + mark))
     return result
+
+
+def own_decoding(record: Record, others: Sequence[Record]) -> str:
+    """Return the decoding settings of a run that are others in some run (``temperature=1``); empty if none is.
+
+    Args:
+        record: Of the run.
+        others: Of the runs that it is told apart from; it may be among them.
+    """
+    return settings_text(
+        {
+            key: value
+            for key, value in record.decoding.items()
+            if any(other.decoding.get(key) != value for other in others)
+        }
+    )
+
+
+def settings_text(settings: Mapping[str, Any]) -> str:
+    """Return decoding settings as ``num_beams=1, temperature=1``, in the order of their names."""
+    return ", ".join(f"{key}={value}" for key, value in sorted(settings.items()))

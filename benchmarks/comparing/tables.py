@@ -6,13 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ..statistics.bootstrap import Interval
-from ..tables.csv_text import csv_text
-from ..tables.results import show_number
+from ..tables.results import tabulated
+from ..tables.text import csv_text, show_interval, show_number
 from .comparison import Comparison
-
-_TABULATE_FORMATS = {"github": "github", "latex": "latex_booktabs"}
-_LEFT = ("Task", "Metric", "Model", "Pair", "Group")
 
 
 def render_comparisons(comparisons: Sequence[Comparison], fmt: str = "github") -> str:
@@ -29,7 +25,7 @@ def render_comparisons(comparisons: Sequence[Comparison], fmt: str = "github") -
         return json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False)
     if fmt == "csv":
         return _csv(comparisons)
-    tables = [_tabulate(rows, fmt) for one in comparisons for rows in (_compared_rows(one), _pair_rows(one)) if rows]
+    tables = [tabulated(rows, fmt) for one in comparisons for rows in (_compared_rows(one), _pair_rows(one)) if rows]
     return "\n\n".join([*tables, *([_legend(comparisons)] if fmt == "github" else [])])
 
 
@@ -43,20 +39,8 @@ def _legend(comparisons: Sequence[Comparison]) -> str:
     )
 
 
-def _tabulate(rows: Sequence[dict[str, str]], fmt: str) -> str:
-    from tabulate import tabulate
-
-    return tabulate(
-        rows,
-        headers="keys",
-        tablefmt=_TABULATE_FORMATS[fmt],
-        disable_numparse=True,
-        colalign=["left" if column in _LEFT else "right" for column in rows[0]],
-    )
-
-
 def _compared_rows(comparison: Comparison) -> list[dict[str, str]]:
-    decimals = _decimals(comparison)
+    decimals = comparison.decimals
     rows = []
     for number, one in enumerate(comparison.compared):
         first = number == 0
@@ -68,7 +52,7 @@ def _compared_rows(comparison: Comparison) -> list[dict[str, str]]:
                 **row,
                 comparison.subject.capitalize(): one.label,
                 comparison.statistic_label: show_number(one.value * comparison.scale, decimals),
-                _interval_label(comparison): _interval(one.interval, comparison.scale, decimals),
+                _interval_label(comparison): show_interval(one.interval, comparison.scale, decimals, "-"),
                 "Group": one.letters,
                 "n": f"{comparison.n:,}",
             }
@@ -77,12 +61,12 @@ def _compared_rows(comparison: Comparison) -> list[dict[str, str]]:
 
 
 def _pair_rows(comparison: Comparison) -> list[dict[str, str]]:
-    decimals, labels = _decimals(comparison), {one.name: one.label for one in comparison.compared}
+    decimals, labels = comparison.decimals, {one.name: one.label for one in comparison.compared}
     return [
         {
             "Pair": f"{labels[pair.first]} - {labels[pair.second]}",
             "Difference": show_number(pair.value * comparison.scale, decimals),
-            _interval_label(comparison): _interval(pair.interval, comparison.scale, decimals),
+            _interval_label(comparison): show_interval(pair.interval, comparison.scale, decimals, "-"),
             "p": _p(pair.p),
             "p (Holm)": _p(pair.p_holm),
             **{f"p ({test})": _p(p) for test, p in pair.classical.items()},
@@ -118,18 +102,8 @@ def _csv(comparisons: Sequence[Comparison]) -> str:
     return csv_text(rows, [*columns, "n"])
 
 
-def _decimals(comparison: Comparison) -> int:
-    return 2 if comparison.scale > 1 or max(abs(one.value) for one in comparison.compared) > 10 else 4
-
-
 def _interval_label(comparison: Comparison) -> str:
     return f"{100 * (1 - comparison.settings.alpha):g}% CI"
-
-
-def _interval(interval: Interval, scale: float, decimals: int) -> str:
-    if interval.low is None or interval.high is None:
-        return "-"
-    return f"[{show_number(interval.low * scale, decimals)}, {show_number(interval.high * scale, decimals)}]"
 
 
 def _p(p: float | None) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Literal
 
 from ...metrics.aloha.matching import ObjectMatching
-from ...metrics.capture.matching import Element, Kind, KindScore
+from ...metrics.capture.matching import KINDS, Element, Kind, KindScore
 from ...metrics.capture.metric import Explanation
 from ...metrics.capture.scene_graphs import Graph
 from ...metrics.dcscore.answers import PARTS, CaptionFact, trial
@@ -31,6 +31,21 @@ class ScoreExplanation:
     candidate: str
     references: Sequence[str]
     found: Sequence[Explanation] | ObjectMatching | FactCheck
+
+    @property
+    def value(self) -> float:
+        """The score."""
+        if isinstance(self.found, ObjectMatching | FactCheck):
+            return self.found.value
+        return sum(one.value for one in self.found) / len(self.found)
+
+    @property
+    def mean_of(self) -> str:
+        """What the score is the mean of, as it stands behind it; empty where it is none."""
+        if isinstance(self.found, FactCheck):
+            return ", the mean of both F1"
+        several = not isinstance(self.found, ObjectMatching) and len(self.found) > 1
+        return f", mean of {len(self.references)} references" if several else ""
 
 
 # --- CAPTURE
@@ -74,6 +89,38 @@ class TextSpan:
 
     text: str
     how: How | None
+
+
+@dataclass(frozen=True)
+class ReferenceMatches:
+    """What a metric matched of a caption and one reference.
+
+    Attributes:
+        value: Its value of the two.
+        candidate: The caption in parts.
+        reference: The reference in parts.
+        counts: What the value is made of: name to number, as texts.
+        groups: Title of a table to what was matched there.
+    """
+
+    value: float
+    candidate: Sequence[TextSpan]
+    reference: Sequence[TextSpan]
+    counts: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, Sequence[MatchRow]] = field(default_factory=dict)
+
+
+def reference_matches(candidate: str, reference: str, explanation: Explanation) -> ReferenceMatches:
+    """Return what CAPTURE matched of a caption and a reference: each kind, and where some were, what was left out."""
+    counts = {
+        f"{kind}s": f"precision {matched.precision:.4f}, recall {matched.recall:.4f}, F1 {matched.f1:.4f}"
+        for kind, matched in ((kind, explanation.matched[kind]) for kind in KINDS)
+    }
+    groups = {f"{kind.capitalize()}s": rows(explanation.matched[kind]) for kind in KINDS}
+    if others := left_out(explanation):
+        groups["Left out"] = others
+    mine, theirs = spans(candidate, explanation, "candidate"), spans(reference, explanation, "reference")
+    return ReferenceMatches(explanation.value, mine, theirs, counts, groups)
 
 
 def rows(matched: KindScore) -> list[MatchRow]:

@@ -43,6 +43,11 @@ class Picture:
     content: bytes
     media_type: str
 
+    @property
+    def ending(self) -> str:
+        """How its file's name ends."""
+        return self.media_type.removeprefix("image/").replace("jpeg", "jpg")
+
 
 def picture_of(content: bytes | None) -> Picture | None:
     """Return the file of an image as a browser is given it; None where it is none that every browser shows."""

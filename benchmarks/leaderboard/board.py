@@ -32,6 +32,16 @@ class BoardRun:
     record: Record
     marks: tuple[str, ...] = ()
 
+    @property
+    def model(self) -> str:
+        """The model, as text."""
+        return self.record.model_name or "no model"
+
+    @property
+    def began(self) -> str:
+        """When it began, in UTC, to the minute."""
+        return f"{self.record.started:%Y-%m-%d %H:%M}"
+
 
 @dataclass(frozen=True)
 class OmittedRun:

@@ -2,47 +2,30 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path, PurePosixPath
 
+from ...allocation import seldom_collected
 from ...boundary import unlinked
 from ...drafts import DRAFT, draft_beside, is_abandoned, remove_abandoned, write_whole
 from ...errors import DataError, UsageError
 from ...tasks.index import TaskIndex, build_index
 from .board import Board, BoardRun, OmittedRun, TaskTable
 from .collect import collect
-from .excerpt import with_excerpt
-from .formats.latex import latex_files
-from .formats.markdown import readme
-from .formats.plain import JSON_FILE, csv_file, json_file
-from .html.index import index_page, overview_page, task_page
-from .html.names import run_pages, task_pages
-from .html.overview import OVERVIEW_PAGE, overviews
+from .formats import JSON_FILE, csv_file, json_file, latex_files, readme, with_excerpt
+from .html.index import OVERVIEW_PAGE, index_page, overview_page, overviews, task_page
+from .html.rendering import run_pages, task_pages
 from .html.run import run_page
-from .ranks import rank_tables
 from .suites_of_board import suite_tables
-from .task_tables import task_table
+from .task_tables import rank_tables, task_table
 
 
-@contextmanager
-def _cycles_rarely_sought() -> Iterator[None]:
-    """Let Python look for garbage in cycles rarely: it goes through all records each time, which have none."""
-    before = gc.get_threshold()
-    gc.set_threshold(100_000, 20, 20)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-
-
-@_cycles_rarely_sought()
+@seldom_collected()
 def build(runs: Path, output: Path, readme_of_repository: Path | None = None) -> Board:
     """Make the leaderboard of the runs below a folder.
 
@@ -116,7 +99,9 @@ def _inside(path: object) -> bool:
 def _write(files: Iterable[tuple[str, bytes]], output: Path) -> None:
     output.mkdir(parents=True, exist_ok=True)
     killed = [draft for draft in output.glob(f"{DRAFT}*") if is_abandoned(draft)]
-    earlier = dict.fromkeys((*listed_files(output), *_placed(killed)))
+    # What killed builds had put in place: what their drafts list and no longer hold.
+    placed = [path for draft in killed for path in listed_files(draft) if not (draft / path).exists()]
+    earlier = dict.fromkeys((*listed_files(output), *placed))
     draft = draft_beside(output / JSON_FILE)
     paths: set[str] = set()
     try:
@@ -135,22 +120,11 @@ def _write(files: Iterable[tuple[str, bytes]], output: Path) -> None:
     for path in earlier.keys() - paths:
         if (output / path).is_file() and (output / path).resolve().is_relative_to(output.resolve()):
             (output / path).unlink()
-            _remove_empty(output / path, output)
+            for folder in takewhile(lambda one: one != output and not any(one.iterdir()), (output / path).parents):
+                folder.rmdir()
     (draft / JSON_FILE).replace(output / JSON_FILE)
     shutil.rmtree(draft, ignore_errors=True)
     remove_abandoned(killed)
-
-
-def _placed(drafts: Iterable[Path]) -> list[str]:
-    """Return the files that killed builds had put in place: those that their drafts list and no longer hold."""
-    return [path for draft in drafts for path in listed_files(draft) if not (draft / path).exists()]
-
-
-def _remove_empty(path: Path, output: Path) -> None:
-    for folder in path.parents:
-        if folder == output or any(folder.iterdir()):
-            return
-        folder.rmdir()
 
 
 def pages(board: Board) -> Iterator[tuple[str, bytes]]:
@@ -215,7 +189,7 @@ def board_of(runs: Sequence[BoardRun], left_out: Sequence[OmittedRun], index: Ta
         suite_tables(runs, index, outdated),
         rank_tables(tables),
         tuple(sorted(marked, key=lambda run: run.key)),
-        tuple(sorted(left_out, key=lambda one: (one.key, one.reason))),
+        tuple(sorted(left_out, key=lambda run: (run.key, run.reason))),
     )
 
 

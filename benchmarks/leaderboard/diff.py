@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -9,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ...boundary import unlinked
-from ...errors import DataError, UsageError
-from ..tables.results import show_difference, show_number
-from .formats.markdown import escaped
-from .formats.plain import JSON_FILE, SCHEMA_VERSION
+from ...errors import BenchError, DataError, UsageError
+from ..tables.text import show_difference, show_number
+from .build import listed_files, made
+from .formats import JSON_FILE, SCHEMA_VERSION, markdown, with_excerpt
 
 _Json = Mapping[str, Any]
 _EMPTY: _Json = {"tables": [], "left_out": []}
@@ -91,7 +92,7 @@ def comment(base: _Json, head: _Json, note: str = "") -> str:
         head: The later one.
         note: What must be said first.
     """
-    lines = ["### Leaderboard", "", *([escaped(note), ""] if note else [])]
+    lines = ["### Leaderboard", "", *([markdown(note), ""] if note else [])]
     changes = moved_lines(base, head)
     return "\n".join([*lines, *(changes or ["Nothing moves."])])
 
@@ -104,12 +105,12 @@ def moved_lines(base: _Json, head: _Json) -> list[str]:
         found = list(_of_table(before.get(key), after.get(key)))
         if found:
             table = after.get(key) or before[key]
-            lines += [f"**{escaped(table['alias'])}** (version {escaped(str(table['version']))})", "", *found, ""]
+            lines += [f"**{markdown(table['alias'])}** (version {markdown(str(table['version']))})", "", *found, ""]
     known = {(one["key"], one["reason"]) for one in base["left_out"]}
     left_out = [one for one in head["left_out"] if (one["key"], one["reason"]) not in known]
     if left_out:
         lines += ["**Runs that are left out**", ""]
-        lines += [f"- {escaped(one['key'])}: {escaped(one['reason'])}" for one in left_out]
+        lines += [f"- {markdown(one['key'])}: {markdown(one['reason'])}" for one in left_out]
     return lines
 
 
@@ -152,13 +153,13 @@ def _rows(table: _Json | None) -> dict[tuple[str, str, str], dict[str, _Json]]:
 
 def _name(key: tuple[str, str, str]) -> str:
     kind, name, model = key
-    by = f" ({escaped(model)})" if model else ""
-    return f"{escaped(name)}{by}{', published only' if kind == 'published' else ''}"
+    by = f" ({markdown(model)})" if model else ""
+    return f"{markdown(name)}{by}{', published only' if kind == 'published' else ''}"
 
 
 def _listed(cells: Mapping[str, _Json], columns: Mapping[str, _Json]) -> str:
     values = [
-        f"{escaped(columns[key]['label'])} {_value(cell, columns[key])}"
+        f"{markdown(columns[key]['label'])} {_value(cell, columns[key])}"
         for key, cell in cells.items()
         if cell["value"] is not None
     ]
@@ -180,10 +181,83 @@ def _moved(name: str, column: _Json, old: _Json | None, new: _Json | None) -> st
         elif not moved:
             difference = "" if ranks[0] != ranks[1] else "group or published value"
     rank = " → ".join("–" if one is None else str(one) for one in ranks) if ranks[0] != ranks[1] else ""
-    return f"| {name} | {escaped(column['label'])} | {before} | {now} | {difference} | {rank} |"
+    return f"| {name} | {markdown(column['label'])} | {before} | {now} | {difference} | {rank} |"
 
 
 def _value(cell: _Json | None, column: _Json) -> str:
     if cell is None or cell["value"] is None:
         return "–"
     return show_number(cell["value"] * column["scale"], column["decimals"])
+
+
+_MOST_LINES = 60
+_EXPLAINED = (JSON_FILE, "README.md")
+"""Files of which it is said what differs in them."""
+
+
+def differences(runs: Path, output: Path, readme_of_repository: Path | None = None) -> list[str]:
+    """Return how the leaderboard in a folder differs from the one that the runs give; nothing if it does not.
+
+    Args:
+        runs: The folder of the runs.
+        output: The folder of the leaderboard.
+        readme_of_repository: A Markdown file that shows the top rows.
+
+    Raises:
+        UsageError: ``runs`` is a file.
+        DataError: The Markdown file has no marks.
+    """
+    board, files = made(runs)
+    paths: set[str] = set()
+    missing: list[str] = []
+    changed: dict[str, bytes] = {}
+    for path, content in files:
+        paths.add(path)
+        if not (output / path).is_file():
+            missing.append(path)
+        elif (there := _content(output / path)) is not None and there != content:
+            changed[path] = content if path in _EXPLAINED else b""
+    lines = [f"missing: {path}" for path in sorted(missing)]
+    lines += [f"differs: {path}" for path in sorted(changed)]
+    lines += [
+        f"no longer made: {path}" for path in listed_files(output) if path not in paths and (output / path).is_file()
+    ]
+    if JSON_FILE in changed:
+        lines += _moved_now(output, changed[JSON_FILE])
+    if "README.md" in changed:
+        there = _content(output / "README.md") or b""
+        lines += ["", *_unified("README.md", there, changed["README.md"])]
+    if readme_of_repository:
+        now = with_excerpt(readme_of_repository, board).encode()
+        if now != (there := readme_of_repository.read_bytes()):
+            name = str(readme_of_repository)
+            lines += [f"differs: {name}", "", *_unified(name, there, now)]
+    return lines
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return unlinked(path).read_bytes()
+    except OSError:
+        return None
+
+
+def _moved_now(output: Path, made_now: bytes) -> Iterator[str]:
+    """Yield what moved, from the leaderboard that is there to the one that the runs give."""
+    try:
+        there, _ = read_leaderboard(str(output / JSON_FILE), output)
+    except BenchError as error:
+        yield str(error)
+        return
+    if moved := moved_lines(there, json.loads(made_now)):
+        yield from ("", *_cut(moved))
+
+
+def _unified(name: str, there: bytes, made_now: bytes) -> list[str]:
+    before, now = (content.decode("utf-8", "replace").splitlines() for content in (there, made_now))
+    return _cut(list(difflib.unified_diff(before, now, f"{name} as it is", f"{name} of the runs", n=1, lineterm="")))
+
+
+def _cut(lines: list[str]) -> list[str]:
+    more = len(lines) - _MOST_LINES
+    return [*lines[:_MOST_LINES], f"... and {more:,} more lines"] if more > 0 else lines

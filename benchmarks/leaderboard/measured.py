@@ -6,13 +6,22 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from ...arrow_arrays import numbers
+from ...errors import DataError
 from ...metrics import metrics as known_metrics
+from ..comparing.finished_runs import settings_text
 from ..protocols.job import Result
 from ..records.entries import UsedModel
 from ..records.record import Record
-from .board import BoardRun
+from ..records.samples import SAMPLES_FILE, open_samples
+from ..statistics.multiple_comparisons import holm_of, rank_ranges, significance_letters
+from ..statistics.paired import p_of_mean_differences
+from .board import BoardRun, Column
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,13 @@ def measured_metrics(runs: Sequence[BoardRun]) -> list[MeasuredRow]:
                 found[metric, model] = MeasuredRow(
                     first.label[0], model, metric, run, results, dict.fromkeys(results, run), keys
                 )
-    return _same_data(_namesakes_told_apart(list(found.values())), with_captions=True)
+    rows = list(found.values())
+    known = Counter((row.name, row.model) for row in rows)
+    # Two settings of one metric may have one label.
+    return _same_data(
+        [replace(row, name=f"{row.name} ({row.metric})") if known[row.name, row.model] > 1 else row for row in rows],
+        with_captions=True,
+    )
 
 
 def _shown(record: Record) -> dict[str, Result]:
@@ -115,13 +130,6 @@ def _named(model: UsedModel) -> tuple[str, str]:
     return model.name, _as_json(model.arguments)
 
 
-def in_words(settings: Any) -> str:
-    """Return settings as ``key=value, key=value``."""
-    if not isinstance(settings, dict):
-        return "" if settings is None else str(settings)
-    return ", ".join(f"{key}={value}" for key, value in sorted(settings.items()))
-
-
 def _merit(run: BoardRun) -> tuple[bool, int, float, str]:
     return run.record.is_whole, run.record.documents.effective, run.record.date, run.key
 
@@ -143,7 +151,7 @@ def _row_names(runs: Sequence[BoardRun]) -> dict[tuple[str, ...], str]:
     for identity in identities:
         twins = [other for other in identities if other[0] == identity[0]]
         differing = [n for n in (1, 2) if len({twin[n] for twin in twins}) > 1]
-        parts = [in_words(json.loads(identity[n])) for n in differing]
+        parts = [settings_text(json.loads(identity[n])) for n in differing]
         told_apart = "; ".join(filter(None, parts))
         names[identity] = f"{identity[0]} ({told_apart})" if told_apart else identity[0]
     return names
@@ -154,7 +162,7 @@ def _names_of_models(runs: Sequence[BoardRun]) -> dict[tuple[str, str], str]:
     known = {_named(one) for run in runs for one in run.record.settings.metric_models.values()}
     shared = Counter(name for name, _ in known)
     return {
-        (name, arguments): f"{name} ({in_words(json.loads(arguments))})" if shared[name] > 1 else name
+        (name, arguments): f"{name} ({settings_text(json.loads(arguments))})" if shared[name] > 1 else name
         for name, arguments in known
     }
 
@@ -166,12 +174,6 @@ def _metrics_of_several_models(runs: Sequence[BoardRun]) -> set[str]:
         for metric in run.record.metrics:
             models.setdefault(metric, set()).add(tuple(models_of_metric(run.record, metric)))
     return {metric for metric, used in models.items() if len(used) > 1}
-
-
-def _namesakes_told_apart(rows: list[MeasuredRow]) -> list[MeasuredRow]:
-    """Add the name in records where two settings of one metric have one label."""
-    known = Counter((row.name, row.model) for row in rows)
-    return [replace(row, name=f"{row.name} ({row.metric})") if known[row.name, row.model] > 1 else row for row in rows]
 
 
 def _same_data(rows: list[MeasuredRow], *, with_captions: bool) -> list[MeasuredRow]:
@@ -197,3 +199,150 @@ def _same_data(rows: list[MeasuredRow], *, with_captions: bool) -> list[Measured
         else replace(row, ranked=False, marks=("other data than most rows",) if row.run.record.is_whole else ())
         for row in rows
     ]
+
+
+ALPHA = 0.05
+SEED = 1234
+LONGEST_LABEL = 12
+"""Where the letters of a row would be longer, its column has ranks alone: nobody could read them in a table."""
+
+
+_SampleColumns = tuple[Any, dict[str, np.ndarray]]
+"""Ids of samples, and their columns of numbers."""
+Group = tuple[str, tuple[int, int] | None]
+"""What tests say of a number among those of its column: letters, of which two rows share one if, and only if, they do
+not differ (empty where only ranks are given); and best and worst rank that the tests leave open."""
+Groups = Mapping[str, Mapping[int, Group]]
+"""Column to row (its identity) to group."""
+
+
+def groups_of_metrics(columns: Sequence[Column], rows: Sequence[MeasuredRow]) -> tuple[Groups, list[str]]:
+    """Return the letters that records hold, where all numbers of a column are of one run.
+
+    Letters of two runs say nothing of a metric of one and a metric of the other. A row without a number has none.
+    """
+    groups: dict[str, dict[int, Group]] = {}
+    several = False
+    for column in columns:
+        measured = {id(row): row for row in rows if column.key in row.results}
+        measured = {at: row for at, row in measured.items() if row.results[column.key].value is not None}
+        runs = {row.runs[column.key].key: row.runs[column.key].record for row in measured.values()}
+        if len(runs) == 1:
+            (record,) = runs.values()
+            groups[column.key] = {at: (record.letters(row.results[column.key]), None) for at, row in measured.items()}
+        several = several or len(runs) > 1
+    note = "The rows are of several runs, so no groups are given; `bench compare RUN RUN` tests them."
+    return groups, [note] if several else []
+
+
+def groups_of_models(columns: Sequence[Column], rows: Sequence[MeasuredRow]) -> tuple[Groups, list[str]]:
+    """Return groups of captioners, by the mean over the captions that all of them have a score for."""
+    if len(rows) < 2:
+        return {}, []
+    groups: dict[str, dict[int, Group]] = {}
+    reasons: dict[str, list[str]] = {}
+    crowded: list[str] = []
+    samples: dict[Path, _SampleColumns | None] = {}
+    for column in columns:
+        measured = [row for row in rows if column.key in row.results and row.results[column.key].value is not None]
+        if len(measured) < 2:
+            continue
+        of_rows, reason = _groups(column, measured, samples)
+        if reason:
+            reasons.setdefault(reason, []).append(column.label)
+            continue
+        groups[column.key] = {id(row): one for row, one in zip(measured, of_rows, strict=True)}
+        if not of_rows[0][0] and column.higher_is_better is not None:
+            crowded.append(column.label)
+    notes = [f"{', '.join(labels)}: no groups, as {reason}." for reason, labels in reasons.items()]
+    if crowded:
+        notes.append(f"{', '.join(crowded)}: no letters, which would be too many to read; ranks say who differs.")
+    return groups, notes
+
+
+def _groups(
+    column: Column, measured: Sequence[MeasuredRow], samples: dict[Path, _SampleColumns | None]
+) -> tuple[list[Group], str]:
+    metric = measured[0].results[column.key].metric
+    records = [row.runs[column.key].record for row in measured]
+    made = [record.made_by.get(metric) for record in records]
+    if made[0] is None:
+        return [], "they are not of metrics"
+    if any(one != made[0] for one in made):
+        return [], "the metric was not computed alike in all runs"
+    if records[0].is_of_corpus(metric):
+        return [], "their values are of all captions together, not means over captions"
+    values, reason = _common([row.runs[column.key] for row in measured], metric, samples)
+    if values is None:
+        return [], reason
+    order = sorted(
+        range(len(measured)),
+        key=lambda n: (measured[n].results[column.key].value or 0.0) * (1 if column.lower_is_better else -1),
+    )
+    ps = p_of_mean_differences(values[order], alpha=ALPHA, seed=SEED)
+    better, worse = np.triu_indices(len(order), 1)
+    differ = holm_of(ps[better, worse]) < ALPHA
+    pairs = list(zip(better[differ].tolist(), worse[differ].tolist(), strict=True))
+    letters = significance_letters(len(order), pairs)
+    if max(map(len, letters)) > LONGEST_LABEL:
+        letters = [""] * len(order)
+    groups = list(zip(letters, rank_ranges(len(order), pairs), strict=True))
+    return [groups[place] for place in np.argsort(order).tolist()], ""
+
+
+def _common(
+    runs: Sequence[BoardRun], metric: str, known: dict[Path, _SampleColumns | None]
+) -> tuple[np.ndarray | None, str]:
+    """Return ``[models, documents]`` scores of the documents that all runs scored, or why there are none.
+
+    Args:
+        runs: The runs.
+        metric: The metric.
+        known: The samples that were read, by the folder of the run; each is read once.
+    """
+    scores: list[tuple[Any, np.ndarray]] = []
+    for run in runs:
+        if run.folder not in known:
+            known[run.folder] = _columns_of(run, known)
+        read = known[run.folder]
+        if read is None or metric not in read[1]:
+            return None, "not every run has its samples"
+        scores.append((read[0], read[1][metric]))
+    aligned = [values for _, values in scores]
+    if any(ids is not scores[0][0] for ids, _ in scores):
+        ids_of = [ids.to_pylist() for ids, _ in scores]
+        shared = set(ids_of[0]).intersection(*ids_of[1:])
+        places = [{one: n for n, one in enumerate(ids)} for ids in ids_of]
+        wanted = [one for one in ids_of[0] if one in shared]
+        aligned = [
+            values[[at[one] for one in wanted]] if wanted else values[:0]
+            for at, values in zip(places, aligned, strict=True)
+        ]
+    stacked = np.stack(aligned)
+    stacked = stacked[:, np.isfinite(stacked).all(axis=0)]
+    if stacked.shape[1] < 2:
+        return None, "fewer than two documents were scored in all runs"
+    return stacked, ""
+
+
+def _columns_of(run: BoardRun, known: Mapping[Path, _SampleColumns | None]) -> _SampleColumns | None:
+    """Return ids and the columns of numbers; None where the file is missing or damaged, or ids occur twice."""
+    import pyarrow
+
+    if (run.folder / SAMPLES_FILE).is_symlink():
+        return None
+    try:
+        with open_samples(run.folder, run.record) as file:
+            schema = file.schema_arrow
+            names = [field.name for field in schema if pyarrow.types.is_float64(field.type)]
+            if "id" not in schema.names or not pyarrow.types.is_string(schema.field("id").type):
+                return None
+            table = file.read(columns=["id", *names], use_threads=False)
+    except (DataError, OSError, pyarrow.ArrowException):
+        return None
+    columns = {name: numbers(table[name]) for name in names}
+    # Runs of a task are mostly of the same documents: their ids are kept, and looked at, once.
+    usual = next((read[0] for read in known.values() if read is not None), None)
+    if usual is not None and table["id"].equals(usual):
+        return usual, columns
+    return (table["id"], columns) if len(table["id"].unique()) == len(table["id"]) else None

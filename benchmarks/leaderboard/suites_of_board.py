@@ -12,7 +12,7 @@ from ..suites.places import RowModels
 from ..suites.plan import wanted_runs
 from ..suites.read import Suite, list_suites
 from ..suites.run import TableCell, suite_cells
-from ..tables.results import show_difference, show_number
+from ..tables.text import show_difference, show_number
 from .board import BoardRun, SuiteCell, SuiteTable
 from .measured import models_of_metric
 

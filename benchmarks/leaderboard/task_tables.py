@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import TypeVar
+
+import numpy as np
 
 from ...adapters.aliases import list_aliases
 from ...errors import BenchError
 from ...tasks.schema import PublishedTable
 from ..protocols.contract import Subject
 from ..protocols.job import Result
-from ..published.values import SPELLINGS, Published, load, papers, printed_decimals
-from .board import BoardRow, BoardRun, Cell, Column, PrintedValue, TaskTable
-from .measured import MeasuredRow, measured_metrics, measured_models
-from .significance import Groups, groups_of_metrics, groups_of_models
+from ..published.values import SPELLINGS, Published, citation, load, printed_decimals
+from ..statistics.concordance import Concordance
+from ..tables.text import decimals_for
+from .board import BoardRow, BoardRun, Cell, Column, PrintedValue, RankTable, TaskTable
+from .measured import Groups, MeasuredRow, groups_of_metrics, groups_of_models, measured_metrics, measured_models
 
 _MOST_DECIMALS = 6
+_Name = TypeVar("_Name")
 
 
 def task_table(runs: Sequence[BoardRun]) -> tuple[TaskTable, set[str]]:
@@ -100,10 +107,9 @@ def _label(key: str, label: str, labels: Sequence[str]) -> str:
 
 
 def _decimals(key: str, scale: float, measured: Sequence[MeasuredRow]) -> int:
-    values = [row.results[key].value for row in measured if key in row.results]
-    large = any(value is not None and abs(value) > 10 for value in values)
-    printed = [one.printed for row in measured if (one := beside(row, key))]
-    return min(_MOST_DECIMALS, max(2 if scale > 1 or large else 4, *map(printed_decimals, printed), 0))
+    shown = decimals_for(scale, (row.results[key].value for row in measured if key in row.results))
+    printed = [printed_decimals(one.printed) for row in measured if (one := beside(row, key))]
+    return min(_MOST_DECIMALS, max(shown, *printed, 0))
 
 
 def _order(row: MeasuredRow, main: Column | None) -> tuple[bool, bool, float, str, str]:
@@ -114,7 +120,7 @@ def _order(row: MeasuredRow, main: Column | None) -> tuple[bool, bool, float, st
 
 
 def _ranks(column: Column, measured: Sequence[MeasuredRow]) -> dict[int, int]:
-    """Return the rank of each row that has one, by the row's identity; equal values share the better rank."""
+    """Return the rank of each row that has one, by the row's identity."""
     if column.higher_is_better is None:
         return {}
     values = {
@@ -123,27 +129,32 @@ def _ranks(column: Column, measured: Sequence[MeasuredRow]) -> dict[int, int]:
         if row.ranked and (result := row.results.get(column.key)) and result.value is not None
     }
     towards = 1 if column.higher_is_better else -1
+    return _with_ties({row: towards * value for row, value in values.items()})
+
+
+def _with_ties(values: Mapping[_Name, float]) -> dict[_Name, int]:
+    """Return the rank of each value, 1 for the greatest; equal values share the better rank."""
     first: dict[float, int] = {}
-    for place, value in enumerate(sorted(values.values(), key=lambda value: -towards * value), 1):
+    for place, value in enumerate(sorted(values.values(), reverse=True), 1):
         first.setdefault(value, place)
-    return {row: first[value] for row, value in values.items()}
+    return {name: first[value] for name, value in values.items()}
 
 
 def _cell(row: MeasuredRow, column: Column, groups: Groups, ranks: Mapping[str, Mapping[int, int]]) -> Cell | None:
     result = row.results.get(column.key)
     if result is None:
         return None
-    group = groups.get(column.key, {}).get(id(row))
+    letters, rank_range = groups.get(column.key, {}).get(id(row), ("", None))
     return Cell(
         result.value,
         result.interval.low if result.interval else None,
         result.interval.high if result.interval else None,
         result.n,
         beside(row, column.key),
-        group.letters if group else "",
+        letters,
         ranks[column.key].get(id(row)),
         result.reason if result.value is None else "",
-        group.ranks if group and column.higher_is_better is not None else None,
+        rank_range if column.higher_is_better is not None else None,
     )
 
 
@@ -152,7 +163,7 @@ def beside(row: MeasuredRow, column: str) -> PrintedValue | None:
     if column not in row.runs:
         return None
     one = row.runs[column].record.published.get(row.keys[column])
-    return None if one is None else PrintedValue(one.value, one.printed, _citation(one.paper), one.table)
+    return None if one is None else PrintedValue(one.value, one.printed, citation(one.paper), one.table)
 
 
 def published_rows(
@@ -176,7 +187,6 @@ def published_rows(
     except BenchError:
         # A paper that this capbench does not have: its numbers stand beside measured ones all the same.
         return [], []
-    here = {task: records_of for task in _paper_tasks(table, columns) if (records_of := records.get(task))}
     covered = _covered(subject, table, measured)
     rows: dict[tuple[str, str], dict[str, PrintedValue]] = {}
     categories = {category for column in columns if (category := column.key.partition(".")[2])}
@@ -185,27 +195,26 @@ def published_rows(
         if subject == "metric" and not category and table.categories and categories != set(table.categories):
             # The paper's mean is over other categories than ours.
             continue
-        for one in here.get(_paper_task(table, category if subject == "metric" else ""), ()):
+        category = category if subject == "metric" else ""
+        called = table.metrics.get(column.label, column.label)
+        for one in records.get(table.task.replace("{category}", category or "mean"), ()):
             printed = PrintedValue(one.value / one.scale, one.printed, one.citation, one.table)
             if subject == "metric" and one.statistic == table.statistics.get(statistic, statistic):
                 rows.setdefault((one.metric, one.model or ""), {})[column.key] = printed
-            elif (
-                subject == "model"
-                and one.model
-                and _same_metric(one.metric, table.metrics.get(column.label, column.label))
-            ):
+            elif subject == "model" and one.model and _plain(one.metric) == _plain(called):
                 rows.setdefault((one.model, ""), {})[column.key] = printed
     found = [
-        BoardRow(name, model, "published", "", tuple(_printed_cell(cells.get(column.key)) for column in columns))
+        BoardRow(
+            name,
+            model,
+            "published",
+            "",
+            tuple(Cell(None, published=cells[one.key]) if one.key in cells else None for one in columns),
+        )
         for (name, model), cells in rows.items()
-        if (_plain(name) if subject == "metric" else name, model) not in covered
-        and (_plain(name) if subject == "metric" else name, None) not in covered
+        if (_plain(name) if subject == "metric" else name) not in covered
     ]
-    return found, [f"Published: {_citation(table.paper)}, Table {table.table}."] if rows else []
-
-
-def _printed_cell(printed: PrintedValue | None) -> Cell | None:
-    return None if printed is None else Cell(None, published=printed)
+    return found, [f"Published: {citation(table.paper)}, Table {table.table}."] if rows else []
 
 
 @cache
@@ -217,37 +226,24 @@ def _by_task(paper: str, table: int | str) -> dict[str, list[Published]]:
     return found
 
 
-def _paper_task(table: PublishedTable, category: str) -> str:
-    return table.task.replace("{category}", category or "mean")
-
-
-def _paper_tasks(table: PublishedTable, columns: Sequence[Column]) -> list[str]:
-    categories = ["", *(column.key.partition(".")[2] for column in columns)]
-    return list(dict.fromkeys(_paper_task(table, category) for category in categories))
-
-
-def _covered(subject: Subject, table: PublishedTable, measured: Sequence[MeasuredRow]) -> set[tuple[str, str | None]]:
-    """Return the paper's names of the rows that stand beside measured numbers; model None for any."""
-    covered: set[tuple[str, str | None]] = set()
+def _covered(subject: Subject, table: PublishedTable, measured: Sequence[MeasuredRow]) -> set[str]:
+    """Return the paper's names of the rows that stand beside measured numbers."""
+    covered: set[str] = set()
     for row in measured:
         if not any(beside(row, column) for column in row.results):
             continue
         if subject == "model":
-            covered |= {(name, "") for name in _published_as().get((table.paper, row.name), ())}
+            covered |= {*_published_as().get((table.paper, row.name), ())}
             continue
         label = next(iter(row.results.values())).label[0]
         if row.model:
             label = _printed_as().get((table.paper, row.model, label), label)
-        covered.add((_plain(table.metrics.get(label, label)), None))
+        covered.add(_plain(table.metrics.get(label, label)))
     return covered
 
 
 def _plain(metric: str) -> str:
     return SPELLINGS.get(metric, metric)
-
-
-def _same_metric(one: str, other: str) -> bool:
-    return _plain(one) == _plain(other)
 
 
 @cache
@@ -269,6 +265,84 @@ def _printed_as() -> dict[tuple[str, str, str], str]:
     }
 
 
-@cache
-def _citation(paper: str) -> str:
-    return load(paper).citation if paper in papers() else paper
+_LEAST = 3
+"""So many must be shared before rankings are compared."""
+
+
+def rank_tables(tables: Sequence[TaskTable]) -> tuple[RankTable, ...]:
+    """Return how rows of the newest version of each task rank, for metrics and for models.
+
+    Tasks that share fewer than three rows with every other one are left out. Ranks are among the rows that all of
+    these tasks have; where those are fewer than three, among the rows that two or more have, None where a task
+    lacks one.
+    """
+    found = (_rank_table(subject, newest_tables(tables)) for subject in ("metric", "model"))
+    return tuple(one for one in found if one is not None)
+
+
+def newest_tables(tables: Sequence[TaskTable]) -> list[TaskTable]:
+    """Return the table of the newest version of each task, which comes first among those of its task."""
+    newest: dict[str, TaskTable] = {}
+    for table in tables:
+        newest.setdefault(table.task, table)
+    return list(newest.values())
+
+
+def _rank_table(subject: Subject, tables: Sequence[TaskTable]) -> RankTable | None:
+    scored = [
+        (table, column, values)
+        for table in tables
+        if table.subject == subject
+        and (column := main_column(subject, table.columns))
+        and len(values := _ranked_values(table, column)) >= _LEAST
+    ]
+    scored = [
+        (table, column, values)
+        for table, column, values in scored
+        if any(len(values.keys() & other.keys()) >= _LEAST for one, _, other in scored if one is not table)
+    ]
+    if len(scored) < 2:
+        return None
+    all_values = [values for _, _, values in scored]
+    counts = Counter(name for values in all_values for name in values)
+    names = [name for name, count in counts.items() if count == len(scored)]
+    if len(names) < _LEAST:
+        names = [name for name, count in counts.items() if count > 1]
+    by_task = [_with_ties({name: values[name] for name in names if name in values}) for values in all_values]
+    ranks = {name: tuple(of_task.get(name) for of_task in by_task) for name in names}
+    pairs = [(one, other) for one in range(len(scored)) for other in range(one + 1, len(scored))]
+    return RankTable(
+        subject,
+        tuple((table.alias, column.label) for table, column, _ in scored),
+        dict(sorted(ranks.items(), key=lambda item: (_mean(item[1]), item[0]))),
+        {(one, other): _tau(all_values[one], all_values[other]) for one, other in pairs},
+    )
+
+
+def _ranked_values(table: TaskTable, column: Column) -> dict[str, float]:
+    """Return the values of the ranked rows, more being better, by the name of the row."""
+    place = table.columns.index(column)
+    towards = -1 if column.lower_is_better else 1
+    return {
+        row.full_name: towards * cell.value
+        for row in table.rows
+        if (cell := row.cells[place]) is not None and cell.rank is not None and cell.value is not None
+    }
+
+
+def _mean(ranks: Sequence[int | None]) -> float:
+    known = [rank for rank in ranks if rank is not None]
+    return sum(known) / len(known)
+
+
+def _tau(first: Mapping[str, float], second: Mapping[str, float]) -> float | None:
+    """Return Kendall's τ-b of two rankings over what they share; None for fewer than three, or all tied."""
+    shared = list(first.keys() & second.keys())
+    if len(shared) < _LEAST:
+        return None
+    here, there = (np.array([values[name] for name in shared]) for values in (first, second))
+    counts = Concordance(here, there).counts(np.ones(len(shared)))
+    untied_first, untied_second = counts.pairs - counts.tied_scores, counts.pairs - counts.tied_human
+    if not (untied_first and untied_second):
+        return None
+    return counts.balance / math.sqrt(untied_first * untied_second)

@@ -13,10 +13,9 @@ matplotlib comes with ``pip install 'capbench[plot]'``; it is imported when a fi
 """
 
 from .agreement import agreement_figure
-from .files import write_figure
-from .length import length_figure
-from .ratings import ratings_figure
+from .histograms import length_figure, ratings_figure
 from .rules import rules_figure
 from .runs import read_records
+from .style import write_figure
 
 __all__ = ["agreement_figure", "length_figure", "ratings_figure", "read_records", "rules_figure", "write_figure"]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import DataError, UsageError, did_you_mean
 from ..protocols import names_where
-from ..protocols.job import Result
 from ..records.record import Record
+from ..tables.text import decimals_for
 from .runs import PlottedMetric, by_task, choose, limit_note, require_metrics
 from .style import BLACK, BLUE, GREY, Width, describe, folded, new_figure, number, style
 
@@ -236,8 +236,7 @@ class Panel:
     @property
     def decimals(self) -> int:
         """Digits behind the point in texts, as in tables."""
-        largest = max((abs(one.value) for one in self.estimates if one.value is not None), default=0.0)
-        return 2 if self.scale > 1 or largest > 10 else 4
+        return decimals_for(self.scale, [one.value for one in self.estimates])
 
     @property
     def shown(self) -> list[float]:
@@ -280,7 +279,7 @@ def agreement_panels(
         )
     for title, _ in by_task([record for record in records if record not in fitting]):
         notes.append(f"{title} is left out: it has no agreement with human judgement")
-    known = list(dict.fromkeys(name for record in fitting for name in _statistics(record)))
+    known = list(dict.fromkeys(name for record in fitting for _, name in _statistics(record)))
     if statistic and statistic not in known:
         raise UsageError(
             f"no run has statistic '{statistic}'.{did_you_mean(statistic, known)}",
@@ -289,10 +288,12 @@ def agreement_panels(
     require_metrics(metrics, (metric for record in fitting for metric in record.metrics))
     panels = []
     for title, group in by_task(fitting):
-        name = statistic or _default(group[0])
+        # The protocol's, over all categories where there are any, or the task's first.
+        names, own = [name for _, name in _statistics(group[0])], group[0].protocol.statistic
+        name = statistic or (own if own in names else names[0])
         chosen = [
             one
-            for one in choose(group, lambda record, name=name: _metrics(record, name))
+            for one in choose(group, lambda record, name=name: [one for one, its in _statistics(record) if its == name])
             if not metrics or one.metric in metrics
         ]
         if chosen:
@@ -309,24 +310,9 @@ def _measures_agreement(protocol: Protocol[Any] | type[Protocol[Any]]) -> bool:
     return protocol.subject == "metric" and not protocol.by_rule
 
 
-def _statistic(key: str, result: Result) -> str:
-    """Return the statistic of a result, with its category: ``accuracy.HM`` of ``cider.accuracy.HM``."""
-    return key.removeprefix(result.metric + ".")
-
-
-def _statistics(record: Record) -> list[str]:
-    return list(dict.fromkeys(_statistic(key, result) for key, result in record.results.items()))
-
-
-def _default(record: Record) -> str:
-    """Return the protocol's statistic, over all categories where there are any, or the task's first."""
-    names, own = _statistics(record), record.protocol.statistic
-    return own if own in names else names[0]
-
-
-def _metrics(record: Record, statistic: str) -> list[str]:
-    results = record.results.items()
-    return [result.metric for key, result in results if _statistic(key, result) == statistic]
+def _statistics(record: Record) -> list[tuple[str, str]]:
+    """Return metric and statistic of each result, the latter with its category: ``cider`` and ``accuracy.HM``."""
+    return [(result.metric, key.removeprefix(result.metric + ".")) for key, result in record.results.items()]
 
 
 def _panel(title: str, chosen: Sequence[PlottedMetric], statistic: str) -> Panel:
@@ -353,15 +339,11 @@ def _estimate(one: PlottedMetric, statistic: str, *, with_letters: bool) -> Agre
     interval = result.interval
     return AgreementEstimate(
         label=one.label,
-        value=_finite(result.value),
-        low=_finite(interval and interval.low),
-        high=_finite(interval and interval.high),
+        value=result.value,
+        low=interval.low if interval else None,
+        high=interval.high if interval else None,
         n=result.n,
-        published=_finite(published and published.value),
+        published=published.value if published else None,
         printed=published.printed if published else "",
         group=one.record.letters(result) if with_letters else "",
     )
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(value)

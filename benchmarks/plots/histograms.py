@@ -1,9 +1,11 @@
-"""Binned scores of single captions, read from records."""
+"""Binned scores of single captions, by human rating (a row a rating, as in a ridge plot) and by length."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +14,12 @@ from ..protocols import names_where
 from ..records.histograms import By
 from ..records.record import Record
 from .runs import PlottedMetric, by_task, choose, limit_note, require_metrics
+from .style import BLUE, GREY, ORANGE, PALE, Width, describe, distinct_numbers, folded, new_figure, number, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -111,3 +119,219 @@ def _read(title: str, one: PlottedMetric, by: By) -> ScoresBy:
         np.asarray(steps, dtype=np.float64),
         np.asarray(counts, dtype=np.int64),
     )
+
+
+def grid_shape(panels: int, width: Width) -> tuple[int, int]:
+    """Return how many rows and columns of panels a figure has."""
+    columns = min(panels, 3) if width == "double" else (2 if panels > 2 else 1)
+    return math.ceil(panels / columns), columns
+
+
+def panel_titles(panels: Sequence[ScoresBy], columns: int) -> list[str]:
+    """Return what each panel is called: its metric, with the task where the figure has no other place for it."""
+    letters = 42 if columns == 1 else 20
+    if shared_task(panels):
+        return [folded(panel.label, letters) for panel in panels]
+    return [f"{folded(panel.task, letters)}\n{folded(panel.label, letters)}" for panel in panels]
+
+
+def shared_task(panels: Sequence[ScoresBy]) -> str:
+    """Return the task that stands above several panels, or nothing."""
+    tasks = {panel.task for panel in panels}
+    return folded(panels[0].task, 50) if len(tasks) == 1 and len(panels) > 1 else ""
+
+
+def title_heights(titles: Sequence[str], columns: int) -> list[float]:
+    """Return the inches that titles take in each row of panels."""
+    rows = [titles[start : start + columns] for start in range(0, len(titles), columns)]
+    return [0.16 * max(1 + title.count("\n") for title in row) for row in rows]
+
+
+def set_ticks(axis: Axis, most: int, integer: bool = False) -> None:
+    """Put few round numbers at an axis, as short as they can be."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(nbins=most, steps=[1, 2, 4, 5, 10], integer=integer))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value, 10)))
+
+
+_HEIGHT = 0.86
+"""Height of the highest bar of each rating, in rows."""
+
+
+def ratings_figure(
+    records: Sequence[Record], *, metrics: Sequence[str] = (), width: Width = "single", notes: list[str] | None = None
+) -> Figure:
+    """Plot how the scores of captions are distributed at each human rating: a panel a metric.
+
+    Each row is the histogram of one rating (or of one bin of ratings), scaled so that its highest bar is as high
+    as that of any other, with the median as a line. At the right is the number of captions; one counts once
+    for each of its ratings.
+
+    Args:
+        records: Runs of protocol ``agreement``; of the same metric of a task, the newest.
+        metrics: Names of the metrics to show; empty for all.
+        width: ``single`` (3.3 in) or ``double`` (6.9 in).
+        notes: Is given a text for every task that is left out.
+
+    Raises:
+        DataError: No run has histograms by rating.
+        UsageError: No run has one of the metrics; matplotlib is missing.
+    """
+    panels = scores_by(records, "by_rating", metrics, [] if notes is None else notes)
+    with style():
+        return _ratings_drawn(panels, width)
+
+
+def _ratings_drawn(panels: Sequence[ScoresBy], width: Width) -> Figure:
+    rows, columns = grid_shape(len(panels), width)
+    most = [max(len(panel.steps) for panel in panels[row * columns :][:columns]) for row in range(rows)]
+    heights = [max(1.0, 0.19 * ratings) for ratings in most]
+    titles = panel_titles(panels, columns)
+    figure = new_figure(width, sum(heights) + sum(title_heights(titles, columns)) + 0.32 * rows + 0.5)
+    grid = figure.add_gridspec(rows, columns, height_ratios=heights)
+    axes = [figure.add_subplot(grid[divmod(place, columns)]) for place in range(len(panels))]
+    for one, panel, title in zip(axes, panels, titles, strict=True):
+        _draw_ratings(one, panel)
+        set_ticks(one.xaxis, 3 if columns > 1 else 5)
+        one.set_title(title)
+    figure.suptitle(shared_task(panels))
+    figure.supxlabel("score (line: median)", fontsize=8)
+    figure.supylabel("human rating", fontsize=8)
+    describe(figure, "Distribution of scores by human rating", [_said_of_ratings(panel) for panel in panels])
+    return figure
+
+
+def _draw_ratings(axes: Axes, panel: ScoresBy) -> None:
+    n = panel.n
+    heights = panel.counts * (_HEIGHT / np.maximum(panel.counts.max(axis=1), 1))[:, None]
+    beside = axes.get_yaxis_transform()
+    for row, (bars, median) in enumerate(zip(heights, panel.quantile(0.5), strict=True)):
+        axes.stairs(row + bars, panel.edges, baseline=row, fill=True, facecolor=PALE, edgecolor=BLUE, linewidth=0.7)
+        if n[row]:
+            axes.vlines(median, row, row + _HEIGHT, color=ORANGE, linewidth=1.2)
+        axes.text(1.02, row + 0.1, f"{n[row]:,}", transform=beside, fontsize=7)
+    axes.text(1.02, 1.0, "n", transform=axes.transAxes, fontsize=7, va="top")
+    axes.set_yticks([row + 0.3 for row in range(len(n))], distinct_numbers(panel.steps.tolist()))
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(-0.12, len(n) + 0.2)
+    axes.set_xlim(panel.edges[0], panel.edges[-1])
+    axes.spines["left"].set_visible(False)
+
+
+def _said_of_ratings(panel: ScoresBy) -> str:
+    said = ", ".join(
+        f"{number(rating)}: {number(median)} (n = {n:,})" if n else f"{number(rating)}: none"
+        for rating, median, n in zip(panel.steps, panel.quantile(0.5), panel.n, strict=True)
+    )
+    return f"{panel.task}, {panel.label}, median score by rating: {said}."
+
+
+FEW = 10
+"""Captions that a point stands for at least, where there are so many."""
+
+_LEAST_BINS = 6
+"""The axis of scores shows at least so many bins, lest what happens within one fill it."""
+
+
+def length_figure(
+    records: Sequence[Record], *, metrics: Sequence[str] = (), width: Width = "single", notes: list[str] | None = None
+) -> Figure:
+    """Plot the scores of captions against their number of words: a panel a metric.
+
+    The line is the median of the captions of so many words, the band reaches from the first to the third
+    quartile, and the bars below are the number of captions. Neighbouring lengths are joined until a point
+    stands for 10 captions, at their mean length. Quartiles are read from the record's 20 bins of scores, whose
+    edges are the small ticks: they are exact to the width of one.
+
+    Args:
+        records: Runs whose captions were scored one by one; of the same metric of a task, the newest.
+        metrics: Names of the metrics to show; empty for all.
+        width: ``single`` (3.3 in) or ``double`` (6.9 in).
+        notes: Is given a text for every task that is left out.
+
+    Raises:
+        DataError: No run has histograms by words.
+        UsageError: No run has one of the metrics; matplotlib is missing.
+    """
+    panels = scores_by(records, "by_words", metrics, [] if notes is None else notes)
+    with style():
+        return _lengths_drawn(panels, width)
+
+
+def _lengths_drawn(panels: Sequence[ScoresBy], width: Width) -> Figure:
+    rows, columns = grid_shape(len(panels), width)
+    titles = panel_titles(panels, columns)
+    figure = new_figure(width, 1.64 * rows + sum(title_heights(titles, columns)) + 0.5)
+    grid = figure.add_gridspec(rows, columns)
+    for place, (panel, title) in enumerate(zip(panels, titles, strict=True)):
+        inner = grid[divmod(place, columns)].subgridspec(2, 1, height_ratios=(4, 1))
+        axes = figure.add_subplot(inner[0])
+        strip = figure.add_subplot(inner[1], sharex=axes)
+        _draw_scores(axes, panel)
+        _draw_counts(strip, panel)
+        axes.set_title(title)
+    figure.suptitle(shared_task(panels))
+    figure.supxlabel("words in the caption (bars: number of captions)", fontsize=8)
+    figure.supylabel("score (median, quartiles)", fontsize=8)
+    describe(figure, "Scores by length of the caption", [_said_of_lengths(panel) for panel in panels])
+    return figure
+
+
+def _draw_scores(axes: Axes, panel: ScoresBy) -> None:
+    words, joined = _joined(panel)
+    low, median, high = (joined.quantile(share) for share in (0.25, 0.5, 0.75))
+    if len(words) > 1:
+        axes.fill_between(words, low, high, facecolor=PALE, edgecolor="none")
+    else:
+        axes.vlines(words, low, high, color=BLUE, linewidth=0.7)
+    axes.plot(words, median, "o-", color=BLUE, markersize=2.6, linewidth=1.0)
+    axes.set_ylim(*_score_limits(panel, np.concatenate([low, high])))
+    set_ticks(axes.yaxis, 4)
+    # The small ticks are the edges of bins, which is how exact quartiles are.
+    axes.set_yticks([edge for edge in panel.edges if axes.get_ylim()[0] <= edge <= axes.get_ylim()[1]], minor=True)
+    axes.tick_params(axis="y", which="minor", length=1.2)
+    axes.tick_params(axis="x", labelbottom=False)
+    axes.grid(axis="y", color="#E4E4E4", linewidth=0.5)
+
+
+def _joined(panel: ScoresBy) -> tuple[np.ndarray, ScoresBy]:
+    """Return mean numbers of words, and the counts of neighbouring bins joined until each holds enough captions."""
+    # A bin of words holds its first whole number, and not the next bin's.
+    centres = (panel.steps[:-1] + panel.steps[1:] - 1) / 2
+    starts = [0]
+    for end in range(1, len(centres)):
+        if panel.n[starts[-1] : end].sum() >= FEW and panel.n[end:].sum() >= FEW:
+            starts.append(end)
+    counts = np.add.reduceat(panel.counts, starts)
+    words = np.add.reduceat(panel.n * centres, starts) / counts.sum(axis=1)
+    return words, replace(panel, steps=panel.steps[[*starts, -1]], counts=counts)
+
+
+def _score_limits(panel: ScoresBy, shown: np.ndarray) -> tuple[float, float]:
+    """Return edges of bins around what is shown."""
+    last = len(panel.edges) - 1
+    first = max(int(np.searchsorted(panel.edges, shown.min(), side="right")) - 1, 0)
+    end = min(int(np.searchsorted(panel.edges, shown.max(), side="left")), last)
+    end = min(max(end, first + _LEAST_BINS), last)
+    first = max(min(first, end - _LEAST_BINS), 0)
+    return float(panel.edges[first]), float(panel.edges[end])
+
+
+def _draw_counts(strip: Axes, panel: ScoresBy) -> None:
+    most = int(panel.n.max())
+    used = np.flatnonzero(panel.n)
+    strip.stairs(panel.n, panel.steps - 0.5, fill=True, color=GREY)
+    set_ticks(strip.xaxis, 5, integer=True)
+    strip.set_yticks([0, most], ["0", f"{most:,}"], fontsize=7)
+    strip.set_xlim(float(panel.steps[used[0]]) - 0.5, float(panel.steps[used[-1] + 1]) - 0.5)
+
+
+def _said_of_lengths(panel: ScoresBy) -> str:
+    first, last = panel.steps[:-1], panel.steps[1:] - 1
+    said = ", ".join(
+        f"{number(a) if a == b else f'{number(a)} to {number(b)}'}: {number(median)} (n = {n:,})"
+        for a, b, median, n in zip(first, last, panel.quantile(0.5), panel.n, strict=True)
+        if n
+    )
+    return f"{panel.task}, {panel.label}, median score by words: {said}."

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import DataError
 from ..protocols import names_where
 from ..protocols.job import Result
 from ..records.record import Record
-from .runs import PlottedMetric, by_task, choose, limit_note, require_metrics
-from .small_multiples import grid_shape
+from .histograms import grid_shape
+from .runs import by_task, choose, limit_note, require_metrics
 from .style import BLUE, GREY, ORANGE, Width, describe, folded, new_figure, number, style
 
 if TYPE_CHECKING:
@@ -22,17 +21,8 @@ _ROW = 0.17
 """Inches of a rule."""
 
 
-@dataclass(frozen=True)
-class _Panel:
-    """A metric.
-
-    Attributes:
-        title: Its label.
-        results: The first result of each rule that gives a share.
-    """
-
-    title: str
-    results: Sequence[Result]
+_Panel = tuple[str, Sequence[Result]]
+"""The label of a metric, and the first result of each rule that gives a share."""
 
 
 def rules_figure(
@@ -67,23 +57,21 @@ def rules_figure(
         notes += [f"{title} is left out: a figure has one task of changed captions" for title in left_out]
     require_metrics(metrics, (metric for record in group for metric in record.metrics))
     chosen = choose(group, lambda record: [one for one in record.metrics if not metrics or one in metrics])
-    panels = [_Panel(one.label, _shares(one)) for one in chosen]
+    panels: list[_Panel] = []
+    for one in chosen:
+        first: dict[str, Result] = {}
+        for result in one.record.results.values():
+            if result.metric == one.metric:
+                first.setdefault(result.category, result)
+        panels.append((one.label, [result for result in first.values() if result.statistic in ("falls", "equal")]))
     with style():
         return _drawn(task + limit_note(group), panels, width)
-
-
-def _shares(chosen: PlottedMetric) -> list[Result]:
-    first: dict[str, Result] = {}
-    for result in chosen.record.results.values():
-        if result.metric == chosen.metric:
-            first.setdefault(result.category, result)
-    return [one for one in first.values() if one.statistic in ("falls", "equal")]
 
 
 def _drawn(task: str, panels: Sequence[_Panel], width: Width) -> Figure:
     rows, columns = grid_shape(len(panels), width)
     # All panels have all rules, though a metric that failed has no value of them.
-    labels = list(dict.fromkeys(one.label[1] for panel in panels for one in panel.results))
+    labels = list(dict.fromkeys(one.label[1] for _, results in panels for one in results))
     figure = new_figure(width, rows * (_ROW * len(labels) + 0.55) + 0.4)
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     for place, axes in enumerate(grid.flat):
@@ -100,7 +88,8 @@ def _drawn(task: str, panels: Sequence[_Panel], width: Width) -> Figure:
 
 
 def _draw(axes: Axes, panel: _Panel, labels: Sequence[str]) -> None:
-    for one in panel.results:
+    title, results = panel
+    for one in results:
         place, colour = labels.index(one.label[1]), BLUE if one.statistic == "falls" else ORANGE
         if one.value is None:
             axes.text(0.5, place, "undefined", color=GREY, ha="center", va="center_baseline")
@@ -116,9 +105,10 @@ def _draw(axes: Axes, panel: _Panel, labels: Sequence[str]) -> None:
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color="#E4E4E4", linewidth=0.5)
     axes.spines["left"].set_visible(False)
-    axes.set_title(folded(panel.title, 20), loc="left")
+    axes.set_title(folded(title, 20), loc="left")
 
 
 def _sentence(panel: _Panel) -> str:
-    said = (f"{one.label[1]} {'undefined' if one.value is None else number(one.value)}" for one in panel.results)
-    return f"{panel.title}: {', '.join(said)}."
+    title, results = panel
+    said = (f"{one.label[1]} {'undefined' if one.value is None else number(one.value)}" for one in results)
+    return f"{title}: {', '.join(said)}."

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import textwrap
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from xml.sax.saxutils import escape
 
-from ...errors import UsageError
+from ...drafts import write_whole
+from ...errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -120,3 +124,62 @@ def distinct_numbers(values: Sequence[float]) -> list[str]:
     """Return numbers as texts, with digits enough to tell them apart."""
     texts = [[number(value, digits) for value in values] for digits in range(3, 18)]
     return next((one for one in texts if len(set(one)) == len(values)), texts[-1])
+
+
+FORMATS = ("png", "svg", "pdf")
+
+
+def require_writable(path: Path) -> str:
+    """Return the format that a file's name stands for, before any work is done for it.
+
+    Raises:
+        UsageError: It is none of ours, or the folder is not there.
+    """
+    fmt = path.suffix.lower().removeprefix(".")
+    if fmt not in FORMATS:
+        raise UsageError(
+            f"{path}: plots are not written as {path.suffix or 'a file without an ending'}."
+            f"{did_you_mean(fmt, FORMATS)}",
+            f"Name a file that ends with .{', .'.join(FORMATS[:-1])} or .{FORMATS[-1]}.",
+        )
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: there is no folder {path.parent}", f"Make it first: mkdir -p {path.parent}")
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder", "Name a file.")
+    return fmt
+
+
+def write_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG (300 dpi), SVG (texts stay texts) or PDF (fonts embedded), by the file's ending.
+
+    What the figure shows goes in as text too, for those who cannot see it: ``<title>`` and ``<desc>`` in SVG,
+    metadata in PNG and PDF. There is no date in it.
+
+    Args:
+        figure: From one of the functions of this package, whose label describes it, or any other.
+        path: The file; replaced if it is there.
+
+    Raises:
+        UsageError: Another ending, or the file cannot be written.
+    """
+    fmt = require_writable(path)
+    title, _, text = str(figure.get_label()).partition("\n")
+    metadata: dict[str, dict[str, Any]] = {
+        "png": {"Title": title, "Description": text, "Software": "capbench"},
+        "svg": {"Title": title, "Description": text, "Creator": "capbench", "Date": None},
+        "pdf": {"Title": title, "Subject": text, "Creator": "capbench", "CreationDate": None},
+    }
+    buffer = io.BytesIO()
+    with style():
+        figure.savefig(buffer, format=fmt, metadata=metadata[fmt])
+    content = buffer.getvalue()
+    if fmt == "svg":
+        # Screen readers are told that the drawing is one image, named by its title and its description.
+        head = f"<title>{escape(title)}</title>"
+        named = f'<title id="title">{escape(title)}</title>\n <desc id="description">{escape(text)}</desc>'
+        marked = '<svg role="img" aria-labelledby="title description" '
+        content = content.replace(head.encode(), named.encode(), 1).replace(b"<svg ", marked.encode(), 1)
+    try:
+        write_whole(path, content)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error

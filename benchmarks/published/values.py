@@ -124,6 +124,12 @@ def load(paper: str) -> Paper:
     )
 
 
+@cache
+def citation(paper: str) -> str:
+    """Return a paper in a few words; its key where this capbench does not have it."""
+    return load(paper).citation if paper in papers() else paper
+
+
 def find(
     paper: str, table: Table, task: str, metric: str, statistic: str, model: str | None = None
 ) -> Published | None:

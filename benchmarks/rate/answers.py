@@ -13,8 +13,7 @@ from typing import Any, Literal
 from ...drafts import flush
 from ...errors import DataError
 from ...rows import parse_json
-from .items import RatedItem
-from .order import Step
+from .items import RatedItem, Step
 from .questions import Questionnaire
 
 TIE: Literal["tie"] = "tie"

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from ...errors import BenchError
-from ..tables.pages.assets import Assets
 from ..tables.pages.rendering import templates
-from ..tables.pages.safety import POLICY
-from .rating_queue import CANNOT_TELL, RatingQueue, answer_of, shown_captions, spoken
-from .session import rater_name
+from ..tables.pages.serving import POLICY, Assets
+from .session import CANNOT_TELL, RatingQueue, answer_of, rater_name, shown_captions, spoken
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -47,23 +45,18 @@ class _Pages:
         text = self._templates.get_template(template).render(**values)
         return Response(text.encode("utf-8", "replace"), status, _HEADERS, "text/html")
 
-    def _to(self, path: str) -> Response:
-        from starlette.responses import RedirectResponse
-
-        return RedirectResponse(path, 303, _HEADERS)
-
     def _next(self, request: Request, rater: str, note: str = "") -> Response:
         """Answer what was sent with what is asked next: as a page of its own address, or at once to our own script."""
         if request.headers.get("x-requested-with") == "fetch":
             return self._step(rater, _NOTES.get(note, ""))
-        return self._to(f"/raters/{rater}" + (f"?note={note}" if note else ""))
+        return _redirect(f"/raters/{rater}" + (f"?note={note}" if note else ""))
 
     def first(self, request: Request) -> Response:
         """Answer with the page on which raters say who they are, or send one who did to what is asked."""
         given = request.query_params.get("name")
         name = rater_name(given or "")
         if given is not None and name:
-            return self._to(f"/raters/{name}")
+            return _redirect(f"/raters/{name}")
         return self._html(
             "first.html",
             200 if given is None else 400,
@@ -75,9 +68,7 @@ class _Pages:
 
     def step(self, request: Request) -> Response:
         """Answer with what a rater is asked now."""
-        rater = self._rater(request)
-        note = _NOTES.get(request.query_params.get("note", ""), "")
-        return self._step(rater, note) if rater else self._nowhere()
+        return self._step(_rater(request), _NOTES.get(request.query_params.get("note", ""), ""))
 
     def _step(self, rater: str, note: str = "", status: int = 200) -> Response:
         session, place = self._session, self._desk.place(rater)
@@ -99,32 +90,22 @@ class _Pages:
 
     def answer(self, request: Request, said: dict[str, str]) -> Response:
         """Keep an answer, and send the rater to what is asked next."""
-        rater = self._rater(request)
-        if not rater:
-            return self._nowhere()
+        rater = _rater(request)
         place = self._desk.place(rater)
         if place.step is None or said.get("number") != str(place.number):
             return self._next(request, rater, "kept")
         answer = answer_of(self._session, place.step, said)
         if isinstance(answer, ValueError):
             return self._step(rater, str(answer), 400)
-        try:
-            was_asked = self._desk.answer(rater, place.number, answer)
-        except OSError as error:
-            return self._not_kept(error)
+        was_asked = self._desk.answer(rater, place.number, answer)
         return self._next(request, rater, "" if was_asked else "kept")
 
     def undo(self, request: Request, said: dict[str, str]) -> Response:
         """Take the last answer back, and send the rater to it."""
-        rater = self._rater(request)
-        if not rater:
-            return self._nowhere()
+        rater = _rater(request)
         place = self._desk.place(rater)
         if said.get("number") == str(place.number):
-            try:
-                self._desk.undo(rater)
-            except OSError as error:
-                return self._not_kept(error)
+            self._desk.undo(rater)
         return self._next(request, rater)
 
     def picture(self, request: Request) -> Response:
@@ -137,27 +118,38 @@ class _Pages:
             return Response("there is no such image", 404, media_type="text/plain")
         return Response(found.content, headers={"cache-control": "private, max-age=600"}, media_type=found.media_type)
 
-    def nowhere(self, request: Request) -> Response:
+    def nowhere(self, request: Request, error: Exception | None = None) -> Response:
         """Answer that there is no such page."""
-        return self._nowhere()
-
-    def _nowhere(self) -> Response:
         return self._html("message.html", 404, heading="No such page", message="Raters begin at the first page.")
 
-    def _not_kept(self, error: OSError) -> Response:
+    def not_kept(self, request: Request, error: OSError) -> Response:
+        """Answer that an answer could not be written."""
         message = f"The answer could not be written: {error.strerror or error}. Go back and give it again."
         return self._html("message.html", 500, heading="Not kept", message=message)
 
-    def fault(self, error: BenchError) -> Response:
+    def fault(self, request: Request, error: BenchError) -> Response:
         """Answer with what is wrong with the files of the session."""
-        message = error.in_one_line
-        return self._html("message.html", 500, heading="This cannot be shown", message=message)
+        return self._html("message.html", 500, heading="This cannot be shown", message=error.in_one_line)
 
-    @staticmethod
-    def _rater(request: Request) -> str:
-        """Return the rater that an address names; empty where it is no name as addresses have it."""
-        name = request.path_params["rater"]
-        return name if name == rater_name(name) else ""
+
+def _redirect(path: str) -> Response:
+    from starlette.responses import RedirectResponse
+
+    return RedirectResponse(path, 303, _HEADERS)
+
+
+def _rater(request: Request) -> str:
+    """Return the rater that an address names.
+
+    Raises:
+        HTTPException: It is no name as addresses have it.
+    """
+    from starlette.exceptions import HTTPException
+
+    name: str = request.path_params["rater"]
+    if name != rater_name(name) or not name:
+        raise HTTPException(404)
+    return name
 
 
 def application(desk: RatingQueue) -> Starlette:
@@ -185,10 +177,6 @@ def application(desk: RatingQueue) -> Starlette:
 
         return respond
 
-    def fault(request: Request, error: Exception) -> Response:
-        assert isinstance(error, BenchError)  # noqa: S101 - registered for these alone
-        return pages.fault(error)
-
     return Starlette(
         routes=[
             ASSETS.route(),
@@ -199,5 +187,5 @@ def application(desk: RatingQueue) -> Starlette:
             Route("/raters/{rater}/undo", posted(pages.undo), methods=["POST"]),
             Route("/{path:path}", pages.nowhere),
         ],
-        exception_handlers={BenchError: fault},
+        exception_handlers={404: pages.nowhere, OSError: pages.not_kept, BenchError: pages.fault},  # type: ignore[dict-item]
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +26,6 @@ from .items import RatedItem
 
 _NAMED_IDS = 3
 _KEYS = ("doc_to_id", "doc_to_image", "doc_to_target")
-
-
-@dataclass
-class Collection:
-    """The items of a task.
-
-    Attributes:
-        items: Those of which every file has a caption.
-        failures: What was left out, by name.
-    """
-
-    items: list[RatedItem]
-    failures: FailureLog = field(default_factory=lambda: FailureLog(strict=False))
 
 
 def recorded(files: Sequence[str]) -> list[RecordedCaptions]:
@@ -69,8 +55,8 @@ def recorded(files: Sequence[str]) -> list[RecordedCaptions]:
 
 def collect(
     task: TaskConfig, path: Path, locations: DataLocations, captions: Sequence[RecordedCaptions], *, subset: bool
-) -> Collection:
-    """Return the documents of a task with their captions.
+) -> tuple[list[RatedItem], FailureLog]:
+    """Return the documents of a task of which every file has a caption, and what was left out.
 
     Args:
         task: The task.
@@ -91,30 +77,31 @@ def collect(
     documents = load_documents(task, path, locations)
     nowhere = PixelFinder(task, None, Boundary())
     job = Job(task, documents, Models(), RunSettings(), NoCache(), silent, nowhere)
-    found = Collection([])
+    items: list[RatedItem] = []
+    failures = FailureLog(strict=False)
     requests: list[CaptionRequest] = []
     references: list[tuple[str, ...]] = []
-    for identity, values in DocumentReader(job, _KEYS).read(found.failures):
+    for identity, values in DocumentReader(job, _KEYS).read(failures):
         target = references_of(values["doc_to_target"])
         if "doc_to_target" in task.templates and (fault := references_fault(target)):
-            found.failures.add(identity, "reference", fault)
+            failures.add(identity, "reference", fault)
             continue
         numbered = "doc_to_id" not in task.templates
         requests.append(CaptionRequest(identity, values["doc_to_image"], "", numbered=numbered))
         references.append(tuple(target))
-    texts = [_texts(one, requests, task.task, found.failures, subset=subset) for one in captions]
+    texts = [_texts(one, requests, task.task, failures, subset=subset) for one in captions]
     for number, (request, of_image) in enumerate(zip(requests, references, strict=True)):
         written = [of_system.get(number) for of_system in texts]
         usable = tuple(text for text in written if text is not None)
         if len(usable) == len(captions):
             image = str(request.image) if isinstance(request.image, str | int) else request.id
-            found.items.append(RatedItem(request.id, image, of_image, usable))
-    if not found.items:
+            items.append(RatedItem(request.id, image, of_image, usable))
+    if not items:
         raise DataError(
             f"task '{task.task}': no document has a caption in every file",
-            "; ".join(f"{one.sample}: {one.subject} {one.reason}" for one in found.failures.entries[:3]),
+            "; ".join(f"{one.sample}: {one.subject} {one.reason}" for one in failures.entries[:3]),
         )
-    return found
+    return items, failures
 
 
 def _texts(

@@ -15,12 +15,10 @@ from ..statistics import Draws
 from ..statistics.bootstrap import resample_values
 from ..statistics.contract import Interval, UndefinedStatistic
 from ..statistics.rated_rows import first_seen
-from ..tables.results import TABULATE_FORMATS
+from ..tables.results import filled, tabulated
+from ..tables.text import csv_text, show_interval
 from .answers import TIE, Answer, Key
-from .rating_queue import spoken
-from .session import Session
-
-_LEFT = ("Rater", "Figure", "Of")
+from .session import Session, spoken
 
 
 def report(session: Session, given: Mapping[str, Mapping[Key, Answer]], reach: float, fmt: str) -> str:
@@ -37,25 +35,11 @@ def report(session: Session, given: Mapping[str, Mapping[Key, Answer]], reach: f
         return _plain(session, given, found, reach, fmt)
     if not found:
         return _said(session, given)
-    from tabulate import tabulate
-
     raters = [
         {"Rater": name, "Answers": f"{len(answers):,}", "Asked": f"{session.wanted:,}"}
         for name, answers in sorted(given.items())
     ]
-    rows = [_row(figure, reach) for figure in found]
-    shown = [name for name in rows[0] if any(row[name] for row in rows)]
-    figure_rows = [{name: row[name] for name in shown} for row in rows]
-    tables = [
-        tabulate(
-            table,
-            headers="keys",
-            tablefmt=TABULATE_FORMATS[fmt],
-            disable_numparse=True,
-            colalign=["left" if name in _LEFT else "right" for name in table[0]],
-        )
-        for table in (raters, figure_rows)
-    ]
+    tables = [tabulated(rows, fmt) for rows in (raters, filled([_row(figure, reach) for figure in found]))]
     return "\n\n".join([_said(session, given), *tables, "\n".join(_notes(found, reach))])
 
 
@@ -78,13 +62,12 @@ def _not_asked(session: Session) -> str:
 
 
 def _row(figure: Figure, reach: float) -> dict[str, str]:
-    interval, more = figure.interval, figure.more(reach)
-    known = interval is not None and interval.low is not None and interval.high is not None
+    more = figure.more(reach)
     return {
         "Figure": figure.name,
         "Of": figure.of,
         "Value": "–" if figure.value is None else f"{figure.value:.3f}".replace("-", "−"),
-        "95% CI": f"[{interval.low:.3f}, {interval.high:.3f}]".replace("-", "−") if known and interval else "",
+        "95% CI": show_interval(figure.interval, 1, 3).replace("-", "−"),
         "Images": f"{figure.images:,}",
         "Answers": f"{figure.answers:,}",
         f"For ±{reach:g}": "" if more is None else "reached" if not more[0] else f"{more[0]:,} more images",
@@ -128,8 +111,6 @@ def _plain(
             }
         )
     if fmt == "csv":
-        from ..tables.csv_text import csv_text
-
         return csv_text(rows)
     raters = {name: len(answers) for name, answers in sorted(given.items())}
     told = {"asked": session.wanted, "raters": raters, "figures": rows}

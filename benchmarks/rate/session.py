@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
+import threading
 import unicodedata
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +22,11 @@ from ...errors import DataError, UsageError
 from ..inputs.failures import FailureLog
 from ..inputs.task_images import Picture, picture_of
 from .answers import TIE, Answer, AnswerRules, Answers, Key
-from .design import DESIGN, Design, changed, design_text, read_design
-from .items import RatedItem, items_of, line_of
-from .order import Step, in_order, steps
+from .items import DESIGN, Design, RatedItem, Step, changed, design_text, in_order, items_of, read_design, steps
 
 ITEMS, IMAGES, ANSWERS = "items.jsonl", "images", "answers"
 _LOCK = ".lock"
 _MOST_OF_A_NAME = 40
-ENDINGS = {"image/jpeg": "jpg", "image/png": "png", "image/gif": "gif", "image/webp": "webp", "image/bmp": "bmp"}
 
 
 @dataclass(frozen=True)
@@ -152,7 +151,17 @@ def begin(
                 f"task '{design.task}': each image has equal captions of all systems, so there is nothing to choose",
                 "Name captions of other systems, or have these rated on a scale (--aspect).",
             )
-        lines = "".join(line_of(item, design.systems) for item in named).encode()
+        rows = [
+            {
+                "id": item.id,
+                "image": item.image,
+                "picture": item.picture,
+                "captions": dict(zip(design.systems, item.captions, strict=True)),
+                "references": item.references,
+            }
+            for item in named
+        ]
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
         (draft / ITEMS).write_bytes(lines)
         text = design_text(design, hashlib.sha256(lines).hexdigest())
         (draft / DESIGN).write_text(text, encoding="utf-8")
@@ -167,7 +176,7 @@ def begin(
 
 
 def _put(folder: Path, picture: Picture) -> str:
-    name = f"{hashlib.sha256(picture.content).hexdigest()}.{ENDINGS[picture.media_type]}"
+    name = f"{hashlib.sha256(picture.content).hexdigest()}.{picture.ending}"
     (folder / name).write_bytes(picture.content)
     return name
 
@@ -243,3 +252,124 @@ def locked(folder: Path) -> Generator[None]:
         yield
     finally:
         os.close(number)
+
+
+CANNOT_TELL = "cannot_tell"
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Where a rater is.
+
+    Attributes:
+        step: What is asked now; None where all is answered.
+        number: Which answer that is, from 0.
+        total: How many are asked for.
+        can_undo: Whether there is an answer to take back.
+    """
+
+    step: Step | None
+    number: int
+    total: int
+    can_undo: bool
+
+
+@dataclass
+class RatingQueue:
+    """Gives raters what they are asked, and keeps what they answer.
+
+    Attributes:
+        session: The session, which this process alone writes to.
+    """
+
+    session: Session
+    _seats: dict[str, tuple[list[Step], Answers]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def raters(self) -> list[tuple[str, int]]:
+        """Return who has answered, and how much."""
+        with self._lock:
+            return [(name, len(self._seat(name)[1].given)) for name in self.session.raters()]
+
+    def place(self, rater: str) -> Assignment:
+        """Return where a rater is."""
+        with self._lock:
+            return self._place(rater)
+
+    def answer(self, rater: str, number: int, answer: Answer) -> bool:
+        """Keep an answer; it is on the disk when this returns.
+
+        Args:
+            rater: Who gives it.
+            number: Which answer it is, from 0.
+            answer: What is said, captions by their own numbers.
+
+        Returns:
+            Whether it was asked for; of a page that was sent twice the first answer is kept.
+
+        Raises:
+            OSError: It could not be written.
+        """
+        with self._lock:
+            place = self._place(rater)
+            if place.step is None or place.number != number:
+                return False
+            self._seat(rater)[1].add(place.step, answer)
+            return True
+
+    def undo(self, rater: str) -> None:
+        """Take a rater's last answer back.
+
+        Raises:
+            OSError: That could not be written.
+        """
+        with self._lock:
+            self._seat(rater)[1].undo()
+
+    def _place(self, rater: str) -> Assignment:
+        asked, answers = self._seat(rater)
+        # All before it are answered, as one is asked after the other and the last is taken back first.
+        number = len(answers.given)
+        step = asked[number] if number < len(asked) else None
+        return Assignment(step, number, len(asked), number > 0)
+
+    def _seat(self, rater: str) -> tuple[list[Step], Answers]:
+        if rater not in self._seats:
+            in_turn = [step for step in self.session.steps(rater) if self.session.is_asked(step)]
+            self._seats[rater] = in_turn, self.session.answers(rater)
+        return self._seats[rater]
+
+
+def answer_of(session: Session, step: Step, said: Mapping[str, str]) -> Answer | ValueError:
+    """Return the answer that a page sent, or what is wrong with it.
+
+    Args:
+        session: The session.
+        step: What was asked.
+        said: The fields of the page: ``choice``, or each aspect by its place.
+    """
+    questions = session.design.questions
+    if questions.better:
+        choice = said.get("choice", "")
+        if choice in (TIE, CANNOT_TELL):
+            return TIE if choice == TIE else None
+        if choice in map(str, range(len(step.shown))):
+            return step.shown[int(choice)]
+        return ValueError("Choose a caption, or one of the other answers.")
+    found: dict[str, int] = {}
+    for place, (name, aspect) in enumerate(questions.aspects.items()):
+        value = said.get(f"aspect{place}", "")
+        if value not in map(str, aspect.numbers):
+            return ValueError(f"Choose a number for {spoken(name)}, too.")
+        found[name] = int(value)
+    return found
+
+
+def spoken(name: str) -> str:
+    """Return the name of an aspect as a page shows it."""
+    return name.replace("_", " ")
+
+
+def shown_captions(session: Session, step: Step) -> Sequence[str]:
+    """Return the captions of a step, as they stand on the page."""
+    return [session.items[step.item].captions[one] for one in step.shown]

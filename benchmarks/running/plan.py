@@ -78,7 +78,7 @@ class PlannedRun:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: what the run would do."""
-        from ..tables.html_table import html_output, html_table
+        from ..tables.text import html_output, html_table
 
         rows = [{"plan": name, "": text} for name, text in described(self)]
         return html_output(html_table(rows, left=rows[0]))

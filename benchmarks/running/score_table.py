@@ -78,7 +78,7 @@ class ScoreTable:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the values of metrics, the first captions, and what was left out."""
-        from ..tables.html_table import html_lines, html_output, html_table
+        from ..tables.text import html_lines, html_output, html_table
 
         shown = [{**one, "value": _shown(one["value"])} for one in self.summary()]
         first = [{name: _shown(value) for name, value in row.items()} for row in islice(self, _FIRST)]

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from ...adapters.aliases import resolve_model
 from ...errors import BenchError
-from ...tasks.documents import require_data
+from ...metrics import NoCache
+from ...progress import silent
+from ...tasks.documents import load_documents, require_data
 from ...tasks.index import TaskIndex, build_index
 from ...tasks.locate import DataLocations
 from ...tasks.schema import load_task
-from ..inputs.models import NamedModels
+from ..inputs.failures import FailureLog
+from ..inputs.items import references_of
+from ..inputs.models import Models, NamedModels
+from ..inputs.settings import RunSettings
+from ..protocols.document_reader import DocumentReader
+from ..protocols.job import Job, Result
+from ..running.inspection import ANY_MODELS
 from ..running.missing import Missing, missing, missing_data
-from ..running.plan import plan_tasks
+from ..running.plan import PlannedRun, plan_task, plan_tasks
 from .given import NOTHING, RowInputs
 from .places import RowModels, places
 from .read import REFERENCES, Suite
-from .references import plan_references
 
 
 @dataclass
@@ -99,30 +108,19 @@ def count_cells(
         if place.needs:
             continue
         task = place.column.task
-        # To ask models and metrics what they need takes far longer than to look for files.
         if task not in has_data:
-            has_data[task] = _has_data(index, locations, task)
+            has_data[task] = False
+            with suppress(BenchError):
+                (entry,) = index.resolve([task])
+                require_data(load_task(entry.path)[0], entry.path, locations)
+                has_data[task] = True
+        # To ask models and metrics what they need takes far longer than to look for files.
         if has_data[task] and place.key not in can_run:
-            can_run[place.key] = _can_run(index, locations, *place.key)
+            can_run[place.key] = False
+            with suppress(BenchError):
+                can_run[place.key] = next(_missing(index, locations, *place.key), None) is None
         here += cells if has_data[task] and can_run[place.key] else 0
     return here, total
-
-
-def _has_data(index: TaskIndex, locations: DataLocations, name: str) -> bool:
-    try:
-        (entry,) = index.resolve([name])
-        task, _ = load_task(entry.path)
-        require_data(task, entry.path, locations)
-    except BenchError:
-        return False
-    return True
-
-
-def _can_run(index: TaskIndex, locations: DataLocations, models: RowModels, task: str, metric: str) -> bool:
-    try:
-        return next(_missing(index, locations, models, task, metric), None) is None
-    except BenchError:
-        return False
 
 
 def _missing(
@@ -151,3 +149,56 @@ def wanted_runs(suite: Suite, given: RowInputs = NOTHING) -> dict[RowModels, dic
             if place.metric not in metrics:
                 metrics.append(place.metric)
     return wanted
+
+
+def plan_references(index: TaskIndex, locations: DataLocations, name: str) -> PlannedRun:
+    """Return the plan of a task of which nothing but the references is read."""
+    (entry,) = index.resolve([name])
+    return plan_task(entry, ANY_MODELS, ["length"], locations)
+
+
+def describe_references(
+    name: str,
+    *,
+    data: Mapping[str, Path] | None = None,
+    include_path: Sequence[str | Path] = (),
+    allow_outside: Sequence[str | Path] = (),
+) -> dict[tuple[str, str], Result]:
+    """Return the numbers of a task's references, by statistic and category (none).
+
+    ``images``; ``references``; ``avg_reference_length_words``; ``unique_2grams``, pairs of words that stand side by
+    side in a reference. Words are what white space divides, as written.
+
+    Args:
+        name: The task.
+        data: Task name to the path of its local data.
+        include_path: Folders with task files of the user's own.
+        allow_outside: Folders besides those of tasks and data whose files the task may read.
+
+    Raises:
+        DataError: The data is not what the task expects.
+    """
+    index = build_index(include_path)
+    locations = DataLocations.from_environment(index.expand_names(data or {}), allow_outside)
+    planned = plan_references(index, locations, name)
+    documents = load_documents(planned.task, planned.path, locations)
+    job = Job(planned.task, documents, Models(), RunSettings(), NoCache(), silent, planned.pixels)
+    images = references = words = 0
+    pairs: set[tuple[str, str]] = set()
+    for _, values in DocumentReader(job, ("doc_to_id", "doc_to_target")).read(FailureLog(strict=True)):
+        images += 1
+        for reference in references_of(values["doc_to_target"]):
+            split = reference.split()
+            references += 1
+            words += len(split)
+            pairs.update(pairwise(split))
+    numbers = {
+        "images": images,
+        "references": references,
+        "avg_reference_length_words": words / references if references else None,
+        "unique_2grams": len(pairs),
+    }
+    return {
+        (statistic, ""): Result(REFERENCES, statistic, (REFERENCES, statistic), value, images, True)
+        for statistic, value in numbers.items()
+    }

@@ -18,9 +18,8 @@ from ..records.task_run import TaskRun
 from ..running.missing import Missing
 from .given import NOTHING, RowInputs
 from .places import RowModels, places
-from .plan import plan_suite
+from .plan import describe_references, plan_suite
 from .read import REFERENCES, Suite, SuiteColumn
-from .references import describe_references
 
 Found = Mapping[tuple[RowModels, str, str], Mapping[tuple[str, str], Result]]
 """By models, task and metric (empty for what a task measures itself): results by statistic and category."""
@@ -139,7 +138,9 @@ def suite_cells(
         row, column = place.row, place.column
         by_statistic = None
         if not place.needs:
-            by_statistic = found.get(place.key) if place.metric else _only(found, place.key)
+            # A task may have one measure of its own, whatever its name.
+            keys = [place.key] if place.metric else [key for key in found if key[:2] == place.key[:2]]
+            by_statistic = found.get(keys[0]) if keys else None
         for statistic in column.statistics:
             for category in column.categories:
                 result = (by_statistic or {}).get((statistic, "" if category == "mean" else category))
@@ -153,11 +154,6 @@ def suite_cells(
                 is_recorded = measured is not None and place.recorded is not None
                 head = _head(column, statistic, category)
                 yield TableCell(suite.name(row), head, measured, published, reason, is_recorded)
-
-
-def _only(found: Found, key: tuple[RowModels, str, str]) -> Mapping[tuple[str, str], Result] | None:
-    """Return the results of a task that has one measure of its own, whatever its name."""
-    return next((results for (models, task, _), results in found.items() if (models, task) == key[:2]), None)
 
 
 def _head(column: SuiteColumn, statistic: str, category: str) -> str:

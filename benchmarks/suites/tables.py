@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ..tables.csv_text import csv_text
-from ..tables.results import TABULATE_FORMATS, show_number
+from ..tables.results import tabulated
+from ..tables.text import csv_text, show_number
 from .run import SuiteRun, TableCell
 
 _RECORDED = "rec"
@@ -40,26 +40,19 @@ def render_suite(run: SuiteRun, fmt: str = "github") -> str:
         return json.dumps(suite_rows(run), indent=2, ensure_ascii=False, allow_nan=False)
     if fmt == "csv":
         return csv_text(suite_rows(run))
-    from tabulate import tabulate
-
     reasons: dict[str, int] = {}
     table: dict[str, dict[str, str]] = {}
     heads = list(dict.fromkeys(cell.head for cell in run.cells))
     for cell in run.cells:
         # Two rows of one label fill each other's gaps: another metric for the videos of a table, say.
         table.setdefault(cell.label, {})[cell.head] = _text(cell, reasons)
-    lines = [[label, *(cells.get(head, "") for head in heads)] for label, cells in table.items()]
-    text = tabulate(
-        lines,
-        headers=["", *heads],
-        tablefmt=TABULATE_FORMATS[fmt],
-        disable_numparse=True,
-        colalign=["left", *["right"] * len(heads)],
-    )
+    rows = [{"": label, **{head: cells.get(head, "") for head in heads}} for label, cells in table.items()]
     notes = [f"[{number}] {reason}" for reason, number in reasons.items()]
     if any(cell.is_recorded for cell in run.cells):
         notes.insert(0, f"[{_RECORDED}] of scores from a file of --recorded, which nothing here computed")
-    return "\n".join([text, "", "ours (published)", *notes, *([run.suite.note] if run.suite.note else [])])
+    return "\n".join(
+        [tabulated(rows, fmt), "", "ours (published)", *notes, *([run.suite.note] if run.suite.note else [])]
+    )
 
 
 def _text(cell: TableCell, reasons: dict[str, int]) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...drafts import write_whole, written_whole
 from ...errors import UsageError
 from ..records.task_run import TaskRun
-from .csv_text import csv_text
-from .results import render
+from .results import render, result_rows
+from .text import csv_text
 
 if TYPE_CHECKING:
     import pyarrow
@@ -24,7 +24,14 @@ COLUMNS = (
 
 def flat_rows(runs: Sequence[TaskRun]) -> list[dict[str, Any]]:
     """Return a dict of ``COLUMNS`` a result, in the order of the runs."""
-    return [row for run in runs for row in _entries(run)]
+    rows = []
+    for run in runs:
+        record = run.record
+        own = {"version": str(record.version), "fingerprint": record.fingerprint, "date": record.started}
+        for row in result_rows([run]):
+            known = row | own | {"category": row["category"] or None}
+            rows.append({column: known[column] for column in COLUMNS})
+    return rows
 
 
 def to_arrow(runs: Sequence[TaskRun]) -> pyarrow.Table:
@@ -37,23 +44,12 @@ def to_arrow(runs: Sequence[TaskRun]) -> pyarrow.Table:
     return pyarrow.Table.from_pylist(flat_rows(runs), pyarrow.schema(list(types.items())))
 
 
-def to_csv(runs: Sequence[TaskRun]) -> str:
-    """Return the flat table as CSV; an undefined number is an empty field, the date is ISO 8601."""
-    rows = flat_rows(runs)
-    return csv_text([{**row, "date": row["date"].isoformat(timespec="seconds")} for row in rows]) + "\n"
-
-
-def to_latex(runs: Sequence[TaskRun]) -> str:
-    """Return a booktabs table as ``bench run --format latex`` prints it: names escaped, values as in papers."""
-    return render(runs, "latex") + "\n"
-
-
 def write_table(runs: Sequence[TaskRun], fmt: str, path: Path) -> None:
     """Write the flat table.
 
     Args:
         runs: The runs.
-        fmt: ``csv``, ``latex`` or ``parquet``.
+        fmt: ``csv`` (dates in ISO 8601), ``parquet``, or ``latex``: as ``bench run`` prints it.
         path: The file.
 
     Raises:
@@ -66,33 +62,11 @@ def write_table(runs: Sequence[TaskRun], fmt: str, path: Path) -> None:
 
             with written_whole(path) as draft:
                 pyarrow.parquet.write_table(to_arrow(runs), draft, compression="zstd")
+        elif fmt == "csv":
+            # An undefined number is an empty field.
+            rows = [{**row, "date": row["date"].isoformat(timespec="seconds")} for row in flat_rows(runs)]
+            write_whole(path, csv_text(rows) + "\n")
         else:
-            write_whole(path, (to_csv if fmt == "csv" else to_latex)(runs))
+            write_whole(path, render(runs, "latex") + "\n")
     except OSError as error:
         raise UsageError(f"-o {path}: cannot be written: {error.strerror or error}") from error
-
-
-def _entries(run: TaskRun) -> Iterator[dict[str, Any]]:
-    record = run.record
-    for key, result in record.results.items():
-        interval, published = result.interval, record.published.get(key)
-        yield {
-            "task": record.task,
-            "version": str(record.version),
-            "model": record.model_name,
-            "metric": result.metric,
-            "statistic": result.statistic,
-            "category": result.category or None,
-            "value": _number(result.value),
-            "low": _number(interval and interval.low),
-            "high": _number(interval and interval.high),
-            "stderr": _number(interval and interval.stderr),
-            "published": _number(published and published.value),
-            "n": result.n,
-            "fingerprint": record.fingerprint,
-            "date": record.started,
-        }
-
-
-def _number(value: float | None) -> float | None:
-    return None if value is None else float(value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..protocols.job import Result
 from ..records.results import result_key
 from ..records.task_run import TaskRun
 
@@ -33,23 +32,14 @@ def _values(runs: Sequence[TaskRun]) -> Iterator[str]:
     tops: dict[str, str] = {}
     for run in runs:
         for result in run.results:
-            tops[_named(run, result)] = _top(run, result)
+            of_model = run.record.protocol.subject == "model"
+            name = result.label[0] if of_model else result.label[1].removesuffix(result.category).rstrip()
+            _, top = run.record.ends_of(result.metric, result.statistic)
+            # Most end at one, or at 100 %.
+            far = f"up to {top * result.scale:,g} as shown" if top != 1 else ""
+            tops[name] = "no upper end, shown as computed" if math.isinf(top) else far
     for said in dict.fromkeys(filter(None, tops.values())):
         yield f"{', '.join(name for name, top in tops.items() if top == said)}: {said}"
-
-
-def _top(run: TaskRun, result: Result) -> str:
-    """Return how far values go as they are shown; empty where they end at one, or at 100 %."""
-    _, top = run.record.ends_of(result.metric, result.statistic)
-    if math.isinf(top):
-        return "no upper end, shown as computed"
-    return f"up to {top * result.scale:,g} as shown" if top != 1 else ""
-
-
-def _named(run: TaskRun, result: Result) -> str:
-    """Return the label of what the ends of a result are of."""
-    of_model = run.record.protocol.subject == "model"
-    return result.label[0] if of_model else result.label[1].removesuffix(result.category).rstrip()
 
 
 def _columns(runs: Sequence[TaskRun]) -> Iterator[str]:

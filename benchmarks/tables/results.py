@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from textwrap import shorten
 from typing import Any
@@ -11,14 +12,14 @@ from ...errors import UsageError, did_you_mean
 from ..protocols.job import Result
 from ..records.results import result_key
 from ..records.task_run import TaskRun
-from .csv_text import csv_text
+from .text import csv_text, decimals_for, no_minus_zero, show_difference, show_interval, show_number
 
 FORMATS = ("github", "latex", "csv", "json")
 _WIDEST_REASON = 100
 """Characters; the whole of it is in the record, and on the terminal."""
-LEFT = ("Task", "Model", "Metric", "Statistic", "Group", "Note", "Change")
+LEFT = ("", "Task", "Model", "Metric", "Statistic", "Group", "Note", "Change", "Pair", "Rater", "Figure", "Of")
 """Columns of texts."""
-TABULATE_FORMATS = {"github": "github", "latex": "latex_booktabs"}
+_TABULATE_FORMATS = {"github": "github", "latex": "latex_booktabs"}
 
 
 def result_rows(runs: Sequence[TaskRun]) -> list[dict[str, Any]]:
@@ -66,11 +67,11 @@ def render(runs: Sequence[TaskRun], fmt: str = "github") -> str:
         return json.dumps(result_rows(runs), indent=2, ensure_ascii=False, allow_nan=False)
     if fmt == "csv":
         return csv_text(result_rows(runs))
-    if fmt not in TABULATE_FORMATS:
+    if fmt not in _TABULATE_FORMATS:
         raise UsageError(f"unknown format '{fmt}'.{did_you_mean(fmt, FORMATS)}", f"Known: {', '.join(FORMATS)}.")
     # LaTeX has no such letter.
     tables = printed_tables(runs, direction if fmt == "github" else lambda result: "")
-    return "\n\n".join(_drawn(title, rows, fmt) for title, rows in tables)
+    return "\n\n".join((f"{title}\n\n" if title else "") + tabulated(rows, fmt) for title, rows in tables)
 
 
 def printed_tables(runs: Sequence[TaskRun], mark: Callable[[Result], str]) -> list[tuple[str, list[dict[str, str]]]]:
@@ -82,26 +83,31 @@ def printed_tables(runs: Sequence[TaskRun], mark: Callable[[Result], str]) -> li
     """
     tables = [("", _printed_rows([run for run in runs if not run.record.protocol.by_rule], mark))]
     tables += [table for run in runs if run.record.protocol.by_rule for table in _rule_tables(run)]
-    return [(title, _filled(rows)) for title, rows in tables if rows]
+    return [(title, filled(rows)) for title, rows in tables if rows]
 
 
-def _filled(rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+def filled(rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     """Return rows without the columns that none of them fills."""
-    filled = [column for column in rows[0] if any(row[column] for row in rows)]
-    return [{column: row[column] for column in filled} for row in rows]
+    columns = [column for column in rows[0] if any(row[column] for row in rows)]
+    return [{column: row[column] for column in columns} for row in rows]
 
 
-def _drawn(title: str, rows: Sequence[Mapping[str, str]], fmt: str) -> str:
+def tabulated(rows: Sequence[Mapping[str, str]], fmt: str) -> str:
+    """Return rows as a table, columns of :data:`LEFT` at the left.
+
+    Args:
+        rows: Column to text, the same columns in each.
+        fmt: ``github`` or ``latex``.
+    """
     from tabulate import tabulate
 
-    table = tabulate(
+    return tabulate(
         rows,
         headers="keys",
-        tablefmt=TABULATE_FORMATS[fmt],
+        tablefmt=_TABULATE_FORMATS[fmt],
         disable_numparse=True,
         colalign=["left" if column in LEFT else "right" for column in rows[0]],
     )
-    return f"{title}\n\n{table}" if title else table
 
 
 def direction(result: Result) -> str:
@@ -110,73 +116,54 @@ def direction(result: Result) -> str:
 
 
 def _printed_rows(runs: Sequence[TaskRun], mark: Callable[[Result], str]) -> list[dict[str, str]]:
-    rows = []
-    for run in runs:
-        of_model = run.record.protocol.subject == "model"
-        for number, result in enumerate(run.results):
-            published = run.published.get(result_key(result))
-            decimals = max(decimals_of(result), published.decimals if published else 0)
-
-            def show(value: float | None, scale: float = result.scale, decimals: int = decimals) -> str:
-                return "" if value is None else show_number(value * scale, decimals)
-
-            interval = result.interval
-            low_high = interval is not None and interval.low is not None
-            difference = ""
-            if published is not None and result.value is not None:
-                scaled = (result.value - published.value) * result.scale
-                difference = show_difference(scaled, decimals)
-            rows.append(
-                {
-                    "Task": run.record.alias if number == 0 else "",
-                    "Model": (run.record.model_name or "") if number == 0 else "",
-                    "Metric": _metric_label(run, number) + (mark(result) if of_model else "")
-                    if _first_of_metric(run, number)
-                    else "",
-                    "Statistic": _statistic_label(run, number).rstrip() + ("" if of_model else mark(result)),
-                    "Value": show(result.value) or "-",
-                    "95% CI": f"[{show(interval.low)}, {show(interval.high)}]" if interval and low_high else "",
-                    "No image": _no_image(result, show),
-                    "Group": run.record.letters(result),
-                    "Published": published.printed if published else "",
-                    "Diff": difference,
-                    "n": f"{result.n:,}",
-                    "Note": "; ".join([*(run.record.coverage.notes if number == 0 else ()), *_remarks(run, number)]),
-                }
-            )
-    return rows
+    return [
+        _printed_row(run, result, run.results[at - 1] if at else None, mark)
+        for run in runs
+        for at, result in enumerate(run.results)
+    ]
 
 
-def _no_image(result: Result, show: Callable[[float], str]) -> str:
-    """Return what the best rule reaches that does not look at the image, and which that is."""
-    return f"{show(result.best_alone[1])} ({result.best_alone[0]})" if result.best_alone else ""
-
-
-def _remarks(run: TaskRun, number: int) -> list[str]:
-    """Return what is to be said beside a number, or why there is none: once, where it is why for all that follow."""
-    result = run.results[number]
-    exact = "" if result.p is None else f"exact p = {result.p:.3g}"
-    is_new = _first_of_metric(run, number) or result.reason != run.results[number - 1].reason
-    why = result.reason.partition("\n")[0] if result.value is None and is_new else ""
-    return [one for one in (result.remark, exact, shorten(why, _WIDEST_REASON, placeholder=" …")) if one]
-
-
-def _first_of_metric(run: TaskRun, number: int) -> bool:
-    return number == 0 or run.results[number - 1].metric != run.results[number].metric
-
-
-def _metric_label(run: TaskRun, number: int) -> str:
-    """Return the label, with the result's own name where several metrics of the run have one label."""
-    result = run.results[number]
-    namesakes = {one.metric for one in run.results if one.label[0] == result.label[0]}
-    return f"{result.label[0]} ({result.metric})" if len(namesakes) > 1 else result.label[0]
-
-
-def _statistic_label(run: TaskRun, number: int) -> str:
-    """Return the label, with the result's own name where one statistic is listed in several variants."""
-    result = run.results[number]
-    twins = [r for r in run.results if r.metric == result.metric and r.label == result.label]
-    return f"{result.label[1]} ({result.statistic})" if len(twins) > 1 else result.label[1]
+def _printed_row(run: TaskRun, result: Result, before: Result | None, mark: Callable[[Result], str]) -> dict[str, str]:
+    """Return the row of a result; what the row of the result before it says of task, model and metric is left out."""
+    published, scale = run.published.get(result_key(result)), result.scale
+    decimals = max(decimals_for(scale, [result.value]), published.decimals if published else 0)
+    metric, statistic = result.label
+    # Where several metrics of the run, or variants of a statistic, have one label, their own names stand behind it.
+    if any(one.label[0] == metric and one.metric != result.metric for one in run.results):
+        metric = f"{metric} ({result.metric})"
+    if sum((one.metric, one.label) == (result.metric, result.label) for one in run.results) > 1:
+        statistic = f"{statistic} ({result.statistic})"
+    if run.record.protocol.subject == "model":
+        metric += mark(result)
+    else:
+        statistic = statistic.rstrip() + mark(result)
+    is_new = before is None or before.metric != result.metric
+    difference = ""
+    if published is not None and result.value is not None:
+        difference = show_difference((result.value - published.value) * scale, decimals)
+    # Why there is no value is said once, where it is why for all that follow.
+    says_why = result.value is None and (is_new or before is None or result.reason != before.reason)
+    notes = [
+        *(run.record.coverage.notes if before is None else ()),
+        result.remark,
+        "" if result.p is None else f"exact p = {result.p:.3g}",
+        shorten(result.reason.partition("\n")[0], _WIDEST_REASON, placeholder=" …") if says_why else "",
+    ]
+    alone = result.best_alone
+    return {
+        "Task": run.record.alias if before is None else "",
+        "Model": (run.record.model_name or "") if before is None else "",
+        "Metric": metric if is_new else "",
+        "Statistic": statistic.rstrip(),
+        "Value": "-" if result.value is None else show_number(result.value * scale, decimals),
+        "95% CI": show_interval(result.interval, scale, decimals),
+        "No image": f"{show_number(alone[1] * scale, decimals)} ({alone[0]})" if alone else "",
+        "Group": run.record.letters(result),
+        "Published": published.printed if published else "",
+        "Diff": difference,
+        "n": f"{result.n:,}",
+        "Note": "; ".join(filter(None, notes)),
+    }
 
 
 def _rule_tables(run: TaskRun) -> list[tuple[str, list[dict[str, str]]]]:
@@ -200,24 +187,18 @@ def _rule_tables(run: TaskRun) -> list[tuple[str, list[dict[str, str]]]]:
 
 
 def _rule_rows(run: TaskRun, rules: Mapping[str, Result], decimals: int) -> list[dict[str, str]]:
-    columns = _metric_columns(run.results)
+    labels = {one.metric: one.label[0] for one in run.results}
+    counts = Counter(labels.values())
     rows: list[dict[str, str]] = []
     for rule, shown in rules.items():
-        of_metric = {
-            one.metric: one for one in run.results if one.category == rule and one.statistic == shown.statistic
-        }
-        cells = {
-            label: _rule_cell(run, of_metric[metric], decimals) if metric in of_metric else ""
-            for metric, label in columns.items()
-        }
+        # A metric is called by its own name where another has the same label.
+        cells = {label if counts[label] == 1 else metric: "" for metric, label in labels.items()}
+        for one in run.results:
+            if one.category == rule and one.statistic == shown.statistic:
+                label = labels[one.metric]
+                cells[label if counts[label] == 1 else one.metric] = _rule_cell(run, one, decimals)
         rows.append({"Change": shown.label[1], **cells, "n": f"{shown.n:,}"})
     return rows
-
-
-def _metric_columns(results: Sequence[Result]) -> dict[str, str]:
-    """Return each metric with its label, or its own name where another has the same label."""
-    labels = {one.metric: one.label[0] for one in results}
-    return {metric: label if list(labels.values()).count(label) == 1 else metric for metric, label in labels.items()}
 
 
 def _rule_cell(run: TaskRun, result: Result, decimals: int) -> str:
@@ -232,24 +213,4 @@ def _rule_cell(run: TaskRun, result: Result, decimals: int) -> str:
 
 
 def _rule_number(value: float, decimals: int) -> str:
-    return f"{value:.1e}" if abs(value) >= 1e6 else f"{_no_minus_zero(value, decimals):.{decimals}f}"
-
-
-def decimals_of(result: Result) -> int:
-    """Return the digits behind the point that tables show of a result."""
-    return 2 if result.scale > 1 or abs(result.value or 0) > 10 else 4
-
-
-def show_number(value: float, decimals: int) -> str:
-    """Return a number as tables print it."""
-    # CIDEr's 1-R² reaches 10^7: digits behind the point say nothing there.
-    return f"{value:.3e}" if abs(value) >= 1e6 else f"{_no_minus_zero(value, decimals):,.{decimals}f}"
-
-
-def show_difference(value: float, decimals: int) -> str:
-    """Return a difference as tables print it, with its sign."""
-    return f"{_no_minus_zero(value, decimals):+.{decimals}f}"
-
-
-def _no_minus_zero(value: float, decimals: int) -> float:
-    return round(value, decimals) + 0.0
+    return f"{value:.1e}" if abs(value) >= 1e6 else f"{no_minus_zero(value, decimals):.{decimals}f}"

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from ...errors import BenchError
-from .pages import ASSETS, Pages
-from .sample_pages import picture
-from .site import Site
-from .state import NoSuchPageError
+from ..tables.pages.serving import Assets
+from .compare_pages import compare_page
+from .sample_pages import picture, sample_page, samples_page, scatter_page
+from .site import NoSuchPageError, Site, index_page, run_page, suite_page, suites_page
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
+
+
+ASSETS = Assets(Path(__file__).parent, "view")
+"""Style sheets and scripts of all pages."""
 
 
 def application(site: Site) -> Starlette:
@@ -26,12 +33,10 @@ def application(site: Site) -> Starlette:
     from starlette.responses import Response
     from starlette.routing import Route
 
-    pages = Pages(site)
-
     def page(request: Request) -> Response:
         status = 200
         try:
-            text = pages.page(request.scope["path"], request.query_params)
+            text = page_of_address(site, request.scope["path"], request.query_params)
         except BenchError as error:
             status = 404 if isinstance(error, NoSuchPageError) else 500
             heading = "No such page" if status == 404 else "This cannot be shown"
@@ -50,3 +55,35 @@ def application(site: Site) -> Starlette:
     return Starlette(
         routes=[ASSETS.route(), Route("/runs/{key}/pictures/{sample}", image), Route("/{path:path}", page)]
     )
+
+
+def page_of_address(site: Site, path: str, query: Mapping[str, str]) -> str:
+    """Return a page.
+
+    Args:
+        site: What its pages are made with.
+        path: Of its address.
+        query: The values behind it.
+
+    Raises:
+        BenchError: There is none, or it cannot be shown.
+    """
+    match [unquote(part) for part in path.strip("/").split("/")]:
+        case [""]:
+            return index_page(site, query)
+        case ["runs", key]:
+            return run_page(site, key)
+        case ["runs", key, "samples"]:
+            return samples_page(site, key, query)
+        case ["runs", key, "samples", sample]:
+            return sample_page(site, key, sample, query)
+        case ["runs", key, "scatter"]:
+            return scatter_page(site, key, query)
+        case ["compare"]:
+            return compare_page(site, query)
+        case ["suites"]:
+            return suites_page(site)
+        case ["suites", name]:
+            return suite_page(site, name)
+        case _:
+            raise NoSuchPageError(f"there is no page {path}", "The first page lists all runs.")

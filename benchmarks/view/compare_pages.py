@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, get_args
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
 
 from ...errors import BenchError, DataError
 from ..comparing.comparison import CompareSettings, Comparison, Pair, RankedValue, compare_runs
-from ..tables.pages.rendering import number
-from .finding import ShownRun
+from ..statistics import Intervals
+from ..tables.pages.rendering import ends, number
+from .finding import ShownRun, comparable
 from .sample_pages import label, shown_number, summary
-from .sides import By, Differences, Side, comparable, differences, word_differences
-from .site import STATIC_PAGES, Site
-from .state import NoSuchPageError, address, page_number, page_of
+from .samples import RunSamples, relative_ranks
+from .site import STATIC_PAGES, NoSuchPageError, Site, address, page_number, page_of
 
 PAGE = 12
 """Pairs of a page."""
@@ -24,53 +27,31 @@ MANY = 10_000
 _KEPT = 32
 
 
-@dataclass
-class Verdicts:
-    """Comparisons that were made, as each takes a while. Threads may share it."""
-
-    _known: OrderedDict[tuple[Any, ...], Comparison | BenchError] = field(default_factory=OrderedDict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def of(self, first: Side, second: Side) -> Comparison:
-        """Return what ``bench compare`` says of two sides, of :data:`MANY` samples with ``--intervals influence``.
-
-        Raises:
-            BenchError: They cannot be compared.
-        """
-        key = tuple((side.run.folder, side.run.record.fingerprint, side.metric) for side in (first, second))
-        with self._lock:
-            if key not in self._known:
-                self._known[key] = _compared(first, second)
-                if len(self._known) > _KEPT:
-                    self._known.popitem(last=False)
-            found = self._known[key]
-        if isinstance(found, BenchError):
-            raise found
-        return found
-
-
-def _compared(first: Side, second: Side) -> Comparison | BenchError:
-    folders = list(dict.fromkeys((first.run.folder, second.run.folder)))
-    metrics = tuple(dict.fromkeys((first.metric, second.metric)))
-    intervals = "influence" if max(len(first.samples), len(second.samples)) >= MANY else "auto"
+@lru_cache(_KEPT)
+def _compared(
+    folders: tuple[Path, ...], fingerprints: tuple[str, ...], metrics: tuple[str, ...], intervals: Intervals
+) -> Comparison | BenchError:
+    """Return what ``bench compare`` says, or why it says nothing; kept, as each takes a while."""
     try:
         return compare_runs(folders, CompareSettings(metrics=metrics, intervals=intervals))[0]
     except BenchError as error:
         return error
 
 
-def compare_page(site: Site, verdicts: Verdicts, query: Mapping[str, str]) -> str:
+def compare_page(site: Site, query: Mapping[str, str]) -> str:
     """Return the page of two runs side by side."""
     first, second = site.run(query.get("a", "")), site.run(query.get("b", ""))
     if first.record.task != second.record.task:
         raise NoSuchPageError("the two runs are of different tasks, and cannot be held against each other")
     of_models = first.record.protocol.subject == "model"
     sides = _sides(site, first, second, query, of_models)
-    comparison = fault = None
-    try:
-        comparison = verdicts.of(*sides)
-    except BenchError as error:
-        fault = error.in_one_line
+    runs = tuple(dict.fromkeys((first.folder, second.folder)))
+    metrics = tuple(dict.fromkeys(side.metric for side in sides))
+    many = max(len(side.samples) for side in sides) >= MANY
+    verdict = _compared(
+        runs, (first.record.fingerprint, second.record.fingerprint), metrics, "influence" if many else "auto"
+    )
+    comparison = None if isinstance(verdict, BenchError) else verdict
     by: By = next((one for one in get_args(By) if one == query.get("by")), "either")
     found = differences(*sides, by)
     names = _names(sides)
@@ -81,16 +62,15 @@ def compare_page(site: Site, verdicts: Verdicts, query: Mapping[str, str]) -> st
         told = {"a": first.key, "b": second.key, "x": sides[0].metric, "y": sides[1].metric}
         return {**told, "by": "" if by == "either" else by, **changes}
 
-    def to(at: int) -> str:
-        return address("compare", **values(page=at if at > 1 else "")) if 0 < at <= page.pages else ""
-
     return site.render(
         "compare.html",
-        a=_shown(sides[0], names[0]),
-        b=_shown(sides[1], names[1]),
+        **{
+            part: {"run": side.run, "metric": side.metric, "name": name}
+            for part, side, name in zip("ab", sides, names, strict=True)
+        },
         of_models=of_models,
         selects=_selects(site, sides, of_models),
-        fault=fault,
+        fault=verdict.in_one_line if isinstance(verdict, BenchError) else "",
         comparison=comparison,
         compared=[_value(comparison, one) for one in comparison.compared] if comparison else [],
         sentence=_sentence(comparison) if comparison else "",
@@ -104,11 +84,8 @@ def compare_page(site: Site, verdicts: Verdicts, query: Mapping[str, str]) -> st
         by=by,
         said=_said(found),
         found=_pairs(site, sides, names, found, range(page.first, page.last)),
-        first=page.first + 1,
-        previous=to(page.number - 1),
-        next=to(page.number + 1),
-        here=f"{page.number:,} of {page.pages:,}",
-    )  # fmt: skip
+        **page.links(lambda at: address("compare", **values(page=at if at > 1 else ""))),
+    )
 
 
 def _sides(
@@ -152,10 +129,6 @@ def _names(sides: tuple[Side, Side]) -> tuple[str, str]:
     return "the first", "the second"
 
 
-def _shown(side: Side, name: str) -> dict[str, Any]:
-    return {"run": side.run, "metric": side.metric, "name": name}
-
-
 def _selects(site: Site, sides: tuple[Side, Side], of_models: bool) -> list[dict[str, Any]]:
     runs = [sides[0].run, *comparable(sides[0].run, site.runs.all()[0])]
     choices = [(run.key, run.name) for run in runs]
@@ -173,34 +146,24 @@ def _selects(site: Site, sides: tuple[Side, Side], of_models: bool) -> list[dict
     return found
 
 
-def _decimals(comparison: Comparison) -> int:
-    return 2 if comparison.scale > 1 or max(abs(one.value) for one in comparison.compared) > 10 else 4
-
-
 def _value(comparison: Comparison, one: RankedValue) -> dict[str, str]:
-    decimals, scale = _decimals(comparison), comparison.scale
+    decimals, scale = comparison.decimals, comparison.scale
     return {
         "label": one.label,
         "value": number(one.value * scale, decimals),
-        "interval": _ends(one.interval.low, one.interval.high, scale, decimals),
+        "interval": ends(one.interval, scale, decimals),
         "letters": one.letters,
     }
-
-
-def _ends(low: float | None, high: float | None, scale: float, decimals: int) -> str:
-    if low is None or high is None:
-        return "–"
-    return f"[{number(low * scale, decimals)}, {number(high * scale, decimals)}]"
 
 
 def _sentence(comparison: Comparison) -> str:
     """Return the verdict in words."""
     labels = {one.name: one.label for one in comparison.compared}
     pair: Pair = comparison.pairs[0]
-    decimals, scale, alpha = _decimals(comparison), comparison.scale, comparison.settings.alpha
+    decimals, scale, alpha = comparison.decimals, comparison.scale, comparison.settings.alpha
     by = " of ".join(filter(None, [comparison.statistic_label, comparison.metric_label]))
     difference = number(pair.value * scale, decimals)
-    interval = _ends(pair.interval.low, pair.interval.high, scale, decimals)
+    interval = ends(pair.interval, scale, decimals)
     if pair.p_holm is None:
         certainty = "whether they differ cannot be tested"
     elif pair.p_holm < alpha:
@@ -271,3 +234,91 @@ def _pair(
             )
         ],
     }
+
+
+By = Literal["either", "first", "second"]
+"""Whose advantage comes first: whichever is greater, that of the first, that of the second."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of two things that are compared.
+
+    Attributes:
+        run: Its run.
+        samples: The samples of that run.
+        metric: The metric.
+    """
+
+    run: ShownRun
+    samples: RunSamples
+    metric: str
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Samples of which both sides have a score, the largest difference first.
+
+    Attributes:
+        rows: ``[n, 2]`` numbers of the samples in either run.
+        differences: ``[n]`` by how much the first is better.
+        of_ranks: Whether these are of ranks, from 0 to 1: the two metrics have scales of their own.
+    """
+
+    rows: np.ndarray
+    differences: np.ndarray
+    of_ranks: bool
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def differences(first: Side, second: Side, by: By) -> Differences:
+    """Return the samples that two sides share, in order.
+
+    Args:
+        first: One of them.
+        second: The other, of the same task.
+        by: Which differences come first.
+    """
+    rows = _shared_rows(first.samples, second.samples)
+    values = np.column_stack(
+        [side.samples.numbers(side.metric)[rows[:, at]] for at, side in enumerate((first, second))]
+    )
+    there = np.isfinite(values).all(axis=1)
+    rows, values = rows[there], values[there]
+    of_ranks = first.metric != second.metric
+    better = []
+    for side, column in zip((first, second), values.T, strict=True):
+        upwards = side.run.record.higher_is_better(side.metric)
+        better.append((relative_ranks(column) if of_ranks else column) * (1 if upwards else -1))
+    difference = better[0] - better[1]
+    keys = {"either": -np.abs(difference), "first": -difference, "second": difference}
+    order = np.argsort(keys[by], kind="stable")
+    return Differences(rows[order], difference[order], of_ranks)
+
+
+def _shared_rows(first: RunSamples, second: RunSamples) -> np.ndarray:
+    """Return ``[n, 2]`` the numbers of the samples that both have, in the order of the first."""
+    if first is second:
+        return np.repeat(np.arange(len(first))[:, None], 2, axis=1)
+    place = {identity: row for row, identity in enumerate(second.column("id"))}
+    shared = [(row, place[identity]) for row, identity in enumerate(first.column("id")) if identity in place]
+    return np.asarray(shared, np.int64).reshape(-1, 2)
+
+
+Words = list[tuple[str, bool]]
+"""Parts of a text, and whether the other text has each."""
+
+
+def word_differences(first: str, second: str) -> tuple[Words, Words]:
+    """Return two texts in parts, those that they share and those that one of them has alone, word by word."""
+    words = first.split(), second.split()
+    found: tuple[Words, Words] = [], []
+    folded = [[one.lower().strip(".,;:!?\"'") for one in side] for side in words]
+    matcher = SequenceMatcher(None, *folded, autojunk=False)
+    for kind, *at in matcher.get_opcodes():
+        for side, start, end in ((0, *at[:2]), (1, *at[2:])):
+            if end > start:
+                found[side].append((" ".join(words[side][start:end]), kind == "equal"))
+    return found

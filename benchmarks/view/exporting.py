@@ -14,8 +14,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from ...drafts import draft_beside
 from ...errors import BenchError, UsageError
 from ...progress import Reporter
-from .pages import ASSETS, Pages
-from .pictures import NOTHING
+from .app import ASSETS, page_of_address
+from .finding import NOTHING
 from .sample_pages import picture
 from .site import Site
 
@@ -26,7 +26,6 @@ EXPORT_POLICY = (
 """What browsers call the page's own where it is read as a file differs: ``file:`` is what lies on disk."""
 # Text that pages show is escaped: a quotation mark stands in markup alone.
 _ADDRESS = re.compile(r'(href|src)="(/[^"]*)"')
-_ENDINGS = {"image/jpeg": "jpg", "image/png": "png", "image/gif": "gif", "image/webp": "webp", "image/bmp": "bmp"}
 
 
 def export(site: Site, folder: Path, progress: Reporter) -> int:
@@ -55,7 +54,6 @@ def export(site: Site, folder: Path, progress: Reporter) -> int:
 
 
 def _write(site: Site, folder: Path, progress: Reporter) -> int:
-    pages = Pages(site)
     names: dict[str, str] = {}
     waiting: deque[str] = deque()
     contents: dict[str, bytes] = {}
@@ -82,7 +80,7 @@ def _write(site: Site, folder: Path, progress: Reporter) -> int:
             continue
         done.add(names[address])
         parts = urlsplit(address)
-        text = pages.page(parts.path, dict(parse_qsl(parts.query)))
+        text = page_of_address(site, parts.path, dict(parse_qsl(parts.query)))
         own = names[address]
 
         def relative(found: re.Match[str], own: str = own) -> str:
@@ -113,7 +111,7 @@ def _file(site: Site, address: str) -> tuple[str, bytes | None]:
         found = picture(site, path[1], path[3])
         if found == NOTHING:
             return "assets/no-image.svg", found.content
-        return f"runs/{path[1]}/pictures/{path[3]}.{_ENDINGS[found.media_type]}", found.content
+        return f"runs/{path[1]}/pictures/{path[3]}.{found.ending}", found.content
     name = "/".join(re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip(".") for part in path)
     if parts.query:
         said = re.sub(r"[^A-Za-z0-9]+", "-", parts.query)[:60].strip("-")

@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BenchError, MetricError
-from ...metrics.capture.matching import KINDS
 from ...tasks.schema import MetricEntry
 from ..explaining.rows import HOWS as CAPTURE_HOWS
-from ..explaining.rows import MatchRow, TextSpan, left_out, rows, spans
+from ..explaining.rows import ReferenceMatches, TextSpan, reference_matches
 from ..inputs.metric_names import read_metric
 from ..records.record import Record
 
 if TYPE_CHECKING:
-    from ...metrics.capture.metric import Capture, Explanation
+    from ...metrics.capture.metric import Capture
     from ...metrics.meteor.metric import Alignment
 
 METEOR_HOWS: Mapping[str, str] = {
@@ -28,25 +27,6 @@ METEOR_HOWS: Mapping[str, str] = {
 }
 _SAME = 1e-6
 """A score that is explained is within this of the recorded one; both are from 0 to 1."""
-
-
-@dataclass(frozen=True)
-class ReferenceMatches:
-    """What a metric matched of a caption and one reference.
-
-    Attributes:
-        value: Its value of the two.
-        candidate: The caption in parts.
-        reference: The reference in parts.
-        counts: What the value is made of: name to number, as texts.
-        groups: Title of a table to what was matched there.
-    """
-
-    value: float
-    candidate: Sequence[TextSpan]
-    reference: Sequence[TextSpan]
-    counts: Mapping[str, str] = field(default_factory=dict)
-    groups: Mapping[str, Sequence[MatchRow]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -114,7 +94,7 @@ class Explainer:
         with Store(parse_store(None).file) as store:
             scorer = self._capture(record, metric)
             found = scorer.explain(candidate, references, Context(cache=store))
-        parts = [_of_capture(candidate, reference, one) for reference, one in zip(references, found, strict=True)]
+        parts = [reference_matches(candidate, reference, one) for reference, one in zip(references, found, strict=True)]
         made = f"the mean over the references of {_what_capture_is(scorer)}"
         hows = {str(how): meaning for how, meaning in CAPTURE_HOWS.items()}
         return SampleExplanation(hows, made, parts), sum(one.value for one in found) / len(found)
@@ -171,22 +151,6 @@ def _what_capture_is(scorer: Capture) -> str:
         return f"the {spelled} of {kind}s"
     weights = " : ".join(f"{weight:g}" for weight in scorer.weights.values())
     return f"the {spelled} of objects, attributes and relations, weighted {weights}"
-
-
-def _of_capture(candidate: str, reference: str, one: Explanation) -> ReferenceMatches:
-    counts = {
-        f"{kind}s": f"precision {matched.precision:.4f}, recall {matched.recall:.4f}, F1 {matched.f1:.4f}"
-        for kind in KINDS
-        for matched in (one.matched[kind],)
-    }
-    groups: dict[str, Sequence[MatchRow]] = {
-        f"{kind.capitalize()}s": found for kind in KINDS if (found := rows(one.matched[kind]))
-    }
-    if others := left_out(one):
-        groups["Left out"] = others
-    return ReferenceMatches(
-        one.value, spans(candidate, one, "candidate"), spans(reference, one, "reference"), counts, groups
-    )
 
 
 def _of_meteor(one: Alignment) -> ReferenceMatches:

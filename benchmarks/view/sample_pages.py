@@ -11,12 +11,11 @@ import numpy as np
 from ...errors import BenchError
 from ..tables.pages.charts import Scatter, scatter
 from ..tables.pages.rendering import number
-from .finding import ShownRun
+from ..tables.text import texts_of
+from .finding import Picture, ShownRun
 from .matches import can_explain
-from .pictures import Picture
 from .samples import RunSamples, most_apart
-from .site import STATIC_PAGES, Site
-from .state import ListState, NoSuchPageError, address, page_of
+from .site import STATIC_PAGES, ListState, NoSuchPageError, Site, address, page_of
 
 PAGE = 24
 """Samples of a page."""
@@ -45,21 +44,14 @@ def samples_page(site: Site, key: str, query: Mapping[str, str]) -> str:
         for sample, row in zip(wanted, samples.rows(wanted), strict=True)
     ]
 
-    def to(number: int) -> str:
-        there = 0 < number <= page.pages
-        return address("runs", key, "samples", **state.values(page=number)) if there else ""
-
     return site.render(
         "samples.html",
         run=run,
         state=state,
         sorts=[(name, label(run, name)) for name in sortable(samples)],
         found=found,
-        first=page.first + 1,
         said=_said(run, state, len(order), len(samples), page.pages * PAGE),
-        previous=to(page.number - 1),
-        next=to(page.number + 1),
-        here=f"{page.number:,} of {page.pages:,}",
+        **page.links(lambda at: address("runs", key, "samples", **state.values(page=at))),
     )
 
 
@@ -96,7 +88,7 @@ def summary(site: Site, run: ShownRun, samples: RunSamples, sample: int, row: Ma
     """Return what lists show of a sample."""
     identity = str(row["id"])
     has_picture = site.pictures.may_have(run, identity)
-    texts = next((_texts(row[name]) for name in _MAIN if row.get(name)), [])
+    texts = next((texts_of(row[name]) for name in _MAIN if row.get(name)), [])
     return {
         "id": identity,
         "picture": address("runs", run.key, "pictures", sample) if has_picture else "",
@@ -113,12 +105,6 @@ def shown_number(samples: RunSamples, name: str, sample: int) -> str:
     """Return a number of a sample as pages show it: of a metric that counts without digits behind the point."""
     value = float(samples.numbers(name)[sample])
     return number(value if math.isfinite(value) else None, 0 if samples.counts(name) else 4)
-
-
-def _texts(value: Any) -> list[str]:
-    if value is None:
-        return []
-    return [str(one) for one in value] if isinstance(value, list) else [str(value)]
 
 
 def _sample(samples: RunSamples, text: str) -> int:
@@ -189,7 +175,7 @@ def _whole(
 ) -> dict[str, Any]:
     """Return everything that the run recorded of a sample."""
     shown = summary(site, run, samples, sample, row)
-    named = {name: _texts(row[name]) for name in _TITLES if row.get(name)}
+    named = {name: texts_of(row[name]) for name in _TITLES if row.get(name)}
     explainable = isinstance(row.get("candidate"), str) and bool(row.get("references"))
     values = {} if site.static else state.values(page=1)
     for score in shown["scores"]:
@@ -200,13 +186,13 @@ def _whole(
         why = explainable and rank is not None and can_explain(run.record, name)
         score["why"] = address("runs", run.key, "samples", sample, **values, matches=name) + "#matches" if why else ""
     told = {"id", "image", "failure", *_TITLES, *samples.metrics}
-    facts = [(name, _fact(row[name])) for name in samples.columns if name not in told and _is_said(row[name])]
+    facts = [
+        (name, _fact(row[name]))
+        for name in samples.columns
+        if name not in told and row[name] is not None and row[name] not in ("", [])
+    ]
     named_texts = [(_TITLES[name], texts) for name, texts in named.items()]
     return shown | {"image": row.get("image") or "–", "named_texts": named_texts, "facts": facts}
-
-
-def _is_said(value: Any) -> bool:
-    return value is not None and value != "" and value != []
 
 
 def _fact(value: Any) -> str:
@@ -274,7 +260,7 @@ def _far(run: ShownRun, samples: RunSamples, x: str, y: str) -> list[dict[str, A
         {
             "id": str(row["id"]),
             "to": address("runs", run.key, "samples", sample),
-            "text": next((_texts(row[name])[0] for name in _MAIN if row.get(name)), ""),
+            "text": next((texts_of(row[name])[0] for name in _MAIN if row.get(name)), ""),
             "x": shown_number(samples, x, sample),
             "y": shown_number(samples, y, sample),
         }

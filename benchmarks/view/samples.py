@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ class RunSamples:
 
         self._file = open_samples(folder, record)
         self._lock = threading.Lock()
-        self._orders: OrderedDict[tuple[str, bool, str, bool], np.ndarray] = OrderedDict()
+        self._sorted = lru_cache(_ORDERS_KEPT)(self._order)
         schema = self._file.schema_arrow
         self.columns: list[str] = schema.names
         self.metrics = [
@@ -50,8 +49,7 @@ class RunSamples:
             if pyarrow.types.is_string(one.type)
             or (pyarrow.types.is_list(one.type) and pyarrow.types.is_string(one.type.value_type))
         ]  # fmt: skip
-        self._numbers: dict[str, np.ndarray] = {}
-        self._whole: dict[str, bool] = {}
+        self.numbers, self.counts = cache(self._read_numbers), cache(self._counts)
         self._last: tuple[int, Any] | None = None
 
     def __len__(self) -> int:
@@ -62,21 +60,17 @@ class RunSamples:
         """The columns of ratings in which a sample has some: ``ratings``, or one an aspect."""
         return [name for name in self.ratings if np.isfinite(self.numbers(name)).any()]
 
-    def numbers(self, name: str) -> np.ndarray:
+    def _read_numbers(self, name: str) -> np.ndarray:
         """Return ``[n]`` scores of a metric, or means of ratings; NaN where a sample has none."""
-        if name not in self._numbers:
-            with self._lock:
-                column = self._file.read([name], use_threads=False)[name]
-            self._numbers[name] = _means(column) if name in self.ratings else numbers(column)
-        return self._numbers[name]
+        with self._lock:
+            column = self._file.read([name], use_threads=False)[name]
+        return _means(column) if name in self.ratings else numbers(column)
 
-    def counts(self, name: str) -> bool:
+    def _counts(self, name: str) -> bool:
         """Tell whether all numbers of a metric are whole ones, and some greater than 1."""
-        if name not in self._whole:
-            values = self.numbers(name)
-            values = values[np.isfinite(values)]
-            self._whole[name] = bool((values == np.round(values)).all() and (values > 1).any())
-        return self._whole[name]
+        values = self.numbers(name)
+        values = values[np.isfinite(values)]
+        return bool((values == np.round(values)).all() and (values > 1).any())
 
     def rank(self, name: str, sample: int) -> tuple[int, int] | None:
         """Return which of how many a sample is by a metric, 1 for the highest; None where it has no score."""
@@ -94,21 +88,17 @@ class RunSamples:
             query: Only samples of which a text contains this, capital or not; empty for all.
             failed: Only samples that a metric, or the run, could not use.
         """
-        key = sort, descending, query, failed
-        with self._lock:
-            known = self._orders.get(key)
-        if known is None:
-            found = self._found(query, failed)
-            if sort:
-                values = self.numbers(sort)[found]
-                found = found[np.argsort(-values if descending else values, kind="stable")]
-            known = found
-        with self._lock:
-            self._orders[key] = known
-            self._orders.move_to_end(key)
-            while len(self._orders) > _ORDERS_KEPT:
-                self._orders.popitem(last=False)
-        return known
+        return self._sorted(sort, descending, query, failed)
+
+    def _order(self, sort: str, descending: bool, query: str, failed: bool) -> np.ndarray:
+        chosen = np.ones(len(self), bool)
+        if failed:
+            chosen &= self._with_failure()
+        if query:
+            chosen &= self._containing(query)
+        found = np.flatnonzero(chosen)
+        values = self.numbers(sort)[found] if sort else np.zeros(len(found))
+        return found[np.argsort(-values if descending else values, kind="stable")]
 
     def rows(self, wanted: Sequence[int]) -> list[dict[str, Any]]:
         """Return samples by column, in the order that was asked for; only the parts that hold them are read."""
@@ -140,14 +130,6 @@ class RunSamples:
             end = start + self._file.metadata.row_group(group).num_rows
             yield start, end, group
             start = end
-
-    def _found(self, query: str, failed: bool) -> np.ndarray:
-        chosen = np.ones(len(self), bool)
-        if failed:
-            chosen &= self._with_failure()
-        if query:
-            chosen &= self._containing(query)
-        return np.flatnonzero(chosen)
 
     def _with_failure(self) -> np.ndarray:
         if "failure" not in self.columns:

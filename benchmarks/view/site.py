@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
-from ..comparing.decoding import own_decoding
+from ...errors import BenchError, did_you_mean
+from ..comparing.finished_runs import own_decoding
 from ..leaderboard.board import BoardRun, SuiteTable
 from ..leaderboard.collect import installed_versions
-from ..leaderboard.html.suites import shown_suite
+from ..leaderboard.html.tables import shown_suite
 from ..leaderboard.suites_of_board import suite_tables
 from ..protocols.job import Result
 from ..records.record import Record
 from ..suites.read import list_suites
-from ..tables.failure_rows import failure_rows
 from ..tables.pages.rendering import number, templates
-from ..tables.results import decimals_of
-from .finding import Runs, ShownRun
+from ..tables.pages.run_rows import failure_rows, result_row
+from ..tables.text import decimals_for
+from .finding import Pictures, Runs, ShownRun, comparable
 from .matches import Explainer
-from .pictures import Pictures
-from .sides import comparable
-from .state import NoSuchPageError, address
 
 MOST_VALUES = 4
 """Numbers of a run in the list of all runs."""
@@ -139,7 +138,7 @@ def _head(result: Result, results: Mapping[str, Result]) -> tuple[str, str]:
 def _value(result: Result | None) -> str:
     if result is None or result.value is None:
         return "–"
-    return number(result.value * result.scale, decimals_of(result))
+    return number(result.value * result.scale, decimals_for(result.scale, [result.value]))
 
 
 def notes_of(run: ShownRun) -> list[str]:
@@ -165,7 +164,7 @@ def run_page(site: Site, key: str) -> str:
         notes=notes_of(run),
         results=results,
         scaled=record.scale != 1,
-        published=any(row["published"] for row in results),
+        published=any(row["printed"] for row in results),
         remarks=any(row["remark"] for row in results),
         failures=failure_rows(record),
         others=comparable(run, site.runs.all()[0]),
@@ -174,24 +173,11 @@ def run_page(site: Site, key: str) -> str:
 
 
 def _result(run: ShownRun, key: str) -> dict[str, Any]:
-    result = run.record.results[key]
-    interval, published, decimals = result.interval, run.record.published.get(key), decimals_of(result)
-    ends = "–"
-    if interval and interval.low is not None and interval.high is not None:
-        ends = f"[{number(interval.low * result.scale, decimals)}, {number(interval.high * result.scale, decimals)}]"
-    reason = result.reason or (interval.reason if interval else "")
-    upwards = run.record.higher_is_better(result.metric)
-    return {
-        "metric": result.label[0],
-        "statistic": result.label[1],
-        "value": _value(result),
-        "interval": ends,
-        "published": published.printed if published else "",
-        "n": f"{result.n:,}",
-        "remark": "; ".join(filter(None, [reason, result.remark])),
-        "sorted": address("runs", run.key, "samples", sort=result.metric if upwards else f"-{result.metric}")
-        if result.metric in run.record.made_by
-        else "",
+    row, metric = result_row(run.record, key), run.record.results[key].metric
+    sort = metric if run.record.higher_is_better(metric) else f"-{metric}"
+    return row | {
+        "remark": "; ".join(filter(None, [row["reason"], row["remark"]])),
+        "sorted": address("runs", run.key, "samples", sort=sort) if metric in run.record.made_by else "",
     }
 
 
@@ -226,3 +212,127 @@ def suite_page(site: Site, name: str) -> str:
             f"no run here fills a cell of suite '{name}'", "The page of suites lists those that have some."
         )
     return site.render("suite.html", suite=shown_suite(table, lambda key: address("runs", key) if key else ""))
+
+
+class NoSuchPageError(BenchError):
+    """An address that leads nowhere."""
+
+
+def address(*parts: object, **query: object) -> str:
+    """Return the address of a page below the root, with what of a query says something."""
+    path = "/" + "/".join(quote(str(part), safe="") for part in parts)
+    said = {name: value for name, value in query.items() if value not in ("", None)}
+    return f"{path}?{urlencode(said, errors='replace')}" if said else path
+
+
+@dataclass(frozen=True)
+class ListState:
+    """Which samples a list holds, and in which order.
+
+    Attributes:
+        sort: A metric or a column of ratings; empty for the order of the run.
+        descending: Whether the highest come first.
+        query: What samples must contain; empty for all.
+        failed: Only those that could not be used whole.
+        page: Which page of the list, from 1.
+    """
+
+    sort: str = ""
+    descending: bool = False
+    query: str = ""
+    failed: bool = False
+    page: int = 1
+
+    @classmethod
+    def read(cls, query: Mapping[str, str], known: Sequence[str]) -> ListState:
+        """Return what the query of an address says.
+
+        Args:
+            query: Its values.
+            known: What samples can be sorted by.
+
+        Raises:
+            NoSuchPageError: It says something that is not known.
+        """
+        sort = query.get("sort", "")
+        descending = sort not in known and sort.startswith("-")
+        sort = sort.removeprefix("-") if descending else sort
+        if sort and sort not in known:
+            raise NoSuchPageError(
+                f"samples of this run cannot be sorted by '{sort}'.{did_you_mean(sort, known)}",
+                f"They can by {', '.join(known)}.",
+            )
+        page = query.get("page", "1")
+        return cls(sort, descending, query.get("q", ""), query.get("failed") == "1", page_number(page))
+
+    @property
+    def sort_value(self) -> str:
+        """How addresses say the order."""
+        return f"-{self.sort}" if self.descending else self.sort
+
+    def values(self, **changes: Any) -> dict[str, object]:
+        """Return the state, with changes, as the values of an address."""
+        new = replace(self, **changes)
+        return {
+            "sort": new.sort_value,
+            "q": new.query,
+            "failed": "1" if new.failed else "",
+            "page": new.page if new.page > 1 else "",
+        }
+
+
+def page_number(text: str) -> int:
+    """Return the number of a page, from 1.
+
+    Raises:
+        NoSuchPageError: It is none.
+    """
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0):
+        raise NoSuchPageError(f"'{text}' is no number of a page")
+    return int(text)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A part of a list.
+
+    Attributes:
+        number: Which one, from 1.
+        first: The place of its first entry in the list, from 0.
+        last: The place after its last entry.
+        pages: How many there are.
+    """
+
+    number: int
+    first: int
+    last: int
+    pages: int
+
+    def links(self, to: Callable[[int], str]) -> dict[str, Any]:
+        """Return what a page shows of its place in the list.
+
+        Args:
+            to: Gives the address of a page by its number.
+        """
+        before, after = (to(at) if 0 < at <= self.pages else "" for at in (self.number - 1, self.number + 1))
+        here = f"{self.number:,} of {self.pages:,}"
+        return {"first": self.first + 1, "previous": before, "next": after, "here": here}
+
+
+def page_of(number: int, total: int, size: int, most: int | None = None) -> Page:
+    """Return a page of a list.
+
+    Args:
+        number: Which one, from 1.
+        total: Entries of the list.
+        size: Entries of a page.
+        most: Pages of which the rest is not shown; None for all.
+
+    Raises:
+        NoSuchPageError: The list has fewer.
+    """
+    pages = max(1, -(-total // size))
+    pages = pages if most is None else min(pages, most)
+    if number > pages:
+        raise NoSuchPageError(f"there is no page {number:,}: the list has {pages:,}")
+    return Page(number, (number - 1) * size, min(number * size, total), pages)

@@ -10,7 +10,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from ...benchmarks.comparing.captioners import changes
+from ...benchmarks.comparing.comparison import changes
 from ...benchmarks.tables.results import result_rows
 from ...drafts import write_whole
 from ...errors import UsageError
@@ -106,8 +106,7 @@ def draw_curves(path: Path, label: str, curves: Mapping[str, Sequence[Point]]) -
     Raises:
         UsageError: matplotlib is not installed, or the file cannot be written.
     """
-    from ...benchmarks.plots.files import write_figure
-    from ...benchmarks.plots.style import BLACK, BLUE, ORANGE, describe, folded, new_figure, number, style
+    from ...benchmarks.plots.style import BLACK, BLUE, ORANGE, describe, folded, new_figure, number, style, write_figure
 
     with style():
         figure = new_figure("single", 2.2)

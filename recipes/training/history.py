@@ -41,8 +41,7 @@ def read_history(folder: Path) -> list[dict[str, Any]]:
 
 def draw_history(folder: Path, name: str) -> str:
     """Draw the losses by step, and return why not where that cannot be done."""
-    from ...benchmarks.plots.files import write_figure
-    from ...benchmarks.plots.style import BLUE, ORANGE, new_figure, style
+    from ...benchmarks.plots.style import BLUE, ORANGE, new_figure, style, write_figure
 
     lines = read_history(folder)
     steps = [line for line in lines if "loss" in line]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...adapters.aliases import ModelSpec
 from ...benchmarks.api import evaluate
-from ...benchmarks.comparing.captioners import changes
+from ...benchmarks.comparing.comparison import changes
 from ...benchmarks.inputs.metric_names import read_metric, split_metrics
 from ...benchmarks.records.task_run import TaskRun
 from ...benchmarks.running.resolve import resolve_call

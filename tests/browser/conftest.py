@@ -6,16 +6,18 @@ import os
 import shutil
 from collections.abc import Iterator
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from viewed_runs import Viewed, viewed_once
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
-# Of a module, not of the session: playwright keeps an event loop running in this thread until it is stopped.
-@pytest.fixture(scope="module")
+# Of these tests, not of the session: playwright keeps an event loop running in this thread until it is stopped.
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """Start Chromium (the environment's CHROMIUM, else from the PATH), or skip where there is none."""
     path = os.environ.get("CHROMIUM") or shutil.which("chromium")
@@ -31,6 +33,12 @@ def browser() -> Iterator[Browser]:
         started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield started
         started.close()
+
+
+@pytest.fixture(scope="session")
+def viewed(tmp_path_factory: pytest.TempPathFactory, _meteor_tables: Path) -> Viewed:
+    """Runs over the rows of ``viewed_runs``."""
+    return viewed_once(tmp_path_factory.getbasetemp() / "viewed", _meteor_tables)
 
 
 @pytest.fixture(scope="session")

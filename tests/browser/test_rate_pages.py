@@ -112,10 +112,8 @@ def test_every_page_fits_is_accessible_in_both_themes_and_asks_nobody_else(
         page = context.pages[0]
 
         def look(name: str, page: Page = page) -> None:
-            assert page.evaluate("document.documentElement.scrollWidth") == width, name
-            found = violations(page, axe, themes)
-            faults.update({name: found} if found else {})
-            assert page.evaluate("window.ran") is None
+            if found := violations(page, axe, width, themes):
+                faults[name] = found
 
         rater = f"rater-{width}"
         if kind == "scales":
@@ -131,8 +129,7 @@ def test_every_page_fits_is_accessible_in_both_themes_and_asks_nobody_else(
         if kind == "scales":
             look("done")
         context.close()
-    assert faults == {}
-    assert said == []
+    assert (faults, said) == ({}, [])
 
 
 def test_the_keyboard_alone_rates_corrects_and_takes_back(browser: Browser, addresses: dict[str, str]) -> None:

@@ -123,7 +123,7 @@ def test_page_is_whole_escaped_and_loads_nothing(bench, metric, tmp_path: Path):
     assert not read.loads
     assert "script" not in read.tags
     assert "dog" not in read.tags
-    assert "&lt;<mark class='unmatched' title='unmatched'>dog</mark>&gt;" in text
+    assert '&lt;<mark class="unmatched" title="unmatched">dog</mark>&gt;' in text
     assert '<html lang="en">' in text
     assert "prefers-color-scheme: dark" in text
     assert ("auto", "synonym") in read.marks
@@ -179,7 +179,7 @@ def test_objects_of_aloha_are_shown_beside_those_they_are_matched_with(bench, tm
     assert not read.loads
     assert "<p>A &lt;red&gt; star and a moon, a heart.</p>" in text
     assert "<td>star</td><td>star</td>" in text
-    assert text.count("class='how unmatched'") == 2
+    assert text.count('class="how unmatched"') == 2
 
 
 def test_objects_that_a_judge_listed_are_explained_and_without_one_its_option_is_named(bench, tmp_path: Path):
@@ -262,9 +262,9 @@ def test_facts_of_dcscore_are_shown_with_what_each_answer_says_and_the_numbers_o
     read = Page(text)
     assert not read.open
     assert not read.loads
-    assert "<td>&lt;red&gt;.</td><td class='remark'>true 1 1, about 1 1</td>" in text
+    assert '<td>&lt;red&gt;.</td><td class="remark">true 1 1, about 1 1</td>' in text
     assert "<p>A &lt;dog&gt;.</p>" in text
-    assert f"<th scope='row'>mean</th><td class='number'>{0.5:.4f}</td>" in text
+    assert f'<th scope="row">mean</th><td class="number">{0.5:.4f}</td>' in text
     for more, said in (((), "looks at the image"), (("--image", tmp_path / "none.png"), "no such file")):
         done = bench(*asked, *more)
         assert (done.code, said in done.err) == (2, True), done.err
@@ -339,7 +339,7 @@ def test_wrong_usage_is_told(bench, metric, arguments: list[str], said: str):
 
 
 def test_colours_and_signs_say_the_same(metric):
-    from capbench.benchmarks.explaining.as_text import as_text
+    from capbench.benchmarks.explaining.rendering import as_text
     from capbench.benchmarks.explaining.rows import ScoreExplanation
     from capbench.metrics.capture.metric import Capture
 

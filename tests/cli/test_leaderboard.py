@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from finished_runs import make_record, write_record
 
-from capbench.benchmarks.leaderboard.excerpt import BEGIN, END
+from capbench.benchmarks.leaderboard.formats import BEGIN, END
 
 
 class Bench(Protocol):

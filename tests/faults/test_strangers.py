@@ -34,8 +34,7 @@ from rated_session import make_session
 from watched import ASKING, Event, watched
 
 from capbench.adapters.aliases import ALIAS_FOLDER
-from capbench.benchmarks.rate.rating_queue import RatingQueue
-from capbench.benchmarks.rate.session import locked, read_session
+from capbench.benchmarks.rate.session import RatingQueue, locked, read_session
 from capbench.cli.main import main
 from capbench.errors import BenchError
 from capbench.permissions import PACKAGE_ROOT

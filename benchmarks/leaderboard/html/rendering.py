@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from base64 import b64encode
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from ...tables.pages.rendering import asset, templates
+from ..board import Board, BoardRun, TaskTable
 
 if TYPE_CHECKING:
     import jinja2
@@ -52,3 +56,47 @@ def _environment() -> jinja2.Environment:
 
 def _hash(source: str) -> str:
     return f"'sha256-{b64encode(hashlib.sha256(source.encode()).digest()).decode()}'"
+
+
+def ident(name: str) -> str:
+    """Return a name as an ``id`` that a link can hold as it is."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name)
+
+
+def address(path: str) -> str:
+    """Return the path of a page as a link holds it."""
+    return quote(path, safe="/#.-_")
+
+
+def task_id(table: TaskTable) -> str:
+    """Return the ``id`` of the table of a task."""
+    return "task-" + ident(table.anchor)
+
+
+def run_pages(runs: Iterable[BoardRun]) -> dict[str, str]:
+    """Return, by the key of a run, the path of its page: ASCII, and unique where capitals do not count.
+
+    A name that does not say its key in full carries a hash of it.
+    """
+    pages: dict[str, str] = {}
+    taken: set[str] = set()
+    for run in runs:
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", run.key.replace("/", "--")).lstrip(".-") or "run"
+        if name != run.key.replace("/", "--") or name.lower() in taken or len(name) > 150:
+            name = f"{name[:150]}-{hashlib.sha256(run.key.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
+        taken.add(name.lower())
+        pages[run.key] = f"runs/{name}.html"
+    return pages
+
+
+def task_pages(board: Board) -> dict[str, str]:
+    """Return, by a table's anchor, the path of its page: unique where capitals do not count; none of a small board."""
+    paths: dict[str, str] = {}
+    taken: set[str] = set()
+    for table in board.tables if board.is_large else ():
+        name = first = ident(table.anchor)
+        while name.lower() in taken:
+            name = f"{first}-{len(taken)}"
+        taken.add(name.lower())
+        paths[table.anchor] = f"tasks/{name}.html"
+    return paths

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,18 +12,15 @@ import numpy as np
 
 from ....arrow_arrays import integers, numbers
 from ....errors import DataError
-from ...protocols.job import Result
-from ...published.values import load, papers
 from ...records.files import read_file
 from ...records.record import Record
 from ...records.samples import open_samples
-from ...tables.failure_rows import failure_rows
 from ...tables.pages.charts import Chart, bubbles, score_histogram
-from ...tables.pages.rendering import difference, number
-from ...tables.results import decimals_of
+from ...tables.pages.rendering import number
+from ...tables.pages.run_rows import failure_rows, result_row
+from ...tables.text import texts_of
 from ..board import Board, BoardRun
-from .names import address, date, model_of, task_id
-from .rendering import rendered
+from .rendering import address, rendered, task_id
 
 _WORDS = "length"
 """The metric that is the number of words, and says nothing by that number."""
@@ -36,23 +33,21 @@ def run_page(run: BoardRun, board: Board) -> bytes:
         run: The run.
         board: The leaderboard, whose table of the task the page links back to.
     """
-    record = run.record
-    results = [_result(record, key) for key in record.results]
+    record, timings = run.record, run.record.timings
+    results = [result_row(record, key) for key in record.results]
     return rendered(
         "run.html",
         up="../",
         back=address(_back(record, board)),
         alias=record.alias,
-        model=model_of(run),
-        began=date(run),
+        model=run.model,
+        began=run.began,
         marks=run.marks,
         results=results,
-        with_interval=any(one.interval for one in results),
-        with_letters=any(one.letters for one in results),
-        with_printed=any(one.printed for one in results),
-        with_remark=any(one.remark for one in results),
+        with_interval=any(one["interval"] != "–" for one in results),
+        **{f"with_{part}": any(one[part] for one in results) for part in ("letters", "printed", "reason")},
         caption=_caption(record),
-        tested=_tested(record) if any(one.letters for one in results) else [],
+        tested=_tested(record) if any(one["letters"] for one in results) else [],
         charts=_charts(record),
         samples=_samples(run),
         failures=failure_rows(record),
@@ -62,7 +57,10 @@ def run_page(run: BoardRun, board: Board) -> bytes:
         metrics=_facts(record.made_by),
         protocol=_facts({"output_type": record.output_type, **record.protocol_choices}),
         software=_facts({**record.environment.machine, **record.environment.libraries}),
-        timings=_timings(record),
+        timings=_facts(
+            {f"{name}, seconds": value for name, value in {**timings.steps, **timings.metrics}.items()}
+            | {f"store, {name}": value for name, value in record.store.items()}
+        ),
     )
 
 
@@ -75,61 +73,13 @@ def _back(record: Record, board: Board) -> str:
 
 
 def _caption(record: Record) -> str:
+    """Return how the intervals of results were made, and how values are shown."""
     results = record.results.values()
+    made = {result.interval.method for result in results if result.interval} or {"bootstrap"}
+    words = {"bootstrap": "bootstrap intervals", "influence": "intervals by influence functions"}
     scale = max((result.scale for result in results), default=1)
     factor = f" Values are shown times {scale:g}, counts as they are." if scale != 1 else ""
-    return f"{record.settings.level:.0%} {_kinds(results)}.{factor}"
-
-
-def _kinds(results: Iterable[Result]) -> str:
-    """Return in words how the intervals of results were made."""
-    made = {result.interval.method for result in results if result.interval}
-    words = {"bootstrap": "bootstrap intervals", "influence": "intervals by influence functions"}
-    return " and ".join(words[method] for method in sorted(made)) or words["bootstrap"]
-
-
-def _reason(result: Result) -> str:
-    """Return why a result has no value, or its value no interval; empty if it has both."""
-    return result.reason or (result.interval.reason if result.interval else "")
-
-
-class _Row(NamedTuple):
-    """A row of the table of results; what it does not have is empty."""
-
-    metric: str
-    statistic: str
-    value: str
-    interval: str
-    letters: str
-    printed: str
-    gap: str
-    paper: str
-    n: str
-    remark: str
-
-
-def _result(record: Record, key: str) -> _Row:
-    result, printed = record.results[key], record.published.get(key)
-    scale, decimals = result.scale, decimals_of(result)
-    value, interval = result.value, result.interval
-    ends = ""
-    if interval and interval.low is not None and interval.high is not None:
-        ends = f"[{number(interval.low * scale, decimals)}, {number(interval.high * scale, decimals)}]"
-    return _Row(
-        *result.label,
-        "–" if value is None else number(value * scale, decimals),
-        ends,
-        record.letters(result),
-        printed.printed if printed else "",
-        difference((value - printed.value) * scale, decimals) if printed and value is not None else "",
-        f"{_citation(printed.paper)}, Table {printed.table}" if printed else "",
-        f"{result.n:,}",
-        _reason(result),
-    )
-
-
-def _citation(paper: str) -> str:
-    return load(paper).citation if paper in papers() else paper
+    return f"{record.settings.level:.0%} {' and '.join(words[method] for method in sorted(made))}.{factor}"
 
 
 def _tested(record: Record) -> list[str]:
@@ -165,22 +115,15 @@ def _samples(run: BoardRun) -> list[tuple[str, bool, list[tuple[ScoredSample, li
     Returns:
         Name of the end, whether references are open there (the lowest say most), and its samples.
     """
-    ends = ends_of_run(run)
-    if not ends:
-        return []
-
-    def once(by_metric: Mapping[str, Iterable[ScoredSample]]) -> list[tuple[ScoredSample, list[tuple[str, str]]]]:
+    ends, shown = ends_of_run(run), []
+    for name, open_there, at in (("Lowest", True, 1), ("Highest", False, 0)) if ends else ():
         found: dict[str, tuple[ScoredSample, list[tuple[str, str]]]] = {}
-        for metric, samples in by_metric.items():
-            label = run.record.metric_label(metric)
-            for one in samples:
-                found.setdefault(one.id, (one, []))[1].append((label, number(one.score, 4)))
-        return sorted(found.values(), key=lambda entry: -len(entry[1]))
-
-    return [
-        ("Lowest", True, once({metric: one.lowest for metric, one in ends.items()})),
-        ("Highest", False, once({metric: one.highest for metric, one in ends.items()})),
-    ]
+        for metric, both in ends.items():
+            for one in both[at]:
+                scores = found.setdefault(one.id, (one, []))[1]
+                scores.append((run.record.metric_label(metric), number(one.score, 4)))
+        shown.append((name, open_there, sorted(found.values(), key=lambda entry: -len(entry[1]))))
+    return shown
 
 
 def _settings(run: BoardRun) -> list[tuple[str, object]]:
@@ -199,12 +142,6 @@ def _settings(run: BoardRun) -> list[tuple[str, object]]:
             "checksum": record.checksum,
         }
     )
-
-
-def _timings(record: Record) -> list[tuple[str, object]]:
-    timings = record.timings
-    seconds = {f"{name}, seconds": value for name, value in {**timings.steps, **timings.metrics}.items()}
-    return _facts({**seconds, **{f"store, {name}": value for name, value in record.store.items()}})
 
 
 def _facts(entries: Mapping[str, Any]) -> list[tuple[str, object]]:
@@ -299,7 +236,7 @@ def _read_ends(run: BoardRun, file: Any) -> dict[str, Ends]:
     # A sample may be at an end of many metrics, and its picture takes longest.
     shown: dict[int, tuple[str, Mapping[str, Sequence[str]], str]] = {}
     for place, name, row in zip(wanted, table["id"].take(integers(wanted)).to_pylist(), rows, strict=True):
-        captions = {column: _texts(one) for column, one in row.items()}
+        captions = {column: texts_of(one) for column, one in row.items()}
         shown[place] = str(name), captions, _picture(run, str(name)) if allowed else ""
 
     def samples(metric: str, end: Sequence[int]) -> tuple[ScoredSample, ...]:
@@ -322,12 +259,6 @@ def _rows(file: Any, wanted: Sequence[int], columns: list[str]) -> list[dict[str
             found += file.read_row_group(group, columns, use_threads=False).take(integers(inside)).to_pylist()
         start = end
     return found
-
-
-def _texts(value: Any) -> list[str]:
-    if value is None:
-        return []
-    return [str(one) for one in value] if isinstance(value, list) else [str(value)]
 
 
 def _picture(run: BoardRun, sample: str) -> str:

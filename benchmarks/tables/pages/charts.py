@@ -100,12 +100,11 @@ def score_histogram(label: str, one: Histogram, name: str) -> Chart:
         if count
     )
     total, mean = sum(one.counts), _short(one.mean(one.counts))
-    ends = (one.edges[0], (one.edges[0] + one.edges[-1]) / 2, one.edges[-1])
     ticks = [
         Tick(LEFT + share * ACROSS, FLOOR + 15, anchor, _short(end))
-        for share, anchor, end in zip((0, 0.5, 1), ("start", "middle", "end"), ends, strict=True)
+        for share, anchor, end in zip((0, 0.5, 1), ("start", "middle", "end"), _ends_and_middle(one), strict=True)
     ]
-    ticks.append(Tick(LEFT - 6, TOP + 4, "end", _compact(most)))
+    ticks.append(Tick(LEFT - 6, TOP + 4, "end", str(most) if most < 10_000 else f"{most / 1000:.0f}k"))
     return Chart(
         name,
         label,
@@ -178,7 +177,12 @@ def bubbles(label: str, one: Histogram, name: str, by: By = "by_rating", full: b
         for x, counts in zip(groups.across, groups.counts, strict=True)
         if (mean := one.mean(counts)) is not None
     ]
-    caption, heads, rows = (_all_counts if full else _summaries)(label, one, groups)
+    caption, heads = f"{label} by {groups.unit}", ("Captions", "Mean score, about")
+    rows = [(f"{sum(counts):,}", _short(one.mean(counts))) for counts in groups.counts]
+    if full:
+        caption = f"{label}: captions by {groups.unit} and by the middle of the score's bin"
+        heads = tuple(map(_short, one.centres))
+        rows = [tuple(f"{count:,}" for count in counts) for counts in groups.counts]
     return Chart(
         name,
         label,
@@ -187,8 +191,8 @@ def bubbles(label: str, one: Histogram, name: str, by: By = "by_rating", full: b
         "score",
         [*_ticks_of_scores(one), *_ticks_of_groups(groups)],
         caption,
-        heads,
-        rows,
+        (groups.unit.capitalize(), *heads),
+        [(name, *row) for name, row in zip(groups.names, rows, strict=True)],
         grid="".join(f"M{x:.1f} {TOP}V{FLOOR}" for x in groups.across),
         circles=list(_circles(one, groups)),
         mean="M" + "L".join(" ".join(knot) for knot in knots) if len(knots) > 1 else "",
@@ -207,11 +211,8 @@ def _circles(one: Histogram, groups: _Groups) -> Iterator[tuple[str, str, str]]:
 
 
 def _ticks_of_scores(one: Histogram) -> list[Tick]:
-    ends = (one.edges[0], (one.edges[0] + one.edges[-1]) / 2, one.edges[-1])
-    return [
-        Tick(LEFT - 6, _height(one, end) + lower, "end", _short(end))
-        for end, lower in zip(ends, (0, 4, 8), strict=True)
-    ]
+    ends = _ends_and_middle(one)
+    return [Tick(LEFT - 6, _height(one, end) + at, "end", _short(end)) for end, at in zip(ends, (0, 4, 8), strict=True)]
 
 
 def _ticks_of_groups(groups: _Groups) -> list[Tick]:
@@ -224,24 +225,8 @@ def _ticks_of_groups(groups: _Groups) -> list[Tick]:
     return shown
 
 
-_Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
-
-
-def _all_counts(label: str, one: Histogram, groups: _Groups) -> _Table:
-    heads = (groups.unit.capitalize(), *(_short(centre) for centre in one.centres))
-    rows = [
-        (name, *(f"{count:,}" for count in counts)) for name, counts in zip(groups.names, groups.counts, strict=True)
-    ]
-    return f"{label}: captions by {groups.unit} and by the middle of the score's bin", heads, rows
-
-
-def _summaries(label: str, one: Histogram, groups: _Groups) -> _Table:
-    heads = (groups.unit.capitalize(), "Captions", "Mean score, about")
-    rows = [
-        (name, f"{sum(counts):,}", _short(one.mean(counts)))
-        for name, counts in zip(groups.names, groups.counts, strict=True)
-    ]
-    return f"{label} by {groups.unit}", heads, rows
+def _ends_and_middle(one: Histogram) -> tuple[float, float, float]:
+    return one.edges[0], (one.edges[0] + one.edges[-1]) / 2, one.edges[-1]
 
 
 def _height(one: Histogram, score: float) -> float:
@@ -253,10 +238,6 @@ def _short(value: float | None) -> str:
         return "–"
     # What rounding leaves of a zero is no end of a range that a reader wants to see.
     return "0" if abs(value) < 1e-9 else f"{value:.3g}".replace("-", "−")
-
-
-def _compact(count: int) -> str:
-    return str(count) if count < 10_000 else f"{count / 1000:.0f}k"
 
 
 class Bar(NamedTuple):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ..html_text import readable
+from ..text import readable, show_difference, show_interval, show_number
 
 if TYPE_CHECKING:
     import jinja2
+
+    from ...statistics.contract import Interval
 
 _HERE = Path(__file__).parent
 
@@ -53,19 +54,16 @@ def _shown(value: Any) -> Any:
     return value if hasattr(value, "__html__") else readable(value)
 
 
-@cache
-def _tables() -> ModuleType:
-    # What tables are made of takes a while to import, and not every page has numbers.
-    from .. import results
-
-    return results
-
-
 def number(value: float | None, decimals: int = 4) -> str:
     """Return a number as tables print it, with a true minus sign; a dash for None."""
-    return "–" if value is None else _tables().show_number(value, decimals).replace("-", "−")
+    return "–" if value is None else show_number(value, decimals).replace("-", "−")
 
 
 def difference(value: float, decimals: int) -> str:
     """Return a difference as tables print it: with its sign, and a true minus."""
-    return _tables().show_difference(value, decimals).replace("-", "−")
+    return show_difference(value, decimals).replace("-", "−")
+
+
+def ends(interval: Interval | None, scale: float, decimals: int) -> str:
+    """Return the ends of an interval as tables print them, with true minus signs; a dash where it has none."""
+    return show_interval(interval, scale, decimals, "–").replace("-", "−")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,7 @@ from finished_runs import make_record, older, write_many, write_record
 from capbench.benchmarks.leaderboard.board import Board, BoardRun, Cell, TaskTable
 from capbench.benchmarks.leaderboard.build import board_of, pages
 from capbench.benchmarks.leaderboard.collect import collect
-from capbench.benchmarks.leaderboard.formats.markdown import readme
-from capbench.benchmarks.leaderboard.formats.plain import board_json, csv_file
+from capbench.benchmarks.leaderboard.formats import board_json, csv_file, readme
 from capbench.benchmarks.leaderboard.task_tables import main_column
 from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.records.task_run import TaskRun
@@ -46,6 +46,25 @@ def cell(table: TaskTable, name: str, column: str) -> Cell:
 
 def marks_of(made: Board) -> dict[str, tuple[str, ...]]:
     return {run.key: run.marks for run in made.runs}
+
+
+def judged(**changes: Any) -> Callable[..., dict[str, Any]]:
+    """Return what makes a record of values by metric of one statistic."""
+    return lambda **values: make_record(values={f"{name}.kendall_b": one for name, one in values.items()}, **changes)
+
+
+def captioning(model: str, **values: float) -> dict[str, Any]:
+    return make_record(kind="generate_until", values=values, model=model)
+
+
+def standing(*records: dict[str, Any]) -> dict[str, tuple[int | None, tuple[str, ...]]]:
+    """Return rank in the first column, and marks, of each row of the only table, in its order."""
+    (table,) = board(*records).tables
+    return {row.name: (row.cells[0].rank, row.marks) for row in table.rows if row.cells[0]}
+
+
+LETTERS = {"alpha": 0.05, "resamples": 100, "seed": 1, "groups": {"cider": "a", "bleu_1": "ab"}}
+OTHER = ("other data than most rows",)
 
 
 def test_no_runs_give_an_empty_board():
@@ -92,85 +111,57 @@ def test_of_two_runs_of_a_row_the_newest_with_the_most_documents_counts():
 
 
 def test_equal_values_share_a_rank_and_lower_can_be_better():
-    records = [
-        make_record(kind="generate_until", values={"rep_1": value}, model=model)
-        for model, value in (("a", 0.3), ("b", 0.1), ("c", 0.1), ("d", 0.2))
-    ]
+    records = [captioning(model, rep_1=value) for model, value in (("a", 0.3), ("b", 0.1), ("c", 0.1), ("d", 0.2))]
     for one in records:
         one["higher_is_better"] = {"tasty": {"rep_1": False}}
-    (table,) = board(*records).tables
-    assert [(row.name, row.cells[0].rank) for row in table.rows if row.cells[0]] == [
-        ("b", 1),
-        ("c", 1),
-        ("d", 3),
-        ("a", 4),
-    ]
+    assert list(standing(*records).items()) == [("b", (1, ())), ("c", (1, ())), ("d", (3, ())), ("a", (4, ()))]
 
 
 def test_count_of_words_is_no_percentage_and_ranks_nobody():
-    records = [
-        make_record(kind="generate_until", values={"length": words, "cider": cider}, model=model)
-        for model, words, cider in (("a", 33.0, 0.1), ("b", 10.0, 0.3), ("c", 20.0, 0.2))
-    ]
-    made = board(*records)
+    made = board(
+        *(
+            captioning(model, length=words, cider=cider)
+            for model, words, cider in (("a", 33.0, 0.1), ("b", 10.0, 0.3), ("c", 20.0, 0.2))
+        )
+    )
     (table,) = made.tables
     length, cider = table.columns
     assert (length.scale, length.higher_is_better, length.lower_is_better) == (1.0, None, False)
     # The task is ranked by the first metric that ranks.
     assert main_column("model", table.columns) is cider
-    assert [(row.name, *(one.rank for one in row.cells if one)) for row in table.rows] == [
-        ("b", None, 1),
-        ("c", None, 2),
-        ("a", None, 3),
-    ]
+    found = [(row.name, *(one.rank for one in row.cells if one)) for row in table.rows]
+    assert found == [("b", None, 1), ("c", None, 2), ("a", None, 3)]
     shown = readme(made)["README.md"].decode()
     assert "| 33.00<br>" in shown and "**33.00" not in shown
-    (alone,) = board(
-        *(make_record(kind="generate_until", values={"length": n}, model=f"m{n}") for n in (2.0, 3.0))
-    ).tables
-    assert [(row.name, cell(alone, row.name, "length").rank) for row in alone.rows] == [("m3.0", None), ("m2.0", None)]
+    alone = standing(captioning("two", length=2.0), captioning("three", length=3.0))
+    assert list(alone.items()) == [("three", (None, ())), ("two", (None, ()))]
 
 
 def test_runs_of_an_earlier_version_are_ranked_beside_those_of_this_one():
-    (table,) = board(
-        older(make_record(values={"cider.kendall_b": 0.4})),
-        older(make_record(values={"meteor.kendall_b": 0.3})),
-        make_record(values={"bleu_1.kendall_b": 0.5}),
-    ).tables
-    assert [(row.name, row.cells[0].rank, row.marks) for row in table.rows if row.cells[0]] == [
-        ("BLEU-1", 1, ()),
-        ("CIDEr", 2, ()),
-        ("METEOR", 3, ()),
-    ]
+    record = judged()
+    found = standing(older(record(cider=0.4)), older(record(meteor=0.3)), record(bleu_1=0.5))
+    assert found == {"BLEU-1": (1, ()), "CIDEr": (2, ()), "METEOR": (3, ())}
 
 
 def test_runs_of_another_choice_of_the_protocol_have_no_rank():
-    other = make_record(values={"bleu_1.kendall_b": 0.5})
+    other = judged()(bleu_1=0.5)
     other["fingerprint_parts"]["task"]["protocol"]["raters"] = "mean"
-    usual = [make_record(values={f"{name}.kendall_b": 0.4}) for name in ("cider", "meteor")]
-    (table,) = board(*usual, other).tables
-    marks = {row.name: row.marks for row in table.rows}
-    assert marks == {"CIDEr": (), "METEOR": (), "BLEU-1": ("other data than most rows",)}
+    found = standing(judged()(cider=0.4), judged()(meteor=0.3), other)
+    assert found == {"CIDEr": (1, ()), "METEOR": (2, ()), "BLEU-1": (None, OTHER)}
 
 
 def test_runs_of_a_part_of_the_data_and_of_other_data_have_no_rank():
     checks = [{"check": "rows", "expected": 3, "found": 2, "passed": False}]
-    (table,) = board(
-        make_record(values={"cider.kendall_b": 0.4}),
-        make_record(values={"meteor.kendall_b": 0.3}),
-        make_record(values={"bleu_1.kendall_b": 0.9}, limit=5),
-        make_record(values={"bleu_4.kendall_b": 0.8}, data_checks=checks),
-        make_record(values={"rouge_l.kendall_b": 0.7}, data="another"),
-    ).tables
-    found = {row.name: (row.cells[0].rank, row.marks) for row in table.rows if row.cells[0]}
-    assert found == {
-        "CIDEr": (1, ()),
-        "METEOR": (2, ()),
-        "BLEU-1": (None, ()),
-        "BLEU-4": (None, ()),
-        "ROUGE-L": (None, ("other data than most rows",)),
-    }
-    assert [row.name for row in table.rows][:2] == ["CIDEr", "METEOR"]
+    found = standing(
+        judged()(cider=0.4),
+        judged()(meteor=0.3),
+        judged(limit=5)(bleu_1=0.9),
+        judged(data_checks=checks)(bleu_4=0.8),
+        judged(data="another")(rouge_l=0.7),
+    )
+    without = {"BLEU-1": (None, ()), "BLEU-4": (None, ()), "ROUGE-L": (None, OTHER)}
+    assert found == {"CIDEr": (1, ()), "METEOR": (2, ())} | without
+    assert list(found)[:2] == ["CIDEr", "METEOR"]
 
 
 def test_versions_of_a_task_are_tables_of_their_own_the_newest_first():
@@ -223,24 +214,23 @@ def test_unknown_paper_costs_nothing():
     assert [row.kind for row in table.rows] == ["measured", "measured"]
 
 
+def groups(table: TaskTable, column: str = "kendall_b") -> dict[str, str]:
+    return {row.name: cell(table, row.name, column).group for row in table.rows}
+
+
 def test_groups_are_those_of_the_record_where_all_rows_are_of_one_run():
-    letters = {"alpha": 0.05, "resamples": 100, "seed": 1, "groups": {"cider": "a", "bleu_1": "ab"}}
-    record = make_record(significance={"kendall_b": letters})
+    record = make_record(significance={"kendall_b": LETTERS})
     (table,) = board(record).tables
-    assert {row.name: cell(table, row.name, "kendall_b").group for row in table.rows} == {"CIDEr": "a", "BLEU-1": "ab"}
-    (table,) = board(record, make_record(values={"meteor.kendall_b": 0.5})).tables
-    assert {cell(table, row.name, "kendall_b").group for row in table.rows} == {""}
+    assert groups(table) == {"CIDEr": "a", "BLEU-1": "ab"}
+    (table,) = board(record, judged()(meteor=0.5)).tables
+    assert set(groups(table).values()) == {""}
     assert "several runs" in table.notes[-1]
 
 
 def test_metric_without_a_value_costs_no_other_its_group_nor_does_that_of_another_run():
-    letters = {"alpha": 0.05, "resamples": 100, "seed": 1, "groups": {"cider": "a", "bleu_1": "ab"}}
-    values = {"cider.kendall_b": 0.4, "bleu_1.kendall_b": 0.3, "rouge_l.kendall_b": None}
-    record = make_record(significance={"kendall_b": letters}, values=values)
-    other = make_record(values={"meteor.kendall_b": None})
-    (table,) = board(record, other).tables
-    groups = {row.name: cell(table, row.name, "kendall_b").group for row in table.rows}
-    assert groups == {"CIDEr": "a", "BLEU-1": "ab", "ROUGE-L": "", "METEOR": ""}
+    record = judged(significance={"kendall_b": LETTERS})(cider=0.4, bleu_1=0.3, rouge_l=None)
+    (table,) = board(record, judged()(meteor=None)).tables
+    assert groups(table) == {"CIDEr": "a", "BLEU-1": "ab", "ROUGE-L": "", "METEOR": ""}
     # As bench run prints it.
     printed = render([TaskRun.recorded(Record(record), Path())])
     assert [line.split("|")[6].strip() for line in printed.splitlines()[2:]] == ["a", "ab", ""]
@@ -248,12 +238,10 @@ def test_metric_without_a_value_costs_no_other_its_group_nor_does_that_of_anothe
 
 
 def test_groups_of_a_single_category_are_those_of_its_run():
-    letters = {"alpha": 0.05, "resamples": 100, "seed": 1, "groups": {"cider": "a", "bleu_1": "b"}}
     values = {"cider.accuracy.HM": 0.9, "bleu_1.accuracy.HM": 0.8}
-    record = make_record(kind="preference", values=values, significance={"accuracy": letters})
+    record = make_record(kind="preference", values=values, significance={"accuracy": LETTERS})
     (table,) = board(record).tables
-    groups = {row.name: cell(table, row.name, "accuracy.HM").group for row in table.rows}
-    assert groups == {"CIDEr": "a", "BLEU-1": "b"}
+    assert groups(table, "accuracy.HM") == {"CIDEr": "a", "BLEU-1": "ab"}
 
 
 def test_models_are_told_apart_by_their_settings_only_where_they_share_a_name():
@@ -289,46 +277,34 @@ def captioned(model: str, value: float, part: str = "", **changes: Any) -> dict[
     return make_record(kind="generate_until", values={"cider": value}, model=model, **{**given, **changes})
 
 
-def ranks_and_marks(*records: dict[str, Any]) -> dict[str, tuple[int | None, tuple[str, ...]]]:
-    (table,) = board(*records).tables
-    return {row.name: (cell(table, row.name, "cider").rank, row.marks) for row in table.rows}
-
-
 def test_incomplete_run_has_no_rank_though_its_value_is_the_best():
-    found = ranks_and_marks(captioned("whole", 0.4), captioned("broken", 0.9, failures=[FAILED]))
+    found = standing(captioned("whole", 0.4), captioned("broken", 0.9, failures=[FAILED]))
     assert found["whole"][0] == 1
     assert found["broken"][0] is None
 
 
 def test_runs_over_other_documents_are_not_ranked_against_each_other():
-    found = ranks_and_marks(
+    found = standing(
         captioned("one", 0.3),
         captioned("part", 0.9, PART),
         captioned("same part", 0.8, PART),
         captioned("elsewhere", 0.95, documents_hash="e" * 64, date=1.0),
     )
-    other = ("other data than most rows",)
-    assert found == {"one": (1, ()), "part": (None, other), "same part": (None, other), "elsewhere": (None, other)}
+    assert found == {"one": (1, ()), "part": (None, OTHER), "same part": (None, OTHER), "elsewhere": (None, OTHER)}
 
 
 def test_runs_of_one_part_are_ranked_among_themselves_where_none_is_of_all():
-    found = ranks_and_marks(
+    found = standing(
         captioned("part", 0.7, PART), captioned("same part", 0.8, PART), captioned("other", 0.9, OTHER_PART)
     )
     assert [found[name][0] for name in ("part", "same part", "other")] == [2, 1, None]
 
 
 def test_metric_of_captions_by_two_encoders_is_two_columns():
-    (table,) = board(
-        *(
-            make_record(kind="generate_until", values={"clip_s": 0.4}, model="llava", encoder=name)
-            for name in ("one", "two")
-        )
-    ).tables
-    assert {(column.key, column.label) for column in table.columns} == {
-        ("clip_s [one]", "CLIP-S (one)"),
-        ("clip_s [two]", "CLIP-S (two)"),
-    }
+    record = {"kind": "generate_until", "values": {"clip_s": 0.4}, "model": "llava"}
+    (table,) = board(*(make_record(**record, encoder=name) for name in ("one", "two"))).tables
+    columns = {column.key: column.label for column in table.columns}
+    assert columns == {"clip_s [one]": "CLIP-S (one)", "clip_s [two]": "CLIP-S (two)"}
     assert len(table.rows) == 1
 
 
@@ -353,7 +329,7 @@ def _captioners(root: Path, *shifts: float, aggregation: str = "mean", metric: s
 
 def _letters(runs: list[BoardRun]) -> tuple[dict[str, str], tuple[str, ...]]:
     (table,) = board_of(runs, [], INDEX).tables
-    return {row.name: cell(table, row.name, "cider").group for row in table.rows}, table.notes
+    return groups(table, "cider"), table.notes
 
 
 def test_captioners_are_tested_on_the_same_documents_whatever_their_order(tmp_path: Path):
@@ -379,16 +355,16 @@ def test_letters_tell_lengths_apart_that_have_no_ranks(tmp_path: Path, monkeypat
     cells = {row.name: cell(table, row.name, "length") for row in table.rows}
     assert {name: one.group for name, one in cells.items()} == {"m1": "a", "m0": "b", "m2": "b"}
     assert {(one.rank, one.rank_range) for one in cells.values()} == {(None, None)}
-    monkeypatch.setattr("capbench.benchmarks.leaderboard.significance.LONGEST_LABEL", 0)
+    monkeypatch.setattr("capbench.benchmarks.leaderboard.measured.LONGEST_LABEL", 0)
     (table,) = board_of(runs, [], INDEX).tables
     assert (cell(table, "m1", "length").group, table.notes) == ("", ())
 
 
 def test_column_whose_letters_nobody_could_read_has_ranks_and_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("capbench.benchmarks.leaderboard.significance.LONGEST_LABEL", 1)
+    monkeypatch.setattr("capbench.benchmarks.leaderboard.measured.LONGEST_LABEL", 1)
     runs = _captioners(tmp_path, 0.2, 0.0, 0.0005)
     assert _letters(runs)[0] == {"m0": "a", "m1": "b", "m2": "b"}
-    monkeypatch.setattr("capbench.benchmarks.leaderboard.significance.LONGEST_LABEL", 0)
+    monkeypatch.setattr("capbench.benchmarks.leaderboard.measured.LONGEST_LABEL", 0)
     letters, notes = _letters(runs)
     assert set(letters.values()) == {""} and notes[0].startswith("CIDEr: no letters")
     (table,) = board_of(runs, [], INDEX).tables

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,90 +41,19 @@ def test_good_run_is_found_by_its_folder_and_has_no_marks(runs: Path):
     assert (run.key, run.folder, run.marks, left_out) == ("tasty/no-model/1", folder, (), [])
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("", "is no JSON"),
-        (json.dumps(make_record())[:-40], "is no JSON"),
-        ('{"schema_version": NaN}', "NaN is no number"),
-        ("[" * 100_000, "is no JSON"),
-        ('{"schema_version": 1, "task": "\\ud800"}', "is no JSON that can be used"),
-        ("\xff", "does not fit|is no"),
-        ("[1]", "no schema_version"),
-        ("{}", "no schema_version"),
-        (json.dumps(make_record(schema_version=2)), "schema version 2, this capbench knows 1"),
-    ],
-)
-def test_what_is_no_record_is_named_and_costs_no_other(runs: Path, text: str, reason: str):
+def test_what_is_no_record_is_named_and_costs_no_other(runs: Path):
     write_record(runs, "good", make_record())
-    (runs / "bad").mkdir()
-    (runs / "bad/run.json").write_text(text, encoding="latin-1")
-    (found,), (left_out,) = collect(runs, INDEX)
-    assert (found.key, left_out.key) == ("good", "bad")
-    assert re.search(reason, left_out.reason)
-
-
-def _set(*path: str | int, to: Any) -> Callable[[Any], None]:
-    def change(record: Any) -> None:
-        for step in path[:-1]:
-            record = record[step]
-        record[path[-1]] = to
-
-    return change
-
-
-def _drop(*path: str) -> Callable[[Any], None]:
-    def change(record: Any) -> None:
-        for step in path[:-1]:
-            record = record[step]
-        del record[path[-1]]
-
-    return change
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (_drop("intervals"), "the record has no 'intervals'"),
-        (_drop("intervals", "cider.kendall_b", "label"), "has no 'label'"),
-        (_drop("results", "tasty", "cider.kendall_b,none"), "has no value of 'cider.kendall_b'"),
-        (_drop("versions", "tasty"), "/versions has no 'tasty'"),
-        (_drop("fingerprint_parts", "data"), "has no 'data'"),
-        (_set("task", to=3), "/task: input should be a valid string"),
-        (_set("task", to="../../etc"), "/task: string should match pattern"),
-        (_set("date", to=1e50), "/date: input should be less than 253402300800"),
-        (_set("date", to="today"), "/date: input should be a valid number"),
-        (_set("intervals", "cider.kendall_b", "n", to=True), "n: input should be a valid integer"),
-        (_set("intervals", "cider.kendall_b", "n", to=-1), "n: input should be greater than or equal to 0"),
-        (_set("intervals", "cider.kendall_b", "label", to=["CIDEr"]), "label: list should have at least 2 items"),
-        (_set("results", "tasty", "cider.kendall_b,none", to="0.4"), "cider.kendall_b,none: input should be a number"),
-        (
-            _set("results", "tasty", "cider.kendall_b,none", to=10**400),
-            "cider.kendall_b,none: input should be a number",
-        ),
-        (
-            _set("results", "tasty", "cider.kendall_b_stderr,none", to="?"),
-            "cider.kendall_b_stderr,none: input should be a number",
-        ),
-        (_set("fingerprint", to="abc"), "/fingerprint: string should match pattern"),
-        (_set("configs", "tasty", "scale", to=0), "/configs/tasty/scale: input should be greater than 0"),
-        (_set("configs", "tasty", "metric_list", to=[3]), "/configs/tasty/metric_list/0: input should be"),
-        (_set("configs", "tasty", "published", to=3), "/configs/tasty/published: input should be a valid dictionary"),
-        (_set("config", "limit", to="many"), "/config/limit: input should be a valid integer"),
-        (_set("config", "encoder", to=["x"]), "/config/encoder: input should be a valid string"),
-        (
-            _set("fingerprint_parts", "metrics", to=None),
-            "/fingerprint_parts/metrics: input should be a valid dictionary",
-        ),
-        (_set("significance", to=[]), "/significance: input should be a valid dictionary"),
-        (_set("significance", to={"kendall_b": {}}), "has no 'alpha'"),
-    ],
-)
-def test_record_that_does_not_fit_the_schema_is_left_out(runs: Path, change: Callable[[Any], None], reason: str):
-    record = make_record()
-    change(record)
-    write_record(runs, "bad", record)
-    assert reason in reasons(runs)["bad"]
+    bare = make_record()
+    del bare["intervals"]
+    write_record(runs, "bare", bare)
+    write_record(runs, "later", make_record(schema_version=2))
+    (runs / "cut").mkdir()
+    (runs / "cut/run.json").write_text(json.dumps(make_record())[:-40])
+    assert list(marks(runs)) == ["good"]
+    found = reasons(runs)
+    assert "is no JSON" in found["cut"]
+    assert "schema version 2, this capbench knows 1" in found["later"]
+    assert "the record has no 'intervals'" in found["bare"]
 
 
 def test_keys_that_a_later_capbench_writes_are_no_fault(runs: Path):
@@ -134,19 +61,12 @@ def test_keys_that_a_later_capbench_writes_are_no_fault(runs: Path):
     assert reasons(runs) == {}
 
 
-def test_edited_records_are_noticed_by_fingerprint_and_by_checksum(runs: Path):
-    record = make_record()
-    record["checksum"] = checksum(record)
-    record["fingerprint_parts"]["data"] = "mine"
-    write_record(runs, "parts", record)
+def test_edited_record_is_left_out(runs: Path):
     record = make_record()
     record["checksum"] = checksum(record)
     record["results"]["tasty"]["cider.kendall_b,none"] = 0.99
     write_record(runs, "numbers", record)
-    write_record(runs, "no-text", make_record(checksum=3))
-    found = reasons(runs)
-    assert "fingerprint" in found["parts"]
-    assert "checksum" in found["numbers"] and "checksum" in found["no-text"]
+    assert "checksum" in reasons(runs)["numbers"]
 
 
 def test_of_two_copies_the_earlier_is_kept(runs: Path):
@@ -294,10 +214,3 @@ def test_run_whose_samples_were_changed_is_left_out_and_named(runs: Path):
         "changed": "samples.parquet: was changed after the run: its SHA-256 is not that in run.json. "
         "Take the file as it was written, or run the task again; 'bench verify' says what else is wrong."
     }
-
-
-@pytest.mark.parametrize("name", ["/etc/hostname", "../whole/samples.parquet", "pictures/x.jpg"])
-def test_record_that_names_other_files_than_a_run_has_is_left_out(runs: Path, name: str):
-    write_record(runs, "bad", make_record(files={name: "0" * 64}))
-    (reason,) = reasons(runs).values()
-    assert reason.startswith("is not a whole record of a run: /files")

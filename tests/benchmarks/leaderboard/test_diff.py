@@ -12,7 +12,7 @@ from finished_runs import make_record
 from capbench.benchmarks.leaderboard.board import BoardRun, OmittedRun
 from capbench.benchmarks.leaderboard.build import board_of
 from capbench.benchmarks.leaderboard.diff import comment, read_leaderboard
-from capbench.benchmarks.leaderboard.formats.plain import board_json
+from capbench.benchmarks.leaderboard.formats import board_json
 from capbench.benchmarks.records.record import Record
 from capbench.errors import DataError, UsageError
 from capbench.tasks.index import TaskIndex

@@ -12,8 +12,7 @@ from finished_runs import make_record
 
 from capbench.benchmarks.leaderboard.board import Board, BoardRun, OmittedRun
 from capbench.benchmarks.leaderboard.build import board_of
-from capbench.benchmarks.leaderboard.formats import latex, markdown
-from capbench.benchmarks.leaderboard.formats.plain import csv_file, json_file
+from capbench.benchmarks.leaderboard.formats import csv_file, json_file, latex_files, readme
 from capbench.benchmarks.records.record import Record
 from capbench.tasks.index import build_index
 
@@ -61,11 +60,11 @@ def expert() -> Board:
 
 
 def _page(made: Board) -> str:
-    return markdown.readme(made)["README.md"].decode()
+    return readme(made)["README.md"].decode()
 
 
 def _latex(made: Board) -> dict[str, str]:
-    return {path: text.decode() for path, text in latex.latex_files(made).items()}
+    return {path: text.decode() for path, text in latex_files(made).items()}
 
 
 def test_markdown_shows_value_interval_group_published_difference_and_n(expert: Board):

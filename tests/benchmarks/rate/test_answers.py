@@ -11,14 +11,15 @@ import pytest
 from rated_session import SYSTEMS, make_session, rate_all
 
 from capbench.benchmarks.rate import answers as module
-from capbench.benchmarks.rate.rating_queue import RatingQueue
-from capbench.benchmarks.rate.session import Session, read_session
+from capbench.benchmarks.rate.session import RatingQueue, Session, read_session
 from capbench.errors import DataError
+
+SCALES = ["precision=1-5", "recall=0-3"]
 
 
 @pytest.fixture
 def session(tmp_path: Path) -> Session:
-    return make_session(tmp_path, aspects=["precision=1-5", "recall=0-3"])
+    return make_session(tmp_path, aspects=SCALES)
 
 
 def file_of(session: Session, rater: str = "ann") -> Path:
@@ -139,42 +140,36 @@ def test_an_answer_that_cannot_be_written_is_none(session: Session, monkeypatch:
     assert desk.place("ann") == RatingQueue(session).place("ann")
 
 
-@pytest.mark.parametrize(
-    ("row", "said"),
-    [
-        ("{", "is no JSON"),
-        ("[]", "names no item"),
-        ('{"id": "row 99", "system": "secret-model-a", "answer": {}}', "names no item"),
-        ('{"id": "row 1", "system": "another", "answer": {}}', "names no system"),
-        ('{"id": "row 1", "answer": {"precision": 1, "recall": 1}}', "names no system"),
-        ('{"id": "row 1", "system": "secret-model-a"}', "holds no answer"),
-        ('{"id": "row 1", "system": "secret-model-a", "answer": {"precision": 1}}', "holds no answer"),
-        ('{"id": "row 1", "system": "secret-model-a", "answer": {"precision": 6, "recall": 1}}', "holds no answer"),
-        ('{"id": "row 1", "system": "secret-model-a", "answer": {"precision": true, "recall": 1}}', "holds no answer"),
-        ('{"id": "row 1", "system": "secret-model-a", "answer": "tie"}', "holds no answer"),
-        ('{"id": "row 1", "system": "secret-model-a", "undo": true}', "takes back what is not the last answer"),
-    ],
-)
-def test_a_line_that_is_no_answer_is_named(session: Session, row: str, said: str) -> None:
-    file_of(session).write_text(row + "\n")
-    with pytest.raises(DataError, match=f"ann.jsonl:1: {said}"):
-        session.answers("ann")
+ANSWER = '{"id": "row 1", "system": "secret-model-a", '
+
+
+OF_SCALES, OF_CHOICES = {"aspects": SCALES}, {"better": "Which?"}
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("asked", "row", "said"),
     [
-        ('{"id": "row 1", "answer": 2}', "holds no answer"),
-        ('{"id": "row 1", "answer": -1}', "holds no answer"),
-        ('{"id": "row 1", "answer": true}', "holds no answer"),
-        ('{"id": "row 1", "system": "secret-model-a", "answer": 1}', "names no system"),
-        ('{"id": "row 1", "answer": 1}\n{"id": "row 1", "answer": 0}', "is a second answer"),
-        ('{"id": "row 1", "answer": 1}\n{"id": "row 2", "undo": true}', "takes back what is not the last"),
+        (OF_SCALES, "{", "is no JSON"),
+        (OF_SCALES, "[]", "names no item"),
+        (OF_SCALES, ANSWER.replace("1", "99") + '"answer": {}}', "names no item"),
+        (OF_SCALES, '{"id": "row 1", "system": "another", "answer": {}}', "names no system"),
+        (OF_SCALES, '{"id": "row 1", "answer": {"precision": 1, "recall": 1}}', "names no system"),
+        (OF_SCALES, ANSWER + '"at": ""}', "holds no answer"),
+        (OF_SCALES, ANSWER + '"answer": {"precision": 1}}', "holds no answer"),
+        (OF_SCALES, ANSWER + '"answer": {"precision": 6, "recall": 1}}', "holds no answer"),
+        (OF_SCALES, ANSWER + '"answer": {"precision": true, "recall": 1}}', "holds no answer"),
+        (OF_SCALES, ANSWER + '"answer": "tie"}', "holds no answer"),
+        (OF_SCALES, ANSWER + '"undo": true}', "takes back what is not the last answer"),
+        (OF_CHOICES, '{"id": "row 1", "answer": 2}', "holds no answer"),
+        (OF_CHOICES, '{"id": "row 1", "answer": -1}', "holds no answer"),
+        (OF_CHOICES, '{"id": "row 1", "answer": true}', "holds no answer"),
+        (OF_CHOICES, ANSWER + '"answer": 1}', "names no system"),
+        (OF_CHOICES, '{"id": "row 1", "answer": 1}\n{"id": "row 1", "answer": 0}', "is a second answer"),
+        (OF_CHOICES, '{"id": "row 1", "answer": 1}\n{"id": "row 2", "undo": true}', "takes back what is not the last"),
     ],
 )
-def test_a_line_that_is_no_choice_is_named(tmp_path: Path, row: str, said: str) -> None:
-    session = make_session(tmp_path, better="Which?")
+def test_a_line_that_is_no_answer_is_named(tmp_path: Path, asked: dict[str, Any], row: str, said: str) -> None:
+    session = make_session(tmp_path, **asked)
     file_of(session).write_text(row + "\n")
-    with pytest.raises(DataError, match=said) as error:
+    with pytest.raises(DataError, match=f"ann.jsonl:{len(row.splitlines())}: {said}"):
         session.answers("ann")
-    assert f"ann.jsonl:{len(row.splitlines())}:" in error.value.message

@@ -12,9 +12,8 @@ import pytest
 from rated_session import make_session, rate_all
 
 from capbench.benchmarks.rate.answers import Answer, Key
-from capbench.benchmarks.rate.rating_queue import RatingQueue
 from capbench.benchmarks.rate.report import AnswerCounts, Figure, alpha, equal_share, figures, report
-from capbench.benchmarks.rate.session import Session
+from capbench.benchmarks.rate.session import RatingQueue, Session
 from capbench.benchmarks.statistics.contract import Interval, UndefinedStatistic
 
 # Krippendorff (2011), Computing Krippendorff's Alpha-Reliability, C: four observers, twelve units.
@@ -27,12 +26,8 @@ OBSERVERS: list[list[int | None]] = [
 
 
 def answered(level: Any) -> AnswerCounts:
-    counts = np.zeros((12, 5), dtype=int)
-    for observer in OBSERVERS:
-        for unit, value in enumerate(observer):
-            if value is not None:
-                counts[unit, value - 1] += 1
-    return AnswerCounts(counts, np.arange(12), level)
+    counts = [[of_unit.count(value) for value in range(1, 6)] for of_unit in zip(*OBSERVERS, strict=True)]
+    return AnswerCounts(np.array(counts), np.arange(12), level)
 
 
 @pytest.mark.parametrize(("level", "printed"), [("nominal", 0.743), ("ordinal", 0.815)])

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rated_session import SYSTEMS, TASK, make_session, make_task, rate_all
+from rated_session import SYSTEMS, TASK, begin_session, make_session, make_task, rate_all
 
 from capbench.benchmarks.rate.collecting import collect, recorded
-from capbench.benchmarks.rate.order import steps
+from capbench.benchmarks.rate.items import steps
 from capbench.benchmarks.rate.session import Session, is_session, locked, rater_name, read_session, require_same
 from capbench.benchmarks.records.hashes import checksum
-from capbench.cli.main import main
 from capbench.errors import DataError, UsageError
 from capbench.tasks.locate import DataLocations
 from capbench.tasks.schema import load_task
@@ -80,11 +78,8 @@ def test_equal_captions_are_one_choice_and_where_all_are_nobody_is_asked(tmp_pat
     desk = rate_all(session, "ann", [0])
     assert {key[0] for key in session.answers("ann").given} == {"row 0", "row 1"}
     assert desk.place("ann").total == 2
-
-
-def test_equal_captions_on_a_scale_are_rated_each(tmp_path: Path) -> None:
-    session = make_session(tmp_path, rows=3, captions=EQUAL, aspects=["p=1-5"])
-    assert session.wanted == len(session.steps("ann")) == 9
+    on_a_scale = make_session(tmp_path / "scale", rows=3, captions=EQUAL, aspects=["p=1-5"])
+    assert on_a_scale.wanted == len(on_a_scale.steps("ann")) == 9
 
 
 def test_captions_of_which_all_are_equal_are_nothing_to_choose_from(tmp_path: Path) -> None:
@@ -102,10 +97,10 @@ def test_ids_that_do_not_match_are_named(tmp_path: Path) -> None:
         found(tmp_path, [first, str(other)])
     assert "for no document of the task: 'nowhere'" in error.value.hint
     assert "--subset" in error.value.hint
-    some = found(tmp_path, [first, str(other)], subset=True)
-    assert [item.id for item in some.items] == ["row 1"]
-    assert some.items[0].captions == ("caption 1 of many more words", "one")
-    assert {(one.sample, one.reason) for one in some.failures.entries} == {
+    items, failures = found(tmp_path, [first, str(other)], subset=True)
+    assert [item.id for item in items] == ["row 1"]
+    assert items[0].captions == ("caption 1 of many more words", "one")
+    assert {(one.sample, one.reason) for one in failures.entries} == {
         ("nowhere", "is recorded in other.jsonl for no usable document of the task"),
         *((f"row {row}", "is not recorded in other.jsonl") for row in (0, 2, 3)),
     }
@@ -119,9 +114,9 @@ def test_a_caption_that_says_nothing_leaves_its_image_out_by_name(tmp_path: Path
     make_task(tmp_path, 2)
     empty = tmp_path / "empty.jsonl"
     empty.write_text('{"id": "row 0", "caption": " "}\n{"id": "row 1", "caption": "two"}\n')
-    some = found(tmp_path, [str(empty)])
-    assert [item.id for item in some.items] == ["row 1"]
-    assert [(one.sample, one.reason) for one in some.failures.entries] == [("row 0", "of empty.jsonl is empty")]
+    items, failures = found(tmp_path, [str(empty)])
+    assert [item.id for item in items] == ["row 1"]
+    assert [(one.sample, one.reason) for one in failures.entries] == [("row 0", "of empty.jsonl is empty")]
 
 
 def test_files_of_one_name_need_names_and_a_name_may_be_given(tmp_path: Path) -> None:
@@ -146,41 +141,15 @@ def test_images_come_from_the_folder_of_the_task_and_what_is_none_is_left_out(tm
     (images / "link.png").symlink_to(tmp_path / "secret.png")
     (images / "text.png").write_text("no image")
     (tmp_path / "task" / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    session, failures = begun(tmp_path)
+    session, failures = begin_session(tmp_path, better="?")
     assert [item.id for item in session.items] == ["row 4"]
     assert sorted(one.sample for one in failures.entries) == ["row 0", "row 1", "row 2", "row 3"]
     assert {one.stage for one in failures.entries} == {"image"}
     (images / "4.png").unlink()
     with pytest.raises(DataError, match="none of its images is on this machine"):
-        begun(tmp_path, "another")
+        begin_session(tmp_path, "another", better="?")
     assert not (tmp_path / "another").exists()
     assert list(tmp_path.glob(".draft-*")) == []
-
-
-def begun(folder: Path, name: str = "session") -> Any:
-    from capbench.benchmarks.inputs.task_images import TaskImages, picture_of
-    from capbench.benchmarks.rate.design import Design
-    from capbench.benchmarks.rate.questions import questions_of
-    from capbench.benchmarks.rate.session import begin
-
-    path = folder / "task" / "photos.yaml"
-    some = found(folder, [str(folder / f"{system}.jsonl") for system in SYSTEMS])
-    images = TaskImages(load_task(path)[0], path, DataLocations())
-    design = Design(
-        task="photos",
-        version="1.0",
-        questions=questions_of([], "?"),
-        systems=SYSTEMS,
-        captions=("", ""),
-        seed=1,
-        sample=None,
-        subset=False,
-        references=False,
-    )
-    session = begin(
-        folder / name, design, some.items, lambda item: picture_of(images.read(item.id, item.image)), some.failures
-    )
-    return session, some.failures
 
 
 def test_tasks_without_images_are_refused(tmp_path: Path) -> None:
@@ -239,21 +208,17 @@ def test_a_session_that_was_changed_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"seed": "x"}, r"design.json:\d+: seed: Input should be a valid integer"),
-        ({"seed": -1}, r"design.json:\d+: seed: .* greater than or equal to 0"),
-        ({"seed": True}, r"design.json:\d+: seed: Input should be a valid integer"),
-        ({"sample": -1}, r"design.json:\d+: sample: .* greater than or equal to 1"),
-        ({"subset": 1}, r"design.json:\d+: subset: Input should be a valid boolean"),
-        ({"colour": 1}, r"design.json:\d+: colour: Extra inputs"),
-        ({"questions": {}}, r"design.json:\d+: questions: .*one of the two"),
-        ({"systems": []}, r"design.json:\d+: systems: .* at least 1 item"),
-        ({"systems": "ab"}, r"design.json:\d+: systems: Input should be a valid"),
+        ({"seed": True}, "seed: Input should be a valid integer"),
+        ({"sample": -1}, "sample: .* greater than or equal to 1"),
+        ({"colour": 1}, "colour: Extra inputs"),
+        ({"questions": {}}, "questions: .*one of the two"),
+        ({"systems": []}, "systems: .* at least 1 item"),
     ],
 )
 def test_a_design_of_other_types_is_one_line_with_its_place(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
     session = make_session(tmp_path, better="Which?", rows=1)
     written(session, **changed)
-    with pytest.raises(DataError, match=said) as error:
+    with pytest.raises(DataError, match=rf"design.json:\d+: {said}") as error:
         read_session(session.folder)
     assert len(error.value.message.splitlines()) == 1
     assert "Restore the file" in error.value.hint
@@ -262,38 +227,31 @@ def test_a_design_of_other_types_is_one_line_with_its_place(tmp_path: Path, chan
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"picture": 5}, "picture: Input should be a valid string"),
-        ({"picture": "../../task/images/0.png"}, "picture: .* pattern"),
-        ({"id": [1]}, "id: Input should be a valid string"),
-        ({"id": "row 0"}, "id: 'row 0' stands in an earlier line"),
-        ({"captions": ["a", "b"]}, "captions: Input should be a valid dict"),
-        ({"captions": {}}, "captions: are of no system, .* 'secret-model-a', 'secret-model-b'"),
-        ({"captions": {"secret-model-a": "a", "renamed": "b"}}, "captions: are of 'secret-model-a', 'renamed'"),
-        ({"references": 5}, "references: Input should be a valid list"),
-        ({"colour": 1}, "colour: Extra inputs"),
+        ({"picture": "../../task/images/0.png"}, ":2: picture: .* pattern"),
+        ({"id": [1]}, ":2: id: Input should be a valid string"),
+        ({"id": "row 0"}, ":2: id: 'row 0' stands in an earlier line"),
+        ({"captions": {}}, ":2: captions: are of no system, .* 'secret-model-a', 'secret-model-b'"),
+        ({"captions": {"secret-model-a": "a", "renamed": "b"}}, ":2: captions: are of 'secret-model-a', 'renamed'"),
+        ({"colour": 1}, ":2: colour: Extra inputs"),
+        (b"", ": holds no item"),
+        (b"[]\n", ":1: "),
+        (b"\xff{\n", ":1: "),
     ],
 )
 def test_an_item_of_other_types_is_one_line_with_its_place(
-    tmp_path: Path, changed: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, changed: dict[str, Any] | bytes, said: str
 ) -> None:
     session = make_session(tmp_path, better="Which?", rows=2)
-    first, second = (session.folder / "items.jsonl").read_bytes().splitlines()
-    line = json.dumps({**json.loads(second), **changed}).encode()
-    (session.folder / "items.jsonl").write_bytes(first + b"\n" + line + b"\n")
+    items = session.folder / "items.jsonl"
+    first, second = items.read_bytes().splitlines()
+    if isinstance(changed, dict):
+        changed = first + b"\n" + json.dumps({**json.loads(second), **changed}).encode() + b"\n"
+    items.write_bytes(changed)
     written(session)
-    assert main(["rate", "photos", "--output", str(session.folder), "--report"]) == 1
-    fault, remedy = capsys.readouterr().err.splitlines()
-    assert re.search(f"items.jsonl:2: {said}", fault)
-    assert "Restore the file" in remedy
-
-
-@pytest.mark.parametrize(("content", "said"), [(b"", ": holds no item"), (b"[]\n", ":1: "), (b"\xff{\n", ":1: ")])
-def test_items_that_are_none_are_refused(tmp_path: Path, content: bytes, said: str) -> None:
-    session = make_session(tmp_path, better="Which?", rows=1)
-    (session.folder / "items.jsonl").write_bytes(content)
-    written(session)
-    with pytest.raises(DataError, match=f"items.jsonl{said}"):
+    with pytest.raises(DataError, match=f"items.jsonl{said}") as error:
         read_session(session.folder)
+    assert len(error.value.message.splitlines()) == 1
+    assert "Restore the file" in error.value.hint
 
 
 def test_a_folder_with_something_in_it_is_left_as_it_is(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rated_task import write_rated
 from tiny_images import noise_image
 
 from capbench.benchmarks.suites.given import NOTHING, read_inputs
@@ -43,22 +44,11 @@ RATED = [("a cat", 1), ("a dog", 2), ("a dog runs", 3), ("the dog runs fast", 4)
 @pytest.fixture
 def suite(tmp_path: Path) -> Suite:
     """Two tasks of the same data, and rows of which two are of one metric."""
-    rows = [{"image": f"images/{n}.jpg", "caption": text, "rating": rating} for n, (text, rating) in enumerate(RATED)]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows = [
+        {"image": f"images/{n}.jpg", "candidate": text, "ratings": rating} for n, (text, rating) in enumerate(RATED)
+    ]
     for name in ("small", "other"):
-        task = {
-            "task": name,
-            "dataset_path": "json",
-            "dataset_kwargs": {"data_files": "rows.jsonl"},
-            "output_type": "agreement",
-            "doc_to_image": "image",
-            "doc_to_candidate": "caption",
-            "doc_to_human": "rating",
-            "metric_list": ["length"],
-            "statistics": ["kendall_b"],
-            "metadata": {"version": 1},
-        }
-        (tmp_path / f"{name}.yaml").write_text(json.dumps(task))
+        write_rated(tmp_path, rows, task=name, doc_to_id=None, doc_to_target=None, statistics=["kendall_b"])
     return made_suite(
         columns=[
             {"task": "small", "printed": "Flickr8k-Expert", "statistics": ["kendall_b"]},
@@ -77,20 +67,8 @@ def suite(tmp_path: Path) -> Suite:
 def captioning(tmp_path: Path) -> Suite:
     """A task for captioners, whose columns are metrics."""
     rows = [{"id": f"p{n}", "image": f"{n}.jpg", "references": [text]} for n, (text, _) in enumerate(RATED)]
-    (tmp_path / "images.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    task = {
-        "task": "written",
-        "dataset_path": "json",
-        "dataset_kwargs": {"data_files": "images.jsonl"},
-        "output_type": "generate_until",
-        "doc_to_id": "id",
-        "doc_to_image": "image",
-        "doc_to_text": "Say what you see.",
-        "doc_to_target": "references",
-        "metric_list": ["length"],
-        "metadata": {"version": 1},
-    }
-    (tmp_path / "written.yaml").write_text(json.dumps(task))
+    keys = dict.fromkeys(("doc_to_candidate", "doc_to_human", "statistics"))
+    write_rated(tmp_path, rows, task="written", output_type="generate_until", doc_to_text="Say what you see.", **keys)
     column = {"task": "written", "printed": "CC3M val", "statistics": ["mean"]}
     return made_suite(
         table=11,
@@ -112,9 +90,8 @@ def made_suite(**values: Any) -> Suite:
 
 
 def put(folder: Path, task: str, name: str, sign: int = 1, rows: int = 4) -> Path:
-    (folder / task).mkdir(parents=True, exist_ok=True)
     lines = [{"image": f"{n}.png", "caption": text, "score": sign * n} for n, (text, _) in enumerate(RATED[:rows])]
-    (folder / task / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    put_lines(folder / task / f"{name}.jsonl", *lines)
     return folder
 
 
@@ -264,17 +241,14 @@ def test_row_of_an_encoder_takes_a_model_or_scores_of_images_and_texts(tmp_path:
 
 
 def test_scores_of_images_and_texts_fill_a_row_of_an_encoder(tmp_path: Path):
-    task = {
-        "task": "chosen", "dataset_path": "json", "dataset_kwargs": {"data_files": "rows.jsonl"},
-        "output_type": "matching", "doc_to_image": "file", "doc_to_captions": "true", "doc_to_negatives": "false",
-        "image_folder": "photos", "protocol": {"measure": "neg"}, "metadata": {"version": 1},
-    }  # fmt: skip
     (tmp_path / "photos").mkdir()
     for number in range(4):
         noise_image(number).save(tmp_path / "photos" / f"{number}.png")
     rows = [{"file": f"{number}.png", "true": "a bus", "false": "a dog"} for number in range(4)]
-    put_lines(tmp_path / "rows.jsonl", *rows)
-    (tmp_path / "chosen.yaml").write_text(json.dumps(task))
+    keys = {"doc_to_captions": "true", "doc_to_negatives": "false", "protocol": {"measure": "neg"}}
+    left = ("doc_to_id", "doc_to_candidate", "doc_to_target", "doc_to_human", "statistics", "metric_list")
+    keys |= {"doc_to_image": "file", "image_folder": "photos"} | dict.fromkeys(left)
+    write_rated(tmp_path, rows, task="chosen", output_type="matching", **keys)
     suite = made_suite(
         paper="dci",
         table=3,

@@ -2,42 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
+from rated_task import write_rated
 
-from capbench.benchmarks.suites.references import describe_references
+from capbench.benchmarks.suites.plan import describe_references
 from capbench.errors import BenchError
 
 ROWS = [
-    {"id": "a", "text": "a dog", "references": ["a dog runs", "the dog  runs fast"], "rating": 1},
-    {"id": "b", "text": "a cat", "references": ["a cat"], "rating": 2},
+    {"id": "a", "image": "a", "candidate": "a dog", "references": ["a dog runs", "the dog  runs fast"], "ratings": 1},
+    {"id": "b", "image": "b", "candidate": "a cat", "references": ["a cat"], "ratings": 2},
 ]
 
 
-def write(folder: Path, rows: list[dict[str, Any]], **keys: Any) -> Path:
-    task = {
-        "task": "small",
-        "dataset_path": "json",
-        "dataset_kwargs": {"data_files": "rows.jsonl"},
-        "output_type": "agreement",
-        "doc_to_id": "id",
-        "doc_to_candidate": "text",
-        "doc_to_human": "rating",
-        "metric_list": ["length"],
-        "statistics": ["kendall_b"],
-        "metadata": {"version": 1},
-    }
-    (folder / "small.yaml").write_text(json.dumps(task | keys))
-    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    return folder
-
-
 def test_images_references_words_and_pairs_are_counted(tmp_path: Path):
-    write(tmp_path, ROWS, doc_to_target="references")
-    found = describe_references("small", include_path=[tmp_path])
+    write_rated(tmp_path, ROWS)
+    found = describe_references("rated", include_path=[tmp_path])
     # a dog, dog runs, the dog, runs fast, a cat.
     assert {one: found[one, ""].value for one, _ in found} == {
         "images": 2,
@@ -49,11 +30,11 @@ def test_images_references_words_and_pairs_are_counted(tmp_path: Path):
 
 
 def test_task_without_references_has_none_and_no_mean_of_their_lengths(tmp_path: Path):
-    found = describe_references("small", include_path=[write(tmp_path, ROWS)])
+    found = describe_references("rated", include_path=[write_rated(tmp_path, ROWS, doc_to_target=None)])
     assert [one.value for one in found.values()] == [2, 0, None, 0]
 
 
 def test_row_that_cannot_be_read_is_an_error(tmp_path: Path):
-    write(tmp_path, [*ROWS, {"id": "a", "references": []}], doc_to_target="references")
+    write_rated(tmp_path, [*ROWS, {"id": "a", "references": []}])
     with pytest.raises(BenchError, match="a: "):
-        describe_references("small", include_path=[tmp_path])
+        describe_references("rated", include_path=[tmp_path])

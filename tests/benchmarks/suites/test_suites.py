@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from rated_task import write_rated
 
 from capbench.adapters.aliases import list_aliases
 from capbench.adapters.decoding.settings import decoder_of
@@ -30,9 +31,9 @@ SUITES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
 @pytest.mark.parametrize("name", SUITES)
-def test_every_name_in_a_suite_is_known(name: str):
-    suite = load_suite(name)
-    tasks = {entry.name for entry in build_index(()).tasks}
+def test_every_name_in_a_suite_is_known_and_every_decoding_one_that_its_task_allows(name: str):
+    suite, index = load_suite(name), build_index(())
+    tasks = {entry.name for entry in index.tasks}
     assert {column.task for column in suite.columns if not column.needs} <= tasks
     assert {task for row in suite.rows for task in row.only} <= {column.task for column in suite.columns}
     models = {model for row in suite.rows for model in (row.model, row.judge) if model}
@@ -44,18 +45,11 @@ def test_every_name_in_a_suite_is_known(name: str):
     for name in named:
         entry = read_metric(name)
         build_metric(str(entry.metric), entry.arguments)
-
-
-@pytest.mark.parametrize("name", SUITES)
-def test_decoding_of_every_row_is_one_that_its_task_allows(name: str):
-    suite = load_suite(name)
-    index = build_index(())
-    for row in suite.rows:
-        for column in suite.columns:
-            if row.generation_kwargs and column.task:
-                (entry,) = index.resolve([column.task])
-                task, _ = load_task(entry.path)
-                decoder_of({**task.generation_kwargs, **row.generation_kwargs})
+    for _, row, column in suite.places():
+        if row.generation_kwargs and column.task:
+            (entry,) = index.resolve([column.task])
+            task, _ = load_task(entry.path)
+            decoder_of({**task.generation_kwargs, **row.generation_kwargs})
 
 
 @pytest.mark.parametrize("name", SUITES)
@@ -81,41 +75,22 @@ def test_suites_are_listed_by_name():
     assert [suite.suite for suite in list_suites()] == SUITES
 
 
+def made_suite(**values: Any) -> Suite:
+    return Suite.model_validate({"suite": "mine", "description": "", "paper": "pacspp", "table": 1, **values})
+
+
 @pytest.fixture
 def small_suite(tmp_path: Path) -> Callable[..., SuiteRun]:
     """Return a function that runs a suite over a small task, beside the first table of a paper."""
     rows = [
-        {"image": f"{n // 2}.jpg", "caption": text, "references": ["a dog runs", "the dog runs fast"], "rating": n}
+        {"image": f"{n // 2}.jpg", "candidate": text, "references": ["a dog runs", "the dog runs fast"], "ratings": n}
         for n, text in enumerate(["a cat", "a dog", "a dog runs", "the dog runs fast"])
     ]
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    task = {
-        "task": "small",
-        "dataset_path": "json",
-        "dataset_kwargs": {"data_files": "rows.jsonl"},
-        "output_type": "agreement",
-        "doc_to_image": "image",
-        "doc_to_candidate": "caption",
-        "doc_to_target": "references",
-        "doc_to_human": "rating",
-        "metric_list": ["length"],
-        "statistics": ["kendall_b", "kendall_c"],
-        "metadata": {"version": 1},
-    }
-    (tmp_path / "small.yaml").write_text(json.dumps(task))
+    write_rated(tmp_path, rows, doc_to_id=None)
 
     def run(*rows: dict[str, Any], statistics: tuple[str, ...] = ("kendall_b",), **options: Any) -> SuiteRun:
-        suite = Suite.model_validate(
-            {
-                "suite": "mine",
-                "description": "",
-                "paper": "pacspp",
-                "table": 1,
-                "columns": [{"task": "small", "printed": "Flickr8k-Expert", "statistics": list(statistics)}],
-                "rows": list(rows),
-                "note": "What to know.",
-            }
-        )
+        column = {"task": "rated", "printed": "Flickr8k-Expert", "statistics": list(statistics)}
+        suite = made_suite(columns=[column], rows=list(rows), note="What to know.")
         return run_suite(suite, include_path=[tmp_path], resamples=0, **options)
 
     return run
@@ -171,47 +146,30 @@ def test_rows_of_one_model_that_decode_otherwise_are_runs_of_their_own(
     monkeypatch.setattr("capbench.adapters.aliases.ALIAS_FOLDER", tmp_path / "models")
     pictures = draw_pictures(tmp_path)
     rows = [{"id": n, "image": str(pictures[n]), "references": ["a dog"]} for n in ("wide", "tall")]
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    task = {
-        "task": "pictures",
-        "dataset_path": "json",
-        "dataset_kwargs": {"data_files": "rows.jsonl"},
-        "output_type": "generate_until",
-        "doc_to_id": "id",
-        "doc_to_image": "image",
-        "doc_to_text": "Describe this image in detail.",
-        "doc_to_target": "references",
-        "generation_kwargs": {"max_new_tokens": 7, "do_sample": False},
-        "metric_list": ["length"],
-        "metadata": {"version": 1},
-    }
-    (tmp_path / "pictures.yaml").write_text(json.dumps(task))
+    keys = dict.fromkeys(("doc_to_candidate", "doc_to_human", "statistics"))
+    kwargs = {"max_new_tokens": 7, "do_sample": False}
+    write_rated(
+        tmp_path, rows, **keys, output_type="generate_until", doc_to_text="Describe it.", generation_kwargs=kwargs
+    )
     column = {"printed": "DetailCaps-4870 model score", "metric": "length", "printed_metric": "CAPTURE"}
-    suite = Suite.model_validate(
-        {
-            "suite": "mine",
-            "description": "",
-            "paper": "detailcaps",
-            "table": 4,
-            "columns": [
-                {**column, "task": "pictures", "head": "here", "statistics": ["mean"]},
-                {**column, "needs": "it was not released", "head": "there", "statistics": ["mean"]},
-            ],
-            "rows": [
-                {"printed_model": "LLaVA-1.5-7B", "model": "tiny"},
-                {
-                    "printed_model": "LLaVA-1.5-13B",
-                    "model": "tiny",
-                    "generation_kwargs": {"min_new_tokens": 3, "max_new_tokens": 3},
-                },
-            ],
-        }
+    decoding = {"min_new_tokens": 3, "max_new_tokens": 3}
+    suite = made_suite(
+        paper="detailcaps",
+        table=4,
+        columns=[
+            {**column, "task": "rated", "head": "here", "statistics": ["mean"]},
+            {**column, "needs": "it was not released", "head": "there", "statistics": ["mean"]},
+        ],
+        rows=[
+            {"printed_model": "LLaVA-1.5-7B", "model": "tiny"},
+            {"printed_model": "LLaVA-1.5-13B", "model": "tiny", "generation_kwargs": decoding},
+        ],
     )
     kwargs = {"min_new_tokens": 5, "max_new_tokens": 5}
     run = run_suite(suite, include_path=[tmp_path], resamples=0, generation_kwargs=kwargs)
     assert {cell.reason for cell in run.cells} == {"", "it was not released"}
     assert [one.record.generation["mean_tokens"] for one in run.runs] == [5, 3]
-    assert run.runs[1].record.settings.decoding == {"min_new_tokens": 3, "max_new_tokens": 3}
+    assert run.runs[1].record.settings.decoding == decoding
     cells = {(cell.label, cell.head): cell for cell in run.cells}
     for label, one in zip(("LLaVA-1.5-7B", "LLaVA-1.5-13B"), run.runs, strict=True):
         cell, lacking = cells[label, "here"], cells[label, "there"]
@@ -232,9 +190,8 @@ def test_rows_of_one_model_that_decode_otherwise_are_runs_of_their_own(
 def test_row_of_nothing_or_that_decodes_without_a_model_and_column_without_task_or_reason_are_refused(
     row: dict[str, Any], column: dict[str, Any]
 ):
-    about = {"suite": "mine", "description": "", "paper": "pacspp", "table": 1}
     with pytest.raises(ValueError, match=r"the row names none|a (column|row) names a |a row of recorded scores says"):
-        Suite.model_validate({**about, "rows": [row], "columns": [{"printed": "x", "statistics": ["mean"], **column}]})
+        made_suite(rows=[row], columns=[{"printed": "x", "statistics": ["mean"], **column}])
 
 
 CAPTURE = "capture[parser=factual,parser_model=no/parser,encoder=no/encoder,wordnet=nowhere,nltk_data=nowhere]"
@@ -351,9 +308,9 @@ def test_column_with_the_mean_alone_says_what_it_is_of():
 
 
 def test_images_that_are_missing_are_named_with_their_task(small_suite: Callable[..., SuiteRun], tmp_path: Path):
-    file = tmp_path / "small.yaml"
+    file = tmp_path / "rated.yaml"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"image_folder": "photographs"}))
     said: list[Missing] = []
     small_suite({"metric": "clip_s", "model": "shapes-clip"}, on_missing=said.extend)
     (one,) = said
-    assert one.what.startswith("task 'small': its images are not on this machine (looked in ")
+    assert one.what.startswith("task 'rated': its images are not on this machine (looked in ")

@@ -10,7 +10,7 @@ import pytest
 
 import capbench
 from capbench.benchmarks.running.resolve import resolve_call
-from capbench.benchmarks.tables.html_table import html_table
+from capbench.benchmarks.tables.text import html_table
 from capbench.metrics import Context, Items, Metric, Scores, metrics
 
 HOSTILE = "<script>alert('a')</script><img src=x onerror=alert(1)> $\\href{javascript:alert(1)}{x}$ \u202e"

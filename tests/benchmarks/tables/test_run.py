@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rated_task import write_rated
 
 import capbench
 
-AGREEMENT = {
-    "output_type": "agreement",
-    "doc_to_candidate": "candidate",
-    "doc_to_human": "rating",
-    "statistics": ["kendall_c", "pearson"],
-    "scale": 100,
-}
+AGREEMENT = {"statistics": ["kendall_c", "pearson"], "scale": 100}
 PREFERENCE = {
+    **dict.fromkeys(("doc_to_candidate", "doc_to_human", "statistics")),
     "output_type": "preference",
     "doc_to_candidates": "candidates",
     "doc_to_preferred": "preferred",
     "doc_to_category": "kind",
 }
+METRICS = ["length", "rouge_l", "bleu_4", "cider", {"metric": "cider", "variant": "plain", "name": "plain"}]
 
 
 def made(folder: Path, keys: dict[str, Any], **options: Any) -> capbench.Run:
@@ -32,40 +28,24 @@ def made(folder: Path, keys: dict[str, Any], **options: Any) -> capbench.Run:
     rows = []
     for number in range(40):
         words = int(generator.integers(1, 9))
-        candidate = " ".join(["a dog runs over the wet green grass"] * 2).split()[:words]
+        candidate = (
+            "" if number == 39 else " ".join(["a", "dog", "runs", "over", "the", "wet", "green", "grass"][:words])
+        )
         rows.append(
             {
                 "id": f"r{number}",
                 "image": number // 2,
-                "candidate": " ".join(candidate),
-                "candidates": [" ".join(candidate), "a dog"],
+                "candidate": candidate,
+                "candidates": ["", ""] if number == 39 else [candidate, "a dog"],
                 "references": ["a dog runs over the grass", f"a dog number {number // 2}"],
-                "rating": words + float(generator.random()),
+                "ratings": words + float(generator.random()),
                 "preferred": int(words < 4),
                 "kind": "long" if words > 4 else "short",
             }
         )
-    rows[-1]["candidate"], rows[-1]["candidates"] = "", ["", ""]
-    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    task = {
-        "task": "small",
-        "dataset_path": "json",
-        "dataset_kwargs": {"data_files": "rows.jsonl"},
-        "doc_to_id": "id",
-        "doc_to_image": "image",
-        "doc_to_target": "references",
-        "metric_list": [
-            "length",
-            "rouge_l",
-            "bleu_4",
-            "cider",
-            {"metric": "cider", "variant": "plain", "name": "plain"},
-        ],
-        "metadata": {"version": 1.0},
-    }
-    (folder / "small.yaml").write_text(json.dumps(task | keys))
+    write_rated(folder, rows, metric_list=METRICS, **keys)
     options = {"resamples": 30, "output_path": folder / "runs", **options}
-    return capbench.evaluate(tasks="small", include_path=[folder], **options)
+    return capbench.evaluate(tasks="rated", include_path=[folder], **options)
 
 
 @pytest.mark.parametrize("keys", [AGREEMENT, PREFERENCE], ids=["agreement", "preference"])
@@ -78,7 +58,7 @@ def test_run_that_is_read_back_prints_the_table_of_the_fresh_run(
     tmp_path: Path, keys: dict[str, Any], options: dict[str, Any]
 ):
     fresh = made(tmp_path, keys, **options)
-    folder = fresh["small"].folder
+    folder = fresh["rated"].folder
     assert folder is not None
     again = capbench.load_run(folder)
     for fmt in ("github", "latex", "csv", "json"):
@@ -88,11 +68,11 @@ def test_run_that_is_read_back_prints_the_table_of_the_fresh_run(
 
 def test_run_that_is_read_back_has_its_record_results_samples_and_failures(tmp_path: Path):
     fresh = made(tmp_path, AGREEMENT)
-    one = fresh["small"]
+    one = fresh["rated"]
     assert one.folder is not None
     again = capbench.load_run(str(one.folder / "run.json"))
     assert isinstance(again, capbench.Run)
-    read = again["small"]
+    read = again["rated"]
     assert (read.record, read.folder, read.failures) == (one.record, one.folder, one.failures)
     assert read.results == one.results
     assert read.samples == one.samples
@@ -103,8 +83,8 @@ def test_run_that_is_read_back_has_its_record_results_samples_and_failures(tmp_p
 def test_published_value_stands_beside_a_result_that_is_read_back(tmp_path: Path):
     keys = {**AGREEMENT, "published": {"paper": "pacspp", "table": 1, "task": "Flickr8k-Expert"}}
     fresh = made(tmp_path, keys, metrics=["bleu_4", "rouge_l"])
-    assert fresh["small"].folder is not None
-    again = capbench.load_run(fresh["small"].folder)
-    printed = {key: one.printed for key, one in again["small"].published.items()}
+    assert fresh["rated"].folder is not None
+    again = capbench.load_run(fresh["rated"].folder)
+    printed = {key: one.printed for key, one in again["rated"].published.items()}
     assert printed == {"bleu_4.kendall_c": "30.8", "rouge_l.kendall_c": "32.3"}
     assert "Published" in again.table() and again.table() == fresh.table()

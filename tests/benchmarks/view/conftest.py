@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from viewed_runs import Viewed, make_viewed
+from viewed_runs import Viewed, viewed_once
 
 starlette = pytest.importorskip("starlette", reason="needs the extra view")
 
@@ -17,13 +17,7 @@ COOKIE = "capbench-view-test"
 @pytest.fixture(scope="session")
 def viewed(tmp_path_factory: pytest.TempPathFactory, _meteor_tables: Path) -> Viewed:
     """Runs over the rows of ``viewed_runs``."""
-    folder = tmp_path_factory.mktemp("viewed")
-    cache = folder / "cache"
-    cache.mkdir()
-    (cache / "meteor").symlink_to(_meteor_tables)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BENCH_CACHE", str(cache))
-        return make_viewed(folder)
+    return viewed_once(tmp_path_factory.getbasetemp() / "viewed", _meteor_tables)
 
 
 @pytest.fixture
@@ -31,7 +25,7 @@ def outside(viewed: Viewed) -> Iterator[starlette.testclient.TestClient]:
     """A client that knows no token."""
     from starlette.testclient import TestClient
 
-    from capbench.benchmarks.tables.pages.safety import Guard
+    from capbench.benchmarks.tables.pages.serving import Guard
     from capbench.benchmarks.view.app import application
 
     with TestClient(

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from finished_runs import make_record, write_record
+from rated_task import run_rated
 from viewed_runs import METRIC, ROWS, Viewed, caption
 
 from capbench.benchmarks.comparing.comparison import CompareSettings, compare_runs
-from capbench.benchmarks.view.finding import Runs
+from capbench.benchmarks.view.finding import Pictures, Runs
 from capbench.benchmarks.view.matches import Explainer
-from capbench.benchmarks.view.pictures import Pictures
 from capbench.benchmarks.view.samples import RunSamples
 from capbench.benchmarks.view.site import Site, index_page, suite_page, suites_page
 from capbench.errors import MetricError
@@ -54,15 +54,10 @@ def test_all_runs_are_listed_by_task_with_their_numbers(client: Any, viewed: Vie
 
 
 def test_runs_of_one_model_are_told_apart_by_their_decoding(tmp_path: Path) -> None:
-    given = {"a": {"num_beams": 3, "top_p": 0.5}, "b": {"num_beams": 5, "top_p": 0.5}}
-    others = {"c": ("alone", {"num_beams": 7}), "d": ("twin", {}), "e": ("twin", {})}
-    for date, (key, (model, settings)) in enumerate(
-        {**{key: ("same", one) for key, one in given.items()}, **others}.items()
-    ):
-        written = make_record(
-            kind="generate_until", values={"cider": 0.4}, model=model, generation_kwargs=settings, date=1.7e9 + date
-        )
-        write_record(tmp_path, key, written)
+    same = [("same", {"num_beams": beams, "top_p": 0.5}) for beams in (3, 5)]
+    for number, (model, settings) in enumerate([*same, ("alone", {"num_beams": 7}), ("twin", {}), ("twin", {})]):
+        keys = {"model": model, "generation_kwargs": settings, "date": 1.7e9 + number}
+        write_record(tmp_path, str(number), make_record(kind="generate_until", values={"cider": 0.4}, **keys))
     site = Site(Runs([tmp_path]), Pictures(DataLocations(), []))
     page = index_page(site, {})
     assert re.findall(r">(\w+)</a><small>(\w*?=?\d)[<,]", page) == [("same", "num_beams=5"), ("same", "num_beams=3")]
@@ -75,17 +70,14 @@ def test_runs_of_one_model_are_told_apart_by_their_decoding(tmp_path: Path) -> N
     assert [runs[at].name for at in (0, 2)] == ["twin, 2023-11-14 22:13", "alone [num_beams=7], 2023-11-14 22:13"]
 
 
-def test_a_run_without_a_model_says_so(viewed: Viewed) -> None:
-    assert viewed.rated.model == "no model"
-
-
 def test_a_run_that_cannot_be_read_is_listed_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "run.json").write_text("{", encoding="utf-8")
     runs, faults = Runs([tmp_path]).all()
     assert runs == []
-    assert [fault.place for fault in faults] == [str(tmp_path / "broken")]
-    assert "it is no JSON" in faults[0].reason
+    ((folder, reason),) = faults
+    assert folder == str(tmp_path / "broken")
+    assert "it is no JSON" in reason
 
 
 def test_a_run_shows_every_number_and_what_it_can_be_held_against(client: Any, viewed: Viewed) -> None:
@@ -98,6 +90,7 @@ def test_a_run_shows_every_number_and_what_it_can_be_held_against(client: Any, v
     assert f"/compare?a={viewed.first.key}&amp;b={viewed.second.key}" in answer.text
     assert "Two of its metrics" not in page
     assert "Two of its metrics" in text_of(client.get(f"/runs/{viewed.rated.key}"))
+    assert viewed.rated.model == "no model"
 
 
 @pytest.mark.parametrize(("sort", "reverse"), [("capture", False), ("-capture", True), ("ratings", False)])
@@ -161,15 +154,10 @@ def test_a_sample_shows_image_texts_and_every_metric_with_its_rank(client: Any, 
 
 
 def test_samples_that_could_not_be_used_are_listed_with_the_reason(tmp_path: Path) -> None:
-    from rated_task import write_rated
-
-    import capbench
-
     plain: dict[str, Any] = {"image": "i", "candidate": "a b", "references": ["a b"]}
     rows = [plain | {"id": f"r{row}", "ratings": [row % 3]} for row in range(9)]
     rows[4]["references"] = []
-    write_rated(tmp_path, rows, metric_list=["rouge_l"])
-    capbench.evaluate(tasks=["rated"], include_path=[tmp_path], resamples=0, output_path=tmp_path / "runs")
+    run_rated(tmp_path, rows, {"output_path": tmp_path / "runs"}, metric_list=["rouge_l"])
     site = Site(Runs([tmp_path / "runs"]), Pictures(DataLocations()))
     (run,) = site.runs.all()[0]
     samples = site.runs.samples(run)

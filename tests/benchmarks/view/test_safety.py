@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from page_markup import markup
+from page_markup import require_texts
 from synthetic_board import HOSTILE
 from viewed_runs import Viewed
 
-from capbench.benchmarks.view.pictures import NOTHING
+from capbench.benchmarks.view.finding import NOTHING, Runs
 
 from .conftest import COOKIE, TOKEN
 
@@ -30,8 +34,7 @@ def test_the_address_with_the_token_sets_a_cookie_that_lets_in_and_no_page_holds
     assert answer.headers["set-cookie"] == f"{COOKIE}={TOKEN}; Path=/; HttpOnly; SameSite=Strict"
     assert TOKEN not in answer.text
     again = outside.get("/")
-    assert again.status_code == 200
-    assert "set-cookie" not in again.headers
+    assert (again.status_code, again.headers.get("set-cookie")) == (200, None)
 
 
 @pytest.mark.parametrize(
@@ -52,10 +55,10 @@ def test_what_pages_elsewhere_ask_is_refused(client: Any, headers: dict[str, str
 
 
 def test_a_link_with_the_token_may_be_followed_from_elsewhere_but_not_embedded(outside: Any) -> None:
-    visit = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
-    assert outside.get("/", params={"token": TOKEN}, headers=visit).status_code == 200
-    framed = {**visit, "sec-fetch-dest": "iframe"}
-    assert outside.get("/", params={"token": TOKEN}, headers=framed).status_code == 403
+    visit = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    for place, status in (("document", 200), ("iframe", 403)):
+        headers = {**visit, "sec-fetch-dest": place}
+        assert outside.get("/", params={"token": TOKEN}, headers=headers).status_code == status
 
 
 def test_its_own_pages_are_let_in_under_each_name_of_this_machine(client: Any) -> None:
@@ -72,16 +75,17 @@ def test_nothing_is_written(client: Any) -> None:
 
 
 def test_every_answer_says_what_a_browser_may_do_with_it(client: Any, outside: Any, viewed: Viewed) -> None:
+    told = {
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "x-frame-options": "DENY",
+        "cross-origin-resource-policy": "same-origin",
+    }
     for path in ("/", "/nowhere", "/assets/view.js", f"/runs/{viewed.first.key}/pictures/0"):
         headers = client.get(path).headers
         policy = headers["content-security-policy"]
-        assert policy.startswith("default-src 'none'; ")
-        assert "unsafe" not in policy
-        assert "http" not in policy
-        assert headers["x-content-type-options"] == "nosniff"
-        assert headers["referrer-policy"] == "no-referrer"
-        assert headers["x-frame-options"] == "DENY"
-        assert headers["cross-origin-resource-policy"] == "same-origin"
+        assert policy.startswith("default-src 'none'; ") and not re.search("unsafe|http", policy)
+        assert {name: headers[name] for name in told} == told
     outside.cookies.clear()
     assert outside.get("/").headers["x-content-type-options"] == "nosniff"
 
@@ -102,13 +106,11 @@ def test_images_come_from_the_folder_of_images_and_from_nowhere_else(client: Any
 
 
 def test_a_picture_that_a_record_places_outside_of_its_run_is_not_read(viewed: Viewed) -> None:
-    from dataclasses import replace
-
     (viewed.folder / "runs" / "outside.jpg").write_bytes((viewed.folder / "secret.jpg").read_bytes())
     record, changes = viewed.first.record, {"task": "no_such_task", "files": None}
-    for name, is_there in (("../../../outside.jpg", True), (str(viewed.folder / "secret.jpg"), True)):
+    for name in ("../../../outside.jpg", str(viewed.folder / "secret.jpg")):
         run = replace(viewed.first, record=record.model_copy(update={**changes, "pictures": {"row 0": name}}))
-        assert (run.folder / name).is_file() == is_there
+        assert (run.folder / name).is_file()
         assert viewed.site().pictures.read(run, "row 0", "0.jpg") is NOTHING
 
 
@@ -133,30 +135,18 @@ def test_hostile_texts_stay_texts_on_every_page(client: Any, viewed: Viewed) -> 
         f"/runs/{rated}/scatter?y={HOSTILE[1]}", f"/compare?a={first}&b={second}&x={HOSTILE[0]}",
         f"/compare?a={rated}&b={rated}&y={HOSTILE[1]}",
     ]  # fmt: skip
-    shown = ""
+    pages = []
     for path in paths:
         place, _, query = path.partition("?")
         pairs = [pair.partition("=")[::2] for pair in query.split("&")] if query else []
         answer = client.get(place.replace("#", "%23"), params=pairs)
         assert answer.status_code in (200, 404)
-        found = markup(answer.text)
-        scripts = [f"/assets/{name}.js" for name in ("theme", "token", "columns", "view")]
-        assert found.scripts == scripts
-        assert found.faults == []
-        assert [one for one in found.links if not one.startswith(("/", "#", "data:,"))] == []
-        shown += answer.text
-    # Texts are shown, and not left out.
-    for one in ("&lt;img src=x onerror=", "&lt;/script&gt;&lt;script&gt;", "&lt;svg onload=", "&lt;/title&gt;"):
-        assert one in shown
-
-
-def test_controls_of_direction_are_shown_by_number(client: Any) -> None:
+        pages.append(answer.text)
     assert "“a[U+202E]b”" in client.get("/", params={"q": "a\u202eb"}).text
+    require_texts(pages, "view")
 
 
 def test_a_host_that_others_reach_is_warned_of(capsys: pytest.CaptureFixture[str], viewed: Viewed) -> None:
-    import threading
-
     import uvicorn
 
     from capbench.benchmarks.tables.pages.serving import serve
@@ -178,10 +168,6 @@ def test_a_host_that_others_reach_is_warned_of(capsys: pytest.CaptureFixture[str
 
 
 def test_two_runs_of_one_name_have_two_keys(tmp_path: Path, viewed: Viewed) -> None:
-    import shutil
-
-    from capbench.benchmarks.view.finding import Runs
-
     for place in ("a", "b"):
         shutil.copytree(viewed.folder / "runs" / "rated", tmp_path / place / "runs" / "rated")
     keys = [run.key for run in Runs([tmp_path]).all()[0]]

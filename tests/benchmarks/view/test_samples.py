@@ -13,8 +13,8 @@ from made_records import agreement_record
 
 from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.tables.pages.charts import MOST_POINTS, scatter
+from capbench.benchmarks.view.compare_pages import word_differences
 from capbench.benchmarks.view.samples import RunSamples, most_apart, relative_ranks
-from capbench.benchmarks.view.sides import word_differences
 
 SCORES = [0.5, None, 0.1, 0.9, 0.5, 0.3, float("inf")]
 
@@ -109,10 +109,10 @@ def test_ties_stand_in_one_place():
 
 def test_words_that_one_caption_has_alone_are_told():
     first, second = word_differences("A boy, running fast .", "a girl running very fast.")
-    assert [(one.text, one.shared) for one in first] == [
+    assert first == [
         ("A", True), ("boy,", False), ("running", True), ("fast", True), (".", False),
     ]  # fmt: skip
-    assert [(one.text, one.shared) for one in second] == [
+    assert second == [
         ("a", True), ("girl", False), ("running", True), ("very", False), ("fast.", True),
     ]  # fmt: skip
     assert word_differences("", "") == ([], [])

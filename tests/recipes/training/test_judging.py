@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from capbench.adapters.aliases import resolve_model
-from capbench.benchmarks.comparing.captioners import changes
+from capbench.benchmarks.comparing.comparison import changes
 from capbench.errors import BenchError
 from capbench.recipes.training.checkpoints import TrainingState
 from capbench.recipes.training.judging import (

@@ -1,15 +1,15 @@
-"""What CAPTURE and ALOHa matched, and what DCScore's judge said, on a terminal."""
+"""What CAPTURE and ALOHa matched, and what DCScore's judge said: on a terminal, and as a page."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ...metrics.aloha.matching import ObjectMatching
-from ...metrics.capture.matching import KINDS
-from ...metrics.capture.metric import Explanation
 from ...metrics.dcscore.questions import FactCheck
+from ..tables.pages.rendering import templates
 from .rows import (
     ARITHMETIC,
     COLUMNS,
@@ -17,45 +17,33 @@ from .rows import (
     FactRow,
     How,
     MatchRow,
+    ReferenceMatches,
     ScoreExplanation,
     Side,
     Standing,
     TextSpan,
     caption_rows,
     fact_meanings,
-    left_out,
     object_meanings,
     object_rows,
     oracle_rows,
-    rows,
-    spans,
+    reference_matches,
     trial_rows,
 )
 
-_COLOURS: dict[How | Standing, str] = {
-    "equal": "32",
-    "synonym": "36",
-    "similar": "33",
-    "unmatched": "31",
-    "left out": "2",
-    "true": "32",
-    "had": "32",
-    "divided": "33",
-    "false": "31",
-    "missing": "31",
+_SIGNS: dict[How | Standing, tuple[str, str]] = {
+    "equal": ("=", "32"),
+    "synonym": ("≈", "36"),
+    "similar": ("~", "33"),
+    "unmatched": ("✗", "31"),
+    "left out": ("·", "2"),
+    "true": ("✓", "32"),
+    "had": ("✓", "32"),
+    "divided": ("~", "33"),
+    "false": ("✗", "31"),
+    "missing": ("✗", "31"),
 }
-_SIGNS: dict[How | Standing, str] = {
-    "equal": "=",
-    "synonym": "≈",
-    "similar": "~",
-    "unmatched": "✗",
-    "left out": "·",
-    "true": "✓",
-    "had": "✓",
-    "divided": "~",
-    "false": "✗",
-    "missing": "✗",
-}
+"""The sign of each, and the ANSI code of its colour."""
 _WIDTH = 100
 
 
@@ -66,34 +54,31 @@ def as_text(explained: ScoreExplanation, *, colour: bool) -> str:
         explained: The explanation.
         colour: Whether words are coloured by ANSI codes; signs say the same.
     """
-    label, found = explained.label, explained.found
-    texts = _texts(explained.candidate, explained.references, colour)
+    found = explained.found
+    lines = [f"{explained.label} {explained.value:.4f}{explained.mean_of}"]
+    if isinstance(found, ObjectMatching | FactCheck):
+        lines += ["", *_folded("candidate", [TextSpan(explained.candidate, None)], colour)]
+        for reference in explained.references:
+            lines += _folded("reference", [TextSpan(reference, None)], colour)
     if isinstance(found, ObjectMatching):
-        lines = [f"{label} {found.value:.4f}", "", *texts]
-        lines += ["", "objects", *_table(object_rows(found), colour), ""]
-        lines += _legend(object_meanings(found), colour)
+        lines += ["", "objects", *_table(object_rows(found), colour), "", *_legend(object_meanings(found), colour)]
     elif isinstance(found, FactCheck):
-        lines = [f"{label} {found.value:.4f}, the mean of both F1", "", *texts, *_account(found, colour)]
+        lines += _account(found, colour)
     else:
-        mean = sum(one.value for one in found) / len(found)
-        lines = [f"{label} {mean:.4f}" + (f", mean of {len(found)} references" if len(found) > 1 else "")]
         for number, (reference, one) in enumerate(zip(explained.references, found, strict=True), 1):
             lines += ["", f"reference {number}: {one.value:.4f}"] if len(found) > 1 else []
-            lines += _matches(explained.candidate, reference, one, colour)
+            lines += _matches(reference_matches(explained.candidate, reference, one), colour)
         lines += ["", *_legend(HOWS, colour)]
     return "\n".join(lines)
 
 
-def _matches(candidate: str, reference: str, explanation: Explanation, colour: bool) -> list[str]:
+def _matches(found: ReferenceMatches, colour: bool) -> list[str]:
     """Return what CAPTURE matched of a caption and a reference."""
-    lines = ["", *_caption("candidate", candidate, explanation, colour)]
-    lines += ["", *_caption("reference", reference, explanation, colour)]
-    for kind in KINDS:
-        matched = explanation.matched[kind]
-        lines += ["", f"{kind}s: precision {matched.precision:.4f}, recall {matched.recall:.4f}, F1 {matched.f1:.4f}"]
-        lines += _table(rows(matched), colour) or ["  none on either side"]
-    if others := left_out(explanation):
-        lines += ["", "left out", *_table(others, colour)]
+    lines = ["", *_folded("candidate", found.candidate, colour), "", *_folded("reference", found.reference, colour)]
+    for title, rows in found.groups.items():
+        name = title.lower()
+        head = f"{name}: {found.counts[name]}" if name in found.counts else name
+        lines += ["", head, *(_table(rows, colour) or ["  none on either side"])]
     return lines
 
 
@@ -113,25 +98,13 @@ def _account(account: FactCheck, colour: bool) -> list[str]:
 
 def _facts(found: Sequence[FactRow], colour: bool) -> list[str]:
     return [
-        "  " + _paint(f"{_SIGNS[one.standing]} {one.number} {one.text}  [{one.said}]", one.standing, colour)
+        "  " + _paint(f"{_SIGNS[one.standing][0]} {one.number} {one.text}  [{one.said}]", one.standing, colour)
         for one in found
     ]
 
 
-def _texts(candidate: str, references: Sequence[str], colour: bool) -> list[str]:
-    """Return a caption and its references, one below the other."""
-    lines = _folded("candidate", [TextSpan(candidate, None)], colour)
-    for reference in references:
-        lines += _folded("reference", [TextSpan(reference, None)], colour)
-    return lines
-
-
 def _legend(meanings: Mapping[Any, str], colour: bool) -> list[str]:
-    return [f"{_paint(_SIGNS[how], how, colour)} {said}" for how, said in meanings.items()]
-
-
-def _caption(side: Side, text: str, explanation: Explanation, colour: bool) -> list[str]:
-    return _folded(side, spans(text, explanation, side) if colour else [TextSpan(text, None)], colour)
+    return [f"{_paint(_SIGNS[how][0], how, colour)} {said}" for how, said in meanings.items()]
 
 
 def _folded(side: Side, marked: Sequence[TextSpan], colour: bool) -> list[str]:
@@ -162,9 +135,36 @@ def _table(found: Sequence[MatchRow], colour: bool) -> list[str]:
         if row.similarity is not None:
             said = f"{row.similarity:.3f} of the {row.of}'s"
         line = f"{row.candidate:<{width}}  {row.reference}" + (f"  [{said}]" if said else "")
-        lines.append("  " + _paint(f"{_SIGNS[row.how]} {line}".rstrip(), row.how, colour))
+        lines.append("  " + _paint(f"{_SIGNS[row.how][0]} {line}".rstrip(), row.how, colour))
     return lines
 
 
 def _paint(text: str, how: How | Standing | None, colour: bool) -> str:
-    return f"\x1b[{_COLOURS[how]}m{text}\x1b[0m" if colour and how is not None else text
+    return f"\x1b[{_SIGNS[how][1]}m{text}\x1b[0m" if colour and how is not None else text
+
+
+def as_html(explained: ScoreExplanation, *, title: str = "") -> str:
+    """Return an explanation as a page: one file that loads nothing, no script.
+
+    Args:
+        explained: The explanation.
+        title: What the caption is of (a task and a sample).
+    """
+    found = explained.found
+    values: dict[str, Any] = {"objects": None, "facts": None, "of_references": ()}
+    if isinstance(found, ObjectMatching):
+        meanings: Mapping[Any, str] = object_meanings(found)
+        values["objects"] = object_rows(found)
+    elif isinstance(found, FactCheck):
+        meanings = fact_meanings(found)
+        facts = {"Facts of the caption": caption_rows(found), "Facts of the oracle": oracle_rows(found)}
+        values |= {"facts": facts, "trials": trial_rows(found), "columns": COLUMNS, "arithmetic": ARITHMETIC}
+    else:
+        meanings, candidate = HOWS, explained.candidate
+        values["of_references"] = [
+            (reference_matches(candidate, reference, one), one.matched)
+            for reference, one in zip(explained.references, found, strict=True)
+        ]
+    heading = explained.label + (f": {title}" if title else "")
+    page = templates(Path(__file__).parent).get_template("explained.html")
+    return page.render(explained=explained, heading=heading, meanings=meanings, **values)

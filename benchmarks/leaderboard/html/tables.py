@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...tables.pages.charts import Bar, Scale, interval_bar
+from ...tables.pages.charts import Bar, Scale, interval_bar, rank_lines
 from ...tables.pages.rendering import difference, number
-from ..board import BoardRow, Cell, Column, PrintedValue, TaskTable
-from ..formats.numbers import ranks_text
-from .names import address, task_id
+from ..board import BoardRow, Cell, Column, PrintedValue, RankTable, SuiteCell, SuiteTable, TaskTable
+from ..formats import ranks_text
+from .rendering import address, ident, task_id
 
 _ROOMY = 3
 """Columns up to which there is room for longer bars, with what papers print beside them."""
@@ -195,3 +195,83 @@ def legend() -> dict[str, Any]:
         "both": measured(Cell(0.4189, published=printed), 0.4189, column, None),
         "marks": ["50 of 400 documents"],
     }
+
+
+def shown_suite(table: SuiteTable, to: Callable[[str], str]) -> dict[str, Any]:
+    """Return what templates show of a published table.
+
+    Args:
+        table: The table.
+        to: Gives the address of a run's page by the key of the run; empty where it has none.
+    """
+    notes: dict[str, int] = {}
+
+    def shown(cell: SuiteCell | None) -> dict[str, Any] | None:
+        if cell is None:
+            return None
+        missing = cell.reason if not cell.measured else ""
+        return {
+            "measured": cell.measured.replace("-", "−"),
+            "printed": cell.printed,
+            "difference": cell.difference.replace("-", "−"),
+            "to": to(cell.run),
+            "note": notes.setdefault(missing, len(notes) + 1) if missing else 0,
+        }
+
+    rows = [(label, [shown(cell) for cell in cells]) for label, cells in table.rows]
+    return {
+        "id": "suite-" + ident(table.suite),
+        "name": table.suite,
+        "about": table.about,
+        "words": " ".join([table.suite, *table.heads]),
+        "heads": table.heads,
+        "rows": rows,
+        "measured": table.measured,
+        "total": table.total,
+        "notes": list(notes),
+        "note": table.note,
+    }
+
+
+SHADES = 5
+"""Number of shades, the strongest for the best ranks."""
+MAX_LINES = 16
+"""Names up to which lines between their ranks can be told apart; more have the table alone."""
+
+
+def shade_of(rank: int, last: int) -> int:
+    """Return the shade of a rank, 0 for the strongest.
+
+    Args:
+        rank: From 1.
+        last: The last rank that there is; no less.
+    """
+    return (rank - 1) * SHADES // last
+
+
+def shown_ranks(table: RankTable) -> dict[str, Any]:
+    """Return what templates show of a rank table: ranks by task, and tau between tasks."""
+    last = max((rank for ranks in table.ranks.values() for rank in ranks if rank is not None), default=1)
+    tasks = [task for task, _ in table.tasks]
+    return {
+        "id": f"ranks-{table.subject}",
+        "what": f"{table.subject}s",
+        "subject": table.subject.capitalize(),
+        "tasks": table.tasks,
+        "rows": [
+            (name, [None if rank is None else (rank, shade_of(rank, last)) for rank in ranks])
+            for name, ranks in table.ranks.items()
+        ],
+        "lines": rank_lines(table.ranks, tasks, last) if 2 <= len(table.ranks) <= MAX_LINES else None,
+        "tau": [(task, [_tau(table, row, column) for column in range(len(tasks))]) for row, task in enumerate(tasks)],
+    }
+
+
+def _tau(table: RankTable, row: int, column: int) -> tuple[str, str]:
+    """Return what a cell of tau shows, and its class."""
+    if row == column:
+        return "·", "empty"
+    tau = table.tau.get((row, column), table.tau.get((column, row)))
+    if tau is None:
+        return "–", "empty"
+    return number(tau, 2), "cold" if tau < 0 else f"h{min(int((1 - tau) * SHADES), SHADES - 1)}"

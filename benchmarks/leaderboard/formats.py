@@ -1,0 +1,451 @@
+"""The leaderboard as text: Markdown as GitHub shows it, LaTeX tables, JSON and CSV."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import DataError
+from ..tables.text import csv_text, show_difference, show_number
+from .board import TOP_ROWS, Board, BoardRow, Cell, Column, SuiteCell, SuiteTable, TaskTable
+from .suites_of_board import NOT_RUN
+from .task_tables import main_column, newest_tables
+
+if TYPE_CHECKING:
+    import jinja2
+
+SCHEMA_VERSION = 1
+JSON_FILE = "leaderboard.json"
+_CSV_COLUMNS = (
+    "task", "alias", "version", "kind", "name", "model", "column", "label", "value", "low", "high", "n", "rank",
+    "group", "published", "printed", "citation", "table", "run", "marks", "reason",
+)  # fmt: skip
+_MOST_PUBLISHED = 12
+"""More published rows than that are folded away below the measured ones."""
+BEGIN = "<!-- leaderboard: made by 'bench leaderboard build --readme' -->"
+END = "<!-- end of leaderboard -->"
+_PLACES = 3
+_HEAD = r"""% Needs \usepackage{booktabs}. Take it in by \input, inside of a table or where it shall stand.
+\providecommand{\best}[1]{\textbf{#1}}
+\providecommand{\second}[1]{\underline{#1}}
+"""
+_SPECIAL = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", '"': "''", "`": r"\textasciigrave{}", "–": "--", "—": "---", "…": r"\ldots{}",
+    "×": r"$\times$", "±": r"$\pm$", "−": r"$-$", "²": r"\textsuperscript{2}", "³": r"\textsuperscript{3}",
+    "∞": r"$\infty$", "≤": r"$\leq$", "≥": r"$\geq$", "→": r"$\rightarrow$",
+}  # fmt: skip
+_GREEK = {
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "η": "eta", "θ": "theta", "κ": "kappa",
+    "λ": "lambda", "μ": "mu", "π": "pi", "ρ": "rho", "σ": "sigma", "τ": "tau", "φ": "phi", "χ": "chi", "ω": "omega",
+    "Δ": "Delta", "Σ": "Sigma", "Ω": "Omega",
+}  # fmt: skip
+_LATIN = re.compile(r"[À-ÖØ-öø-ÿ]")
+
+
+def value_text(cell: Cell, column: Column) -> str:
+    """Return the measured value; empty where there is none."""
+    return "" if cell.value is None else show_number(cell.value * column.scale, column.decimals)
+
+
+def interval_text(cell: Cell, column: Column) -> str:
+    """Return the interval as ``low, high``; empty where there is none."""
+    if cell.value is None or cell.low is None or cell.high is None:
+        return ""
+    low, high = (show_number(end * column.scale, column.decimals) for end in (cell.low, cell.high))
+    return f"{low}, {high}"
+
+
+def ranks_text(cell: Cell) -> str:
+    """Return the ranks that tests leave open, as ``3–17``; empty where nothing was tested."""
+    if cell.rank_range is None:
+        return ""
+    best, worst = cell.rank_range
+    return str(best) if best == worst else f"{best}–{worst}"
+
+
+def difference_text(cell: Cell, column: Column) -> str:
+    """Return measured minus published, with its sign; empty where one is missing."""
+    if cell.value is None or cell.published is None:
+        return ""
+    return show_difference((cell.value - cell.published.value) * column.scale, column.decimals)
+
+
+# --- Markdown
+
+
+def markdown(text: str) -> str:
+    """Return text that Markdown shows as it is, within a table, too."""
+    return re.sub(r"([\\`*_\[\]|~$#!])", r"\\\1", _html(text))
+
+
+def _html(text: str) -> str:
+    return " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _with_code(text: str) -> str:
+    """Return text as Markdown shows it, in which commands in backticks stay."""
+    parts = re.split(r"(`[^`|<>]*`)", text)
+    return "".join(part if at % 2 else markdown(f"x{part}x")[1:-1] for at, part in enumerate(parts))
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    import jinja2
+
+    made = jinja2.Environment(  # noqa: S701 - what is escaped is Markdown
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"md": markdown, "md_with_code": _with_code, "html": _html}
+    return made
+
+
+def readme(board: Board) -> dict[str, bytes]:
+    """Return ``README.md``."""
+    versions = Counter(table.alias for table in board.tables)
+    tasks = [_section(table, board, several=versions[table.alias] > 1) for table in board.tables]
+    suites = [(suite, list(_suite_grid(suite, reasons := {})), reasons) for suite in board.suites]
+    page = _templates().get_template("readme.md").render(board=board, tasks=tasks, suites=suites)
+    return {"README.md": (page.rstrip("\n") + "\n").encode()}
+
+
+def _section(table: TaskTable, board: Board, *, several: bool) -> dict[str, Any]:
+    marks: dict[str, int] = {}
+    published = [row for row in table.rows if row.kind == "published" and not board.is_large]
+    folded = len(published) > _MOST_PUBLISHED
+    rows = [row for row in table.rows if not folded or row.kind == "measured"]
+    shown = rows[:TOP_ROWS] if board.is_large else rows
+    return {
+        "id": re.sub(r"[^\w-]+", "-", table.anchor),
+        "title": f"{table.alias} (version {table.version})" if several else table.alias,
+        "about": table.about,
+        "rows": list(_grid(table, shown, marks)),
+        "shown": len(shown),
+        "total": len(rows),
+        "more": len(rows) > len(shown),
+        "marks": marks,
+        "notes": table.notes,
+        "published": len(published),
+        "folded": list(_grid(table, published, {})) if folded else [],
+    }
+
+
+def _heads(table: TaskTable, rows: Sequence[BoardRow]) -> tuple[list[str], list[bool]]:
+    """Return what stands above the names of rows, and which columns have a published value beside them."""
+    with_model = table.subject == "metric" and any(row.model for row in rows)
+    printed = [any((cell := row.cells[at]) and cell.published for row in rows) for at in range(len(table.columns))]
+    return [table.subject.capitalize(), *(["Model"] if with_model else [])], printed
+
+
+def _grid(table: TaskTable, rows: Sequence[BoardRow], marks: dict[str, int]) -> Iterator[list[str]]:
+    main = main_column(table.subject, table.columns)
+    place = table.columns.index(main) if main else 0
+    measured = any(row.kind == "measured" for row in rows)
+    names, printed = _heads(table, rows)
+    heads = ["#", *names] if measured else names
+    aligned = [":--"] * len(heads)
+    for number, column in enumerate(table.columns):
+        of_column = [markdown(column.label)] if measured else []
+        of_column += [f"{'' if measured else markdown(column.label) + ' '}published"] if printed[number] else []
+        heads += of_column
+        aligned += ["--:"] * len(of_column)
+    if measured:
+        heads.append("n")
+        aligned.append("--:")
+    yield heads
+    yield aligned
+    for row in rows:
+        cell = row.cells[place] if row.cells else None
+        first = [str(cell.rank) if cell and cell.rank else ""] if measured else []
+        name = markdown(row.name)
+        first.append(f"*{name}*" if row.kind == "published" and measured else f"{name}{_marks(row.marks, marks)}")
+        if "Model" in names[1:]:
+            first.append(markdown(row.model))
+        for number, column in enumerate(table.columns):
+            one = row.cells[number]
+            if measured:
+                first.append(_measured(one, column, marks))
+            if printed[number]:
+                first.append(_published(one, column))
+        if measured:
+            first.append(f"{cell.n:,}" if cell and row.kind == "measured" else "")
+        yield first
+
+
+def _marks(texts: Sequence[str], marks: dict[str, int]) -> str:
+    return "".join(f" <sup>\\[{marks.setdefault(text, len(marks) + 1)}\\]</sup>" for text in texts)
+
+
+def _measured(cell: Cell | None, column: Column, marks: dict[str, int]) -> str:
+    if cell is None:
+        return ""
+    if cell.value is None:
+        return f"–{_marks([cell.reason], marks)}" if cell.reason else ""
+    text = value_text(cell, column)
+    text = f"**{text}**" if cell.rank == 1 else text
+    group = f" <sup>{cell.group}</sup>" if cell.group else ""
+    below = [interval_text(cell, column).replace(", ", " – ")]
+    below += [f"rank {ranks}"] if (ranks := ranks_text(cell)) else []
+    small = "; ".join(filter(None, below))
+    return f"{text}{group}" + (f"<br><sub>{small}</sub>" if small else "")
+
+
+def _published(cell: Cell | None, column: Column) -> str:
+    if cell is None or cell.published is None:
+        return ""
+    difference = difference_text(cell, column)
+    return markdown(cell.published.printed) + (f"<br><sub>{difference}</sub>" if difference else "")
+
+
+def _suite_grid(suite: SuiteTable, reasons: dict[str, int]) -> Iterator[list[str]]:
+    yield ["", *map(markdown, suite.heads)]
+    yield [":--", *["--:"] * len(suite.heads)]
+    for label, cells in suite.rows:
+        yield [markdown(label), *(_suite_cell(cell, reasons) if cell else "" for cell in cells)]
+
+
+def _suite_cell(cell: SuiteCell, reasons: dict[str, int]) -> str:
+    # Most cells of a large table were just not run, which the dash says.
+    why = [cell.reason] if cell.reason not in ("", NOT_RUN) else []
+    ours = f"**{cell.measured}**" if cell.measured else f"–{_marks(why, reasons)}"
+    printed = f" ({markdown(cell.printed)})" if cell.printed else ""
+    return ours + printed + (f"<br><sub>{cell.difference}</sub>" if cell.difference else "")
+
+
+def with_excerpt(path: Path, board: Board) -> str:
+    """Return a Markdown file's text with the board's top rows between its two marks.
+
+    Raises:
+        DataError: The file cannot be read, or does not hold both marks, once each and in order.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from error
+    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
+        raise DataError(
+            f"{path}: has no place for the leaderboard's top rows.", f"Add two lines to it:\n{BEGIN}\n{END}"
+        )
+    before, _, rest = text.partition(BEGIN)
+    return "".join([before, BEGIN, "\n", excerpt(board), END, rest.partition(END)[2]])
+
+
+def excerpt(board: Board) -> str:
+    """Return a table with a line a task: the best rows of its main column. Tasks that rank nothing are left out."""
+    lines = list(_best_rows(board))
+    heads = ["Task", "By", *map(str, range(1, _PLACES + 1))]
+    table = [heads, [":--"] * len(heads), *lines] if lines else []
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in table) or "There are no runs yet.\n"
+
+
+def _best_rows(board: Board) -> Iterator[list[str]]:
+    for table in newest_tables(board.tables):
+        column = main_column(table.subject, table.columns)
+        if column is None:
+            continue
+        place = table.columns.index(column)
+        ranked = [
+            (cell.rank, markdown(row.full_name), value_text(cell, column) + _superscript(cell.group))
+            for row in table.rows
+            if (cell := row.cells[place]) is not None and cell.rank is not None and cell.rank <= _PLACES
+        ]
+        if ranked:
+            best = [f"{name} {value}" for _, name, value in sorted(ranked)[:_PLACES]]
+            yield [markdown(table.alias), markdown(column.label), *best, *[""] * (_PLACES - len(best))]
+
+
+def _superscript(letters: str) -> str:
+    return f" <sup>{re.sub('[^a-zA-Z,-]', '', letters)}</sup>" if letters else ""
+
+
+# --- LaTeX
+
+
+def latex_files(board: Board) -> dict[str, bytes]:
+    """Return a file a task table and a file a suite, below ``latex/``."""
+    files: dict[str, bytes] = {}
+    for name, text in (
+        *((table.anchor, _latex_task(table)) for table in board.tables),
+        *((f"suite-{suite.suite}", _latex_suite(suite)) for suite in board.suites),
+    ):
+        files[_free(re.sub(r"[^A-Za-z0-9_-]+", "-", name), files)] = text.encode()
+    return files
+
+
+def latex(text: str) -> str:
+    """Return text that LaTeX prints as it is; a character that it has no letter for becomes its number."""
+    plain = unicodedata.normalize("NFC", " ".join(text.split()))
+    return "".join(_character(one) for one in plain)
+
+
+def _character(one: str) -> str:
+    if one in _SPECIAL:
+        return _SPECIAL[one]
+    if one in _GREEK:
+        return rf"$\{_GREEK[one]}$"
+    if " " <= one <= "~" or _LATIN.fullmatch(one):
+        return one
+    return f"[U+{ord(one):04X}]"
+
+
+def _free(name: str, files: dict[str, bytes]) -> str:
+    """Return a path that no other file has, on disks that do not tell cases apart, too."""
+    taken = {path.casefold() for path in files}
+    number, path = 1, f"latex/{name}.tex"
+    while path.casefold() in taken:
+        number += 1
+        path = f"latex/{name}-{number}.tex"
+    return path
+
+
+def _latex_task(table: TaskTable) -> str:
+    names, printed = _heads(table, table.rows)
+    heads = list(names)
+    for column, published in zip(table.columns, printed, strict=True):
+        heads += [latex(column.label), *(["published"] if published else [])]
+    groups: dict[str, list[list[str]]] = {"measured": [], "published": []}
+    for row in table.rows:
+        cells = [latex(row.name), *([latex(row.model)] if names[1:] else [])]
+        for column, cell, published in zip(table.columns, row.cells, printed, strict=True):
+            cells.append(_latex_value(cell, column))
+            if published:
+                cells.append(latex(cell.published.printed) if cell and cell.published else "")
+        groups[row.kind].append(cells)
+    columns = f"{'l' * len(names)}{'r' * (len(heads) - len(names))}"
+    return _tabular(f"{table.alias}, version {table.version}", columns, heads, [*filter(None, groups.values())])
+
+
+def _latex_value(cell: Cell | None, column: Column) -> str:
+    if cell is None or not (text := value_text(cell, column)):
+        return ""
+    command = {1: r"\best", 2: r"\second"}.get(cell.rank or 0)
+    number = f"{command}{{{latex(text)}}}" if command else latex(text)
+    return number + (rf"\textsuperscript{{{latex(cell.group)}}}" if cell.group else "")
+
+
+def _latex_suite(suite: SuiteTable) -> str:
+    lines = []
+    for label, cells in suite.rows:
+        texts = []
+        for cell in cells:
+            printed = f" ({latex(cell.printed)})" if cell and cell.printed else ""
+            texts.append(f"{latex(cell.measured) or '--'}{printed}" if cell else "")
+        lines.append([latex(label), *texts])
+    heads = ["", *map(latex, suite.heads)]
+    return _tabular(f"{suite.about} Ours (published).", f"l{'r' * len(suite.heads)}", heads, [lines])
+
+
+def _tabular(comment: str, columns: str, heads: Sequence[str], groups: Sequence[Sequence[Sequence[str]]]) -> str:
+    lines = [f"% {' '.join(comment.split())}", _HEAD.rstrip("\n"), rf"\begin{{tabular}}{{{columns}}}", r"\toprule"]
+    lines.append(_joined(heads))
+    for rows in groups:
+        lines += [r"\midrule", *map(_joined, rows)]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def _joined(cells: Sequence[str]) -> str:
+    # A bracket behind \\ would be read as its argument: the first cell of the next line never begins with one bare.
+    first, *others = cells
+    return " & ".join([f"{{}}{first}" if first.startswith(("[", "*")) else first, *others]) + r" \\"
+
+
+# --- JSON and CSV
+
+
+def board_json(board: Board, files: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the whole leaderboard as JSON values, without the records behind it.
+
+    Args:
+        board: The leaderboard.
+        files: The files that are made with it, relative to its folder.
+    """
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "tables": [_table(table) for table in board.tables],
+        "suites": [asdict(suite) for suite in board.suites],
+        "ranks": [
+            {**vars(ranks), "tau": [{"first": one, "second": two, "tau": tau} for (one, two), tau in ranks.tau.items()]}
+            for ranks in board.ranks
+        ],
+        "runs": [
+            {
+                "key": run.key,
+                "task": run.record.task,
+                "model": run.record.model_name,
+                "fingerprint": run.record.fingerprint,
+                "date": run.record.date,
+                "marks": run.marks,
+            }
+            for run in board.runs
+        ],
+        "left_out": [asdict(one) for one in board.left_out],
+        "files": sorted(files),
+    }
+
+
+def json_file(board: Board, files: Sequence[str]) -> bytes:
+    """Return ``leaderboard.json``."""
+    return (json.dumps(board_json(board, files), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def csv_file(board: Board) -> dict[str, bytes]:
+    """Return ``leaderboard.csv``: a row a number, values as they are (a tau of 0.439).
+
+    Where captioners were tested against one another it has a column ``ranks``: those that the tests leave open.
+    """
+    tested = any(cell and cell.rank_range for table in board.tables for row in table.rows for cell in row.cells)
+    rows = [
+        {
+            "task": table.task,
+            "alias": table.alias,
+            "version": table.version,
+            "kind": row.kind,
+            "name": row.name,
+            "model": row.model,
+            "column": column.key,
+            "label": column.label,
+            "value": cell.value,
+            "low": cell.low,
+            "high": cell.high,
+            "n": cell.n if row.kind == "measured" else None,
+            "rank": cell.rank,
+            "group": cell.group,
+            **({"ranks": ranks_text(cell)} if tested else {}),
+            "published": cell.published.value if cell.published else None,
+            "printed": cell.published.printed if cell.published else None,
+            "citation": cell.published.citation if cell.published else None,
+            "table": cell.published.table if cell.published else None,
+            "run": row.run,
+            "marks": "; ".join(row.marks),
+            "reason": cell.reason,
+        }
+        for table in board.tables
+        for row in table.rows
+        for column, cell in zip(table.columns, row.cells, strict=True)
+        if cell is not None
+    ]
+    text = csv_text(rows) if rows else ",".join(_CSV_COLUMNS)
+    return {"leaderboard.csv": (text + "\n").encode()}
+
+
+def _table(table: TaskTable) -> dict[str, Any]:
+    rows = [{**vars(row), "cells": [cell and _cell(cell) for cell in row.cells]} for row in table.rows]
+    return {**vars(table), "columns": list(map(vars, table.columns)), "rows": rows, "anchor": table.anchor}
+
+
+def _cell(cell: Cell) -> dict[str, Any]:
+    values = {**vars(cell), "published": cell.published and vars(cell.published)}
+    if cell.rank_range is None:
+        del values["rank_range"]
+    return values

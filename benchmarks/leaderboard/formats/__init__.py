@@ -1,1 +1,0 @@
-"""The leaderboard as text: Markdown, LaTeX, JSON and CSV."""

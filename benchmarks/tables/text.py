@@ -1,0 +1,158 @@
+"""Numbers and texts as every file, table and page of capbench has them: plain, as CSV, as lines of JSON, as HTML."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..statistics.contract import Interval
+import json
+from collections.abc import Collection
+from html import escape
+from json.encoder import encode_basestring_ascii
+
+_FORMULA = re.compile(r"(?![+-][\d.]+\Z)[=+\-@\t\r\n]")
+"""How a text begins that a spreadsheet computes with; one that is a number is none."""
+
+
+def decimals_for(scale: float, values: Iterable[float | None]) -> int:
+    """Return the digits behind the point that tables show of numbers that are shown times a scale."""
+    return 2 if scale > 1 or any(abs(value or 0) > 10 for value in values) else 4
+
+
+def show_number(value: float, decimals: int) -> str:
+    """Return a number as tables print it."""
+    # CIDEr's 1-R² reaches 10^7: digits behind the point say nothing there.
+    return f"{value:.3e}" if abs(value) >= 1e6 else f"{no_minus_zero(value, decimals):,.{decimals}f}"
+
+
+def show_difference(value: float, decimals: int) -> str:
+    """Return a difference as tables print it, with its sign."""
+    return f"{no_minus_zero(value, decimals):+.{decimals}f}"
+
+
+def show_interval(interval: Interval | None, scale: float, decimals: int, empty: str = "") -> str:
+    """Return the ends of an interval as tables print them, ``[low, high]``; ``empty`` where it has none."""
+    if interval is None or interval.low is None or interval.high is None:
+        return empty
+    return f"[{show_number(interval.low * scale, decimals)}, {show_number(interval.high * scale, decimals)}]"
+
+
+def no_minus_zero(value: float, decimals: int) -> float:
+    """Return a number rounded, and no zero with a sign."""
+    return round(value, decimals) + 0.0
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
+    """Return rows as CSV with a head, without a line break at the end.
+
+    A text that a spreadsheet would take for a formula (a model called ``=1+1``) has an apostrophe before it, which
+    makes it text there; numbers stay numbers.
+
+    Args:
+        rows: Column to value; what is None or missing is an empty field.
+        columns: Their order; that of the first row unless given.
+    """
+    return "\n".join(csv_lines(rows, columns) if rows or columns is not None else [""])
+
+
+def csv_lines(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] | None = None) -> Iterator[str]:
+    """Yield the lines of :func:`csv_text`, without their breaks; none where there is neither a row nor a head."""
+    head = columns
+    if head is not None:
+        yield _line(head)
+    for row in rows:
+        if head is None:
+            head = list(row)
+            yield _line(head)
+        yield _line([row.get(column) for column in head])
+
+
+def _line(values: Sequence[Any]) -> str:
+    buffer = io.StringIO(newline="")
+    # Of the characters that break a line, the module quotes only those that end its own.
+    csv.writer(buffer, lineterminator="\r\n").writerow([_without_formula(value) for value in values])
+    return buffer.getvalue().removesuffix("\r\n")
+
+
+def _without_formula(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+
+
+def json_lines(columns: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    """Yield a line for each row, as ``json.dumps`` writes the row's dict, and in half its time.
+
+    Args:
+        columns: Name to the values of all rows: texts, or finite numbers and None.
+    """
+    if not columns:
+        return
+    # A text may hold what would be filled in.
+    names = [json.dumps(name).replace("%", "%%") for name in columns]
+    row = "{" + ", ".join(f"{name}: %s" for name in names) + "}\n"
+    yield from map(row.__mod__, zip(*map(_written, columns.values()), strict=True))
+
+
+def _written(values: Sequence[Any]) -> list[str]:
+    if len(values) and isinstance(values[0], str):
+        return list(map(encode_basestring_ascii, values))
+    return json.dumps(list(values))[1:-1].split(", ") if len(values) else []
+
+
+_BIDI_CONTROLS = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
+
+
+def readable(value: object) -> str:
+    """Return a value as text, in which controls that turn the direction of a text around are shown by their numbers.
+
+    So no text reads otherwise than it is written: ``[U+202E]``.
+    """
+    return _BIDI_CONTROLS.sub(lambda found: f"[U+{ord(found[0]):04X}]", str(value))
+
+
+def texts_of(value: Any) -> list[str]:
+    """Return a caption, or several, as texts; none of None."""
+    if value is None:
+        return []
+    return [str(one) for one in value] if isinstance(value, list) else [str(value)]
+
+
+def html_text(value: object) -> str:
+    """Return a value as text that is safe between tags and in quoted attributes, and :func:`readable`."""
+    return escape(readable(value))
+
+
+def html_table(rows: Sequence[Mapping[str, object]], left: Collection[str] = (), title: str = "") -> str:
+    """Return rows as a table, every text in it escaped.
+
+    Args:
+        rows: Column to value, the same columns in each.
+        left: The columns of texts; others stand at the right.
+        title: What stands above it.
+    """
+    columns = list(rows[0]) if rows else []
+    heads = "".join(f"<th{_side(name, left)}>{html_text(name)}</th>" for name in columns)
+    body = "".join(
+        "<tr>" + "".join(f"<td{_side(name, left)}>{html_text(row[name])}</td>" for name in columns) + "</tr>"
+        for row in rows
+    )
+    caption = f"<caption>{html_text(title)}</caption>" if title else ""
+    return f"<table>{caption}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def html_lines(lines: Sequence[str]) -> str:
+    """Return lines below one another, escaped."""
+    return f"<small>{'<br>'.join(map(html_text, lines))}</small>" if lines else ""
+
+
+def html_output(*parts: str) -> str:
+    """Return what a notebook shows: parts of HTML, in which nothing is taken for a formula."""
+    return f'<div class="tex2jax_ignore mathjax_ignore">{"".join(parts)}</div>'
+
+
+def _side(name: str, left: Collection[str]) -> str:
+    return f' style="text-align:{"left" if name in left else "right"}"'
