@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from itertools import islice, product
 from typing import Any, ClassVar, Literal
 
@@ -28,7 +29,7 @@ from .contract import (
     keys_of_judgements,
     metrics_of_judgements,
 )
-from .document_reader import Document, read_documents
+from .document_reader import read_documents
 from .job import INTERVALS, Collected, Job, Result, ScoredMetric, Shard, Summary, shown_times
 from .rated_captions import (
     RatedCaption,
@@ -125,43 +126,26 @@ class Agreement(Protocol[AgreementSettings]):
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Read rated captions and apply the task's rule for captions that are references themselves."""
-        found = RatedTally(job)
-        for rated in self._shards(job, failures, found):
-            found.add_captions(rated)
-            yield shard_of(rated, job.task.templates, found.categories)
-        if not found.said:
-            raise no_rows(job, "no rated caption can be scored", failures)
-        return Summary(
-            found.rows, found.ruled_out, data_checks=found.checks_of_all(), categories=list(found.categories)
-        )
-
-    def _shards(self, job: Job, failures: FailureLog, found: RatedTally) -> Iterator[list[RatedCaption]]:
-        """Yield rated captions, a shard's at a time."""
-        settings = self.settings
-        rated = self.rated_captions(job, failures)
-        if settings.rated_reference != "keep":
+        rule, tally = self.settings.rated_reference, RatedTally(job)
+        rated, ruled_out = self.rated_captions(job, failures), 0
+        if rule != "keep":
             # Whether a caption is a reference of its image, any other one may say: all are looked at first.
             every = list(rated)
-            ruled = apply_reference_rule(
-                settings.rated_reference, settings.reference_match, [one.sample for one in every], failures
-            )
-            found.ruled_out = ruled.count(None) if settings.rated_reference == "drop_pair" else 0
-            rated = iter(
-                [
-                    one if sample is one.sample else replace(one, sample=sample)
-                    for sample, one in zip(ruled, every, strict=True)
-                    if sample is not None
-                ]
+            ruled = apply_reference_rule(rule, self.settings.reference_match, [one.sample for one in every], failures)
+            ruled_out = ruled.count(None) if rule == "drop_pair" else 0
+            rated = (
+                replace(one, sample=sample) for sample, one in zip(ruled, every, strict=True) if sample is not None
             )
         while shard := list(islice(rated, job.shard)):
-            yield shard
+            tally.add_captions(shard)
+            yield shard_of(shard, job.task.templates, tally.categories)
+        if not tally.said:
+            raise no_rows(job, "no rated caption can be scored", failures)
+        return Summary(tally.rows, ruled_out, data_checks=tally.checks_of_all(), categories=list(tally.categories))
 
     def rated_captions(self, job: Job, failures: FailureLog) -> Iterator[RatedCaption]:
         """Yield the captions that can be scored, with the ratings of each."""
-
-        def read(document: Document) -> Iterator[RatedCaption]:
-            return rated_caption(document, self.settings, failures)
-
+        read = partial(rated_caption, settings=self.settings, failures=failures)
         for _, rated in read_documents(job, self.document_keys, read, failures):
             yield from rated
 
@@ -169,23 +153,41 @@ class Agreement(Protocol[AgreementSettings]):
         self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
     ) -> list[Result]:
         """Return every statistic of every metric, aspect and category, with intervals over images."""
-        draws = job.settings.draws(job.progress(INTERVALS))
-        found: list[MetricAgreement] = []
+        draws, task = job.settings.draws(job.progress(INTERVALS)), job.task
+        results: list[Result] = []
         spread: dict[str, dict[str, Spread]] = {}
         waiting: dict[str, tuple[dict[str, Statistic], list[RatedScores]]] = {}
-        for metric, aspect in product(scored, job.task.aspects or [""]):
-            one, rated = self._of_metric(job, collected, metric, aspect, statistics)
-            found.append(one)
-            defined = one.defined
+        for metric, aspect in product(scored, task.aspects or [""]):
+            rated = []
+            if metric.scores is not None:
+                rated = self._rated(collected, collected.of_samples(metric.scores.values), aspect)
+            of_aspect = {name: one for name, one in statistics.items() if aspect_of(name, task) == aspect}
+            # Statistics that have a value, by the place of their result.
+            defined: dict[str, Statistic] = {}
+            for name, category, statistic in self._measured(of_aspect, collected.summary.categories):
+                value, n, p, remark, reason = measured(statistic, rated, metric.error)
+                if value is not None:
+                    defined[str(len(results))] = statistic
+                label = metric.metric.label, " ".join(filter(None, (statistic.label, aspect, category)))
+                better, scale = statistic.higher_is_better, shown_times(task.scale, statistic.range)
+                results.append(
+                    Result(
+                        metric.name, name, label, value, n, better, scale, None, reason, category, p=p, remark=remark
+                    )
+                )
             if not defined or not draws.resamples:
                 continue
-            waiting[one.key] = (defined, rated)
+            # Names of aspects have no dot.
+            waiting[f"{aspect}.{metric.name}"] = (defined, rated)
             # Influences are made in one pass for each: its rows are not in memory with those of the others.
             if by_influence(draws.intervals, max(map(len, rated))):
                 spread |= spreads_of_all(waiting, draws)
                 waiting = {}
         spread |= spreads_of_all(waiting, draws)
-        return [result for one in found for result in one.results(job, spread.get(one.key, {}))]
+        for place, one in (item for of_metric in spread.values() for item in of_metric.items()):
+            interval = one.interval(job.settings.level)
+            results[int(place)] = replace(results[int(place)], interval=interval, resampled=one)
+        return results
 
     def _measured(
         self, statistics: Mapping[str, Statistic], categories: Sequence[str]
@@ -200,17 +202,6 @@ class Agreement(Protocol[AgreementSettings]):
         if self.settings.aggregate == "all" or categories < 2:
             return statistic
         return OfCategories(statistic, range(categories))
-
-    def _of_metric(
-        self, job: Job, collected: Collected, scored: ScoredMetric, aspect: str, statistics: Mapping[str, Statistic]
-    ) -> tuple[MetricAgreement, list[RatedScores]]:
-        """Return the statistics of a metric, and the rows that they are of."""
-        rated: list[RatedScores] = []
-        if scored.scores is not None:
-            rated = self._rated(collected, collected.of_samples(scored.scores.values), aspect)
-        of_aspect = {name: one for name, one in statistics.items() if aspect_of(name, job.task) == aspect}
-        measured = self._measured(of_aspect, collected.summary.categories)
-        return MetricAgreement(scored, aspect, [measure(one, rated, scored.error) for one in measured]), rated
 
     def ranking(
         self,
@@ -333,97 +324,29 @@ def task_of_ratings(aspects: Sequence[str], *, references: bool) -> dict[str, An
     }
 
 
-@dataclass(frozen=True)
-class StatisticValue:
-    """A statistic of rated rows: its value, or the reason why it has none.
-
-    Attributes:
-        name: Name of the statistic, with its aspect.
-        category: The part of the data that it is of; empty for all of it.
-        statistic: What gives the value.
-        value: The value; None if it has none.
-        reason: Why it has none.
-        n: How many rows it is of.
-        p: Of the exact test that it has; None where it has none.
-        remark: What is to be said beside it.
-    """
-
-    name: str
-    category: str
-    statistic: Statistic
-    value: float | None
-    reason: str
-    n: int
-    p: float | None = None
-    remark: str = ""
-
-
-def measure(wanted: tuple[str, str, Statistic], rated: Sequence[RatedScores], error: str) -> StatisticValue:
-    """Return a statistic of rows, the mean over raters where these have rows of their own.
+def measured(
+    statistic: Statistic, rated: Sequence[RatedScores], error: str
+) -> tuple[float | None, int, float | None, str, str]:
+    """Return a statistic of rows: the mean over raters where these have rows of their own.
 
     Args:
-        wanted: Name, category and the statistic.
+        statistic: The statistic.
         rated: The rows, one item a rater; empty where the metric has no scores.
         error: Why it has none.
+
+    Returns:
+        The value, of how many rows it is, the p of its exact test, its remark; and why there is no value.
     """
-    name, category, statistic = wanted
     n = sum(statistic.rows(one) if isinstance(statistic, OfCategories) else len(one) for one in rated)
     if not rated:
-        return StatisticValue(name, category, statistic, None, error, n)
+        return None, n, None, "", error
     try:
-        of_raters = [finite_value(statistic.value, one, np.ones(len(one))) for one in rated]
+        value = float(np.mean([finite_value(statistic.value, one, np.ones(len(one))) for one in rated]))
     except UndefinedStatistic as undefined:
-        return StatisticValue(name, category, statistic, None, str(undefined), n)
-    value = float(np.mean(of_raters))
+        return None, n, None, "", str(undefined)
     if len(rated) > 1:
-        return StatisticValue(name, category, statistic, value, "", n)
-    p, remark = statistic.p_value(rated[0]), statistic.remark(rated[0])
-    return StatisticValue(name, category, statistic, value, "", n, p, remark)
-
-
-@dataclass(frozen=True)
-class MetricAgreement:
-    """The statistics of a metric, of one aspect of the ratings."""
-
-    scored: ScoredMetric
-    aspect: str
-    measured: Sequence[StatisticValue]
-
-    @property
-    def key(self) -> str:
-        """A name that no other metric and aspect has: names of aspects have no dot."""
-        return f"{self.aspect}.{self.scored.name}"
-
-    @property
-    def defined(self) -> dict[str, Statistic]:
-        """The statistics that have a value, by their place."""
-        return {str(at): one.statistic for at, one in enumerate(self.measured) if one.value is not None}
-
-    def results(self, job: Job, spread: Mapping[str, Spread]) -> list[Result]:
-        """Return the results.
-
-        Args:
-            job: The run.
-            spread: How the statistics scatter, by the names of ``defined``.
-        """
-        return [self._result(job, one, spread.get(str(at))) for at, one in enumerate(self.measured)]
-
-    def _result(self, job: Job, one: StatisticValue, spread: Spread | None) -> Result:
-        return Result(
-            self.scored.name,
-            one.name,
-            (self.scored.metric.label, " ".join(filter(None, (one.statistic.label, self.aspect, one.category)))),
-            one.value,
-            one.n,
-            one.statistic.higher_is_better,
-            shown_times(job.task.scale, one.statistic.range),
-            None if spread is None else spread.interval(job.settings.level),
-            one.reason,
-            one.category,
-            p=one.p,
-            remark=one.remark,
-            resampled=spread,
-        )
+        return value, n, None, "", ""
+    return value, n, statistic.p_value(rated[0]), statistic.remark(rated[0]), ""
 
 
 _NO_ROW = "a category has no row with scores"

@@ -7,7 +7,7 @@ import numbers
 import reprlib
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -143,12 +143,11 @@ class RatedTally(Tally):
 
     Attributes:
         said: Whether one of them says something.
-        ruled_out: How many the task's rule leaves out.
     """
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
-        self.said, self.ruled_out = False, 0
+        self.said = False
         self._captions_of: Counter[str] = Counter()
         self._levels = {aspect: Levels() for aspect in job.task.aspects or [""]}
 
@@ -245,7 +244,7 @@ def apply_reference_rule(
     """Apply a task's ``rated_reference`` rule; a caption that says nothing is nobody's reference.
 
     Args:
-        rule: The rule.
+        rule: The rule, other than ``keep``.
         match: When a caption counts as a reference.
         samples: Rated captions, in the data set's order.
         failures: Receives the samples that are left without a reference.
@@ -254,18 +253,8 @@ def apply_reference_rule(
         Each sample with the references that it keeps, or None where the rule leaves the sample out.
     """
     form = _letters_and_digits if match == "letters_and_digits" else str
-    match rule:
-        case "keep":
-            return list(samples)
-        case "drop_pair":
-            return [None if s.candidate and form(s.candidate) in map(form, s.references) else s for s in samples]
-        case _:
-            return _drop_references(samples, form, failures, once_a_rating=rule == "drop_cumulative")
-
-
-def _drop_references(
-    samples: list[CaptionRow], form: Callable[[str], str], failures: FailureLog, once_a_rating: bool
-) -> list[CaptionRow | None]:
+    if rule == "drop_pair":
+        return [None if s.candidate and form(s.candidate) in map(form, s.references) else s for s in samples]
     rated: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for sample in samples:
         if sample.candidate:
@@ -275,26 +264,17 @@ def _drop_references(
     for sample in samples:
         key = (sample.image, sample.references)
         if key not in kept:
-            kept[key] = _remaining(sample.references, form, rated[sample.image], once_a_rating)
-        references = kept[key]
-        if not references:
+            left, remaining = Counter(rated[sample.image]), list[str]()
+            for reference in sample.references:
+                if left[form(reference)] == 0:
+                    remaining.append(reference)
+                elif rule == "drop_cumulative":
+                    left[form(reference)] -= 1
+            kept[key] = tuple(remaining)
+        if not kept[key]:
             failures.add(sample.id, "reference", "none is left once the rated captions are removed")
-        same = references == sample.references
-        result.append((sample if same else replace(sample, references=references)) if references else None)
+        result.append(replace(sample, references=kept[key]) if kept[key] else None)
     return result
-
-
-def _remaining(
-    references: tuple[str, ...], form: Callable[[str], str], rated: Counter[str], once_a_rating: bool
-) -> tuple[str, ...]:
-    left = Counter(rated)
-    remaining: list[str] = []
-    for reference in references:
-        if left[form(reference)] == 0:
-            remaining.append(reference)
-        elif once_a_rating:
-            left[form(reference)] -= 1
-    return tuple(remaining)
 
 
 def _letters_and_digits(text: str) -> str:
