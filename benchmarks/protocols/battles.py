@@ -14,7 +14,7 @@ from ...errors import DataError
 from ..inputs.failures import FailureLog
 from ..statistics.contract import Interval, RatedScores, Statistic, UndefinedStatistic, finite_value
 from ..statistics.correlation import KendallB, Spearman
-from ..statistics.influence import Spread, spreads_of_values
+from ..statistics.influence import spreads_of_values
 from ..statistics.rated_rows import first_seen
 from ..statistics.systems.battles import as_elo, online_elo, strengths, wins_of
 from .choices import Choice, Ties, by_size
@@ -34,7 +34,8 @@ LABELS = {
     "elo_kendall": "τ-b of Elo",
 }
 
-Value = Callable[[np.ndarray], float]
+_Found = tuple[float | None, str, Interval | None]
+"""A number, why there is none, and its interval."""
 
 
 class BattleSettings(PreferenceSettings):
@@ -110,36 +111,64 @@ class Battles(Preference):
         if undecided(shares).all():
             raise DataError(f"task '{job.task.task}': people see no difference in any battle")
         systems = collected.numbers["systems"].reshape(-1, 2)
-        fought = BattlePairs(collected.summary.systems, systems[:, 0], systems[:, 1])
+        fought, rounds = BattlePairs(collected.summary.systems, systems[:, 0], systems[:, 1]), self.settings.elo_rounds
         rank = partial(SystemRanking, fought, prior=self.settings.prior)
         people, voices = rank(share_of_first(shares)), self._voices(collected, scored)
         rankings = {one.name: rank(share_of_first(one.scores)) for one in voices if one.scores is not None}
-        numbers = _Numbers(job, collected, fought)
-        for place, system in enumerate(fought.systems):
-            numbers.add(PEOPLE, "bradley_terry", partial(_strength, people, place), system)
+
+        def strength(place: int, weights: np.ndarray) -> float:
+            return float(people.bradley_terry(weights)[place])
+
+        def agreement(other: SystemRanking, statistic: Statistic, weights: np.ndarray) -> float:
+            return agreement_of(other.bradley_terry(weights), people.bradley_terry(weights), statistic)
+
+        asked = {(PEOPLE, system): partial(strength, place) for place, system in enumerate(fought.systems)}
         for name, ranking in rankings.items():
-            for called, statistic in _STATISTICS.items():
-                numbers.add(name, f"bt_{called}", partial(_agreement, people, ranking, statistic))
-        numbers.scatter()
-        rounds = self.settings.elo_rounds
-        of_people = people.elo(rounds)
-        strengths = [numbers.result((PEOPLE, PEOPLE), "bradley_terry", one) for one in fought.systems]
-        medians = [
-            numbers.certain((PEOPLE, PEOPLE), "online_elo", lambda found=found: float(found), system)
-            for system, found in zip(fought.systems, of_people, strict=True)
-        ]
-        results = [one for kind in (strengths, medians) for one in sorted(kind, key=_strongest_first)]
+            asked |= {(name, called): partial(agreement, ranking, one) for called, one in _STATISTICS.items()}
+        numbers, of_people = _numbers(job, collected, asked), people.elo(rounds)
+        count, met = len(fought.systems), fought.met
+        remark = f"{count} systems, {met} of {count * (count - 1) // 2} pairs met"
+
+        def result(subject: str, label: str, statistic: str, found: _Found, category: str = "") -> Result:
+            value, reason, interval = found
+            label_of = label, " ".join(filter(None, (LABELS[statistic], category)))
+            # Ratings of systems are never percentages.
+            scale = 1.0 if subject == PEOPLE else job.task.scale
+            return Result(
+                subject,
+                statistic,
+                label_of,
+                value,
+                collected.rows,
+                True,
+                scale,
+                interval,
+                reason,
+                category,
+                remark=remark,
+            )
+
+        results: list[Result] = []
+        for statistic, of_systems in (
+            ("bradley_terry", [numbers[PEOPLE, system] for system in fought.systems]),
+            ("online_elo", [_certain(float, rating) for rating in of_people]),
+        ):
+            found = zip(fought.systems, of_systems, strict=True)
+            kind = [result(PEOPLE, PEOPLE, statistic, one, system) for system, one in found]
+            results += sorted(kind, key=lambda one: math.inf if one.value is None else -one.value)
         for one in voices:
-            subject = (one.name, one.label)
             for statistic, credit in (("", one.credit), ("accuracy_with_ties", one.credit_with_ties)):
+                subject = (one.name, one.label)
                 results += self.accuracies(job, collected, subject, credit, statistic=statistic, reason=one.error)
-            results += [numbers.result(subject, f"bt_{called}", reason=one.error) for called in _STATISTICS]
+            failed: _Found = None, one.error, None
+            for called in _STATISTICS:
+                found = numbers.get((one.name, called), failed)
+                results.append(result(one.name, one.label, f"bt_{called}", found))
             if ranking := rankings.get(one.name):
                 elo = ranking.elo(rounds)
-                results += [
-                    numbers.certain(subject, f"elo_{called}", partial(agreement_of, elo, of_people, statistic))
-                    for called, statistic in _STATISTICS.items()
-                ]
+                for called, statistic in _STATISTICS.items():
+                    found = _certain(agreement_of, elo, of_people, statistic)
+                    results.append(result(one.name, one.label, f"elo_{called}", found))
         return results
 
     def row_scores(
@@ -173,18 +202,6 @@ class Battles(Preference):
             )
             voices.append(_Voice(name, name, scores, credit, with_ties))
         return voices
-
-
-def _strength(ranking: SystemRanking, place: int, weights: np.ndarray) -> float:
-    return float(ranking.bradley_terry(weights)[place])
-
-
-def _strongest_first(result: Result) -> float:
-    return math.inf if result.value is None else -result.value
-
-
-def _agreement(people: SystemRanking, other: SystemRanking, statistic: Statistic, weights: np.ndarray) -> float:
-    return agreement_of(other.bradley_terry(weights), people.bradley_terry(weights), statistic)
 
 
 @dataclass(frozen=True)
@@ -271,78 +288,25 @@ def share_of_first(scores: np.ndarray) -> np.ndarray:
     return (1 + apart) / 2
 
 
-class _Numbers:
-    """Numbers of systems, on all battles and on the same resamples of images, drawn once for all of them."""
+def _numbers(
+    job: Job, collected: Collected, asked: Mapping[tuple[str, str], Callable[[np.ndarray], float]]
+) -> dict[tuple[str, str], _Found]:
+    """Return numbers of all battles, with intervals by the same resamples of images, drawn once for all of them."""
+    found = {key: _certain(value, np.ones(collected.rows)) for key, value in asked.items()}
+    defined = {str(key): (value, None) for key, value in asked.items() if found[key][0] is not None}
+    settings, groups = job.settings, first_seen(collected.numbers["image"])
+    if not defined or not settings.resamples:
+        return found
+    spreads = spreads_of_values(defined, groups, settings.draws())
+    return {
+        key: (value, reason, spreads[str(key)].interval(settings.level) if str(key) in spreads else None)
+        for key, (value, reason, _) in found.items()
+    }
 
-    def __init__(self, job: Job, collected: Collected, fought: BattlePairs) -> None:
-        self._job, self._battles = job, collected.rows
-        self._groups = first_seen(collected.numbers["image"])
-        systems = len(fought.systems)
-        self._remark = f"{systems} systems, {fought.met} of {systems * (systems - 1) // 2} pairs met"
-        self._asked: dict[tuple[str, str, str], Value] = {}
-        self._values: dict[tuple[str, str, str], float] = {}
-        self._reasons: dict[tuple[str, str, str], str] = {}
-        self._spreads: dict[str, Spread] = {}
 
-    def add(self, subject: str, statistic: str, value: Value, category: str = "") -> None:
-        """Ask for a number, given what gives it for weights of battles."""
-        self._asked[subject, statistic, category] = value
-
-    def scatter(self) -> None:
-        """Find all numbers that were asked for, and how they scatter."""
-        ones = np.ones(self._battles)
-        for key, value in self._asked.items():
-            try:
-                self._values[key] = finite_value(value, ones)
-            except UndefinedStatistic as error:
-                self._reasons[key] = str(error)
-        settings = self._job.settings
-        if self._values and settings.resamples:
-            asked = {str(key): (self._asked[key], None) for key in self._values}
-            self._spreads = spreads_of_values(asked, self._groups, settings.draws())
-
-    def result(self, subject: tuple[str, str], statistic: str, category: str = "", reason: str = "") -> Result:
-        """Return a number that was found."""
-        key = (subject[0], statistic, category)
-        spread = self._spreads.get(str(key))
-        return self._made(
-            subject,
-            statistic,
-            category,
-            self._values.get(key),
-            reason or self._reasons.get(key, ""),
-            spread.interval(self._job.settings.level) if spread is not None else None,
-        )
-
-    def certain(
-        self, subject: tuple[str, str], statistic: str, value: Callable[[], float], category: str = ""
-    ) -> Result:
-        """Return a number that is one of resamples already, so that it has no interval of its own."""
-        try:
-            return self._made(subject, statistic, category, finite_value(value), "", None)
-        except UndefinedStatistic as error:
-            return self._made(subject, statistic, category, None, str(error), None)
-
-    def _made(
-        self,
-        subject: tuple[str, str],
-        statistic: str,
-        category: str,
-        value: float | None,
-        reason: str,
-        interval: Interval | None,
-    ) -> Result:
-        return Result(
-            subject[0],
-            statistic,
-            (subject[1], " ".join(filter(None, (LABELS[statistic], category)))),
-            value,
-            self._battles,
-            higher_is_better=True,
-            # Ratings of systems are never percentages.
-            scale=1.0 if subject[0] == PEOPLE else self._job.task.scale,
-            interval=interval,
-            reason=reason,
-            category=category,
-            remark=self._remark,
-        )
+def _certain(value: Callable[..., float], *given: object) -> _Found:
+    """Return a number without an interval, as one that is of resamples already."""
+    try:
+        return finite_value(value, *given), "", None
+    except UndefinedStatistic as error:
+        return None, str(error), None

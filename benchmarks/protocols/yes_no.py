@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -60,44 +61,33 @@ def term_of(said: Said, truth: bool) -> int:
     return {"yes": 0, "no": 2}[said] + (not right) if said != "neither" else 4 + (not truth)
 
 
-def _share(part: float, whole: float, reason: str) -> float:
-    if not whole:
+_SHARES: Mapping[str, tuple[list[int], list[int], str]] = {
+    "accuracy": ([0, 2], [0, 1, 2, 3, 4, 5], "there is no answer"),
+    "precision": ([0], [0, 1], "no answer is yes"),
+    "recall": ([0], [0, 3, 4], "no question is to be answered with yes"),
+    "yes_share": ([0, 1], [0, 1, 2, 3, 4, 5], "there is no answer"),
+    "neither_share": ([4, 5], [0, 1, 2, 3, 4, 5], "there is no answer"),
+}
+"""Of a rate: the terms of its part, those of its whole, and why there is none where the whole is 0."""
+
+
+def _share(name: str, sums: np.ndarray) -> float:
+    part, whole, reason = _SHARES[name]
+    if not sums[whole].sum():
         raise UndefinedStatistic(reason)
-    return part / whole
-
-
-def _accuracy(sums: np.ndarray) -> float:
-    return _share(sums[0] + sums[2], sums.sum(), "there is no answer")
-
-
-def _precision(sums: np.ndarray) -> float:
-    return _share(sums[0], sums[0] + sums[1], "no answer is yes")
-
-
-def _recall(sums: np.ndarray) -> float:
-    return _share(sums[0], sums[0] + sums[3] + sums[4], "no question is to be answered with yes")
+    return sums[part].sum() / sums[whole].sum()
 
 
 def _f1(sums: np.ndarray) -> float:
-    precision, recall = _precision(sums), _recall(sums)
-    return _share(2 * precision * recall, precision + recall, "no yes is right")
-
-
-def _yes(sums: np.ndarray) -> float:
-    return _share(sums[0] + sums[1], sums.sum(), "there is no answer")
-
-
-def _neither(sums: np.ndarray) -> float:
-    return _share(sums[4] + sums[5], sums.sum(), "there is no answer")
+    precision, recall = _share("precision", sums), _share("recall", sums)
+    if not precision + recall:
+        raise UndefinedStatistic("no yes is right")
+    return 2 * precision * recall / (precision + recall)
 
 
 RATES: Mapping[str, Callable[[np.ndarray], float]] = {
-    "accuracy": _accuracy,
-    "precision": _precision,
-    "recall": _recall,
-    "f1": _f1,
-    "yes_share": _yes,
-    "neither_share": _neither,
+    name: _f1 if name == "f1" else partial(_share, name)
+    for name in ("accuracy", "precision", "recall", "f1", "yes_share", "neither_share")
 }
 """What is made of the sums ``[6]`` of ``TERMS``; yes is what is looked for. What says neither is in no precision, and
 right in nothing."""
@@ -270,25 +260,19 @@ def _questions(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[
 
 
 def _question(document: Document) -> Iterator[_Question]:
-    truth = _truth(document["doc_to_target"])
-    if truth is None:
-        raise UnusableDocument("data", f"has a right answer that is not yes or no: {document['doc_to_target']!r:.80}")
+    target = document["doc_to_target"]
+    truth = _TRUTH.get(target.strip().lower()) if isinstance(target, str) else target
+    if not isinstance(truth, bool):
+        raise UnusableDocument("data", f"has a right answer that is not yes or no: {target!r:.80}")
     if fault := text_fault(document["doc_to_text"]):
         raise UnusableDocument("data", f"has a question that {fault}")
     yield _Question(request_of(document), document.image, truth)
 
 
-def _truth(target: Any) -> bool | None:
-    """Return whether yes is the right answer; None if what a document gives says neither."""
-    if isinstance(target, bool):
-        return target
-    return _TRUTH.get(target.strip().lower()) if isinstance(target, str) else None
-
-
 def _shard(said: Sequence[tuple[_Question, str]]) -> Shard:
     """Return answers, and what they say."""
     questions = [question for question, _ in said]
-    read = {name: _read(parse, said) for name, parse in _PARSES.items()}
+    read = {name: [parse(answer) for _, answer in said] for name, parse in _PARSES.items()}
     truths = [question.truth for question in questions]
     return unscored_shard(
         {
@@ -315,7 +299,3 @@ def _shard(said: Sequence[tuple[_Question, str]]) -> Shard:
         },
         [[*question.values, answer] for question, answer in said],
     )
-
-
-def _read(parse: Callable[[str], Said], said: Sequence[tuple[_Question, str]]) -> list[Said]:
-    return [parse(answer) for _, answer in said]
