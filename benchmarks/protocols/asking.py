@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from ...adapters import Caption, Captioned, Captioner, CaptionRequest
 from ...errors import DataError, UsageError
@@ -20,17 +22,15 @@ from .job import CAPTIONS, Job, Subset, Summary
 _NAMED_IDS = 3
 
 
-class Question(Protocol):
+@dataclass(frozen=True)
+class Question(ABC):
     """What a captioner is asked about a document."""
 
-    @property
-    def request(self) -> CaptionRequest:
-        """What is asked."""
-        ...
+    request: CaptionRequest
 
+    @abstractmethod
     def content(self) -> bytes:
         """Return all that is known of the document."""
-        ...
 
 
 QuestionT = TypeVar("QuestionT", bound=Question)
@@ -116,32 +116,27 @@ class RequestLog:
         self, documents: Sequence[QuestionT], given: Captioned, failures: FailureLog
     ) -> Iterator[tuple[QuestionT, Caption | None]]:
         """Count documents, name those that have no answer, and yield each with what the captioner said."""
+        self.asked += len(documents)
         for number, document in enumerate(documents):
-            identity, answer = document.request.id, given.captions.get(number)
-            self._add(identity, document.content(), answer, number in given.absent)
-            if answer is None and number in given.unseen:
-                failures.add(identity, "image", given.unseen[number])
-            elif answer is None and number not in given.absent:
-                failures.add(identity, "model", given.failures[number])
-            yield document, answer
-
-    def _add(self, identity: str, content: bytes, answer: Caption | None, absent: bool) -> None:
-        self.asked += 1
-        self._documents.update(content)
-        if absent:
-            self._absent_count += 1
-            self._absent += [identity] if self._absent_count <= _NAMED_IDS else []
-        else:
-            self._present.update(content)
-        if answer is not None:
-            if text_fault(answer.text) is None:
+            identity, content, answer = document.request.id, document.content(), given.captions.get(number)
+            self._documents.update(content)
+            if number in given.absent:
+                self._absent_count += 1
+                self._absent += [identity] if self._absent_count <= _NAMED_IDS else []
+            else:
+                self._present.update(content)
+                if answer is None:
+                    stage = "image" if number in given.unseen else "model"
+                    failures.add(identity, stage, (given.unseen if stage == "image" else given.failures)[number])
+            if answer is not None and text_fault(answer.text) is None:
                 self._lengths.update(captions=1, words=len(answer.text.split()))
                 if answer.tokens is not None:
                     self._lengths.update(told_tokens=1, tokens=answer.tokens)
                 if answer.cut is not None:
                     self._lengths.update(told_cut=1, cut=answer.cut)
-            if answer.remark:
+            if answer is not None and answer.remark:
                 self._remarks.append(Failure(identity, "image", answer.remark))
+            yield document, answer
 
     def require_all(self, failures: FailureLog) -> None:
         """Name what a recorded source holds besides.

@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from ...adapters import Box, Captioned, CaptionRequest
+from ...adapters import Box
 from ...errors import DataError
-from ..inputs.failures import Failure, FailureLog
-from ..inputs.items import CaptionRow, EmptyCaption, gather, scored_caption, text_fault
+from ..inputs.failures import FailureLog
+from ..inputs.items import CaptionRow, gather, scored_caption, text_fault
 from ..statistics import Draws
 from ..statistics.bootstrap import Value, resample_values
 from ..statistics.contract import Interval, Statistic, UndefinedStatistic, finite_value
 from ..statistics.influence import Influence, by_influence
 from ..statistics.paired import paired_means
-from .asking import RequestLog, answered, request_of, require_captioner
+from .asking import Question, RequestLog, answered, request_of, require_captioner
 from .checks import DataCheck, run_checks
 from .contract import ComparedRows, EmptyCaptionSettings, PairedEstimates, Protocol
 from .document_reader import Document, read_documents
@@ -94,14 +95,30 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
             DataError: As of ``Protocol.collect``, or a recorded source lacks documents and was not said to.
         """
         require_captioner(job)
-        found = _CaptionLog(job)
-        documents = _documents(job, self.document_keys, failures)
-        for some, given in answered(job, documents):
-            samples = list(_samples(some, given, self.settings.empty_caption, found, failures))
+        log, asked, categories = RequestLog(job), Counter[str](), dict[str, int]()
+        scored, says_something = 0, False
+        for some, given in answered(job, _documents(job, self.document_keys, failures)):
+            samples: list[tuple[CaptionRow, str]] = []
+            for document, answer in log.take(some, given, failures):
+                asked[document.category] += 1
+                if answer is None:
+                    continue
+                request = document.request
+                text = answer.text if text_fault(answer.text) else _finished(answer.text, request.generation_kwargs)
+                caption = scored_caption(text, request.id, "caption", self.settings.empty_caption, failures)
+                if caption is not None:
+                    says_something = says_something or bool(caption)
+                    categories.setdefault(document.category, len(categories))
+                    samples.append((document.row(caption), document.category))
+            scored += len(samples)
             # What a source holds for a part of the documents is not scored unless that is what is wanted.
-            if samples and found.may_be_part:
-                yield _shard(job, samples, found)
-        return found.finish(failures)
+            if samples and log.may_be_part:
+                yield _shard(job, samples, categories)
+        checks = _checks(job, asked)
+        log.require_all(failures)
+        if not says_something:
+            raise _nothing_to_score(job, failures)
+        return log.summary(scored, checks, list(categories))
 
     def results(
         self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
@@ -115,9 +132,7 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
         """Return the system-level value of each metric, without a value."""
         parts = [*(categories if len(categories) > 1 else ()), ""]
         return [
-            expected_result(one, one.aggregation, one.metric.higher_is_better, part)
-            for one in metrics
-            for part in parts
+            expected_result(one, one.aggregation, one.metric.higher_is_better, at) for one in metrics for at in parts
         ]
 
     def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:
@@ -131,10 +146,9 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
 
 
 @dataclass(frozen=True)
-class _CaptionTarget:
+class _CaptionTarget(Question):
     """What the captioner is asked, and what its answer is held against."""
 
-    request: CaptionRequest
     references: tuple[str, ...]
     objects: frozenset[str] | None
     boxes: tuple[Box, ...] | None
@@ -145,39 +159,13 @@ class _CaptionTarget:
         objects = None if self.objects is None else sorted(self.objects)
         return json.dumps([self.request.id, self.references, objects]).encode()
 
-
-class _CaptionLog(RequestLog):
-    """Counts what shards hold."""
-
-    def __init__(self, job: Job) -> None:
-        super().__init__(job)
-        self._scored = 0
-        self._said = False
-        self._in_category: Counter[str] = Counter()
-        self.categories: dict[str, int] = {}
-        """Number of each category, in the order in which captions of it come."""
-
-    def add_document(self, document: _CaptionTarget) -> None:
-        """Count a document that was asked for."""
-        self._in_category[document.category] += 1
-
-    def add_sample(self, caption: str, category: str) -> None:
-        """Count a caption that is scored."""
-        self._scored += 1
-        self._said = self._said or bool(caption)
-        self.categories.setdefault(category, len(self.categories))
-
-    def finish(self, failures: FailureLog) -> Summary:
-        """Return what is to be said of all documents.
-
-        Raises:
-            DataError: Captions are of a part of them, and nobody said so; or none says anything.
-        """
-        checks = _checks(self._job, self._in_category)
-        self.require_all(failures)
-        if not self._said:
-            raise _nothing_to_score(self._job, failures)
-        return self.summary(self._scored, checks, list(self.categories))
+    def row(self, caption: str) -> CaptionRow:
+        """Return a caption as it is scored."""
+        # A document is an image: several may share a file name, so its id tells images apart.
+        identity, pixels = self.request.id, self.request.pixels
+        return CaptionRow(
+            identity, identity, caption, self.references, objects=self.objects, pixels=pixels, boxes=self.boxes
+        )
 
 
 def _documents(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[_CaptionTarget]:
@@ -196,7 +184,7 @@ def _checks(job: Job, asked: Counter[str]) -> list[DataCheck]:
     return run_checks(job, categories=asked, documents=len(job.documents.rows), images=asked.total())
 
 
-def _shard(job: Job, samples: Sequence[tuple[CaptionRow, str]], found: _CaptionLog) -> Shard:
+def _shard(job: Job, samples: Sequence[tuple[CaptionRow, str]], categories: Mapping[str, int]) -> Shard:
     """Return a shard of captions, each with its category."""
     rows, names = [row for row, _ in samples], [category for _, category in samples]
     # A document is an image here, so no item is in two shards.
@@ -206,34 +194,9 @@ def _shard(job: Job, samples: Sequence[tuple[CaptionRow, str]], found: _CaptionL
     content = [caption_content(row, []) for row in rows]
     if "doc_to_category" in job.task.templates:
         columns["category"] = names
-        numbers["category"] = np.array([found.categories[name] for name in names])
+        numbers["category"] = np.array([categories[name] for name in names])
         content = [[*one, {"category": name}] for one, name in zip(content, names, strict=True)]
     return Shard(items, item_of_sample, columns, numbers, content)
-
-
-def _samples(
-    documents: Sequence[_CaptionTarget], given: Captioned, rule: EmptyCaption, found: _CaptionLog, failures: FailureLog
-) -> Iterator[tuple[CaptionRow, str]]:
-    """Yield the captions to score, each with its category."""
-    for document, answer in found.take(documents, given, failures):
-        found.add_document(document)
-        if answer is None:
-            continue
-        request = document.request
-        text = answer.text if text_fault(answer.text) else _finished(answer.text, request.generation_kwargs)
-        if (caption := scored_caption(text, request.id, "caption", rule, failures)) is not None:
-            found.add_sample(caption, document.category)
-            # A document is an image: several may share a file name, so its id tells images apart.
-            row = CaptionRow(
-                request.id,
-                request.id,
-                caption,
-                document.references,
-                objects=document.objects,
-                pixels=request.pixels,
-                boxes=document.boxes,
-            )
-            yield row, document.category
 
 
 def _nothing_to_score(job: Job, failures: FailureLog) -> DataError:
@@ -244,20 +207,18 @@ def _nothing_to_score(job: Job, failures: FailureLog) -> DataError:
     return DataError(
         f"task '{job.task.task}': no caption can be scored"
         + (f"; first failure: {first.sample}: {first.subject} {first.reason}" if first else ""),
-        _remedy(job, first),
+        _REMEDIES.get(
+            first.stage if first else "", f"'bench data {job.task.task}' says what the task expects of its data."
+        ),
     )
 
 
-def _remedy(job: Job, failure: Failure | None) -> str:
-    match failure.stage if failure else "data":
-        case "model":
-            return "So the model, or its server, says: a run of one document (--limit 1) shows whether it works at all."
-        case "image":
-            return "Are the images here? A task names their folder, in the data's own, by image_folder (docs/tasks.md)"
-        case "caption":
-            return "Does the model write at all? Of recorded captions: is the text in the column that is read?"
-        case _:
-            return f"'bench data {job.task.task}' says what the task expects of its data."
+_REMEDIES = {
+    "model": "So the model, or its server, says: a run of one document (--limit 1) shows whether it works at all.",
+    "image": "Are the images here? A task names their folder, in the data's own, by image_folder (docs/tasks.md)",
+    "caption": "Does the model write at all? Of recorded captions: is the text in the column that is read?",
+}
+"""What to do, by the step that failed most."""
 
 
 def _finished(text: str, generation_kwargs: Mapping[str, Any]) -> str:
@@ -301,35 +262,32 @@ def system_results(
     job: Job, collected: Collected, scored: Sequence[ScoredMetric], aggregate: CategoryAggregate
 ) -> list[Result]:
     """Return the system-level value of each metric by category, then of all, with intervals over documents."""
-    *categories, whole = _parts(collected, aggregate)
-    found: dict[tuple[str, str], tuple[float | None, str]] = {}
-    for one in scored:
-        found |= {(one.name, part.name): _value(one, part) for part in categories}
-        found[one.name, ""] = _value(one, whole) if len(whole.members) > 1 else _of_all(one, collected.weights)
-    intervals = _intervals(
-        job, collected, scored, [*categories, whole], [key for key in found if found[key][0] is not None]
-    )
+    parts = _parts(collected, aggregate)
     results: list[Result] = []
-    for one in scored:
-        for part in (*categories, whole):
-            value, reason = found[one.name, part.name]
-            n = 0
-            if one.scores is not None and value is not None:
-                n = int((part.items & np.isfinite(one.scores.values)).sum())
-            results.append(
-                Result(
-                    one.name,
-                    one.aggregation,
-                    (one.metric.label, " ".join(filter(None, (one.aggregation, part.name)))),
-                    value,
-                    n,
-                    one.metric.direction,
-                    shown_times(job.task.scale, one.metric.range),
-                    intervals.get((one.name, part.name)),
-                    reason,
-                    category=part.name,
-                )
+    defined: dict[str, tuple[ScoredMetric, _ResultPart]] = {}
+    for metric, part in product(scored, parts):
+        value, reason, n = *_value(metric, part, collected.weights), 0
+        if metric.scores is not None and value is not None:
+            n = int((part.items & np.isfinite(metric.scores.values)).sum())
+            defined[str(len(results))] = metric, part
+        label = metric.metric.label, " ".join(filter(None, (metric.aggregation, part.name)))
+        scale = shown_times(job.task.scale, metric.metric.range)
+        results.append(
+            Result(
+                metric.name,
+                metric.aggregation,
+                label,
+                value,
+                n,
+                metric.metric.direction,
+                scale,
+                None,
+                reason,
+                part.name,
             )
+        )
+    for place, interval in _intervals(job, len(collected.weights), defined).items():
+        results[int(place)] = replace(results[int(place)], interval=interval)
     return results
 
 
@@ -347,13 +305,11 @@ def _parts(collected: Collected, aggregate: CategoryAggregate) -> list[_ResultPa
     return [*(_ResultPart(name, [one]) for name, one in zip(names, members, strict=True)), _ResultPart("", of_all)]
 
 
-def _of_all(scored: ScoredMetric, weights: np.ndarray) -> tuple[float | None, str]:
-    value = scored.value_of_all(weights)
-    return value, "" if value is not None else scored.error or scored.aggregate.undefined
-
-
-def _value(scored: ScoredMetric, part: _ResultPart) -> tuple[float | None, str]:
+def _value(scored: ScoredMetric, part: _ResultPart, weights: np.ndarray) -> tuple[float | None, str]:
     """Return a value, or None and why there is none."""
+    if not part.name and len(part.members) == 1:
+        value = scored.value_of_all(weights)
+        return value, "" if value is not None else scored.error or scored.aggregate.undefined
     if scored.scores is None:
         return None, scored.error
     try:
@@ -362,27 +318,18 @@ def _value(scored: ScoredMetric, part: _ResultPart) -> tuple[float | None, str]:
         return None, str(error)
 
 
-def _intervals(
-    job: Job,
-    collected: Collected,
-    scored: Sequence[ScoredMetric],
-    parts: Sequence[_ResultPart],
-    defined: Sequence[tuple[str, str]],
-) -> dict[tuple[str, str], Interval]:
-    """Return the interval of each value that there is; all are of the same resamples, drawn once."""
-    settings, documents = job.settings, len(collected.weights)
+def _intervals(job: Job, documents: int, asked: Mapping[str, tuple[ScoredMetric, _ResultPart]]) -> dict[str, Interval]:
+    """Return the interval of each value; all are of the same resamples, drawn once."""
+    settings = job.settings
     if not settings.resamples:
         return {}
-    asked = {(one.name, part.name): (one, part) for one in scored for part in parts if (one.name, part.name) in defined}
-    found: dict[tuple[str, str], Interval] = {}
+    found: dict[str, Interval] = {}
     if by_influence(settings.intervals, documents):
         # One after the other: the influences of one value are in memory at a time.
-        for key, (one, part) in asked.items():
-            if spread := part.influence(one):
+        for key, (metric, part) in asked.items():
+            if spread := part.influence(metric):
                 found[key] = spread.interval(settings.level)
-    waiting = {str(key): (key, part.value(one)) for key, (one, part) in asked.items() if key not in found}
-    if waiting:
-        values = {text: value for text, (_, value) in waiting.items()}
-        resampled = resample_values(values, np.arange(documents), settings.draws(job.progress(INTERVALS)))
-        found |= {key: resampled[text].interval(settings.level) for text, (key, _) in waiting.items()}
+    if waiting := {key: part.value(metric) for key, (metric, part) in asked.items() if key not in found}:
+        resampled = resample_values(waiting, np.arange(documents), settings.draws(job.progress(INTERVALS)))
+        found |= {key: one.interval(settings.level) for key, one in resampled.items()}
     return found

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
-from ...adapters import CaptionRequest
 from ..inputs.failures import FailureLog
 from ..inputs.items import text_fault
 from ..statistics.contract import Statistic, UndefinedStatistic
 from ..statistics.influence import along, gradient
 from ..statistics.rated_rows import first_seen
-from .asking import RequestLog, answered, request_of, require_captioner
+from .asking import Question, RequestLog, answered, request_of, require_captioner
 from .checks import DataCheck, no_rows, run_checks
 from .contract import Protocol, ProtocolSettings, unscored_shard
 from .document_reader import Document, UnusableDocument, read_documents
@@ -116,10 +115,9 @@ _TRUTH = {"yes": True, "no": False}
 
 
 @dataclass(frozen=True)
-class _Question:
+class _Question(Question):
     """What the model is asked, and whether yes is right."""
 
-    request: CaptionRequest
     image: str
     truth: bool
 
@@ -165,10 +163,8 @@ class YesNo(Protocol[ProtocolSettings]):
 
     def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
         """Return how many questions can be asked, and the data checks."""
-        found = _QuestionLog(job)
-        for question in _questions(job, self.document_keys, failures):
-            found.count(question)
-        return found.questions, found.checks()
+        questions = list(_questions(job, self.document_keys, failures))
+        return len(questions), _checks(job, len(questions), {question.image for question in questions})
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Ask every question.
@@ -177,23 +173,23 @@ class YesNo(Protocol[ProtocolSettings]):
             DataError: As of ``Protocol.collect``, or a recorded source lacks answers and was not said to.
         """
         require_captioner(job)
-        found = _QuestionLog(job)
-        questions = _questions(job, self.document_keys, failures)
-        for some, given in answered(job, questions):
-            said: list[tuple[_Question, str]] = []
-            for question, answer in found.take(some, given, failures):
-                found.count(question)
-                if answer is not None:
-                    # A model that says nothing has answered: released code reads it, too.
-                    said.append((question, "" if text_fault(answer.text) else str(answer.text)))
-            if said and found.may_be_part:
-                found.answers += len(said)
+        log, images, answers = RequestLog(job), set[str](), 0
+        for some, given in answered(job, _questions(job, self.document_keys, failures)):
+            images.update(question.image for question in some)
+            # A model that says nothing has answered: released code reads it, too.
+            said = [
+                (question, "" if text_fault(answer.text) else str(answer.text))
+                for question, answer in log.take(some, given, failures)
+                if answer is not None
+            ]
+            if said and log.may_be_part:
+                answers += len(said)
                 yield _shard(said)
-        checks = found.checks()
-        found.require_all(failures)
-        if not found.answers:
+        checks = _checks(job, log.asked, images)
+        log.require_all(failures)
+        if not answers:
             raise no_rows(job, "no question was answered", failures)
-        return found.summary(found.answers, checks)
+        return log.summary(answers, checks)
 
     def results(
         self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
@@ -228,29 +224,8 @@ class YesNo(Protocol[ProtocolSettings]):
         return replace(result, alone={CHANCE: 0.5, "question": float(majority.mean())})
 
 
-class _QuestionLog(RequestLog):
-    """Counts questions.
-
-    Attributes:
-        questions: How many can be asked.
-        answers: How many were answered.
-    """
-
-    def __init__(self, job: Job) -> None:
-        super().__init__(job)
-        self.questions = self.answers = 0
-        self._images: set[str] = set()
-
-    def count(self, question: _Question) -> None:
-        """Count a question."""
-        self.questions += 1
-        self._images.add(question.image)
-
-    def checks(self) -> list[DataCheck]:
-        """Hold the counts against what the task expects."""
-        return run_checks(
-            self._job, documents=len(self._job.documents.rows), rows=self.questions, images=len(self._images)
-        )
+def _checks(job: Job, questions: int, images: Set[str]) -> list[DataCheck]:
+    return run_checks(job, documents=len(job.documents.rows), rows=questions, images=len(images))
 
 
 def _questions(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[_Question]:
