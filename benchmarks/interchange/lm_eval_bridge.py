@@ -32,7 +32,7 @@ from ..inputs.pixels import pixels_value
 from ..inputs.settings import RunSettings
 from ..protocols import names_where
 from ..protocols.binding import load_bound
-from ..protocols.document_reader import DocumentReader
+from ..protocols.document_reader import read_values
 from ..protocols.job import Job
 from ..records.results import result_key
 from ..records.task_run import TaskRun
@@ -339,10 +339,10 @@ def open_job(plan: PlannedRun, locations: DataLocations, settings: RunSettings) 
 
 
 def read_numbered(job: Job, keys: Sequence[str]) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Yield number, id and values of each usable document, by the rules of ``DocumentReader``."""
+    """Yield number, id and values of each usable document, by the rules of ``read_values``."""
     rows = _Counted(job.documents)
     documents = replace(job.documents, rows=cast("Any", rows))
-    for identity, values in DocumentReader(replace(job, documents=documents), keys).read(FailureLog(strict=False)):
+    for identity, values in read_values(replace(job, documents=documents), keys, FailureLog(strict=False)):
         yield rows.number, identity, values
 
 

@@ -52,24 +52,38 @@ def bind(task: TaskConfig, parsed: ParsedFile, faulty: Set[str] = frozenset()) -
         chosen = protocols[task.output_type]
     except UsageError as error:
         raise TaskError(f"{parsed.where('output_type')}: {error.message}", error.hint) from error
-    foreign = _settings_of_others(task, chosen)
-    faults = [
-        *_unread(task, parsed, chosen),
-        *_unfit_several(task, parsed, chosen),
-        *(f"{parsed.where('protocol', key)}: protocol.{key}: {why}" for key, why in foreign.items()),
-    ]
-    own = {key: value for key, value in task.protocol.items() if key not in foreign}
-    given = _given(task).keys() | faulty
+    reads, fields, faults = chosen.reads, chosen.Settings.model_fields, list[str]()
+    # What is empty is not given.
+    own = [key for key, value in task.templates.items() if value]
+    own += [key for key in _NOT_FOR_ALL if getattr(task, key)]
+    for key in (key for key in own if key not in reads):
+        if readers := names_where(lambda one, key=key: key in one.reads):
+            faults.append(f"{parsed.where(key)}: {key}: {_not_read(task, readers)}")
+        else:
+            faults.append(f"{parsed.where(key)}: unknown key '{key}'.{did_you_mean(key, reads)}")
+    for key in (key for key in own if key in reads and key.startswith("doc_to_")):
+        several: Any = task.templates[key]
+        if isinstance(several, list) and key not in chosen.lists:
+            several = [*map(str, several)]
+        elif isinstance(several, dict) and key not in chosen.mappings:
+            several = {name: str(one) for name, one in several.items()}
+        else:
+            continue
+        faults.append(f"{parsed.where(key)}: {key}: expected a column, a template or a !function, found {several}")
+    choices = dict(task.protocol)
+    for key in (key for key in task.protocol if key not in fields):
+        if readers := names_where(lambda one, key=key: key in one.Settings.model_fields):
+            faults.append(f"{parsed.where('protocol', key)}: protocol.{key}: {_not_read(task, readers)}")
+            del choices[key]
+    given = {*own, *faulty}
     protocol = None
     try:
-        protocol = chosen(chosen.Settings.model_validate(own))
+        protocol = chosen(chosen.Settings.model_validate(choices))
     except ValidationError as error:
         faults += faults_of(error, parsed, chosen.Settings, "protocol")
     if protocol and not faults and (idle := protocol.unread(given)):
         faults = [
-            f"{parsed.where(key)}: {key}: says nothing beside the task's other keys"
-            for key in chosen.reads
-            if key in idle
+            f"{parsed.where(key)}: {key}: says nothing beside the task's other keys" for key in reads if key in idle
         ]
     # Which keys are needed may follow from a choice.
     needed = chosen.needs if protocol is None or "protocol" in faulty else protocol.needed(given)
@@ -108,21 +122,6 @@ def bind_recorded(task: str, name: str, choices: Mapping[str, Any]) -> Protocol[
         ) from error
 
 
-def _given(task: TaskConfig) -> dict[str, Any]:
-    """Return what a task says under the keys that not every protocol reads; empty is not given."""
-    values = {**task.templates, **{key: getattr(task, key) for key in _NOT_FOR_ALL}}
-    return {key: value for key, value in values.items() if value}
-
-
-def _unread(task: TaskConfig, parsed: ParsedFile, chosen: type[Protocol[Any]]) -> Iterator[str]:
-    """Yield a fault for every key that is given and that the protocol does not read."""
-    for key in (key for key in _given(task) if key not in chosen.reads):
-        if readers := names_where(lambda one, key=key: key in one.reads):
-            yield f"{parsed.where(key)}: {key}: {_not_read(task, readers)}"
-        else:
-            yield f"{parsed.where(key)}: unknown key '{key}'.{did_you_mean(key, chosen.reads)}"
-
-
 def _missing(
     task: TaskConfig, parsed: ParsedFile, chosen: type[Protocol[Any]], given: Set[str], needed: Set[str]
 ) -> Iterator[str]:
@@ -136,26 +135,6 @@ def _missing(
         yield f"{parsed.where()}: output_type '{task.output_type}' needs {named}"
     if len(one) > 1:
         yield f"{parsed.where(one[-1])}: {one[-1]}: it says what {one[0]} says; give one of them"
-
-
-def _unfit_several(task: TaskConfig, parsed: ParsedFile, chosen: type[Protocol[Any]]) -> Iterator[str]:
-    """Yield a fault for every list, or mapping, of templates where the protocol wants one."""
-    for key, template in task.templates.items():
-        if key not in chosen.reads:
-            continue
-        if isinstance(template, list) and key not in chosen.lists:
-            found = list(map(str, template))
-            yield f"{parsed.where(key)}: {key}: expected a column, a template or a !function, found {found}"
-        if isinstance(template, dict) and key not in chosen.mappings:
-            found = {name: str(one) for name, one in template.items()}
-            yield f"{parsed.where(key)}: {key}: expected a column, a template or a !function, found {found}"
-
-
-def _settings_of_others(task: TaskConfig, chosen: type[Protocol[Any]]) -> dict[str, str]:
-    """Return the keys of the section ``protocol`` that other protocols read, and this one does not, with which."""
-    unknown = [key for key in task.protocol if key not in chosen.Settings.model_fields]
-    readers = {key: names_where(lambda one, key=key: key in one.Settings.model_fields) for key in unknown}
-    return {key: _not_read(task, names) for key, names in readers.items() if names}
 
 
 def _not_read(task: TaskConfig, readers: list[str]) -> str:

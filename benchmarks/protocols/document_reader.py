@@ -17,8 +17,6 @@ from ..inputs.pixels import boxes_of, pixels_value, span_of, view_fault
 if TYPE_CHECKING:
     from .job import Job
 
-_IMAGE_KEYS = ("doc_to_image", "doc_to_images", "doc_to_pixels")
-
 
 def is_list(value: Any) -> TypeGuard[Sequence[Any]]:
     """Tell whether what a document gives is a list."""
@@ -139,7 +137,7 @@ def read_documents(
         read: Reads one; raises :class:`UnusableDocument`.
         failures: Receives the documents that cannot be used.
     """
-    for identity, values in DocumentReader(job, keys).read(failures):
+    for identity, values in read_values(job, keys, failures):
         document = Document(job, identity, values)
         try:
             found = list(read(document))
@@ -149,58 +147,46 @@ def read_documents(
         yield document, found
 
 
-class DocumentReader:
-    """Reads documents through the ``doc_to_*`` keys of a task.
+def read_values(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield id and values of each usable document; rows without an id are named by their number.
 
     Args:
-        job: The job.
-        keys: The keys that the protocol reads; those that the task leaves out give None.
+        job: The run.
+        keys: The ``doc_to_*`` keys that are read; those that the task leaves out give None.
+        failures: Receives failures of reading, documents that lack a column and ids that occur twice.
     """
-
-    def __init__(self, job: Job, keys: Sequence[str]) -> None:
-        self._job = job
-        columns = job.documents.columns
-        self._getters: dict[str, Getter] = {
-            key: compile_template(job.task, key, columns)
-            for key in keys
-            # A copy without the images does for metrics that look at none.
-            if (template := job.task.templates.get(key)) is not None
-            and not (key == "doc_to_pixels" and isinstance(template, str) and template not in columns)
-        }
-        self._absent: dict[str, Any] = dict.fromkeys(keys)
-
-    def __len__(self) -> int:
-        total = len(self._job.documents.rows)
-        return total if self._job.settings.limit is None else min(total, self._job.settings.limit)
-
-    def read(self, failures: FailureLog) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield id and values of each usable document; rows without an id are named by their number.
-
-        Failures of reading, documents that lack a column and ids that occur twice are recorded.
-        """
-        for bad in self._job.documents.bad_rows:
-            failures.add(bad.place, "data", bad.reason)
-        seen = set[str]()
-        for number, document in enumerate(islice(self._job.documents.rows, len(self))):
-            try:
-                values = {key: get(document) for key, get in self._getters.items()}
-            except DocumentError as error:
-                failures.add(f"document {number}", "data", printable(str(error)))
+    documents, templates = job.documents, job.task.templates
+    getters: dict[str, Getter] = {
+        key: compile_template(job.task, key, documents.columns)
+        for key in keys
+        # A copy without the images does for metrics that look at none.
+        if (template := templates.get(key)) is not None
+        and not (key == "doc_to_pixels" and isinstance(template, str) and template not in documents.columns)
+    }
+    absent: dict[str, Any] = dict.fromkeys(keys)
+    for bad in documents.bad_rows:
+        failures.add(bad.place, "data", bad.reason)
+    seen = set[str]()
+    for number, document in enumerate(islice(documents.rows, job.settings.limit)):
+        try:
+            values = {key: get(document) for key, get in getters.items()}
+        except DocumentError as error:
+            failures.add(f"document {number}", "data", printable(str(error)))
+            continue
+        named = values.get("doc_to_id")
+        identity = str(number) if named is None else printable(str(named))
+        # Where the task names no ids, a document's number is like no other.
+        if "doc_to_id" in getters:
+            if identity in seen:
+                failures.add(identity, "data", "has an id that occurred before; the first one was kept")
                 continue
-            named = values.get("doc_to_id")
-            identity = str(number) if named is None else printable(str(named))
-            # Where the task names no ids, a document's number is like no other.
-            if "doc_to_id" in self._getters:
-                if identity in seen:
-                    failures.add(identity, "data", "has an id that occurred before; the first one was kept")
-                    continue
-                seen.add(identity)
-            yield identity, self._absent | values
+            seen.add(identity)
+        yield identity, absent | values
 
 
 def may_read_one_image(job: Job) -> bool:
     """Return whether one of the images that documents name may be read, or one names none."""
-    for _, values in DocumentReader(job, _IMAGE_KEYS).read(FailureLog(strict=False)):
+    for _, values in read_values(job, ("doc_to_image", "doc_to_images", "doc_to_pixels"), FailureLog(strict=False)):
         given = values["doc_to_images"] or pixels_value(values)
         for image in given if is_list(given) else [given]:
             handle = job.pixels(image)
@@ -211,5 +197,5 @@ def may_read_one_image(job: Job) -> bool:
 
 def count_references(job: Job) -> int:
     """Return how many references all documents have together."""
-    values = DocumentReader(job, ("doc_to_target",)).read(FailureLog(strict=False))
+    values = read_values(job, ("doc_to_target",), FailureLog(strict=False))
     return sum(len(references_of(one["doc_to_target"])) for _, one in values)

@@ -20,7 +20,7 @@ from ..inputs.items import candidate_fault, references_fault, references_of
 from ..inputs.models import Models
 from ..inputs.pixels import PixelFinder
 from ..inputs.settings import RunSettings
-from ..protocols.document_reader import DocumentReader
+from ..protocols.document_reader import read_values
 from ..protocols.job import Job
 from .items import RatedItem
 
@@ -81,7 +81,7 @@ def collect(
     failures = FailureLog(strict=False)
     requests: list[CaptionRequest] = []
     references: list[tuple[str, ...]] = []
-    for identity, values in DocumentReader(job, _KEYS).read(failures):
+    for identity, values in read_values(job, _KEYS, failures):
         target = references_of(values["doc_to_target"])
         if "doc_to_target" in task.templates and (fault := references_fault(target)):
             failures.add(identity, "reference", fault)

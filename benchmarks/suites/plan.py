@@ -20,7 +20,7 @@ from ..inputs.failures import FailureLog
 from ..inputs.items import references_of
 from ..inputs.models import Models, NamedModels
 from ..inputs.settings import RunSettings
-from ..protocols.document_reader import DocumentReader
+from ..protocols.document_reader import read_values
 from ..protocols.job import Job, Result
 from ..running.inspection import ANY_MODELS
 from ..running.missing import Missing, missing, missing_data
@@ -185,7 +185,7 @@ def describe_references(
     job = Job(planned.task, documents, Models(), RunSettings(), NoCache(), silent, planned.pixels)
     images = references = words = 0
     pairs: set[tuple[str, str]] = set()
-    for _, values in DocumentReader(job, ("doc_to_id", "doc_to_target")).read(FailureLog(strict=True)):
+    for _, values in read_values(job, ("doc_to_id", "doc_to_target"), FailureLog(strict=True)):
         images += 1
         for reference in references_of(values["doc_to_target"]):
             split = reference.split()

@@ -15,7 +15,7 @@ from capbench.benchmarks.inputs.failures import FailureLog
 from capbench.benchmarks.protocols import names_where, protocols
 from capbench.benchmarks.protocols.agreement import Agreement, AgreementSettings
 from capbench.benchmarks.protocols.contract import Protocol, ProtocolSettings
-from capbench.benchmarks.protocols.document_reader import DocumentReader
+from capbench.benchmarks.protocols.document_reader import read_values
 from capbench.benchmarks.protocols.generate_until import GenerateUntil
 from capbench.benchmarks.protocols.job import Collected, Job, Result, ScoredMetric, Shard, Summary
 from capbench.benchmarks.protocols.rated_captions import RatedCaption
@@ -47,7 +47,7 @@ class ByMood(Agreement):
 
     def rated_captions(self, job: Job, failures: FailureLog) -> Iterator[RatedCaption]:
         """Yield rated captions of the mood."""
-        documents = DocumentReader(job, ("doc_to_id", "doc_to_mood")).read(FailureLog(strict=False))
+        documents = read_values(job, ("doc_to_id", "doc_to_mood"), FailureLog(strict=False))
         mood_of = {identity: values["doc_to_mood"] for identity, values in documents}
         for rated in super().rated_captions(job, failures):
             if mood_of[rated.sample.id] == self.settings.mood:
@@ -84,7 +84,7 @@ class Naming(Protocol[NamingSettings]):
         return len(self._names(job, failures)), []
 
     def _names(self, job: Job, failures: FailureLog) -> dict[str, list[str]]:
-        documents = DocumentReader(job, self.document_keys).read(failures)
+        documents = read_values(job, self.document_keys, failures)
         return {identity: values["doc_to_names"][: self.settings.names] for identity, values in documents}
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
