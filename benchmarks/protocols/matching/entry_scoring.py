@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from typing import TypeVar
 
 import numpy as np
@@ -19,7 +19,6 @@ from .documents import MatchEntry, MatchingSettings
 from .image_text_hits import EntryScores, EntryVectors, Likeness
 
 _Piece = TypeVar("_Piece")
-_EntryT = TypeVar("_EntryT")
 
 
 @dataclass(frozen=True)
@@ -37,21 +36,26 @@ class ScoredEntry:
     likeness: Likeness
     seen: np.ndarray
 
+    @property
+    def image(self) -> str:
+        """The document that it is of."""
+        return self.entry.image
 
-def groups_of(
-    entries: Iterable[_EntryT], settings: MatchingSettings, entry: Callable[[_EntryT], MatchEntry]
-) -> Iterator[list[_EntryT]]:
+
+_EntryT = TypeVar("_EntryT", MatchEntry, ScoredEntry)
+
+
+def groups_of(entries: Iterable[_EntryT], settings: MatchingSettings) -> Iterator[list[_EntryT]]:
     """Yield entries that compete with each other: a block, those of an image, the two of a square, or one alone.
 
     Args:
         entries: In order.
         settings: The choices of the task.
-        entry: Gives the entry of each.
     """
     if settings.measure == "neg":
         yield from ([one] for one in entries)
     elif settings.measure == "square" or settings.grouping == "per_image":
-        for _, group in groupby(entries, key=lambda one: entry(one).image):
+        for _, group in groupby(entries, key=lambda one: one.image):
             yield list(group)
     else:
         some = iter(entries)
@@ -105,7 +109,9 @@ class EntryScorer:
 
     def _by_vectors(self, entries: Sequence[MatchEntry]) -> Iterator[ScoredEntry]:
         done = 0
-        for piece, encoded in self._encoded(_pieces(entries, self._job.shard), _own_texts):
+        of_images = (list(group) for _, group in groupby(entries, key=lambda one: one.image))
+        pieces = (list(chain.from_iterable(images)) for images in _some_groups(of_images, self._job.shard))
+        for piece, encoded in self._encoded(pieces, lambda some: _items(some, [entry.texts for entry in some])):
             assert isinstance(encoded, EncodedItems)  # noqa: S101 - the encoder has vectors
             yield from self._of_piece(piece, encoded)
             done += len(piece)
@@ -133,35 +139,28 @@ class EntryScorer:
         """Return each entry, which of its texts are cut and what was done to read it; and the images left out."""
         scored: list[tuple[ScoredEntry, np.ndarray, str]] = []
         dropped, done = set[str](), 0
-        groups = groups_of(entries, self._settings, lambda entry: entry)
-        for groups_here, encoded in self._encoded(_some_groups(groups, self._job.shard), _groups_texts):
+        groups = groups_of(entries, self._settings)
+        for some, encoded in self._encoded(_some_groups(groups, self._job.shard), _groups_texts):
             assert isinstance(encoded, ScoredItems)  # noqa: S101 - the encoder scores pairs
-            item = start = 0
-            for group in groups_here:
-                for number, entry in enumerate(group):
-                    if item in encoded.scores.failures:
-                        reason = encoded.scores.failures[item]
-                        self._drop(entry, "image", reason.removeprefix("image").lstrip(": "), dropped)
-                    end = start + len(_texts_against(group, number))
-                    scored.append(self._of_pairs(group, number, encoded, slice(start, end), item))
-                    item, start = item + 1, end
-                done += len(group)
+            scores, start = encoded.scores, 0
+            places = ((group, number) for group in some for number in range(len(group)))
+            for item, (group, number) in enumerate(places):
+                entry, count = group[number], len(group[number].captions)
+                if item in scores.failures:
+                    reason = scores.failures[item].removeprefix("image").lstrip(": ")
+                    self._drop(entry, "image", reason, dropped)
+                at = slice(start, start + len(_texts_against(group, number)))
+                values, cut, seen, start = scores.values[at], encoded.cut[at], encoded.seen[at], at.stop
+                if entry.negatives:
+                    likeness = EntryScores(values[None, :count], 0, values[count:])
+                else:
+                    own = slice(number * count, (number + 1) * count)
+                    likeness = EntryScores(values.reshape(len(group), count), number, values[:0])
+                    cut, seen = cut[own], seen[own]
+                scored.append((ScoredEntry(entry, likeness, seen), cut, scores.remarks.get(item, "")))
+            done += sum(map(len, some))
             self._report(done, self._total)
         return scored, dropped
-
-    def _of_pairs(
-        self, group: Sequence[MatchEntry], number: int, encoded: ScoredItems, at: slice, item: int
-    ) -> tuple[ScoredEntry, np.ndarray, str]:
-        """Return what is known of an entry whose texts stand in a place."""
-        entry, values = group[number], encoded.scores.values[at]
-        count, cut, seen = len(entry.captions), encoded.cut[at], encoded.seen[at]
-        if entry.negatives:
-            likeness = EntryScores(values[None, :count], 0, values[count:])
-        else:
-            own = slice(number * count, (number + 1) * count)
-            likeness = EntryScores(values.reshape(len(group), count), number, values[:0])
-            cut, seen = cut[own], seen[own]
-        return ScoredEntry(entry, likeness, seen), cut, encoded.scores.remarks.get(item, "")
 
     def _encoded(
         self, pieces: Iterable[_Piece], to_items: Callable[[_Piece], Items]
@@ -174,15 +173,14 @@ class EntryScorer:
                 waiting.append(piece)
                 yield to_items(piece)
 
-        for encoded in (self._job.encoding or self._here)(to_encode()):
-            yield waiting.popleft(), encoded
+        job, progress = self._job, ShardProgress(self._job.progress)
 
-    def _here(self, shards: Iterable[Items]) -> Iterator[AnyEncoded]:
-        """Yield what the encoder of this process makes of entries."""
-        job = self._job
-        progress = ShardProgress(job.progress)
-        for items in shards:
-            yield encode_items(items, job.models.encoder, job.cache, progress)
+        def here(shards: Iterable[Items]) -> Iterator[AnyEncoded]:
+            for items in shards:
+                yield encode_items(items, job.models.encoder, job.cache, progress)
+
+        for encoded in (job.encoding or here)(to_encode()):
+            yield waiting.popleft(), encoded
 
     def _of_piece(self, piece: Sequence[MatchEntry], encoded: EncodedItems) -> Iterator[ScoredEntry]:
         crops, texts = encoded.images, encoded.texts
@@ -213,11 +211,6 @@ class EntryScorer:
             self._failures.add(entry.image, stage, reason)
 
 
-def _own_texts(entries: Sequence[MatchEntry]) -> Items:
-    """Return entries as items, whose references are their own texts."""
-    return _items(entries, [entry.texts for entry in entries])
-
-
 def _groups_texts(groups: Sequence[Sequence[MatchEntry]]) -> Items:
     """Return the entries of groups as items, whose references are the texts that they are held against."""
     texts = [_texts_against(group, number) for group in groups for number in range(len(group))]
@@ -238,18 +231,6 @@ def _items(entries: Sequence[MatchEntry], texts: Sequence[tuple[str, ...]]) -> I
         weights=np.ones(len(entries)),
         images=[entry.pixels for entry in entries],
     )
-
-
-def _pieces(entries: Sequence[MatchEntry], size: int) -> Iterator[list[MatchEntry]]:
-    """Yield consecutive entries of whole images, so many at least."""
-    piece: list[MatchEntry] = []
-    for _, of_image in groupby(entries, key=lambda entry: entry.image):
-        piece += of_image
-        if len(piece) >= size:
-            yield piece
-            piece = []
-    if piece:
-        yield piece
 
 
 def _some_groups(groups: Iterable[list[MatchEntry]], size: int) -> Iterator[list[list[MatchEntry]]]:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import Any
+from functools import partial
+from itertools import islice, pairwise
+from typing import Any, Self
 
 import numpy as np
 
 from ...inputs.failures import Failure, FailureLog
-from ...statistics.contract import Statistic
+from ...statistics.contract import Statistic, UndefinedStatistic
 from ...statistics.rated_rows import first_seen
 from ..checks import DataCheck, no_rows, run_checks
 from ..contract import Protocol, unscored_shard
 from ..job import CHANCE, Collected, Job, Result, ScoredMetric, Shard, Summary, estimated_result, numbers_of
-from .category_means import CategoryMeans
 from .documents import SHAPE_KEYS, MatchEntry, MatchingData, MatchingSettings, read_matched, shape_of
 from .entry_scoring import EntryScorer, ScoredEntry, cut_to_one, groups_of
-from .image_text_hits import match_captions, match_square, prefer_captions, table_of
-from .text_alone import RULES, TextAlone
+from .image_text_hits import Ties, match_captions, match_square, prefer_captions, preferred, table_of
 
 _CUT_TO_ONE = "a caption and a text that competes with it are the same once both are cut"
 _LABELS = {"scm": "SCM", "neg": "Neg", "text": "Text", "image": "Image", "group": "Group"}
@@ -31,6 +32,11 @@ _TERMS = {
     "Image": "of the same, how often both captions find their own image",
     "Group": "of the same, how often both do",
 }
+RULES = (CHANCE, "shorter", "longer", "words")
+"""``chance``: a draw. ``shorter``, ``longer``: the caption with the fewest, the most characters is taken; these are
+blind to what it says. ``words``: the caption is taken whose words, and pairs of neighbouring words, occur more often
+in true than in false captions of the other images, on average over its words; this is blind to its length."""
+_WORD = re.compile(r"\w+")
 _SQUARE = ("text", "image", "group")
 _CHANCE_OF_SQUARE = (1 / 4, 1 / 4, 1 / 6)
 """Of the orders of four cosines without ties, those in which a square is right."""
@@ -159,16 +165,10 @@ class Matching(Protocol[MatchingSettings]):
         self, job: Job, collected: Collected, place: int, category: str, rows: np.ndarray, means: CategoryMeans
     ) -> Result:
         credit, measure = collected.numbers["credit"][rows, place], self.measures[place]
+        label, images = (_LABELS[measure], f"{self.statistic} {category}".rstrip()), collected.numbers["image"][rows]
+        value, influence = partial(means.value, credit), partial(means.influence, credit)
         result = estimated_result(
-            job,
-            measure,
-            self.statistic,
-            (_LABELS[measure], f"{self.statistic} {category}".rstrip()),
-            lambda weights: means.value(credit, weights),
-            first_seen(collected.numbers["image"][rows]),
-            lambda: means.influence(credit),
-            n=means.rows,
-            category=category,
+            job, measure, self.statistic, label, value, first_seen(images), influence, n=means.rows, category=category
         )
         alone: dict[str, float] = {}
         if result.value is not None and measure == "neg":
@@ -227,7 +227,7 @@ def _shard(
 
 def _matched(entries: Iterator[ScoredEntry], settings: MatchingSettings) -> Iterator[_MatchRow]:
     """Yield what became of each entry or square, in order, a group at a time."""
-    for group in groups_of(entries, settings, lambda held: held.entry):
+    for group in groups_of(entries, settings):
         if settings.measure == "square":
             yield _square(*group, settings=settings)
             continue
@@ -268,3 +268,197 @@ def _square(first: ScoredEntry, second: ScoredEntry, *, settings: MatchingSettin
         },
         (image,) if any(cut_to_one([first, second])) else (),
     )
+
+
+class TextAlone:
+    """Tells of entries with negatives what rules count that see the texts alone.
+
+    Args:
+        entries: All of them; ``words`` of an entry is judged by those of other images.
+        image_names: By document: what tells its image from others.
+        ties: What it counts where captions and negatives are equal.
+    """
+
+    def __init__(self, entries: Sequence[MatchEntry], image_names: Mapping[str, str], ties: Ties) -> None:
+        self._image_names = image_names
+        self._ties: Ties = ties
+        self._true, self._false = Counter[str](), Counter[str]()
+        self._of_image: dict[str, list[MatchEntry]] = {}
+        self._last: tuple[str, Counter[str], Counter[str]] | None = None
+        for entry in entries:
+            self._of_image.setdefault(image_names[entry.image], []).append(entry)
+            self._true.update(_marks(entry.captions))
+            self._false.update(_marks(entry.negatives))
+
+    def credit(self, entry: MatchEntry) -> tuple[float, ...]:
+        """Return what each of ``RULES`` counts for an entry."""
+        own, rivals = len(entry.captions), len(entry.negatives)
+        lengths = np.array([len(text) for text in entry.texts], dtype=np.float64)
+        plausible = self._plausible(entry)
+        return (
+            1 / math.comb(own + rivals, own),
+            *(preferred(one[:own], one[own:], self._ties) for one in (-lengths, lengths, plausible)),
+        )
+
+    def _plausible(self, entry: MatchEntry) -> np.ndarray:
+        """Return ``[texts]`` mean log of how much oftener the marks of a text are in true captions elsewhere."""
+        true, false = self._marks_of(self._image_names[entry.image])
+
+        def rate(mark: str) -> float:
+            # One is added to each, so that what occurs nowhere else says nothing.
+            return math.log((self._true[mark] - true[mark] + 1) / (self._false[mark] - false[mark] + 1))
+
+        rates = [[rate(mark) for mark in _marks([text])] for text in entry.texts]
+        # Summed exactly: the same words in another order tie.
+        return np.array([math.fsum(one) / len(one) for one in rates])
+
+    def _marks_of(self, image: str) -> tuple[Counter[str], Counter[str]]:
+        """Return how often each mark occurs in the true, and in the false captions of an image."""
+        if self._last is None or self._last[0] != image:
+            true, false = Counter[str](), Counter[str]()
+            for one in self._of_image[image]:
+                true.update(_marks(one.captions))
+                false.update(_marks(one.negatives))
+            self._last = image, true, false
+        return self._last[1:]
+
+
+def _marks(texts: Sequence[str]) -> Iterator[str]:
+    """Yield the words of texts, and the pairs of neighbours; the ends of a text are neighbours, too."""
+    for text in texts:
+        words = _WORD.findall(text.lower())
+        yield from words
+        yield from (" ".join(pair) for pair in pairwise(["", *words, ""]))
+
+
+class CategoryMeans:
+    """The mean of rows of each category, the mean of these, level by level.
+
+    Each category of a level weighs the same, however few rows it has. A category of which a resample draws no row is in
+    no mean of that resample.
+
+    Args:
+        names: The categories, with levels separated by ``/``.
+        of_row: ``[n]`` which of them a row is of.
+        average_over: ``entries`` makes the mean of all rows instead.
+        least: Categories with fewer rows are left out.
+        left_out: These are, too.
+        decimals: The mean of each category is rounded to so many before means are made of it; None rounds nothing.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        of_row: np.ndarray,
+        *,
+        average_over: str = "categories",
+        least: int = 1,
+        left_out: Sequence[str] = (),
+        decimals: int | None = None,
+    ) -> None:
+        self._average_over, self._least, self._decimals = average_over, least, decimals
+        self._names, self._all_rows = names, of_row
+        sizes = np.bincount(of_row, minlength=len(names))
+        kept = np.flatnonzero((sizes >= least) & ~np.isin(names, left_out))
+        place = np.full(len(names), -1)
+        place[kept] = np.arange(len(kept))
+        self._used = place[of_row] >= 0
+        self._paths = [tuple(names[one].split("/")) for one in kept.tolist()]
+        self._leaf = place[of_row]
+        self._parents = _parents(self._paths)
+        if average_over == "entries":
+            self._leaf, self._parents = np.where(self._used, 0, -1), [np.zeros(1, dtype=np.int64)]
+
+    @property
+    def rows(self) -> int:
+        """How many rows are in the mean."""
+        return int(self._used.sum())
+
+    def names(self, levels: int) -> list[str]:
+        """Return the categories of the first levels, parents before their children, in the order of the rows."""
+        if len(set(self._paths)) < 2:
+            return []
+        found = dict.fromkeys(
+            "/".join(path[:level]) for path in self._paths for level in range(1, min(levels, len(path)) + 1)
+        )
+        rank = {name: number for number, name in enumerate(found)}
+
+        def place(name: str) -> list[int]:
+            parts = name.split("/")
+            return [rank["/".join(parts[:end])] for end in range(1, len(parts) + 1)]
+
+        return sorted(found, key=place)
+
+    def below(self, name: str) -> tuple[np.ndarray, Self]:
+        """Return which rows ``[n]`` are of a category, and the means of these alone.
+
+        Args:
+            name: A category of any level.
+        """
+        inside = np.array([one == name or one.startswith(f"{name}/") for one in self._names])
+        mask = inside[self._all_rows] & self._used
+        numbers = np.flatnonzero(inside)
+        renumbered = np.zeros(len(self._names), dtype=np.int64)
+        renumbered[numbers] = np.arange(len(numbers))
+        rest = [self._names[one].removeprefix(name).removeprefix("/") for one in numbers.tolist()]
+        means = type(self)(
+            rest,
+            renumbered[self._all_rows[mask]],
+            average_over=self._average_over,
+            least=self._least,
+            decimals=self._decimals,
+        )
+        return mask, means
+
+    def value(self, credit: np.ndarray, weights: np.ndarray) -> float:
+        """Return the mean.
+
+        Args:
+            credit: ``[n]`` what each row counts.
+            weights: ``[n]`` how often it does.
+
+        Raises:
+            UndefinedStatistic: No row counts.
+        """
+        means, _ = self._leaves(credit, weights)
+        for parent in self._parents:
+            there = np.isfinite(means)
+            count = int(parent.max()) + 1 if len(parent) else 0
+            sums = np.bincount(parent[there], means[there], minlength=count)
+            means = _ratio(sums, np.bincount(parent[there], minlength=count))
+        if not len(means) or not np.isfinite(means[0]):
+            raise UndefinedStatistic(f"no category has {self._least} entries" if not self.rows else "no entry is drawn")
+        return float(means[0])
+
+    def influence(self, credit: np.ndarray) -> np.ndarray:
+        """Return ``[n]`` the influence of each row on the mean; rounding is left aside."""
+        means, sizes = self._leaves(credit, np.ones(len(credit)))
+        share = np.ones(1)
+        for parent in reversed(self._parents):
+            share = (share / np.bincount(parent))[parent]
+        of_row = share[self._leaf] * (credit - means[self._leaf]) / sizes[self._leaf]
+        return np.where(self._used, of_row, 0.0)
+
+    def _leaves(self, credit: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the mean of each category, NaN where it has none, and how many rows it has."""
+        used, count = self._used, len(self._parents[0])
+        sizes = np.bincount(self._leaf[used], weights[used], minlength=count)
+        sums = np.bincount(self._leaf[used], (weights * credit)[used], minlength=count)
+        means = _ratio(sums, sizes)
+        return (means if self._decimals is None else np.round(means, self._decimals)), sizes
+
+
+def _parents(paths: Sequence[tuple[str, ...]]) -> list[np.ndarray]:
+    """Return for each level, from the lowest up, the number of each category's parent; there is one at the top."""
+    parents: list[np.ndarray] = []
+    level: list[tuple[str, ...]] = list(paths)
+    for depth in range(max(map(len, paths), default=1) - 1, -1, -1):
+        above = list(dict.fromkeys(path[:depth] for path in level))
+        parents.append(np.array([above.index(path[:depth]) for path in level], dtype=np.int64))
+        level = above
+    return parents
+
+
+def _ratio(sums: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return means of groups, NaN where one has nothing."""
+    return np.divide(sums, sizes, out=np.full(len(sizes), np.nan), where=sizes > 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from capbench.benchmarks.protocols.matching.category_means import CategoryMeans
+from capbench.benchmarks.protocols.matching.protocol import CategoryMeans
 from capbench.benchmarks.statistics.contract import UndefinedStatistic
 
 NAMES = ["a/x", "a/y", "b/z"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from capbench.adapters import ImageHandle
 from capbench.benchmarks.protocols.matching.documents import MatchEntry
-from capbench.benchmarks.protocols.matching.text_alone import RULES, TextAlone
+from capbench.benchmarks.protocols.matching.protocol import RULES, TextAlone
 
 
 def entries(*choices: tuple[list[str], list[str]], images: str = "") -> tuple[list[MatchEntry], dict[str, str]]:
