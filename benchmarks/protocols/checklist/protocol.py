@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
+from ....adapters import ImageHandle, VideoHandle
 from ....errors import DataError
 from ...inputs.failures import Failure, FailureLog
-from ...inputs.items import gathered
+from ...inputs.items import CaptionRow, gathered, references_fault, references_of
 from ...statistics import Draws
-from ...statistics.contract import Interval, Statistic, UndefinedStatistic
+from ...statistics.contract import Statistic, UndefinedStatistic
 from ...statistics.influence import Ratio, ratio_intervals
 from ...statistics.near_ties import settle
 from ...statistics.rated_rows import first_seen
 from ...statistics.significance import Ranking, rank
 from ..checks import DataCheck, run_checks
 from ..choices import compare_credit
-from ..contract import ComparedRows, PairedEstimates, Protocol
+from ..contract import ComparedRows, PairedEstimates, Protocol, ProtocolSettings
+from ..document_reader import Document, UnusableDocument, read_documents
 from ..job import (
     INTERVALS,
     Collected,
@@ -32,9 +37,57 @@ from ..job import (
     expected_result,
     numbers_of,
 )
-from .changing import CLEAN, NAMES, ChecklistSettings, SourceCaption, Version, changed, read_captions
-from .rules import CHANGES, RULES, VERSION, ChangeRule
-from .words import load
+from .captions import CaptionReader, sentences
+from .readers import ListsReader, SpacyReader
+from .rules import CHANGES, RULES, VERSION, ChangeRule, Corpus, Donor, NothingToChange, RuleInput, typical
+from .words import load, words_of
+
+CLEAN = "clean"
+NAMES = (CLEAN, *(rule.name for rule in CHANGES))
+"""What a sample is: a caption as it was, or changed by a rule."""
+
+
+class ChecklistSettings(ProtocolSettings):
+    """The choices of a checklist that move a number."""
+
+    reader: Literal["lists", "spacy"] = "lists"
+    """What finds nouns, adjectives, phrases and verbs."""
+    pipeline: str = "en_core_web_md"
+    """The pipeline of ``spacy``: a package's name or a folder."""
+    captions: Literal["first", "all"] = "first"
+    """Which captions of a document are changed."""
+    least_seen: int = Field(default=3, ge=1)
+    """An object is replaced by nouns that so many captions of the data have, at least."""
+    seed: int = 0
+    """What every choice among several places follows from, with the rule and the caption."""
+    rules: int = VERSION
+    """The version of the rules."""
+    words: str = Field(default_factory=lambda: load().digest)
+    """Hash of the lists of words."""
+
+    meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {
+        "reader": {
+            "lists": "lists of words that ship: needs nothing, and changes only what they leave no doubt of",
+            "spacy": "a parser of spaCy, and WordNet for objects of one kind: both have to be installed",
+        },
+        "captions": {
+            "first": "the first caption of a document is changed; the others are its references",
+            "all": "each caption of a document is changed in turn; the others are its references",
+        },
+        "least_seen": "an object is replaced by a noun that so many captions of the data have, at least",
+        "seed": "decides, with the rule and the caption, which of several places is changed",
+        "rules": "version of the rules",
+        "words": "hash of the lists of words",
+    }
+
+    def idle(self) -> Set[str]:
+        """Return the pipeline where none is used."""
+        return set() if self.reader == "spacy" else {"pipeline"}
+
+    def caption_reader(self) -> CaptionReader:
+        """Return what reads captions."""
+        return SpacyReader(self.pipeline, load()) if self.reader == "spacy" else ListsReader(load())
+
 
 LABELS = {"falls": "falls", "equal": "stays", "rises": "rises", "change": "change in SD", "pays": "× clean mean"}
 """What tables call the results of a rule."""
@@ -104,7 +157,12 @@ class Checklist(Protocol[ChecklistSettings]):
         while some := list(islice(versions, max(1, job.shard // len(NAMES)))):
             yield _shard(some, rows)
             rows += len(some)
-            remarks += _unchanged(some)
+            remarks += [
+                Failure(caption.id, "candidate", f"{one.reason} ({NAMES[one.number]})")
+                for caption, all_of_it in some
+                for one in all_of_it
+                if one.row is None
+            ]
         return Summary(len({one.document for one in captions}), data_checks=checks, remarks=remarks)
 
     def _captions(self, job: Job, failures: FailureLog) -> list[SourceCaption]:
@@ -115,7 +173,7 @@ class Checklist(Protocol[ChecklistSettings]):
                     f"task '{job.task.task}' wants protocol.{name} {asked}; this version has {here}",
                     "Leave the key out, or install the version that the task was written for.",
                 )
-        found = read_captions(job, self.document_keys, self.settings, failures)
+        found = [one for _, some in read_documents(job, self.document_keys, self._source, failures) for one in some]
         if len({one.image for one in found}) < 2:
             raise DataError(
                 f"task '{job.task.task}': {len(found)} captions can be changed, of fewer than two images",
@@ -123,49 +181,52 @@ class Checklist(Protocol[ChecklistSettings]):
             )
         return found
 
+    def _source(self, document: Document) -> Iterator[SourceCaption]:
+        """Yield the captions of a document that rules change."""
+        captions = references_of(document["doc_to_target"])
+        if fault := references_fault(captions):
+            raise UnusableDocument("candidate", fault.replace("reference", "caption"))
+        if len(captions) < 2:
+            reason = "is missing: of its captions one is changed, the others are references"
+            raise UnusableDocument("reference", reason)
+        document.check_view()
+        for number in range(len(captions) if self.settings.captions == "all" else 1):
+            identity, others = f"{document.id}#{number}", (*captions[:number], *captions[number + 1 :])
+            yield SourceCaption(identity, document.id, document.image, captions[number], others, document.pixels)
+
     def results(
         self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
     ) -> list[Result]:
         """Return every value of each rule, with intervals over images."""
         results: list[Result] = []
         report = job.progress(INTERVALS)
-        for done, metric in enumerate(scored):
-            results += self._of_metric(job, collected, metric)
-            report(done + 1, len(scored))
+        applies, settings = _applies(collected), job.settings
+        images, draws = first_seen(collected.numbers["image"]), settings.draws()
+        for done, metric in enumerate(scored, 1):
+            if metric.scores is None:
+                results += [_result(metric, rule, name, reason=metric.error) for rule, name in _names()]
+                report(done, len(scored))
+                continue
+            table = _table(collected, metric)
+            unit = float(np.nanstd(table[:, 0], ddof=1)) if np.isfinite(table[:, 0]).sum() > 1 else 0.0
+            places: dict[str, int] = {}
+            defined: dict[str, Ratio] = {}
+            for number, rule in enumerate(CHANGES, 1):
+                n = int(applies[:, number].sum())
+                # What no caption was changed by is remarked, with the reasons.
+                scores = RuleScores(table[:, 0], table[:, number], applies[:, number], unit)
+                for name, ratio in scores.values(rule) if n else ():
+                    key = f"{rule.name}.{name}"
+                    places[key] = len(results)
+                    try:
+                        results.append(_result(metric, rule, name, ratio.value(), n))
+                        defined[key] = ratio
+                    except UndefinedStatistic as error:
+                        results.append(_result(metric, rule, name, n=n, reason=str(error)))
+            for key, interval in ratio_intervals(defined, images, draws, settings.level).items():
+                results[places[key]] = replace(results[places[key]], interval=interval)
+            report(done, len(scored))
         return results
-
-    def _of_metric(self, job: Job, collected: Collected, scored: ScoredMetric) -> Iterator[Result]:
-        if scored.scores is None:
-            for rule, name in _names():
-                yield _result(job, scored, rule, name, reason=scored.error)
-            return
-        table = _table(collected, scored)
-        unit = float(np.nanstd(table[:, 0], ddof=1)) if np.isfinite(table[:, 0]).sum() > 1 else 0.0
-        applies = _applies(collected)
-        values = {
-            (rule, name): value
-            for number, rule in enumerate(CHANGES, 1)
-            # What no caption was changed by is remarked, with the reasons.
-            if applies[:, number].any()
-            for name, value in RuleScores(table[:, 0], table[:, number], applies[:, number], unit).values(rule)
-        }
-        found: dict[tuple[ChangeRule, str], float | str] = {}
-        for key, value in values.items():
-            try:
-                found[key] = value.value()
-            except UndefinedStatistic as error:
-                found[key] = str(error)
-        defined = {_key(*key): value for key, value in values.items() if isinstance(found[key], float)}
-        images, settings = first_seen(collected.numbers["image"]), job.settings
-        intervals = ratio_intervals(defined, images, settings.draws(), settings.level)
-        for number, rule in enumerate(CHANGES, 1):
-            n = int(applies[:, number].sum())
-            for key in (one for one in values if one[0] is rule):
-                value, name = found[key], key[1]
-                if isinstance(value, str):
-                    yield _result(job, scored, rule, name, n=n, reason=value)
-                else:
-                    yield _result(job, scored, rule, name, value, n, intervals.get(_key(rule, name)))
 
     def ranking(
         self,
@@ -227,6 +288,84 @@ class Checklist(Protocol[ChecklistSettings]):
 
 
 @dataclass(frozen=True)
+class SourceCaption:
+    """A human caption that rules change.
+
+    Attributes:
+        id: Its name: the document's, with the number of the caption behind ``#``.
+        document: The document's.
+        image: The image.
+        text: The caption.
+        references: The other captions of the image.
+        pixels: Where the image or video is; None where it is not known.
+    """
+
+    id: str
+    document: str
+    image: str
+    text: str
+    references: tuple[str, ...]
+    pixels: ImageHandle | VideoHandle | None = None
+
+
+@dataclass(frozen=True)
+class Version:
+    """A caption as it was, or changed, or not changed.
+
+    Attributes:
+        number: Place of its name in :data:`NAMES`.
+        row: The caption to score; None where the rule found nothing to change.
+        reason: Why it did not.
+    """
+
+    number: int
+    row: CaptionRow | None
+    reason: str = ""
+
+
+def changed(
+    captions: Sequence[SourceCaption], settings: ChecklistSettings
+) -> Iterator[tuple[SourceCaption, list[Version]]]:
+    """Yield each caption with all of its versions, in the order of :data:`NAMES`.
+
+    Raises:
+        DataError: Something that the reader needs is missing.
+    """
+    corpus = _corpus(captions, settings)
+    for caption, read in zip(captions, corpus.reader.read([one.text for one in captions]), strict=True):
+        given = RuleInput(caption.image, caption.text, read, caption.references, corpus)
+        clean = CaptionRow(caption.id, caption.image, caption.text, caption.references, pixels=caption.pixels)
+        yield caption, [Version(0, clean), *_versions(clean, given)]
+
+
+def _versions(clean: CaptionRow, given: RuleInput) -> Iterator[Version]:
+    for number, rule in enumerate(CHANGES, 1):
+        try:
+            text = rule.change(given)
+        except NothingToChange as reason:
+            yield Version(number, None, str(reason))
+            continue
+        # What counts n-grams in the data's captions counts them once an image, however often it was changed.
+        yield Version(number, replace(clean, id=f"{clean.id}|{rule.name}", candidate=text, weight=0))
+
+
+def _corpus(captions: Sequence[SourceCaption], settings: ChecklistSettings) -> Corpus:
+    words, reader = load(), settings.caption_reader()
+    seen: Counter[str] = Counter()
+    for texts in {one.image: (one.text, *one.references) for one in captions}.values():
+        for text in texts:
+            seen.update(words_of(text))
+    last = [sentences(one.text)[-1] for one in captions]
+    donors = [
+        Donor(one.image, sentence, read.nouns)
+        for one, sentence, read in zip(captions, last, reader.read(last), strict=True)
+        if read.nouns
+    ]
+    best = typical([one.text for one in captions], seen)
+    return Corpus(words, reader, settings.seed, seen, settings.least_seen, donors, best)
+
+
+@dataclass(frozen=True)
 class RuleScores:
     """Scores of captions and of what one rule made of them; more is better.
 
@@ -245,7 +384,8 @@ class RuleScores:
     def values(self, rule: ChangeRule) -> Iterator[tuple[str, Ratio]]:
         """Yield name and value of each result of a rule; see ``Checklist``."""
         if rule.expected == "game":
-            yield "pays", self._pays()
+            of_changed, of_clean = (np.where(self._used, one, 0.0) for one in (self.changed, self.clean))
+            yield "pays", Ratio(of_changed, of_clean, "the mean of the captions as they were is not above 0")
         else:
             shares = self._shares()
             first = "falls" if rule.expected == "fall" else "equal"
@@ -273,11 +413,6 @@ class RuleScores:
         if not self.unit > 0:
             return Ratio(difference, np.zeros(len(used)), "all captions have the same score before they are changed")
         return Ratio(difference / self.unit, used.astype(float), "no changed caption has a score")
-
-    def _pays(self) -> Ratio:
-        used = self._used
-        changed, clean = (np.where(used, one, 0.0) for one in (self.changed, self.clean))
-        return Ratio(changed, clean, "the mean of the captions as they were is not above 0")
 
     @property
     def _used(self) -> np.ndarray:
@@ -319,36 +454,16 @@ def _names() -> Iterator[tuple[ChangeRule, str]]:
             yield rule, name
 
 
-def _key(rule: ChangeRule, name: str) -> str:
-    return f"{rule.name}.{name}"
-
-
 def _is_better(rule: ChangeRule, name: str) -> bool:
     """Return whether more is better: of the first result of rules it is, of games and of the others it is not."""
     return name == ("falls" if rule.expected == "fall" else "equal")
 
 
 def _result(
-    job: Job,
-    scored: ScoredMetric,
-    rule: ChangeRule,
-    name: str,
-    value: float | None = None,
-    n: int = 0,
-    interval: Interval | None = None,
-    reason: str = "",
+    scored: ScoredMetric, rule: ChangeRule, name: str, value: float | None = None, n: int = 0, reason: str = ""
 ) -> Result:
-    return Result(
-        scored.name,
-        name,
-        (scored.metric.label, f"{rule.label}: {LABELS[name]}"),
-        value,
-        n,
-        _is_better(rule, name),
-        interval=interval,
-        reason=reason,
-        category=rule.name,
-    )
+    label, better = (scored.metric.label, f"{rule.label}: {LABELS[name]}"), _is_better(rule, name)
+    return Result(scored.name, name, label, value, n, better, reason=reason, category=rule.name)
 
 
 def _table(collected: Collected, scored: ScoredMetric) -> np.ndarray:
@@ -392,14 +507,6 @@ def _shard(captions: Sequence[tuple[SourceCaption, list[Version]]], first: int) 
         [caption_content(sample, []) for sample in samples],
         item_numbers,
     )
-
-
-def _unchanged(captions: Sequence[tuple[SourceCaption, list[Version]]]) -> Iterator[Failure]:
-    """Yield what rules found nothing to change in."""
-    for caption, versions in captions:
-        for one in versions:
-            if one.row is None:
-                yield Failure(caption.id, "candidate", f"{one.reason} ({NAMES[one.number]})")
 
 
 def _checks(job: Job, captions: Sequence[SourceCaption]) -> list[DataCheck]:

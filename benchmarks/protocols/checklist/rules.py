@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from statistics import median
-from typing import Literal
+from typing import Literal, TypeVar
 
 from .captions import CaptionReader, ReadCaption, Token, ended, replaced, sentences, written
 from .words import WordLists, cased, words_of
@@ -22,6 +22,7 @@ VERSION = 1
 Expected = Literal["fall", "stay", "game"]
 _JOINING = re.compile(r"(?<=\w)[-'’.,:](?=\w)|['’](?=(?:s|t|re|ve|ll|d|m)\b)")
 _MARK = re.compile(r"[^\w\s]|_")
+SiteT = TypeVar("SiteT")
 
 
 class NothingToChange(Exception):  # noqa: N818 - it is no error: most rules find nothing to change in some captions
@@ -103,6 +104,16 @@ class RuleInput:
         """Return a number below ``count`` that the seed, the purpose and the caption decide, and nothing else."""
         return drawn(f"{self.corpus.seed}|{purpose}|{self.text}") % count
 
+    def choose(self, purpose: str, sites: Sequence[SiteT], none: str) -> SiteT:
+        """Return one of the places that a rule may change, as :meth:`pick` decides.
+
+        Raises:
+            NothingToChange: There is none.
+        """
+        if not sites:
+            raise NothingToChange(none)
+        return sites[self.pick(purpose, len(sites))]
+
     def is_new(self, noun: str) -> bool:
         """Tell whether neither caption nor references say a noun, in the singular or the plural."""
         return self.said.isdisjoint((noun, self.corpus.words.plural(noun)))
@@ -132,39 +143,32 @@ def object_replaced(given: RuleInput) -> str:
         if token.kind != "noun" or token.lemma in words.never_replaced:
             continue
         for tier in corpus.reader.sisters(token.lemma):
-            fitting = [
-                one for one in tier if one not in words.never_replaced and given.is_new(one) and corpus.is_known(one)
-            ]
-            if fitting:
+            known = (one for one in tier if one not in words.never_replaced and corpus.is_known(one))
+            if fitting := list(filter(given.is_new, known)):
                 sites.append((at, fitting))
                 break
-    if not sites:
-        raise NothingToChange("has no object for which the data knows another of its kind")
-    at, fitting = sites[given.pick("object_replaced", len(sites))]
-    noun = fitting[given.pick("object_replaced|by", len(fitting))]
-    return _with_noun(given, at, noun)
+    at, fitting = given.choose("object_replaced", sites, "has no object for which the data knows another of its kind")
+    return _with_noun(given, at, fitting[given.pick("object_replaced|by", len(fitting))])
 
 
 def attribute_replaced(given: RuleInput) -> str:
     """Replace a colour or material by another, a size, age or state by its opposite; not by what references say."""
     sites: list[tuple[int, list[str]]] = []
     for at, token in enumerate(given.read.tokens):
-        if token.kind == "adjective" and (others := _other_attributes(token, given.corpus.words)):
-            fitting = [one for one in others if one not in given.said]
-            if fitting:
-                sites.append((at, fitting))
-    if not sites:
-        raise NothingToChange("has no colour, size, age, state or material with another that its references do not say")
-    at, fitting = sites[given.pick("attribute_replaced", len(sites))]
+        others = _other_attributes(token, given.corpus.words) if token.kind == "adjective" else []
+        if fitting := [one for one in others if one not in given.said]:
+            sites.append((at, fitting))
+    at, fitting = given.choose(
+        "attribute_replaced",
+        sites,
+        "has no colour, size, age, state or material with another that its references do not say",
+    )
     return _with(given, at, fitting[given.pick("attribute_replaced|by", len(fitting))])
 
 
 def relation_replaced(given: RuleInput) -> str:
     """Replace a preposition or a side by its opposite."""
-    sites = given.read.relations
-    if not sites:
-        raise NothingToChange("has no preposition or side with an opposite")
-    at = sites[given.pick("relation_replaced", len(sites))]
+    at = given.choose("relation_replaced", given.read.relations, "has no preposition or side with an opposite")
     return _with(given, at, given.corpus.words.opposites[given.read.tokens[at].text.lower()])
 
 
@@ -180,9 +184,7 @@ def number_replaced(given: RuleInput) -> str:
             sites.append((at, numbers[numbers.index(word) + 2]))
         elif word.isdecimal() and 2 <= int(word) <= 20:
             sites.append((at, str(int(word) + 2)))
-    if not sites:
-        raise NothingToChange("counts nothing, or one")
-    return _with(given, *sites[given.pick("number_replaced", len(sites))])
+    return _with(given, *given.choose("number_replaced", sites, "counts nothing, or one"))
 
 
 def attributes_swapped(given: RuleInput) -> str:
@@ -196,9 +198,7 @@ def attributes_swapped(given: RuleInput) -> str:
         and read.sentence_of[first] == read.sentence_of[second]
         and tokens[first].text.lower() != tokens[second].text.lower()
     ]
-    if not pairs:
-        raise NothingToChange("has no sentence with adjectives of two nouns")
-    first, second = pairs[given.pick("attributes_swapped", len(pairs))]
+    first, second = given.choose("attributes_swapped", pairs, "has no sentence with adjectives of two nouns")
     one, other = tokens[first].text, tokens[second].text
     by = {first: _in_place_of(one, other), second: _in_place_of(other, one)}
     return replaced(tokens, by, given.corpus.words)
@@ -206,20 +206,15 @@ def attributes_swapped(given: RuleInput) -> str:
 
 def negated(given: RuleInput) -> str:
     """Deny what a sentence says: "is not", "does not run", "not running"."""
-    sites = given.read.negations
-    if not sites:
-        raise NothingToChange("has no verb to deny, or denies something already")
-    at, denied = sites[given.pick("negation", len(sites))]
-    return _with(given, at, denied)
+    none = "has no verb to deny, or denies something already"
+    return _with(given, *given.choose("negation", given.read.negations, none))
 
 
 def synonym(given: RuleInput) -> str:
     """Replace a noun by one of the same meaning."""
     synonyms = given.corpus.words.synonyms
     sites = [at for at, token in enumerate(given.read.tokens) if token.kind == "noun" and token.lemma in synonyms]
-    if not sites:
-        raise NothingToChange("has no noun of the list of synonyms")
-    at = sites[given.pick("synonym", len(sites))]
+    at = given.choose("synonym", sites, "has no noun of the list of synonyms")
     return _with_noun(given, at, synonyms[given.read.tokens[at].lemma])
 
 
@@ -253,10 +248,8 @@ def _in_place_of(old: str, new: str) -> str:
 
 def object_left_out(given: RuleInput) -> str:
     """Drop a prepositional phrase, at most half of the caption."""
-    phrases = given.read.phrases
-    if not phrases:
-        raise NothingToChange("has no prepositional phrase that can be left out")
-    start, end = phrases[given.pick("object_left_out", len(phrases))]
+    none = "has no prepositional phrase that can be left out"
+    start, end = given.choose("object_left_out", given.read.phrases, none)
     pieces = [(token.text, token.space) for token in given.read.tokens]
     # What stood behind the phrase stands behind the word before it.
     pieces[start - 1] = (pieces[start - 1][0], pieces[end - 1][1])

@@ -14,8 +14,7 @@ import yaml
 
 import capbench
 from capbench.benchmarks import plots
-from capbench.benchmarks.protocols.checklist.changing import NAMES
-from capbench.benchmarks.protocols.checklist.protocol import RuleScores
+from capbench.benchmarks.protocols.checklist.protocol import NAMES, RuleScores
 from capbench.benchmarks.protocols.checklist.rules import RULES
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.statistics import Draws

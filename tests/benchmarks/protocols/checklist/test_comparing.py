@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import capbench
-from capbench.benchmarks.protocols.checklist.changing import NAMES
-from capbench.benchmarks.protocols.checklist.protocol import COMPARED, compare_rule
+from capbench.benchmarks.protocols.checklist.protocol import COMPARED, NAMES, compare_rule
 from capbench.benchmarks.protocols.contract import ComparedRows
 from capbench.benchmarks.statistics import Draws
 from capbench.benchmarks.statistics.contract import UndefinedStatistic
