@@ -86,6 +86,10 @@ class Registry(Generic[T]):
         self._read_entry_points()
         return iter(sorted(self._entries))
 
+    def items(self) -> Iterator[tuple[str, T]]:
+        """Yield each name with its object."""
+        return ((name, self[name]) for name in self)
+
     def __len__(self) -> int:
         self._read_entry_points()
         return len(self._entries)

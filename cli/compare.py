@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-from .options import add_format_option, add_intervals_option, add_seed_option, positive
+from .options import add_options, positive, share, tell
 
 _EPILOG = """\
 RUN is the folder of a finished run (run.json and samples.parquet), as 'bench run' prints it. What is compared
@@ -39,26 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--statistic", metavar="NAME", default="", help="statistic to compare by (default: the task's first)"
     )
+    add_options(parser, "--metrics", help="metrics to compare, separated by commas or spaces")
     parser.add_argument(
-        "--metrics", nargs="+", metavar="NAME", help="metrics to compare, separated by commas or spaces"
-    )
-    parser.add_argument(
-        "--alpha", type=_share, default=0.05, metavar="A", help="level of the groups; intervals hold 1 - A (0.05)"
+        "--alpha", type=share, default=0.05, metavar="A", help="level of the groups; intervals hold 1 - A (0.05)"
     )
     parser.add_argument("--bootstrap", type=positive, default=1000, metavar="N", help="resamples of the images (1000)")
-    add_intervals_option(parser)
-    add_seed_option(parser)
-    add_format_option(parser, "of the tables")
-
-
-def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = 0.0
-    if not 0 < share < 1:
-        raise argparse.ArgumentTypeError(f"expected a number between 0 and 1, found '{text}'")
-    return share
+    add_options(parser, "--intervals", "--seed")
+    add_options(parser, "--format", help="of the tables")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -79,12 +65,10 @@ def run(options: argparse.Namespace) -> int:
     comparisons = compare_runs(options.runs, settings, bars())
     for comparison in comparisons:
         of = f" by {comparison.metric}" if comparison.metric else ""
-        print(
+        tell(
             f"{comparison.task}: {len(comparison.compared)} {comparison.subject}s compared{of} "
-            f"on {comparison.n:,} rows of {comparison.images:,} {comparison.resampled}",
-            file=sys.stderr,
+            f"on {comparison.n:,} rows of {comparison.images:,} {comparison.resampled}"
         )
-        for note in comparison.notes:
-            print(f"{comparison.task}: {note}", file=sys.stderr)
+        tell(*(f"{comparison.task}: {note}" for note in comparison.notes))
     print(render_comparisons(comparisons, options.format))
     return 0

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import textwrap
 
 from ..errors import UsageError
-from .options import REDISTRIBUTION, add_allowed_servers, add_boundary_option, add_task_options
+from .options import REDISTRIBUTION, TASK, add_options, locations_of, tell
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,9 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="fetch what may be fetched without a login, into the cache (or below $CAPBENCH_DATA)",
     )
-    add_task_options(parser)
-    add_boundary_option(parser)
-    add_allowed_servers(parser)
+    add_options(parser, *TASK, "--allow_outside", "--allow_server")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -29,7 +26,6 @@ def run(options: argparse.Namespace) -> int:
     from ..benchmarks.inputs.failures import describe
     from ..benchmarks.running.inspection import inspect_task
     from ..tasks.index import build_index
-    from ..tasks.locate import DataLocations, parse_data_options
     from ..tasks.schema import load_task
     from ..tasks.sources import load_source, requests_of_card
 
@@ -39,9 +35,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"'{options.task}' stands for {len(others) + 1} tasks; name one of them")
     task, _ = load_task(entry.path)
     source = load_source(task, entry.path)
-    locations = DataLocations.from_environment(
-        index.expand_names(parse_data_options(options.data)), options.allow_outside
-    )
+    locations = locations_of(options, index)
     if source is None:
         print(
             f"{task.task}: data from {task.dataset_path or task.custom_dataset}; its file names no data_source\n"
@@ -96,6 +90,6 @@ def _download(source, folder) -> None:
     from ..progress import bars
     from ..tasks.download import fetch
 
-    print(f"\nfetching into {folder}. By going on you accept: {source.terms}", file=sys.stderr)
+    tell(f"\nfetching into {folder}. By going on you accept: {source.terms}")
     for file in fetch(source, folder, bars()):
         print(f"{'fetched':<13}{file}")

@@ -8,7 +8,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -16,7 +16,7 @@ from typing import Literal
 from ..benchmarks.records.environment import environment
 from ..benchmarks.store.store import Store
 from ..drafts import draft_beside
-from ..errors import BenchError, MetricError
+from ..errors import BenchError
 from ..metrics.capture import wordnet
 from ..metrics.capture.choices import RELEASED_ENCODER
 from ..metrics.capture.factual import RELEASED as FACTUAL
@@ -49,6 +49,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 _LOW_DISK_BYTES = 5e9
+_FACTUAL = "CAPTURE's parser 'factual'"
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,15 @@ class Finding:
 def diagnose(store: Path) -> list[Finding]:
     """Look everything over; nothing is changed but a probe file in the cache folder."""
     return [
-        *(*_packages(), _meteor(), _java(), _gpu()),
-        *(_wordnet(), *_parser_factual(), *_parser_spacy(), _phrase_encoder(), _chromium()),
-        *(*_folders(store), _data()),
+        *_packages(),
+        _checked("METEOR", meteor_resources.check, "its tables are installed", "fault"),
+        *(_java(), _gpu()),
+        _checked("WordNet", wordnet.find, "{} (CAPTURE's synonyms)", need=" CAPTURE's synonyms need them."),
+        _checked("NLTK's models", NltkText(None).check, f"found ({_FACTUAL})", need=f" {_FACTUAL} needs them."),
+        _checkpoint("FACTUAL", Checkpoint(_FACTUAL, "parser_model", FACTUAL)),
+        *_parser_spacy(),
+        _checkpoint("text encoder", Checkpoint("CAPTURE's likeness of meaning", "encoder", RELEASED_ENCODER)),
+        *(_chromium(), *_folders(store), _data()),
     ]
 
 
@@ -92,14 +99,6 @@ def _packages() -> Iterator[Finding]:
             )
 
 
-def _meteor() -> Finding:
-    try:
-        meteor_resources.check()
-    except BenchError as error:
-        return Finding("fault", "METEOR", error.message, error.hint)
-    return Finding("ok", "METEOR", "its tables are installed")
-
-
 def _java() -> Finding:
     try:
         java = jars.find_java()
@@ -115,21 +114,14 @@ def _java() -> Finding:
         return Finding("fault", "Java", f"it does not run: {error}", "Reinstall Java, or point JAVA_HOME at one.")
 
 
-def _wordnet() -> Finding:
+def _checked(
+    subject: str, check: Callable[[], object], found: str, lacking: Literal["note", "fault"] = "note", need: str = ""
+) -> Finding:
+    """Return what a check gives, in the place of ``{}``, or its error with who needs what is not there."""
     try:
-        return Finding("ok", "WordNet", f"{wordnet.find()} (CAPTURE's synonyms)")
-    except MetricError as error:
-        return Finding("note", "WordNet", f"{error.message} CAPTURE's synonyms need them.", error.hint)
-
-
-def _parser_factual() -> Iterator[Finding]:
-    what = "CAPTURE's parser 'factual'"
-    try:
-        NltkText(None).check()
-        yield Finding("ok", "NLTK's models", f"found ({what})")
-    except MetricError as error:
-        yield Finding("note", "NLTK's models", f"{error.message} {what} needs them.", error.hint)
-    yield _checkpoint("FACTUAL", Checkpoint(what, "parser_model", FACTUAL))
+        return Finding("ok", subject, found.format(check()))
+    except BenchError as error:
+        return Finding(lacking, subject, f"{error.message}{need}", error.hint)
 
 
 def _parser_spacy() -> Iterator[Finding]:
@@ -144,10 +136,6 @@ def _parser_spacy() -> Iterator[Finding]:
     else:
         found = importlib.metadata.version(SPACY_PIPELINE)
         yield Finding("ok", "spaCy's English", f"{SPACY_PIPELINE} {found} ({what})")
-
-
-def _phrase_encoder() -> Finding:
-    return _checkpoint("text encoder", Checkpoint("CAPTURE's likeness of meaning", "encoder", RELEASED_ENCODER))
 
 
 def _checkpoint(subject: str, checkpoint: Checkpoint) -> Finding:

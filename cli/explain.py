@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from .options import add_judge_options, add_permission_options, add_store_option, add_task_options, write_text
+from .options import JUDGE, PERMISSIONS, TASK, add_options, write_text
 
 if TYPE_CHECKING:
     from ..adapters import Judge
@@ -39,18 +39,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--task", metavar="NAME", help="a task, in place of --candidate and --reference")
     parser.add_argument("--sample", metavar="ID", help="which of the task's captions")
     parser.add_argument("--model", metavar="NAME", help="whose caption, where the task scores those of a model")
-    parser.add_argument("--model_args", metavar="K=V,...", default="", help="arguments of its adapter")
+    add_options(parser, "--model_args")
     parser.add_argument(
         "--metric",
         metavar="NAME",
         default="capture",
         help="capture, aloha or dcscore, as the task sets it if it does; with settings as capture[key=value,...]",
     )
-    add_judge_options(parser)
+    add_options(parser, *JUDGE)
     parser.add_argument("--html", metavar="FILE", type=Path, help="write a page, in place of printing")
-    add_task_options(parser)
-    add_permission_options(parser)
-    add_store_option(parser)
+    add_options(parser, *TASK, *PERMISSIONS, "--store")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -136,16 +134,12 @@ def _of_task(options: argparse.Namespace, store: Store) -> tuple[Metric, Caption
     from ..progress import bars
     from ..tasks.locate import parse_data_options
 
+    same = ("model", "model_args", "judge", "judge_args", "include_path", "allow_outside")
     resolved = resolve_call(
         [options.task],
-        model=options.model,
-        model_args=options.model_args,
-        judge=options.judge,
-        judge_args=options.judge_args,
         metric_names=[options.metric],
         data=parse_data_options(options.data),
-        include_path=options.include_path,
-        allow_outside=options.allow_outside,
+        **{name: getattr(options, name) for name in same},
     )
     plan = resolved.plan
     if len(plan) != 1:

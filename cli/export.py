@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..errors import UsageError, did_you_mean
-from .options import add_permission_options, add_task_options, names
-
-if TYPE_CHECKING:
-    from ..benchmarks.records.task_run import TaskRun
-    from ..rows import BadRow
+from .options import PERMISSIONS, TASK, add_options, locations_of, names, tell, tell_rows
 
 WANTED = ("pairs", "prompts")
 """Formats of what is to be scored, or answered, elsewhere."""
@@ -54,16 +48,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tasks", nargs="+", metavar="NAME", help="with lm-eval, pairs and prompts: export these tasks instead of runs"
     )
-    parser.add_argument(
-        "--metrics", nargs="+", metavar="NAME", help="with --tasks: metrics in place of those of the tasks"
-    )
+    add_options(parser, "--metrics", help="with --tasks: metrics in place of those of the tasks")
     parser.add_argument("--text_only", action="store_true", help="with lm-eval --tasks: show lm-eval's model no images")
     parser.add_argument(
         "--model",
         metavar="NAME",
         help="with pairs and prompts: what writes the captions of tasks that score a captioner (captions:FILE)",
     )
-    parser.add_argument("--model_args", metavar="K=V,...", default="", help="arguments of its adapter")
+    add_options(parser, "--model_args")
     parser.add_argument(
         "--answers",
         type=Path,
@@ -77,8 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with pairs and prompts: where images are put that are no files of their own (drawn, or in rows of the "
         "data), which rows name as 'image_file'",
     )
-    add_task_options(parser)
-    add_permission_options(parser)
+    add_options(parser, *TASK, *PERMISSIONS)
     parser.add_argument(
         "--push_to_hub",
         metavar="OWNER/NAME",
@@ -108,18 +99,26 @@ def run(options: argparse.Namespace) -> int:
     if missing:
         raise missing[0]
     runs, bad = read_task_runs(files)
-    for error in bad:
-        print(f"left out: {error.in_one_line}", file=sys.stderr)
+    tell(*(f"left out: {error.in_one_line}" for error in bad))
     if not runs:
-        print("bench: error: none of the runs can be read", file=sys.stderr)
+        tell("bench: error: none of the runs can be read")
         return 1
-    if fmt is not None:
-        _write(runs, fmt, options.output)
+    if fmt == "lm-eval":
+        from ..benchmarks.interchange.lm_eval_results import write_results
+
+        written, without = write_results(runs, options.output)
+        tell_rows("without samples", without)
+        print(f"{len(runs):,} runs: {len(written):,} files below {options.output}")
+    elif fmt is not None:
+        from ..benchmarks.tables.export_rows import write_table
+
+        write_table(runs, fmt, options.output)
+        print(f"{len(runs):,} runs: {options.output}")
     if options.push_to_hub:
         from ..benchmarks.interchange.hub_results import push
 
         address, without = push(runs, options.push_to_hub, options.private, options.samples)
-        _name(without, "without samples")
+        tell_rows("without samples", without)
         print(f"{len(runs):,} runs: {address}")
     return 1 if bad else 0
 
@@ -144,10 +143,9 @@ def _split(options: argparse.Namespace) -> tuple[str | None, list[str]]:
         raise UsageError("--answers goes with prompts")
     if not options.tasks and not places:
         raise UsageError("bench export: names no run", "RUN is a folder of runs, such as runs.")
-    if not options.tasks and (options.metrics or options.text_only or options.include_path or options.data):
-        raise UsageError("--metrics, --text_only, --include_path and --data go with --tasks")
-    if options.allow_outside and not options.tasks:
-        raise UsageError("--allow_outside goes with --tasks")
+    of_tasks = ("metrics", "text_only", "include_path", "data", "allow_outside")
+    if not options.tasks and any(getattr(options, name) for name in of_tasks):
+        raise UsageError("--metrics, --text_only, --include_path, --data and --allow_outside go with --tasks")
     if options.samples and not options.push_to_hub:
         raise UsageError("--samples goes with --push_to_hub; lm-eval's folders have samples anyway")
     return fmt, places
@@ -158,11 +156,9 @@ def _export_tasks(options: argparse.Namespace, fmt: str | None, places: Sequence
         raise UsageError(
             f"--tasks goes with: bench export lm-eval --tasks NAME ... -o DIR; or {' or '.join(WANTED)}, -o FILE"
         )
-    if fmt == "lm-eval":
-        return _export_lm_eval(options)
-    if options.text_only:
+    if options.text_only and fmt != "lm-eval":
         raise UsageError("--text_only goes with lm-eval")
-    return _export_wanted(options, fmt)
+    return _export_lm_eval(options) if fmt == "lm-eval" else _export_wanted(options, fmt)
 
 
 def _export_lm_eval(options: argparse.Namespace) -> int:
@@ -170,17 +166,15 @@ def _export_lm_eval(options: argparse.Namespace) -> int:
     from ..benchmarks.inputs.metric_names import split_metrics
     from ..benchmarks.interchange.lm_eval_tasks import plan_export, write_tasks
     from ..tasks.index import build_index
-    from ..tasks.locate import DataLocations, parse_data_options
 
     index = build_index(options.include_path)
-    data = index.expand_names(parse_data_options(options.data))
     exported = plan_export(
         names(options.tasks),
         index,
         metrics=split_metrics(options.metrics or ()),
-        locations=DataLocations.from_environment(data, options.allow_outside),
+        locations=locations_of(options, index),
         text_only=options.text_only,
-        tell=lambda message: print(message, file=sys.stderr),
+        tell=tell,
     )
     for path in write_tasks(exported, options.output):
         print(path)
@@ -207,40 +201,16 @@ def _export_wanted(options: argparse.Namespace, fmt: str) -> int:
     from ..progress import bars
     from ..tasks.locate import parse_data_options
 
-    call = {
+    same = ("images", "model", "model_args", "include_path", "allow_outside")
+    call = {name: getattr(options, name) for name in same} | {
         "metrics": split_metrics(options.metrics or []),
-        "images": options.images,
-        "model": options.model,
-        "model_args": options.model_args,
-        "include_path": options.include_path,
         "data": parse_data_options(options.data),
-        "allow_outside": options.allow_outside,
         "progress": bars(),
     }
     if fmt == "pairs":
-        wanted = write_pairs(options.output, names(options.tasks), **call)
+        count, failures = write_pairs(options.output, names(options.tasks), **call)
     else:
-        wanted = write_prompts(options.output, names(options.tasks), answers=options.answers, **call)
-    for failure in wanted.failures:
-        print(f"left out: {describe(failure)}", file=sys.stderr)
-    print(f"{wanted.rows:,} {fmt}: {options.output}")
+        count, failures = write_prompts(options.output, names(options.tasks), answers=options.answers, **call)
+    tell(*(f"left out: {describe(failure)}" for failure in failures))
+    print(f"{count:,} {fmt}: {options.output}")
     return 0
-
-
-def _write(runs: Sequence[TaskRun], fmt: str, output: Path) -> None:
-    if fmt == "lm-eval":
-        from ..benchmarks.interchange.lm_eval_results import write_results
-
-        written, without = write_results(runs, output)
-        _name(without, "without samples")
-        print(f"{len(runs):,} runs: {len(written):,} files below {output}")
-        return
-    from ..benchmarks.tables.export_rows import write_table
-
-    write_table(runs, fmt, output)
-    print(f"{len(runs):,} runs: {output}")
-
-
-def _name(rows: Sequence[BadRow], what: str) -> None:
-    for row in rows:
-        print(f"{what}: {row.place}: {row.reason}", file=sys.stderr)

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-
-if TYPE_CHECKING:
-    from ..rows import BadRow
+from .options import tell, tell_rows
 
 _NAMED = 5
 _EPILOG = """\
@@ -62,9 +57,9 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"-o {options.output}: is one of the files that are read")
     imported = import_captions(files, fmt, options.key)
     write_captions(imported, options.output)
-    _name(imported.bad_rows, "left out")
-    _name(imported.duplicates, "duplicate")
-    _name(imported.remarks, "note")
+    for what, rows in (("left out", imported.bad_rows), ("duplicate", imported.duplicates), ("note", imported.remarks)):
+        tell_rows(what, rows[:_NAMED])
+        tell(*([f"{what}: {len(rows) - _NAMED:,} more"] if len(rows) > _NAMED else []))
     for path, name in imported.formats.items():
         print(f"{path}: {FORMATS[name].label}")
     print(
@@ -78,10 +73,3 @@ def run(options: argparse.Namespace) -> int:
         print(f"logged there: {values}")
     print(f"next: bench run --model captions:{options.output} --task TASK    ('bench ls tasks')")
     return 0
-
-
-def _name(rows: Sequence[BadRow], what: str) -> None:
-    for row in rows[:_NAMED]:
-        print(f"{what}: {row.place}: {row.reason}", file=sys.stderr)
-    if len(rows) > _NAMED:
-        print(f"{what}: {len(rows) - _NAMED:,} more", file=sys.stderr)

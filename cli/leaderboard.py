@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from ..errors import UsageError
+from .options import tell
 
 RUNS = Path("results/runs")
 OUTPUT = Path("results/leaderboard")
@@ -68,9 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     diff = add("diff", "say what changed since a git revision, or between two leaderboards", _DIFF)
     for one in (build, check):
-        one.add_argument(
-            "--runs", type=Path, default=RUNS, metavar="DIR", help=f"folder of the runs ({RUNS.as_posix()})"
-        )
+        one.add_argument("--runs", type=Path, default=RUNS, metavar="DIR", help=f"folder of the runs ({RUNS})")
         one.add_argument(
             "--readme", type=Path, metavar="FILE", help="a Markdown file that shows the top rows between two marks, too"
         )
@@ -78,39 +78,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     diff.add_argument("head", metavar="HEAD", nargs="?", help="the later one (default: that in --output)")
     for one in (build, check, diff):
         one.add_argument(
-            "--output",
-            type=Path,
-            default=OUTPUT,
-            metavar="DIR",
-            help=f"folder of the leaderboard ({OUTPUT.as_posix()})",
+            "--output", type=Path, default=OUTPUT, metavar="DIR", help=f"folder of the leaderboard ({OUTPUT})"
         )
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the subcommand."""
-    return {"build": _build, "check": _check, "diff": _diff}[options.action](options)
+    if options.action == "diff":
+        return _diff(options)
+    # An empty leaderboard is not what somebody asks for.
+    if not options.runs.exists():
+        raise UsageError(
+            f"{options.runs}: there is no such folder",
+            "--runs names the folder of the runs; 'bench run' writes them to runs, unless --output_path says else.",
+        )
+    return _build(options) if options.action == "build" else _check(options)
 
 
 def _build(options: argparse.Namespace) -> int:
     from ..benchmarks.leaderboard.build import build
 
-    _require_runs(options.runs)
     board = build(options.runs, options.output, options.readme)
     print(f"{_count(board.tables, 'table')} of {_count(board.runs, 'run')}, written to {options.output}")
-    for one in board.left_out:
-        print(f"left out: {one.key}: {one.reason}", file=sys.stderr)
+    tell(*(f"left out: {one.key}: {one.reason}" for one in board.left_out))
     return 0
-
-
-def _require_runs(folder: Path) -> None:
-    """Raise where there is no folder of runs: an empty leaderboard is not what somebody asks for."""
-    from ..errors import UsageError
-
-    if not folder.exists():
-        raise UsageError(
-            f"{folder}: there is no such folder",
-            "--runs names the folder of the runs; 'bench run' writes them to runs, unless --output_path says else.",
-        )
 
 
 def _count(things: Sequence[object], what: str) -> str:
@@ -120,17 +111,15 @@ def _count(things: Sequence[object], what: str) -> str:
 def _check(options: argparse.Namespace) -> int:
     from ..benchmarks.leaderboard.diff import differences
 
-    _require_runs(options.runs)
     lines = differences(options.runs, options.output, options.readme)
     if not lines:
         print(f"{options.output} is what the runs in {options.runs} give")
         return 0
     print("\n".join(lines))
-    print(
+    tell(
         f"bench: error: {options.output} is not what the runs in {options.runs} give\n"
         f"Mend it with: bench leaderboard build --runs {options.runs} --output {options.output}"
-        + (f" --readme {options.readme}" if options.readme else ""),
-        file=sys.stderr,
+        + (f" --readme {options.readme}" if options.readme else "")
     )
     return 1
 

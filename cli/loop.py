@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-from .engine_options import add_engine_options, execution_of_options, local_folder
-from .options import add_permission_options, add_store_option, add_task_options
+from .options import ENGINE, PERMISSIONS, TASK, add_options, tell
 from .recipe_options import (
     add_recipe_options,
+    executor_of,
     print_dry_run,
     print_recipes,
     print_stage,
     recipe_of,
-    require_folder,
     step_printer,
 )
 
@@ -37,10 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device", metavar="NAME", help="what trains: cpu or cuda:1; a GPU by default, if there is one"
     )
-    add_task_options(parser)
-    add_permission_options(parser)
-    add_store_option(parser)
-    add_engine_options(parser)
+    add_options(parser, *TASK, *PERMISSIONS, "--store", *ENGINE)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -55,10 +50,8 @@ def run(options: argparse.Namespace) -> int:
 
     if options.list:
         return print_recipes(list_loops(), lambda path: load_loop(path).loop.description)
-    recipe = recipe_of(options)
-    folder: Path | None = options.output
-    require_folder(options, folder, "--output DIR says where the turns go")
-    execution = execution_of_options(options, has_models=True)
+    recipe, folder = recipe_of(options, "--output DIR says where the turns go")
+    executor, run_folder = executor_of(options)
     call = LoopCall(
         load_loop(recipe, options.set),
         TrainingProcesses(options.device),
@@ -66,16 +59,12 @@ def run(options: argparse.Namespace) -> int:
         options.include_path,
         options.allow_outside,
         options.store,
-        execution.executor,
-        local_folder(execution),
+        executor,
+        run_folder,
         bars(),
     )
     if folder is None or options.dry_run:
         return print_dry_run(call.loaded.requests, lambda: dry_run(call), 34)
-    carry_out(call, folder, LoopReporter(_tell_turn, print_stage, step_printer()))
+    carry_out(call, folder, LoopReporter(tell, print_stage, step_printer()))
     print((folder / "report.md").read_text(encoding="utf-8"))
     return 0
-
-
-def _tell_turn(words: str) -> None:
-    print(words, file=sys.stderr, flush=True)

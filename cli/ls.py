@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..hub import asking_nobody
-from .options import add_task_options
+from .options import TASK, add_options, locations_of, print_table, tell
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--recorded", metavar="DIR", help="what you have for rows of suites, as 'bench run --suite' takes it"
     )
-    add_task_options(parser)
+    add_options(parser, *TASK)
 
 
 @asking_nobody()
@@ -28,41 +28,26 @@ def run(options: argparse.Namespace) -> int:
     if options.format == "json":
         print(json.dumps(rows, indent=2, ensure_ascii=False))
     elif rows:
-        from tabulate import tabulate
-
-        print(tabulate(rows, headers="keys", tablefmt="plain", disable_numparse=True))
+        print_table(rows, "plain")
     else:
         print(f"there are no {options.what}")
     return 0
 
 
 def _tasks(options: argparse.Namespace) -> list[dict[str, str]]:
-    import sys
-
     from ..tasks.index import build_index
     from ..tasks.yaml_files import display_path
 
     index = build_index(options.include_path)
-    for path, fault in index.faults.items():
-        print(f"bench: {display_path(path)} could not be read: {fault}", file=sys.stderr)
+    if options.what == "groups":
+        return [{"group": e.name, "tasks": ", ".join(e.members), "about": e.description} for e in index.groups]
+    if options.what == "tags":
+        return [{"tag": tag, "tasks": ", ".join(tasks)} for tag, tasks in index.tags.items()]
+    tell(*(f"bench: {display_path(path)} could not be read: {fault}" for path, fault in index.faults.items()))
     return [
         {"task": e.name, "protocol": e.output_type, "tags": ", ".join(e.tags), "about": e.description}
         for e in index.tasks
     ]
-
-
-def _groups(options: argparse.Namespace) -> list[dict[str, str]]:
-    from ..tasks.index import build_index
-
-    groups = build_index(options.include_path).groups
-    return [{"group": e.name, "tasks": ", ".join(e.members), "about": e.description} for e in groups]
-
-
-def _tags(options: argparse.Namespace) -> list[dict[str, str]]:
-    from ..tasks.index import build_index
-
-    tags = build_index(options.include_path).tags
-    return [{"tag": tag, "tasks": ", ".join(tasks)} for tag, tasks in tags.items()]
 
 
 def _metrics(options: argparse.Namespace) -> list[dict[str, str]]:
@@ -71,12 +56,12 @@ def _metrics(options: argparse.Namespace) -> list[dict[str, str]]:
     return [
         {
             "metric": name,
-            "label": getattr(metrics[name], "label", name),
-            "needs": ", ".join(sorted(metrics[name].needs)) or "the caption alone",
-            "range": "{:g} to {:g}".format(*metrics[name].range),
-            "source": getattr(metrics[name], "source", ""),
+            "label": getattr(metric, "label", name),
+            "needs": ", ".join(sorted(metric.needs)) or "the caption alone",
+            "range": "{:g} to {:g}".format(*metric.range),
+            "source": getattr(metric, "source", ""),
         }
-        for name in metrics
+        for name, metric in metrics.items()
     ]
 
 
@@ -86,11 +71,11 @@ def _statistics(options: argparse.Namespace) -> list[dict[str, str]]:
     return [
         {
             "statistic": name,
-            "label": getattr(statistics[name], "label", name),
-            "better": "higher" if getattr(statistics[name], "higher_is_better", True) else "lower",
-            "about": _first_line(statistics[name]),
+            "label": getattr(statistic, "label", name),
+            "better": "higher" if getattr(statistic, "higher_is_better", True) else "lower",
+            "about": _first_line(statistic),
         }
-        for name in statistics
+        for name, statistic in statistics.items()
     ]
 
 
@@ -107,7 +92,7 @@ def _models(options: argparse.Namespace) -> list[dict[str, str]]:
 def _adapters(options: argparse.Namespace) -> list[dict[str, str]]:
     from ..adapters import adapters
 
-    return [{"adapter": name, "about": _first_line(adapters[name])} for name in adapters]
+    return [{"adapter": name, "about": _first_line(adapter)} for name, adapter in adapters.items()]
 
 
 def _suites(options: argparse.Namespace) -> list[dict[str, str]]:
@@ -116,10 +101,9 @@ def _suites(options: argparse.Namespace) -> list[dict[str, str]]:
     from ..benchmarks.suites.plan import count_cells
     from ..benchmarks.suites.read import list_suites
     from ..tasks.index import build_index
-    from ..tasks.locate import DataLocations, parse_data_options
 
     index = build_index(options.include_path)
-    locations = DataLocations.from_environment(index.expand_names(parse_data_options(options.data)))
+    locations = locations_of(options, index)
     rows: list[dict[str, str]] = []
     for suite in list_suites():
         given = read_inputs(suite, Path(options.recorded)) if options.recorded else NOTHING
@@ -135,28 +119,26 @@ def _first_line(thing: object) -> str:
 def _protocols(options: argparse.Namespace) -> list[dict[str, str]]:
     from ..benchmarks.protocols import protocols
 
-    return [{"protocol": name, "about": (protocols[name].__doc__ or "").strip().splitlines()[0]} for name in protocols]
+    return [{"protocol": name, "about": _first_line(protocol)} for name, protocol in protocols.items()]
 
 
 def _stages(options: argparse.Namespace) -> list[dict[str, str]]:
     from ..recipes.making.contract import stages
 
-    found = {name: stages[name] for name in stages}
     return [
-        {"stage": name, "asks": ", ".join(kind.roles), "about": (kind.__doc__ or "").partition("\n")[0]}
-        for name, kind in found.items()
+        {"stage": name, "asks": ", ".join(stage.roles), "about": _first_line(stage)} for name, stage in stages.items()
     ]
 
 
 _LISTS: dict[str, Callable[[argparse.Namespace], list[dict[str, str]]]] = {
     "adapters": _adapters,
-    "groups": _groups,
+    "groups": _tasks,
     "metrics": _metrics,
     "models": _models,
     "protocols": _protocols,
     "stages": _stages,
     "statistics": _statistics,
     "suites": _suites,
-    "tags": _tags,
+    "tags": _tasks,
     "tasks": _tasks,
 }

@@ -69,28 +69,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = next((argument for argument in arguments if not argument.startswith("-")), None)
     if chosen is not None and chosen not in COMMANDS:
         return _unknown_command(chosen)
-    modules = {}
-    parsers = {}
+    command, module = parser, None
     for name, summary in COMMANDS.items():
         sub = commands.add_parser(
             name, help=summary, description=summary, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         if name == chosen:
-            parsers[name] = sub
-            modules[name] = importlib.import_module(f".{name}", __package__)
-            modules[name].add_arguments(sub)
+            command, module = sub, importlib.import_module(f".{name}", __package__)
+            module.add_arguments(sub)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        return _unknown_option(unknown[0], parsers.get(chosen, parser))
+        return _unknown_option(unknown[0], command)
     if options.version:
         from importlib.metadata import version
 
         print(f"capbench {version('capbench')}")
         return 0
-    if options.command is None:
+    if module is None:
         parser.print_help()
         return 2
-    return _guarded(modules[options.command].run, options)
+    return _guarded(module.run, options)
 
 
 def _unknown_command(name: str) -> int:

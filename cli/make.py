@@ -6,9 +6,8 @@ import argparse
 from pathlib import Path
 
 from ..errors import UsageError
-from .engine_options import add_engine_options, execution_of_options, local_folder
-from .options import add_include_option, add_permission_options, add_store_option, positive
-from .recipe_options import add_recipe_options, print_dry_run, print_recipes, print_stage, recipe_of, require_folder
+from .options import ENGINE, PERMISSIONS, add_options, positive
+from .recipe_options import add_recipe_options, executor_of, print_dry_run, print_recipes, print_stage, recipe_of
 
 _EPILOG = """\
 RECIPE is a YAML file, or the name of a maker that ships ('bench make --list'); docs/making.md explains its keys.
@@ -30,10 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar="DATA", help="what is begun with: a folder, a table, or a task")
     parser.add_argument("--output", metavar="DIR", type=Path, help="where the result goes")
     parser.add_argument("--limit", metavar="N", type=positive, help="the first N rows alone")
-    add_include_option(parser)
-    add_permission_options(parser)
-    add_store_option(parser)
-    add_engine_options(parser)
+    add_options(parser, "--include_path", *PERMISSIONS, "--store", *ENGINE)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -44,12 +40,10 @@ def run(options: argparse.Namespace) -> int:
 
     if options.list:
         return print_recipes(list_makers(), lambda path: load_maker(path).maker.description)
-    recipe = recipe_of(options)
+    recipe, folder = recipe_of(options, "--output DIR says where the result goes")
     if options.data is None:
         raise UsageError("bench make: --data says what is begun with.", "A folder of images, a table, or a task.")
-    folder: Path | None = options.output
-    require_folder(options, folder, "--output DIR says where the result goes")
-    execution = execution_of_options(options, has_models=True)
+    executor, run_folder = executor_of(options)
     call = MakingCall(
         load_maker(recipe, options.set),
         options.data,
@@ -57,8 +51,8 @@ def run(options: argparse.Namespace) -> int:
         options.include_path,
         options.allow_outside,
         options.store,
-        execution.executor,
-        local_folder(execution),
+        executor,
+        run_folder,
         bars(),
     )
     if folder is None or options.dry_run:

@@ -1,14 +1,22 @@
-"""Options that several subcommands share, and how their values are read."""
+"""Options that several subcommands share, how their values are read, and what is told beside the results."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..drafts import write_whole
 from ..errors import UsageError
 from ..permissions import SERVERS_VARIABLE, Permissions
+
+if TYPE_CHECKING:
+    from ..benchmarks.running.execution import Execution
+    from ..rows import BadRow
+    from ..tasks.index import TaskIndex
+    from ..tasks.locate import DataLocations
 
 REDISTRIBUTION = {
     "full": "may be passed on with their samples (redistribution: full)",
@@ -17,73 +25,157 @@ REDISTRIBUTION = {
 """What may be done with runs over a data set, by its card's ``redistribution``."""
 
 
-def add_task_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--include_path`` and ``--data``."""
-    add_include_option(parser)
-    parser.add_argument(
-        "--data",
-        metavar="TASK=PATH",
-        action="append",
-        default=[],
-        help="local data of a task (may be repeated); $CAPBENCH_DATA names a folder with one folder a data set",
-    )
-
-
-def add_include_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--include_path``."""
-    parser.add_argument(
-        "--include_path",
-        metavar="DIR",
-        action="append",
-        default=[],
-        help="folder with task files of your own (may be repeated)",
-    )
-
-
-def add_boundary_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--allow_outside``."""
-    parser.add_argument(
-        "--allow_outside",
-        metavar="DIR",
-        action="append",
-        default=[],
-        help="folder whose files tasks and rows may name besides those beside them and their data "
-        "(may be repeated); see docs/tasks.md",
-    )
-
-
-def add_permission_options(parser: argparse.ArgumentParser, *, models: bool = True) -> None:
-    """Add the options that let files decide what costs: ``--allow_outside``, ``--run_functions`` and those of models.
+def whole_number(least: int, what: str, most: int | None = None) -> Callable[[str], int]:
+    """Return what reads a whole number.
 
     Args:
-        parser: Of a command that works; what only reads takes ``--allow_outside`` alone.
-        models: Whether the command may load models that files name.
+        least: The smallest that is accepted.
+        what: What is expected, for messages.
+        most: The largest; None for any.
     """
-    add_boundary_option(parser)
-    parser.add_argument(
-        "--run_functions",
-        action="store_true",
-        help="run the functions and readers that files name (!function); do so for files that you have read",
-    )
-    if not models:
-        return
-    add_allowed_servers(parser)
-    parser.add_argument(
-        "--trust_remote_code",
-        action="store_true",
-        help="run code that comes with models, as --model_args trust_remote_code=true does for one",
-    )
+
+    def read(text: str) -> int:
+        if text.isascii() and text.isdigit() and int(text) >= least and (most is None or int(text) <= most):
+            return int(text)
+        raise argparse.ArgumentTypeError(f"expected {what}, found '{text}'")
+
+    return read
 
 
-def add_allowed_servers(parser: argparse.ArgumentParser) -> None:
-    """Add ``--allow_server``."""
-    parser.add_argument(
-        "--allow_server",
-        metavar="HOST[:PORT]",
-        action="append",
-        default=[],
-        help=f"server that files may name (may be repeated; ${SERVERS_VARIABLE} holds more, separated by commas)",
-    )
+positive = whole_number(1, "a whole number above 0")
+not_negative = whole_number(0, "a whole number, 0 or above")
+
+
+def share(text: str) -> float:
+    """Read a number between 0 and 1, without these."""
+    from ..rows import parse_number
+
+    try:
+        number = parse_number(text)
+    except (ValueError, OverflowError):
+        number = 0.0
+    if not 0 < number < 1:
+        raise argparse.ArgumentTypeError(f"expected a number between 0 and 1, found '{text}'")
+    return number
+
+
+def _processes(text: str) -> int:
+    """Read how many processes are asked for; 0 is auto."""
+    if text == "auto":
+        return 0
+    try:
+        return positive(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}; or 'auto'") from error
+
+
+_REPEATED = {"action": "append", "default": []}
+_ARGUMENTS = {"metavar": "K=V,...", "default": ""}
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "--include_path": _REPEATED | {"metavar": "DIR", "help": "folder with task files of your own (may be repeated)"},
+    "--data": _REPEATED
+    | {
+        "metavar": "TASK=PATH",
+        "help": "local data of a task (may be repeated); $CAPBENCH_DATA names a folder with one folder a data set",
+    },
+    "--allow_outside": _REPEATED
+    | {
+        "metavar": "DIR",
+        "help": "folder whose files tasks and rows may name besides those beside them and their data "
+        "(may be repeated); see docs/tasks.md",
+    },
+    "--run_functions": {
+        "action": "store_true",
+        "help": "run the functions and readers that files name (!function); do so for files that you have read",
+    },
+    "--allow_server": _REPEATED
+    | {
+        "metavar": "HOST[:PORT]",
+        "help": f"server that files may name (may be repeated; ${SERVERS_VARIABLE} holds more, separated by commas)",
+    },
+    "--trust_remote_code": {
+        "action": "store_true",
+        "help": "run code that comes with models, as --model_args trust_remote_code=true does for one",
+    },
+    "--store": {
+        "metavar": "FILE|URL",
+        "help": "file that keeps what is costly to compute (default: in $BENCH_CACHE); a URL such as "
+        "s3://BUCKET/PREFIX, or a folder with / at its end, names results that machines share (docs/store.md)",
+    },
+    "--model_args": _ARGUMENTS | {"help": "arguments of its adapter"},
+    "--judge": {
+        "metavar": "NAME",
+        "help": "what judges captions, for metrics that ask a model: alias, adapter, or responses:FILE for "
+        "responses recorded elsewhere",
+    },
+    "--judge_args": _ARGUMENTS | {"help": "arguments of its adapter"},
+    "--seed": {"type": not_negative, "default": 1234, "metavar": "N", "help": "seed of the bootstrap (1234)"},
+    "--intervals": {
+        "choices": ("auto", "bootstrap", "influence"),
+        "default": "auto",
+        "help": "bootstrap: by resamples; influence: by influence functions, where they are known; auto: by these from "
+        "a million rows on (docs/compare.md)",
+    },
+    "--format": {"choices": ("github", "latex", "csv", "json"), "default": "github"},
+    "--metrics": {"nargs": "+", "metavar": "NAME"},
+    "--port": {
+        "type": whole_number(0, "a port, 0 to 65535", 65535),
+        "default": 0,
+        "metavar": "N",
+        "help": "port to listen at (one that is free)",
+    },
+    "--host": {
+        "default": "127.0.0.1",
+        "metavar": "ADDRESS",
+        "help": "address to listen at (127.0.0.1, which this machine alone reaches)",
+    },
+    "--engine": {
+        "choices": ("local", "ray", "slurm"),
+        "help": "where shards are worked on: this machine (local), a cluster of ray, Slurm (local)",
+    },
+    "--processes": {
+        "type": _processes,
+        "metavar": "N",
+        "help": "worker processes of the engine local; 1: all in this process; auto: what cores and memory allow "
+        "(auto where no model is named and there is enough to do, else 1)",
+    },
+    "--address": {
+        "metavar": "ADDRESS",
+        "help": "cluster of ray: auto, HOST:PORT of its head, or local for one of this machine (auto)",
+    },
+    "--run_folder": {
+        "metavar": "DIR",
+        "help": "where results of shards lie, and how far the run is ('bench status DIR'); for ray and slurm a folder "
+        "that all machines see",
+    },
+    "--cluster": {
+        "type": Path,
+        "metavar": "FILE",
+        "help": "YAML file that says all that, and what workers take: docs/scale.md",
+    },
+}
+"""What ``add_argument`` takes of each option that several subcommands have."""
+
+TASK = ("--include_path", "--data")
+READING = ("--allow_outside", "--run_functions")
+"""What files decide of a command that loads no model."""
+PERMISSIONS = (*READING, "--allow_server", "--trust_remote_code")
+"""The options that let files decide what costs."""
+JUDGE = ("--judge", "--judge_args")
+SERVER = ("--port", "--host")
+ENGINE = ("--engine", "--processes", "--address", "--run_folder", "--cluster")
+
+
+def add_options(parser: argparse.ArgumentParser, *options: str, **settings: Any) -> None:
+    """Declare shared options.
+
+    Args:
+        parser: The subcommand's.
+        *options: Their names.
+        **settings: What ``add_argument`` takes besides, or in place of what is usual.
+    """
+    for option in options:
+        parser.add_argument(option, **(_OPTIONS[option] | settings))
 
 
 def permissions_of(options: argparse.Namespace) -> Permissions:
@@ -92,65 +184,25 @@ def permissions_of(options: argparse.Namespace) -> Permissions:
     Raises:
         UsageError: A folder does not exist, or a server is none.
     """
-    named = ("allow_outside", "allow_server", "run_functions", "trust_remote_code", "include_path")
+    named = (option.removeprefix("--") for option in (*PERMISSIONS, "--include_path"))
     return Permissions.of(**{name: getattr(options, name) for name in named if hasattr(options, name)})
 
 
-def add_store_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--store``."""
-    parser.add_argument(
-        "--store",
-        metavar="FILE|URL",
-        help="file that keeps what is costly to compute (default: in $BENCH_CACHE); a URL such as s3://BUCKET/PREFIX, "
-        "or a folder with / at its end, names results that machines share (docs/store.md)",
-    )
+def locations_of(options: argparse.Namespace, index: TaskIndex | None = None) -> DataLocations:
+    """Return where data may be: what ``--data`` and ``--allow_outside`` say, and the environment.
 
+    Args:
+        options: The command's.
+        index: The tasks, where ``--data`` may name groups and tags.
 
-def add_judge_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--judge`` and ``--judge_args``."""
-    parser.add_argument(
-        "--judge",
-        metavar="NAME",
-        help="what judges captions, for metrics that ask a model: alias, adapter, or responses:FILE for "
-        "responses recorded elsewhere",
-    )
-    parser.add_argument("--judge_args", metavar="K=V,...", default="", help="arguments of its adapter")
+    Raises:
+        UsageError: An option is faulty.
+    """
+    from ..tasks.locate import DataLocations, parse_data_options
 
-
-def add_seed_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--seed``."""
-    parser.add_argument("--seed", type=not_negative, default=1234, metavar="N", help="seed of the bootstrap (1234)")
-
-
-def add_intervals_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--intervals``."""
-    parser.add_argument(
-        "--intervals",
-        choices=("auto", "bootstrap", "influence"),
-        default="auto",
-        help="bootstrap: by resamples; influence: by influence functions, where they are known; auto: by these from "
-        "a million rows on (docs/compare.md)",
-    )
-
-
-def add_format_option(parser: argparse.ArgumentParser, help_text: str) -> None:
-    """Add ``--format`` of the tables that a command prints."""
-    parser.add_argument("--format", choices=("github", "latex", "csv", "json"), default="github", help=help_text)
-
-
-def add_server_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--port`` and ``--host``."""
-    parser.add_argument("--port", type=_port, default=0, metavar="N", help="port to listen at (one that is free)")
-    parser.add_argument(
-        "--host", default="127.0.0.1", metavar="ADDRESS",
-        help="address to listen at (127.0.0.1, which this machine alone reaches)",
-    )  # fmt: skip
-
-
-def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"expected a port, 0 to 65535, found '{text}'")
-    return int(text)
+    named = parse_data_options(options.data)
+    allowed = getattr(options, "allow_outside", ())
+    return DataLocations.from_environment(index.expand_names(named) if index else named, allowed)
 
 
 def names(values: list[str] | None) -> list[str]:
@@ -158,18 +210,22 @@ def names(values: list[str] | None) -> list[str]:
     return [name.strip() for value in values or [] for name in value.split(",") if name.strip()]
 
 
-def positive(text: str) -> int:
-    """Read a whole number above 0."""
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number above 0, found '{text}'")
-    return int(text)
+def tell(*lines: str) -> None:
+    """Print lines on stderr, beside the results."""
+    for line in lines:
+        print(line, file=sys.stderr, flush=True)
 
 
-def not_negative(text: str) -> int:
-    """Read a whole number, 0 or above."""
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"expected a whole number, 0 or above, found '{text}'")
-    return int(text)
+def tell_rows(what: str, rows: Iterable[BadRow]) -> None:
+    """Print rows on stderr, each with what became of it and why."""
+    tell(*(f"{what}: {row.place}: {row.reason}" for row in rows))
+
+
+def print_table(rows: Iterable[Mapping[str, object]], style: str = "github") -> None:
+    """Print rows as a table whose columns are their keys; values stand as they are written."""
+    from tabulate import tabulate
+
+    print(tabulate(rows, headers="keys", tablefmt=style, disable_numparse=True))
 
 
 def write_text(path: Path, text: str) -> None:
@@ -200,3 +256,66 @@ def describe_model_folder(name: str | None, given: Collection[str] = ()) -> str:
         return ""
     lines = request_lines(requests_of_model(folder, given))
     return "\n".join([f"{folder / ALIAS_FILE}  (model)", *(f"{kind:<13}{text}" for kind, text in lines)])
+
+
+def execution_of(options: argparse.Namespace, *, has_models: bool) -> Execution:
+    """Return where a run is carried out: as the options say, or else as suits this machine.
+
+    Options come before what the cluster file says. Without any, what needs no model and is more than a shard is shared
+    by worker processes, and all else is done by this process.
+
+    Args:
+        options: Those of ``ENGINE``.
+        has_models: Whether a model is named.
+
+    Raises:
+        UsageError: An option is of another engine.
+        TaskError: The cluster file is faulty.
+    """
+    from ..benchmarks.running.execution import Execution
+    from ..benchmarks.scale.cluster import ClusterFile, read_cluster
+    from ..benchmarks.scale.executors import LocalExecutor
+
+    if all(getattr(options, name) is None for name in ("engine", "processes", "address", "cluster")):
+        executor = None if has_models else LocalExecutor()
+        return Execution(executor, only_shards=True, folder=options.run_folder)
+    usual = ClusterFile(engine="ray" if options.address else "local")
+    cluster = read_cluster(options.cluster) if options.cluster else usual
+    folder = cluster.run_folder if options.run_folder is None else options.run_folder
+    engine = options.engine or cluster.engine
+    for option, of in (("processes", "local"), ("address", "ray")):
+        if getattr(options, option) is not None and engine != of:
+            raise UsageError(f"--{option} is of the engine '{of}', and this is '{engine}'")
+    pools = cluster.resources()
+    if engine == "ray":
+        from ..benchmarks.scale.ray import RayExecutor
+
+        return Execution(RayExecutor(options.address or cluster.address, pools=pools), folder=folder)
+    if engine == "slurm":
+        from ..benchmarks.scale.slurm import SlurmExecutor
+
+        return Execution(SlurmExecutor(cluster.slurm.slots, cluster.slurm.options, pools=pools), folder=folder)
+    processes = cluster.processes if options.processes is None else options.processes
+    if processes == 1:
+        return Execution(folder=folder, processes=1)
+    return Execution(LocalExecutor(processes or None, pools=pools), folder=folder)
+
+
+def serve_pages(application: Any, options: argparse.Namespace, visitor: str) -> None:
+    """Serve pages until interrupted.
+
+    Args:
+        application: What answers.
+        options: The command's, with those of ``SERVER``.
+        visitor: What one who has the address can do.
+    """
+    from ..benchmarks.tables.pages.serving import serve
+
+    serve(
+        application,
+        command=options.command,
+        holds=visitor,
+        host=options.host,
+        port=options.port,
+        told=lambda address: print(f"Open {address}\nCtrl-C ends it.", flush=True),
+    )

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
+from functools import partial
 from pathlib import Path
+
+from ..errors import UsageError
+from .options import add_options, tell
 
 _EPILOG = """\
 KIND is one of
@@ -42,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="statistic of an agreement plot, such as kendall_c or accuracy.HM (default: the task's first)",
     )
-    parser.add_argument("--metrics", nargs="+", metavar="NAME", help="metrics to show, by comma or space")
+    add_options(parser, "--metrics", help="metrics to show, by comma or space")
     parser.add_argument(
         "--width",
         choices=("single", "double"),
@@ -63,7 +66,6 @@ def run(options: argparse.Namespace) -> int:
         write_figure,
     )
     from ..benchmarks.plots.style import require_writable
-    from ..errors import UsageError
 
     require_writable(options.output)
     if options.statistic and options.kind != "agreement":
@@ -71,19 +73,18 @@ def run(options: argparse.Namespace) -> int:
     metrics = split_metrics(options.metrics or [])
     notes: list[str] = []
     records = read_records(options.runs, notes)
-    if options.kind == "agreement":
-        figure = agreement_figure(
-            records, statistic=options.statistic, metrics=metrics, width=options.width, notes=notes
-        )
-    else:
-        draws = {"ratings": ratings_figure, "length": length_figure, "checklist": rules_figure}
-        figure = draws[options.kind](records, metrics=metrics, width=options.width, notes=notes)
+    draw = {
+        "agreement": partial(agreement_figure, statistic=options.statistic),
+        "ratings": ratings_figure,
+        "length": length_figure,
+        "checklist": rules_figure,
+    }[options.kind]
+    figure = draw(records, metrics=metrics, width=options.width, notes=notes)
     write_figure(figure, options.output)
     height = figure.get_size_inches()[1]
     if height > PAGE:
         wider = ", --width double puts panels beside each other" if options.width == "single" else ""
         notes.append(f"the figure is {height:.1f} in high, more than a page: --metrics chooses some{wider}")
-    for note in notes:
-        print(f"bench: {note}", file=sys.stderr)
+    tell(*(f"bench: {note}" for note in notes))
     print(options.output)
     return 0

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
-from .options import (
-    add_format_option,
-    add_permission_options,
-    add_server_options,
-    add_task_options,
-    not_negative,
-    positive,
-)
+from ..errors import UsageError, did_you_mean
+from .options import READING, SERVER, TASK, add_options, locations_of, not_negative, positive, serve_pages, share, tell
 
 if TYPE_CHECKING:
     from ..benchmarks.rate.questions import Questionnaire
@@ -72,30 +64,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--report", action="store_true", help="print state and agreement, and write the task; serve nothing"
     )
     parser.add_argument(
-        "--interval", type=_reach, default=0.05, metavar="W",
+        "--interval", type=share, default=0.05, metavar="W",
         help="say how many more answers intervals of ±W need (0.05)",
     )  # fmt: skip
-    add_format_option(parser, "how the report is printed")
-    add_server_options(parser)
-    add_task_options(parser)
-    add_permission_options(parser, models=False)
-
-
-def _reach(text: str) -> float:
-    from ..rows import parse_number
-
-    try:
-        reach = parse_number(text)
-    except (ValueError, OverflowError):
-        reach = 0.0
-    if not 0 < reach < 1:
-        raise argparse.ArgumentTypeError(f"expected a number between 0 and 1, found '{text}'")
-    return reach
+    add_options(parser, "--format", help="how the report is printed")
+    add_options(parser, *SERVER, *TASK, *READING)
 
 
 def run(options: argparse.Namespace) -> int:
     """Begin a session or go on with one, and serve it until interrupted; or report on it."""
-    from ..benchmarks.rate.session import is_session, locked, read_session
+    from ..benchmarks.rate.session import is_session, locked, read_session, require_same
 
     folder: Path = options.output or Path("ratings") / options.task
     if options.report:
@@ -104,9 +82,18 @@ def run(options: argparse.Namespace) -> int:
     from ..benchmarks.tables.pages.serving import require_packages
 
     require_packages("rate")
-    session = _resumed(folder, options) if is_session(folder) else _begun(folder, options)
+    if is_session(folder):
+        session = read_session(folder)
+        require_same(session, {"task": options.task, **_said(options)})
+    else:
+        session = _begun(folder, options)
+    from ..benchmarks.rate.app import application
+    from ..benchmarks.rate.session import RatingQueue
+
     with locked(folder):
-        _serve(session, options)
+        serve_pages(
+            application(RatingQueue(session)), options, "sees the images and captions and answers under any name"
+        )
         _report(session, options)
     return 0
 
@@ -120,30 +107,12 @@ def _report(session: Session, options: argparse.Namespace) -> None:
     made = write_task(session, given)
     print(report(session, given, options.interval, options.format))
     if made is None:
-        print("nothing is said yet, so no task is written", file=sys.stderr)
+        tell("nothing is said yet, so no task is written")
         return
     if made.unsaid:
-        print(f"left out: {made.unsaid:,} images of which nobody could tell", file=sys.stderr)
-    print(f"{made.path}: {made.rows:,} rows", file=sys.stderr)
-    print(f"next: bench run --include_path {session.folder} --task {made.name}", file=sys.stderr)
-
-
-def _serve(session: Session, options: argparse.Namespace) -> None:
-    from ..benchmarks.rate.app import application
-    from ..benchmarks.rate.session import RatingQueue
-    from ..benchmarks.tables.pages.serving import serve
-
-    def told(address: str) -> None:
-        print(f"Open {address}\nCtrl-C ends it.", flush=True)
-
-    serve(
-        application(RatingQueue(session)),
-        command="rate",
-        holds="sees the images and captions and answers under any name",
-        host=options.host,
-        port=options.port,
-        told=told,
-    )
+        tell(f"left out: {made.unsaid:,} images of which nobody could tell")
+    tell(f"{made.path}: {made.rows:,} rows")
+    tell(f"next: bench run --include_path {session.folder} --task {made.name}")
 
 
 def _asked(options: argparse.Namespace) -> Questionnaire | None:
@@ -175,23 +144,13 @@ def _said(options: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value is not None}
 
 
-def _resumed(folder: Path, options: argparse.Namespace) -> Session:
-    from ..benchmarks.rate.session import read_session, require_same
-
-    session = read_session(folder)
-    require_same(session, {"task": options.task, **_said(options)})
-    return session
-
-
 def _begun(folder: Path, options: argparse.Namespace) -> Session:
     from ..benchmarks.inputs.failures import describe, summarise
     from ..benchmarks.inputs.task_images import TaskImages, picture_of
     from ..benchmarks.rate.collecting import collect, recorded
     from ..benchmarks.rate.items import Design
     from ..benchmarks.rate.session import begin
-    from ..errors import did_you_mean
     from ..tasks.index import build_index
-    from ..tasks.locate import DataLocations, parse_data_options
     from ..tasks.schema import load_task
 
     asked = _asked(options)
@@ -207,29 +166,20 @@ def _begun(folder: Path, options: argparse.Namespace) -> Session:
     entry = index.entries.get(options.task)
     if entry is None or entry.kind != "task":
         raise UsageError(f"there is no task '{options.task}'.{did_you_mean(options.task, index.entries)}")
-    locations = DataLocations.from_environment(parse_data_options(options.data), options.allow_outside)
+    locations = locations_of(options)
     task = load_task(entry.path)[0]
     items, failures = collect(task, entry.path, locations, captions, subset=bool(options.subset))
     images = TaskImages(task, entry.path, locations)
-    design = Design(
-        task=task.task,
-        version=str(task.version),
-        questions=asked,
-        systems=tuple(one.name for one in captions),
-        captions=tuple(one.fingerprint()["sha256"] for one in captions),
-        seed=1234 if options.seed is None else options.seed,
-        sample=options.sample,
-        subset=bool(options.subset),
-        references=bool(options.references),
-    )
+    usual = {"seed": 1234, "sample": None, "subset": False, "references": False}
+    named = {"task": task.task, "version": str(task.version)}
+    design = Design.model_validate({**named, **usual, **_said(options)})
     if all(images.read(one.id, one.image) is None for one in items) and images.outside:
         raise images.outside
     session = begin(folder, design, items, lambda item: picture_of(images.read(item.id, item.image)), failures)
     if images.outside:
-        print(images.outside.in_one_line, file=sys.stderr)
-    for entry_of in summarise(failures.entries):
-        print(f"left out: {describe(entry_of)}", file=sys.stderr)
+        tell(images.outside.in_one_line)
+    tell(*(f"left out: {describe(failure)}" for failure in summarise(failures.entries)))
     if options.sample and len(session.items) < options.sample:
-        print(f"--sample {options.sample:,}: there are {len(session.items):,} to rate", file=sys.stderr)
+        tell(f"--sample {options.sample:,}: there are {len(session.items):,} to rate")
     print(f"{folder}: {len(session.items):,} images of {task.task}, {session.wanted:,} answers asked of each rater")
     return session

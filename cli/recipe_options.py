@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from ..hub import asking_nobody
+from .options import execution_of, tell
 
 if TYPE_CHECKING:
     from ..access import Request
+    from ..benchmarks.scale.executors import Executor
     from ..recipes.making.contract import StageFacts
     from ..recipes.training.loop import StepReport
 
@@ -41,31 +42,31 @@ def add_recipe_options(parser: argparse.ArgumentParser, *, kind: str, such_as: s
     )
 
 
-def recipe_of(options: argparse.Namespace) -> str:
-    """Return the recipe that was named.
-
-    Raises:
-        UsageError: None was.
-    """
-    if options.recipe is None:
-        command = f"bench {options.command}"
-        raise UsageError(f"{command}: names no recipe.", f"'{command} --list' lists those that ship.")
-    return options.recipe
-
-
-def require_folder(options: argparse.Namespace, folder: Path | None, missing: str) -> None:
-    """Raise if nobody said where the result goes, though there will be one.
+def recipe_of(options: argparse.Namespace, missing: str) -> tuple[str, Path | None]:
+    """Return the recipe that was named, and the folder where the result goes.
 
     Args:
-        options: What was said.
-        folder: Where it goes.
-        missing: What the option for it is and says.
+        options: The command's.
+        missing: What ``--output`` says, for the message where it is not given.
 
     Raises:
-        UsageError: There is no folder, and the run is not dry.
+        UsageError: There is no recipe, or no folder although the run is not dry.
     """
-    if folder is None and not options.dry_run:
-        raise UsageError(f"bench {options.command}: {missing}.", "--dry_run needs none.")
+    command = f"bench {options.command}"
+    if options.recipe is None:
+        raise UsageError(f"{command}: names no recipe.", f"'{command} --list' lists those that ship.")
+    if options.output is None and not options.dry_run:
+        raise UsageError(f"{command}: {missing}.", "--dry_run needs none.")
+    return options.recipe, options.output
+
+
+def executor_of(options: argparse.Namespace) -> tuple[Executor | None, Path | None]:
+    """Return what carries the work out, and the folder of the run, where it is no bucket."""
+    from ..benchmarks.store.naming import is_address
+
+    execution = execution_of(options, has_models=True)
+    folder = execution.folder
+    return execution.executor, None if folder is None or is_address(str(folder)) else Path(folder)
 
 
 def print_recipes(files: Mapping[str, Path], description: Callable[[str], str]) -> int:
@@ -101,27 +102,19 @@ def print_dry_run(requests: Sequence[Request], check: Callable[[], Iterable[tupl
 
 def print_stage(facts: StageFacts) -> None:
     """Print how far a maker is."""
-    print(
-        f"stage {facts.name}: {facts.made:,} of {facts.given:,} rows made, {facts.found:,} of them before",
-        file=sys.stderr,
-        flush=True,
-    )
+    tell(f"stage {facts.name}: {facts.made:,} of {facts.given:,} rows made, {facts.found:,} of them before")
 
 
 def step_printer() -> Callable[[StepReport], None]:
     """Return what prints how far a training is, every few seconds and at its end."""
     last = time.monotonic()
 
-    def tell(taken: StepReport) -> None:
+    def report(taken: StepReport) -> None:
         nonlocal last
         if time.monotonic() - last < _SECONDS and taken.step < taken.steps:
             return
         last = time.monotonic()
         left = "" if taken.seconds_left is None else f", {taken.seconds_left / 60:.1f} min left"
-        print(
-            f"step {taken.step:,} of {taken.steps:,}: loss {taken.loss:.4f}, rate {taken.rate:.2e}{left}",
-            file=sys.stderr,
-            flush=True,
-        )
+        tell(f"step {taken.step:,} of {taken.steps:,}: loss {taken.loss:.4f}, rate {taken.rate:.2e}{left}")
 
-    return tell
+    return report

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..hub import asking_nobody
-from .engine_options import add_engine_options, execution_of_options
 from .options import (
-    add_format_option,
-    add_intervals_option,
-    add_judge_options,
-    add_permission_options,
-    add_seed_option,
-    add_store_option,
-    add_task_options,
+    ENGINE,
+    JUDGE,
+    PERMISSIONS,
+    TASK,
+    add_options,
     describe_model_folder,
+    execution_of,
     names,
     not_negative,
     positive,
+    tell,
     write_text,
 )
 
@@ -55,18 +53,6 @@ _AFTER = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = _EPILOG
-    _add_what_is_run(parser)
-    _add_how_it_is_run(parser)
-    _add_where_results_go(parser)
-    parser.add_argument("--dry_run", action="store_true", help="print what would be done, do nothing")
-    parser.add_argument("--table_path", metavar="FILE", type=Path, help="write the table to a file, too")
-    add_task_options(parser)
-    add_permission_options(parser)
-    add_store_option(parser)
-    add_engine_options(parser)
-
-
-def _add_what_is_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--task",
         "--tasks",
@@ -90,23 +76,15 @@ def _add_what_is_run(parser: argparse.ArgumentParser) -> None:
         help="what writes the captions, or encodes images and texts or judges for the metrics: alias, "
         "adapter, or captions:FILE for captions recorded elsewhere ('bench ls models')",
     )
-    parser.add_argument("--model_args", metavar="K=V,...", default="", help="arguments of the adapter")
+    add_options(parser, "--model_args")
     parser.add_argument(
         "--encoder",
         metavar="NAME",
         help="what encodes images and texts for the metrics, beside a --model that writes captions",
     )
     parser.add_argument("--encoder_args", metavar="K=V,...", default="", help="arguments of its adapter")
-    add_judge_options(parser)
-    parser.add_argument(
-        "--metrics",
-        nargs="+",
-        metavar="NAME",
-        help="metrics in place of the task's own; NAME[key=value,...] gives settings",
-    )
-
-
-def _add_how_it_is_run(parser: argparse.ArgumentParser) -> None:
+    add_options(parser, *JUDGE)
+    add_options(parser, "--metrics", help="metrics in place of the task's own; NAME[key=value,...] gives settings")
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N documents of each task")
     parser.add_argument("--batch_size", type=positive, metavar="N", help="captions asked of the model at once")
     parser.add_argument("--gen_kwargs", metavar="K=V,...", default="", help="decoding settings, over those of the task")
@@ -117,8 +95,7 @@ def _add_how_it_is_run(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="resamples behind each interval (1000); 0: none",
     )
-    add_intervals_option(parser)
-    add_seed_option(parser)
+    add_options(parser, "--intervals", "--seed")
     parser.add_argument("--strict", action="store_true", help="stop at the first sample that cannot be used")
     parser.add_argument("--skip_checks", action="store_true", help="go on with data that fails the task's checks")
     parser.add_argument(
@@ -126,9 +103,6 @@ def _add_how_it_is_run(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="recorded captions may be of a part of the documents: the run is of these alone, and says so",
     )
-
-
-def _add_where_results_go(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output_path",
         metavar="DIR",
@@ -152,20 +126,24 @@ def _add_where_results_go(parser: argparse.ArgumentParser) -> None:
         const="none",
         help="the same as --log_samples none",
     )
-    add_format_option(
-        parser, "of the table; csv and json hold plain values, the others are scaled as papers do (τ × 100)"
+    add_options(
+        parser,
+        "--format",
+        help="of the table; csv and json hold plain values, the others are scaled as papers do (τ × 100)",
     )
+    parser.add_argument("--dry_run", action="store_true", help="print what would be done, do nothing")
+    parser.add_argument("--table_path", metavar="FILE", type=Path, help="write the table to a file, too")
+    add_options(parser, *TASK, *PERMISSIONS, "--store", *ENGINE)
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the runs; exit code 1 if a metric failed, or the model on a document."""
+    from ..benchmarks.api import evaluate
     from ..benchmarks.inputs.metric_names import split_metrics
-    from ..tasks.locate import parse_data_options
 
     metric_names = split_metrics(options.metrics or [])
     if options.metrics is not None and not metric_names:
         raise UsageError("--metrics: no metric was named", "'bench ls metrics' lists what there is.")
-    data = parse_data_options(options.data)
     if options.table_path and not options.table_path.absolute().parent.is_dir():
         raise UsageError(f"--table_path {options.table_path}: its folder does not exist")
     if options.recorded and not options.suite:
@@ -175,15 +153,27 @@ def run(options: argparse.Namespace) -> int:
         )
     settings = _settings(options)
     if options.suite:
-        return _run_suite(options, data, _tell, **settings)
+        return _run_suite(options, **settings)
     if not names(options.tasks):
         raise UsageError("no task was named", "--task NAME ('bench ls tasks'), or --suite NAME ('bench ls suites').")
     models = {
         key: getattr(options, key) for key in ("model", "model_args", "encoder", "encoder_args", "judge", "judge_args")
     }
     if options.dry_run:
-        return _say_what_would_be_done(options, metric_names, data, models)
-    return _carry_out(options, metric_names, data, models, settings)
+        return _say_what_would_be_done(options, metric_names, settings["data"], models)
+    finished: list[TaskRun] = []
+
+    def report(task_run: TaskRun) -> None:
+        finished.append(task_run)
+        _tell(task_run)
+
+    try:
+        evaluate(tasks=names(options.tasks), metrics=metric_names, on_finish=report, **models, **settings)
+    finally:
+        # When a later task fails, those before it are done, and are shown.
+        if finished:
+            _print_table(finished, options)
+    return 1 if any(one.failed_metrics or not one.is_complete for one in finished) else 0
 
 
 @asking_nobody()
@@ -236,53 +226,25 @@ def _print_requests(requests: Sequence[Request]) -> None:
     print(*(f"{f'{kind}:':<13}{text}" for kind, text in request_lines(requests)), "", sep="\n")
 
 
-def _carry_out(
-    options: argparse.Namespace,
-    metric_names: list[str],
-    data: dict[str, Path],
-    models: dict[str, Any],
-    settings: dict[str, Any],
-) -> int:
-    from ..benchmarks.api import evaluate
-
-    finished: list[TaskRun] = []
-
-    def report(task_run: TaskRun) -> None:
-        finished.append(task_run)
-        _tell(task_run)
-
-    try:
-        evaluate(tasks=names(options.tasks), metrics=metric_names, data=data, on_finish=report, **models, **settings)
-    finally:
-        # When a later task fails, those before it are done, and are shown.
-        if finished:
-            _print_table(finished, options)
-    return 1 if any(one.failed_metrics or not one.is_complete for one in finished) else 0
+_SETTINGS = (
+    "include_path", "allow_outside", "output_path", "log_samples", "store", "limit", "intervals", "seed", "strict",
+    "skip_checks", "subset", "batch_size",
+)  # fmt: skip
+"""Options that :func:`capbench.evaluate` takes by the same name."""
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return what runs and suites take alike."""
     from ..adapters.arguments import parse_arguments
     from ..progress import bars
+    from ..tasks.locate import parse_data_options
 
     has_models = any((options.model, options.encoder, options.judge, options.suite))
-    execution = execution_of_options(options, has_models=has_models)
-    return {
-        "include_path": options.include_path,
-        "allow_outside": options.allow_outside,
-        "output_path": options.output_path,
-        "log_samples": options.log_samples,
-        "store": options.store,
-        "engine": execution,
+    return {name: getattr(options, name) for name in _SETTINGS} | {
+        "data": parse_data_options(options.data),
+        "engine": execution_of(options, has_models=has_models),
         "progress": bars(),
-        "limit": options.limit,
         "resamples": options.bootstrap,
-        "intervals": options.intervals,
-        "seed": options.seed,
-        "strict": options.strict,
-        "skip_checks": options.skip_checks,
-        "subset": options.subset,
-        "batch_size": options.batch_size,
         "generation_kwargs": parse_arguments(options.gen_kwargs, "--gen_kwargs"),
     }
 
@@ -295,7 +257,7 @@ def _print_table(finished: list[TaskRun], options: argparse.Namespace) -> None:
     print(table, flush=True)
     if options.format == "github" and (lines := legend(finished)):
         # What is piped on is the table alone.
-        print("", *lines, sep="\n", file=sys.stderr)
+        tell("", *lines)
     if options.table_path:
         write_text(options.table_path, table + "\n")
 
@@ -308,45 +270,34 @@ def _tell(finished: TaskRun) -> None:
     record = finished.record
     counts = record.documents
     if finished.outside:
-        print(finished.outside, file=sys.stderr)
+        tell(finished.outside)
+    lines: list[str] = []
     if record.ruled_out:
-        print(
-            f"{record.task}: left out by the task's rule: {record.ruled_out:,} × caption that is one of its own "
-            "references (rated_reference)",
-            file=sys.stderr,
-        )
+        rule = "caption that is one of its own references (rated_reference)"
+        lines.append(f"left out by the task's rule: {record.ruled_out:,} × {rule}")
     failures = [one for one in finished.failures if not finished.outside or OUTSIDE not in one["reason"]]
-    for failure in failures[:8]:
-        print(f"{record.task}: {outcome(failure)}: {describe(failure)}", file=sys.stderr)
-    if more := failures[8:]:
-        print(f"{record.task}: and {len(more)} more reasons in run.json", file=sys.stderr)
-    for empty in record.coverage.empty[:8]:
-        print(f"{record.task}: counted as empty: {describe(empty)}", file=sys.stderr)
+    lines += [f"{outcome(failure)}: {describe(failure)}" for failure in failures[:8]]
+    lines += [f"and {len(failures) - 8} more reasons in run.json"] if len(failures) > 8 else []
+    lines += [f"counted as empty: {describe(empty)}" for empty in record.coverage.empty[:8]]
     for note in record.coverage.notes:
-        then = next((then for begins, then in _AFTER.items() if note.startswith(begins)), "")
-        print(f"{record.task}: {note}{then}", file=sys.stderr)
-    for remark in record.remarks[:8]:
-        print(f"{record.task}: {describe(remark)}", file=sys.stderr)
-    for metric, cut in record.truncation.items():
-        if not cut.cut:
-            continue
-        print(
-            f"{record.task}: {metric}: {cut.cut:,} of {cut.captions:,} captions ({cut.share:.1%}) "
-            f"are longer than the model's {cut.context_length} tokens and were cut",
-            file=sys.stderr,
-        )
-    for line in _unused(record.metrics_left_out):
-        print(f"{record.task}: not run: {line}", file=sys.stderr)
-    for metric, reason in finished.failed_metrics.items():
-        print(f"{record.task}: metric {metric} failed: {reason}", file=sys.stderr)
-    for result in finished.results:
-        if result.value is None and result.metric not in finished.failed_metrics:
-            print(f"{record.task}: {result.metric} {result.label[1]}: no value: {result.reason}", file=sys.stderr)
+        lines.append(note + next((then for begins, then in _AFTER.items() if note.startswith(begins)), ""))
+    lines += map(describe, record.remarks[:8])
+    lines += [
+        f"{metric}: {cut.cut:,} of {cut.captions:,} captions ({cut.share:.1%}) "
+        f"are longer than the model's {cut.context_length} tokens and were cut"
+        for metric, cut in record.truncation.items()
+        if cut.cut
+    ]
+    lines += [f"not run: {line}" for line in _unused(record.metrics_left_out)]
+    lines += [f"metric {metric} failed: {reason}" for metric, reason in finished.failed_metrics.items()]
+    lines += [
+        f"{result.metric} {result.label[1]}: no value: {result.reason}"
+        for result in finished.results
+        if result.value is None and result.metric not in finished.failed_metrics
+    ]
     where = f"; written to {finished.folder}" if finished.folder else ""
-    print(
-        f"{record.task}: {counts.effective:,} of {counts.original:,} documents scored in {record.seconds:.1f} s{where}",
-        file=sys.stderr,
-    )
+    lines.append(f"{counts.effective:,} of {counts.original:,} documents scored in {record.seconds:.1f} s{where}")
+    tell(*(f"{record.task}: {line}" for line in lines))
 
 
 def _unused(left_out: Mapping[str, str]) -> Iterator[str]:
@@ -364,9 +315,7 @@ _NOT_WITH_SUITE = ("tasks", "model", "encoder", "judge", "metrics")
 """Options that a suite leaves no room for."""
 
 
-def _run_suite(
-    options: argparse.Namespace, data: dict[str, Path], report: Callable[[TaskRun], None], **settings: Any
-) -> int:
+def _run_suite(options: argparse.Namespace, data: dict[str, Path], **settings: Any) -> int:
     """Say what is missing, run what can be run, and print the table.
 
     The exit code is 1 if nothing was run, a metric failed, or the model did on a document.
@@ -374,7 +323,6 @@ def _run_suite(
     Args:
         options: The command's.
         data: Task name to the path of its local data.
-        report: Told of each finished run.
         **settings: As :func:`capbench.evaluate` takes them.
     """
     from ..access import request_lines
@@ -403,7 +351,7 @@ def _run_suite(
             where = {"include_path": options.include_path, "allow_outside": options.allow_outside}
             _say_what_is_missing(plan_suite(suite, given=given, data=data, **where).missing)
         return 0
-    finished = run_suite(suite, given=given, data=data, on_missing=_say_what_is_missing, on_finish=report, **settings)
+    finished = run_suite(suite, given=given, data=data, on_missing=_say_what_is_missing, on_finish=_tell, **settings)
     table = render_suite(finished, options.format)
     print(table)
     if options.table_path:
@@ -411,7 +359,7 @@ def _run_suite(
     filled = sum(cell.result is not None for cell in finished.cells)
     recorded = sum(cell.is_recorded for cell in finished.cells)
     counts = f"{filled - recorded} of {len(finished.cells)} cells were measured"
-    print(f"{suite.suite}: {counts}{f', {recorded} recorded' if recorded else ''}", file=sys.stderr)
+    tell(f"{suite.suite}: {counts}{f', {recorded} recorded' if recorded else ''}")
     failed = any(one.failed_metrics or not one.is_complete for one in finished.runs)
     return 1 if failed or not filled else 0
 
@@ -434,4 +382,4 @@ def _say_what_is_missing(missing: list[Missing]) -> None:
     lines = ["missing here, and left out of the table:"]
     for one in missing:
         lines += [f"- {one.what}".replace("\n", "\n  "), *(f"    {line}" for line in one.how.splitlines())]
-    print("\n".join(lines), end="\n\n", file=sys.stderr, flush=True)
+    tell(*lines, "")

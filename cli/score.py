@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..drafts import written_whole
 from ..errors import UsageError
 from ..paths import is_file
-from .engine_options import add_engine_options, execution_of_options
-from .options import add_format_option, add_judge_options, add_permission_options, add_store_option
+from .options import ENGINE, JUDGE, PERMISSIONS, add_options, execution_of, tell
 
 if TYPE_CHECKING:
     from ..benchmarks.running.score_table import ScoreTable
@@ -32,18 +30,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = _EPILOG
     parser.add_argument("file", metavar="FILE", type=Path)
-    parser.add_argument(
+    add_options(
+        parser,
         "--metrics",
-        nargs="+",
-        metavar="NAME",
         required=True,
         help="separated by commas or spaces ('bench ls metrics'); NAME[key=value,...] gives settings",
     )
     parser.add_argument("--model", metavar="NAME", help="what encodes images and texts, for metrics that need it")
-    parser.add_argument("--model_args", metavar="K=V,...", default="", help="arguments of its adapter")
-    add_judge_options(parser)
+    add_options(parser, "--model_args", *JUDGE)
     parser.add_argument("--output", metavar="FILE", type=Path, help="write a row a caption to .csv, .jsonl or .parquet")
-    add_format_option(parser, "of the table")
+    add_options(parser, "--format", help="of the table")
     parser.add_argument("--strict", action="store_true", help="stop at the first row that cannot be scored")
     parser.add_argument(
         "--empty_caption",
@@ -51,59 +47,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="zero",
         help="a caption without a word counts as an empty one (zero), or is left out with its references",
     )
-    add_permission_options(parser)
-    add_store_option(parser)
-    add_engine_options(parser)
+    add_options(parser, *PERMISSIONS, "--store", *ENGINE)
 
 
 def run(options: argparse.Namespace) -> int:
     """Score the rows and print system-level values; exit code 1 if a metric failed."""
+    from tabulate import tabulate
+
     from ..benchmarks.api import score
     from ..benchmarks.inputs.failures import describe, outcome
     from ..benchmarks.inputs.metric_names import split_metrics
     from ..benchmarks.running.planned_metrics import look_at_images
+    from ..benchmarks.tables.text import csv_text
     from ..progress import bars
     from ..rows import read_rows
 
     if options.output and options.output.suffix not in (".csv", ".jsonl", ".parquet"):
         raise UsageError(f"--output {options.output}: expected a name ending in .csv, .jsonl or .parquet")
     names, rows = split_metrics(options.metrics or []), read_rows(options.file)
-    execution = execution_of_options(options, has_models=bool(options.model or options.judge))
+    folder = options.file.parent
+    same = ("model", "model_args", "judge", "judge_args", "store", "strict", "empty_caption")
     result = score(
-        _with_paths(rows, options.file.parent) if look_at_images(names) else rows,
+        _with_paths(rows, folder) if look_at_images(names) else rows,
         names,
-        model=options.model,
-        model_args=options.model_args,
-        judge=options.judge,
-        judge_args=options.judge_args,
-        allow_outside=[*_existing(options.file.parent), *options.allow_outside],
-        store=options.store,
-        engine=execution,
-        strict=options.strict,
-        empty_caption=options.empty_caption,
+        # That the file is missing is for its reader to say.
+        allow_outside=[*([folder] if folder.is_dir() else []), *options.allow_outside],
+        engine=execution_of(options, has_models=bool(options.model or options.judge)),
         progress=bars(),
+        **{name: getattr(options, name) for name in same},
     )
-    for failure in result.failures:
-        print(f"{outcome(failure)}: {describe(failure)}", file=sys.stderr)
-    for empty in result.empty:
-        print(f"counted as empty: {describe(empty)}", file=sys.stderr)
-    for remark in result.remarks:
-        print(f"remark: {describe(remark)}", file=sys.stderr)
-    for metric, reason in result.metric_errors.items():
-        print(f"metric {metric} failed: {reason}", file=sys.stderr)
+    tell(
+        *(f"{outcome(failure)}: {describe(failure)}" for failure in result.failures),
+        *(f"counted as empty: {describe(empty)}" for empty in result.empty),
+        *(f"remark: {describe(remark)}" for remark in result.remarks),
+        *(f"metric {metric} failed: {reason}" for metric, reason in result.metric_errors.items()),
+    )
     if options.output:
         _write(result, options.output)
     rows = result.summary()
     if options.format == "json":
         print(json.dumps(rows, indent=2, ensure_ascii=False))
+    elif options.format == "csv":
+        print(csv_text(rows))
     else:
-        _print_table(rows, options.format)
+        style = {"github": "github", "latex": "latex_booktabs"}[options.format]
+        print(tabulate(rows, headers="keys", tablefmt=style, floatfmt=".6f"))
     return 1 if result.metric_errors or None in result.system.values() else 0
-
-
-def _existing(folder: Path) -> list[Path]:
-    # That the file is missing is for its reader to say.
-    return [folder] if folder.is_dir() else []
 
 
 def _with_paths(rows: Iterable[Any], folder: Path) -> Iterator[Any]:
@@ -113,18 +102,6 @@ def _with_paths(rows: Iterable[Any], folder: Path) -> Iterator[Any]:
         if isinstance(image, str) and not is_file(Path(image)) and is_file(folder / image):
             row = {**row, "image": str(folder / image)}
         yield row
-
-
-def _print_table(rows: list[dict[str, object]], fmt: str) -> None:
-    if fmt == "csv":
-        from ..benchmarks.tables.text import csv_text
-
-        print(csv_text(rows))
-        return
-    from tabulate import tabulate
-
-    style = {"github": "github", "latex": "latex_booktabs"}[fmt]
-    print(tabulate(rows, headers="keys", tablefmt=style, floatfmt=".6f"))
 
 
 def _write(result: ScoreTable, path: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .options import REDISTRIBUTION, add_task_options, describe_model_folder
+from .options import REDISTRIBUTION, TASK, add_options, describe_model_folder
 
 if TYPE_CHECKING:
     from ..benchmarks.protocols.contract import Protocol
@@ -24,19 +24,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a task, group or tag ('bench ls tasks'), or a task's FILE.yaml; a suite ('bench ls suites'); a metric, "
         "statistic, adapter or model, by its name or folder",
     )
-    add_task_options(parser)
+    add_options(parser, *TASK)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the explanation of each task, of a suite, or of what is registered under the name."""
-    from ..benchmarks.suites.read import suite_names
+    from ..benchmarks.suites.given import describe
+    from ..benchmarks.suites.read import load_suite, suite_names
     from ..errors import UsageError
     from ..tasks.index import build_index, read_entry
 
     if options.task in suite_names():
-        from ..benchmarks.suites.given import describe
-        from ..benchmarks.suites.read import load_suite
-
         print(describe(load_suite(options.task)))
         return 0
     if model := describe_model_folder(options.task):
@@ -91,7 +89,8 @@ def _explain(path: Path) -> str:
         lines.append(f"             documents made by {task.process_docs}")
     lines += _protocol(task, protocol)
     if task.metric_list:
-        lines.append("metrics      " + "; ".join(_metric(entry) for entry in task.metric_list))
+        listed = (_named(f"{_label(entry)} ({entry.metric})", entry.arguments) for entry in task.metric_list)
+        lines.append(f"metrics      {'; '.join(listed)}")
     if task.statistics:
         lines.append("statistics   " + "; ".join(_named(e.called, e.arguments) for e in task.statistics))
     if checks := task.checks.expected():
@@ -146,10 +145,6 @@ def _published(task: TaskConfig, table: PublishedTable, protocol: Protocol[Any])
     return lines
 
 
-def _metric(entry: MetricEntry) -> str:
-    return _named(f"{_label(entry)} ({entry.metric})", entry.arguments)
-
-
 def _label(entry: MetricEntry) -> str:
     """Return what tables call a metric; the name of a function, which does not run here, as it stands."""
     from ..benchmarks.running.planned_metrics import build_entry
@@ -196,7 +191,8 @@ def describe_registered(name: str) -> str | None:
 
 def _described(heading: str, thing: Callable[..., Any], facts: Mapping[str, str], given: Mapping[str, Any]) -> str:
     lines = [heading]
-    for paragraph in _text(thing).split("\n\n"):
+    about = re.split(r"\n(?:Args|Raises|Attributes|Returns):\n", inspect.getdoc(thing) or "")[0]
+    for paragraph in _plain(about.strip()).split("\n\n"):
         lines += ["", *textwrap.wrap(" ".join(paragraph.split()), _WIDTH)]
     lines.append("")
     for key, value in facts.items():
@@ -214,7 +210,9 @@ def settings_of(function: Callable[..., Any], given: Mapping[str, Any]) -> list[
         function: A function or class.
         given: Values in place of defaults, or beside them.
     """
-    meanings = documented_arguments(inspect.getdoc(function) or "")
+    section = re.search(r"^Args:\n((?:[ ]{4}.*\n?)+)", inspect.getdoc(function) or "", flags=re.MULTILINE)
+    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section[1] if section else "", flags=re.MULTILINE)
+    meanings = {name: _plain(" ".join(text.split()).rstrip(".")) for name, text in entries}
     parameters = inspect.signature(function).parameters.values()
     defaults = {
         one.name: "required" if one.default is one.empty else one.default
@@ -225,22 +223,10 @@ def settings_of(function: Callable[..., Any], given: Mapping[str, Any]) -> list[
     return [line for name in settings for line in setting(name, settings[name], meanings.get(name, ""))]
 
 
-def documented_arguments(doc: str) -> dict[str, str]:
-    """Return what the section ``Args`` of a docstring says of each argument."""
-    section = re.search(r"^Args:\n((?:[ ]{4}.*\n?)+)", doc, flags=re.MULTILINE)
-    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section[1] if section else "", flags=re.MULTILINE)
-    return {name: _plain(" ".join(text.split()).rstrip(".")) for name, text in entries}
-
-
 def setting(name: str, value: object, meaning: str) -> list[str]:
     """Return a setting and its meaning, folded, in the column of the protocol."""
     text = f"{name}: {value}" + (f" ({meaning})" if meaning else "")
     return textwrap.wrap(text, _WIDTH, initial_indent=" " * 13, subsequent_indent=" " * 15)
-
-
-def _text(thing: Callable[..., Any]) -> str:
-    """Return what a docstring says before its sections."""
-    return _plain(re.split(r"\n(?:Args|Raises|Attributes|Returns):\n", inspect.getdoc(thing) or "")[0].strip())
 
 
 def _plain(text: str) -> str:

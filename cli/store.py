@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from ..errors import UsageError
+from .options import print_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +34,7 @@ def _days(text: str) -> float:
 def run(options: argparse.Namespace) -> int:
     """Do what the action says; ``verify`` exits 1 if something is damaged."""
     from ..benchmarks.store.naming import parse_store
+    from ..benchmarks.store.store import Store
 
     named = parse_store(options.store)
     if named.objects is not None:
@@ -42,17 +44,7 @@ def run(options: argparse.Namespace) -> int:
         )
     if options.action == "prune" and options.older_than is options.containing is None and not options.all:
         raise UsageError("bench store prune: say what goes: --older_than DAYS, --containing TEXT or --all")
-    return _run_on_file(named.file, options)
-
-
-def _before(options: argparse.Namespace) -> float | None:
-    """Return the time before which entries are to go, None for all."""
-    return None if options.older_than is None else time.time() - options.older_than * 86400
-
-
-def _run_on_file(path: Path, options: argparse.Namespace) -> int:
-    from ..benchmarks.store.store import Store
-
+    path = named.file
     if not path.is_file():
         print(f"there is no store at {path}; the first run makes it")
         return 0
@@ -63,7 +55,8 @@ def _run_on_file(path: Path, options: argparse.Namespace) -> int:
             _print_stats(store)
             return 0
         before = path.stat().st_size
-        deleted = store.prune(_before(options), options.containing)
+        made_before = None if options.older_than is None else time.time() - options.older_than * 86400
+        deleted = store.prune(made_before, options.containing)
         print(f"{deleted:,} entries deleted, {(before - path.stat().st_size) / 1e6:.1f} MB freed")
     return 0
 
@@ -90,10 +83,7 @@ def _producer(fingerprint: dict[str, object]) -> str:
 
 
 def _print_stats(store) -> None:
-    from tabulate import tabulate
-
-    size = store.path.stat().st_size
-    print(f"{store.path}: {size / 1e6:.1f} MB")
+    print(f"{store.path}: {store.path.stat().st_size / 1e6:.1f} MB")
     rows = [
         {
             "producer": _producer(one.fingerprint),
@@ -104,4 +94,4 @@ def _print_stats(store) -> None:
         for one in store.stats()
     ]
     if rows:
-        print(tabulate(rows, headers="keys", tablefmt="plain", disable_numparse=True))
+        print_table(rows, "plain")

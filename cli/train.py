@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
-from .options import add_permission_options, add_store_option, add_task_options
-from .recipe_options import add_recipe_options, print_dry_run, print_recipes, recipe_of, require_folder, step_printer
+from .options import PERMISSIONS, TASK, add_options, tell
+from .recipe_options import add_recipe_options, print_dry_run, print_recipes, recipe_of, step_printer
 
 _EPILOG = """\
 RECIPE is a YAML file, or the name of one that ships ('bench train --list'); docs/recipes.md explains its keys.
@@ -28,9 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="FOLDER", type=Path, help="where the result goes")
     parser.add_argument("--device", metavar="NAME", help="such as cpu or cuda:1; a GPU by default, if there is one")
     parser.add_argument("--no_judge", action="store_true", help="train alone: no task judges the model")
-    add_task_options(parser)
-    add_permission_options(parser)
-    add_store_option(parser)
+    add_options(parser, *TASK, *PERMISSIONS, "--store")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -44,9 +41,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.list:
         return print_recipes(list_recipes(), lambda path: load_recipe(path).recipe.description)
-    recipe = recipe_of(options)
-    folder: Path | None = options.output
-    require_folder(options, folder, "--output FOLDER says where the result goes")
+    recipe, folder = recipe_of(options, "--output FOLDER says where the result goes")
     call = TrainingCall(
         load_recipe(recipe, options.set),
         TrainingProcesses(options.device),
@@ -59,8 +54,7 @@ def run(options: argparse.Namespace) -> int:
         return print_dry_run(call.loaded.requests, lambda: dry_run(call, judge=not options.no_judge), 20)
     shared: dict[str, Any] = {"store": options.store, "allow_outside": options.allow_outside}
     trained = carry_out(call, folder, step_printer(), shared, judge=not options.no_judge)
-    for remark in trained.remarks:
-        print(f"remark: {remark}", file=sys.stderr)
+    tell(*(f"remark: {remark}" for remark in trained.remarks))
     if call.processes.is_first:
         print((trained.folder / "README.md").read_text(encoding="utf-8"))
     return 0

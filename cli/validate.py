@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import TaskError, UsageError
-from .options import add_permission_options, add_task_options, names
+from .options import READING, TASK, add_options, locations_of, names
 
 if TYPE_CHECKING:
-    from ..access import Request
     from ..tasks.index import IndexEntry, TaskIndex
 
 _EPILOG = """\
@@ -26,8 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "tasks", nargs="*", metavar="TASK", help="tasks, groups or tags, or a task's FILE.yaml; default: all"
     )
-    add_task_options(parser)
-    add_permission_options(parser, models=False)
+    add_options(parser, *TASK, *READING)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -37,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     from ..benchmarks.protocols.checks import faults_of_data
     from ..benchmarks.running.inspection import inspect_task
     from ..tasks.index import build_index
-    from ..tasks.locate import DataLocations, parse_data_options
+    from ..tasks.schema import load_task, requests_of_task
     from ..tasks.yaml_files import display_path
 
     index = build_index(options.include_path)
@@ -55,9 +53,7 @@ def run(options: argparse.Namespace) -> int:
         else:
             entries += index.resolve([name])
     index.entries.update((entry.name, entry) for entry in entries)
-    locations = DataLocations.from_environment(
-        index.expand_names(parse_data_options(options.data)), options.allow_outside
-    )
+    locations = locations_of(options, index)
     faulty = 0
     for path, fault in faults.items():
         faulty += 1
@@ -66,16 +62,14 @@ def run(options: argparse.Namespace) -> int:
         found = inspect_task(entry, locations)
         faulty += found.verdict == "faulty"
         print(f"{found.verdict:<8} {found.task}")
-        print("\n".join(f"         {line}" for line in found.detail.splitlines()))
-        for fault in faults_of_data(found.checks):
-            print(f"         {fault}")
-        for failure in found.failures:
-            print(f"         {describe(failure)}")
-        for empty in found.empty:
-            print(f"         counted as empty: {describe(empty)}")
-        asked = _asked(entry.path)
+        lines = [*found.detail.splitlines(), *faults_of_data(found.checks), *map(describe, found.failures)]
+        lines += [f"counted as empty: {describe(empty)}" for empty in found.empty]
+        asked = []
+        with suppress(TaskError):
+            asked = requests_of_task(*load_task(entry.path))
         if asked or entry.path in files:
-            print(*(f"         {kind:<12} {text}" for kind, text in request_lines(asked)), sep="\n")
+            lines += [f"{kind:<12} {text}" for kind, text in request_lines(asked)]
+        print("\n".join(f"         {line}" for line in lines))
     for group in index.groups if not options.tasks else ():
         try:
             index.resolve([group.name])
@@ -83,15 +77,6 @@ def run(options: argparse.Namespace) -> int:
             faulty += 1
             print(f"faulty   {group.name}\n         {display_path(group.path)}: {error.message}")
     return 1 if faulty else 0
-
-
-def _asked(path: Path) -> list[Request]:
-    """Return what a task file asks for that costs; nothing of one that is faulty."""
-    from ..tasks.schema import load_task, requests_of_task
-
-    with suppress(TaskError):
-        return requests_of_task(*load_task(path))
-    return []
 
 
 def _declared(path: Path, index: TaskIndex) -> list[IndexEntry]:

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from .options import add_permission_options, add_task_options
+from .options import PERMISSIONS, TASK, add_options, print_table
 
 if TYPE_CHECKING:
-    from ..benchmarks.running.parity.components import Outcome
     from ..benchmarks.running.rescoring import Rescored, Verified
 
 _EPILOG = """\
@@ -49,8 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--parity", action="store_true", help="hold this machine's metrics against what released code printed"
     )
-    add_task_options(parser)
-    add_permission_options(parser)
+    add_options(parser, *TASK, *PERMISSIONS)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -60,7 +58,8 @@ def run(options: argparse.Namespace) -> int:
     if not options.runs:
         raise UsageError("bench verify: names no run", "RUN is a folder of runs, such as runs; --parity needs none.")
     from ..benchmarks.records.reading import find_records
-    from ..benchmarks.running.rescoring import verify_run
+    from ..benchmarks.running.rescoring import score_again, verify_run
+    from ..progress import bars
     from ..tasks.locate import parse_data_options
 
     data = parse_data_options(options.data)
@@ -69,7 +68,10 @@ def run(options: argparse.Namespace) -> int:
         raise missing[0]
     found = [verify_run(file) for file in files]
     if options.again:
-        found = [_again(one, data, options) for one in found]
+        where = {"data": data, "include_path": options.include_path, "allow_outside": options.allow_outside}
+        for number, one in enumerate(found):
+            if one.run is not None and not one.faults:
+                found[number] = one.scored(score_again(one.run, **where, progress=bars()))
     _print_runs(found, options.again)
     if options.again:
         _print_metrics(found)
@@ -87,13 +89,6 @@ def _parity(options: argparse.Namespace) -> int:
     from ..progress import bars
 
     outcomes = check_parity(all_components(), bars())
-    _print_outcomes(outcomes)
-    return 1 if any(one.verdict == "differs" for one in outcomes) else 0
-
-
-def _print_outcomes(outcomes: Sequence[Outcome]) -> None:
-    from tabulate import tabulate
-
     rows = [
         {
             "Component": one.component.name,
@@ -105,36 +100,20 @@ def _print_outcomes(outcomes: Sequence[Outcome]) -> None:
         }
         for one in outcomes
     ]
-    print(tabulate(rows, headers="keys", tablefmt="github", disable_numparse=True))
+    print_table(rows)
     counts = Counter(one.verdict for one in outcomes)
     print(
         f"\n{counts['ok']} of {len(outcomes)} components give what released code printed; "
         f"{counts['differs']} differ, {counts['not run']} were not run."
     )
-
-
-def _again(found: Verified, data: dict[str, Path], options: argparse.Namespace) -> Verified:
-    from ..benchmarks.running.rescoring import score_again
-    from ..progress import bars
-
-    if found.run is None or found.faults:
-        return found
-    again = score_again(
-        found.run, data=data, include_path=options.include_path, allow_outside=options.allow_outside, progress=bars()
-    )
-    return found.scored(again)
+    return 1 if counts["differs"] else 0
 
 
 def _print_runs(found: Sequence[Verified], again: bool) -> None:
-    from tabulate import tabulate
-
-    rows = []
-    for one in found:
-        row = {"Run": str(one.folder), "Found": _found(one)}
-        if again:
-            row["Again"] = _came_out(one.again)
-        rows.append(row)
-    print(tabulate(rows, headers="keys", tablefmt="github", disable_numparse=True))
+    print_table(
+        {"Run": str(one.folder), "Found": _found(one)} | ({"Again": _came_out(one.again)} if again else {})
+        for one in found
+    )
 
 
 def _found(one: Verified) -> str:
@@ -163,8 +142,6 @@ def _came_out(again: Rescored | None) -> str:
 
 
 def _print_metrics(found: Sequence[Verified]) -> None:
-    from tabulate import tabulate
-
     rows = [
         {"Run": str(one.folder), "Metric": metric, "Largest difference": _of_metric(one.again, metric)}
         for one in found
@@ -173,7 +150,7 @@ def _print_metrics(found: Sequence[Verified]) -> None:
     ]
     if rows:
         print()
-        print(tabulate(rows, headers="keys", tablefmt="github", disable_numparse=True))
+        print_table(rows)
 
 
 def _of_metric(again: Rescored, metric: str) -> str:

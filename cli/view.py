@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 
-from .options import add_boundary_option, add_server_options, add_task_options
+from .options import SERVER, TASK, add_options, locations_of, serve_pages, tell
 
 _EPILOG = """\
 RUN is the folder of a finished run, as 'bench run' prints it, or a folder with runs below it. The address that is
@@ -27,10 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = _EPILOG
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="folder of a run, or of runs")
-    add_server_options(parser)
+    add_options(parser, *SERVER)
     parser.add_argument("--export", metavar="DIR", type=Path, help="write the pages as files, in place of serving them")
-    add_task_options(parser)
-    add_boundary_option(parser)
+    add_options(parser, *TASK, "--allow_outside")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -38,20 +36,18 @@ def run(options: argparse.Namespace) -> int:
     # Models that explain a score are those that are here.
     os.environ["HF_HUB_OFFLINE"] = "1"
     from ..benchmarks.records.reading import find_records
-    from ..benchmarks.tables.pages.serving import require_packages, serve
-    from ..tasks.locate import DataLocations, parse_data_options
+    from ..benchmarks.tables.pages.serving import require_packages
 
     require_packages("view")
     _, errors = find_records(options.runs)
     for error in errors:
         if len(errors) == len(options.runs) or not error.message.endswith("below it)"):
             raise error
-        print(f"bench view: {error}", file=sys.stderr)
+        tell(f"bench view: {error}")
     from ..benchmarks.view.finding import Pictures, Runs
     from ..benchmarks.view.site import Site
 
-    locations = DataLocations.from_environment(parse_data_options(options.data), options.allow_outside)
-    runs, pictures = Runs(options.runs), Pictures(locations, options.include_path)
+    runs, pictures = Runs(options.runs), Pictures(locations_of(options), options.include_path)
     if options.export:
         from ..benchmarks.view.exporting import EXPORT_POLICY, export
         from ..progress import bars
@@ -60,17 +56,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"{written:,} files; open {options.export / 'index.html'}")
         return 0
 
-    def told(address: str) -> None:
-        print(f"Open {address}\nCtrl-C ends it.", flush=True)
-
     from ..benchmarks.view.app import application
 
-    serve(
-        application(Site(runs, pictures)),
-        command="view",
-        holds="sees the runs and their images",
-        host=options.host,
-        port=options.port,
-        told=told,
-    )
+    serve_pages(application(Site(runs, pictures)), options, "sees the runs and their images")
     return 0

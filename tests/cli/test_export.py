@@ -51,8 +51,7 @@ def caption(bench, write_captioning_task, tmp_path: Path) -> Callable[..., None]
         file.write_text("\n".join(json.dumps({"id": i, "caption": c}) for i, c in captions.items()))
         given = ("--model", f"captions:{file}", "--model_args", f"name={model}", "--bootstrap", 0)
         output = ("--include_path", tasks, "--output_path", tmp_path / "runs")
-        done = bench("run", "--task", task, "--subset", *given, *output)
-        assert done.code == 0, done.err
+        bench("run", "--task", task, "--subset", *given, *output).succeeded()
 
     return run
 
@@ -156,9 +155,9 @@ def test_record_that_was_edited_is_left_out_of_every_export(bench, runs: Path, f
     record = json.loads(path.read_text())
     record["results"]["small"]["rouge_l.kendall_b,none"] = 0.9876
     path.write_text(json.dumps(record))
-    done = bench("export", fmt, runs, "-o", "out")
-    assert done.code == 1
-    assert f"left out: {path}: was edited by hand: its checksum is not that of its content" in done.err
+    bench("export", fmt, runs, "-o", "out").failed(
+        1, f"left out: {path}: was edited by hand: its checksum is not that of its content"
+    )
     assert not Path("out").exists()
 
 
@@ -168,10 +167,9 @@ def test_run_whose_samples_were_changed_is_left_out_of_every_export(bench, capti
     (path,) = runs.rglob("no-model/*/samples.parquet")
     table = pyarrow.parquet.read_table(path)
     pyarrow.parquet.write_table(table.slice(1), path)
-    done = bench("export", fmt, runs, "-o", "out")
-    assert done.code == 1
-    assert f"left out: {path}: was changed after the run" in done.err
-    assert "'bench verify' says what else is wrong" in done.err
+    done = bench("export", fmt, runs, "-o", "out").failed(
+        1, f"left out: {path}: was changed after the run", "'bench verify' says what else is wrong"
+    )
     assert "without samples" not in done.err
     assert done.out.startswith("1 runs:")
 
@@ -179,8 +177,7 @@ def test_run_whose_samples_were_changed_is_left_out_of_every_export(bench, capti
 def test_run_whose_samples_are_not_there_is_exported_without_them(bench, runs: Path):
     (path,) = runs.rglob("samples.parquet")
     path.unlink()
-    done = bench("export", "lm-eval", runs, "-o", "out")
-    assert done.code == 0
+    done = bench("export", "lm-eval", runs, "-o", "out").succeeded()
     assert f"without samples: {path.parent}: has no samples.parquet" in done.err
 
 
@@ -196,10 +193,7 @@ def test_run_whose_samples_are_not_there_is_exported_without_them(bench, runs: P
 def test_record_that_cannot_be_read_is_named_and_costs_no_other(bench, runs: Path, text: str, reason: str):
     (runs / "broken").mkdir()
     (runs / "broken" / "run.json").write_text(text)
-    done = bench("export", "csv", runs, "-o", "t.csv")
-    assert done.code == 1
-    assert f"left out: {runs / 'broken' / 'run.json'}: " in done.err
-    assert reason in done.err
+    done = bench("export", "csv", runs, "-o", "t.csv").failed(1, f"left out: {runs / 'broken' / 'run.json'}: ", reason)
     assert "1 runs: t.csv" in done.out
     assert len(Path("t.csv").read_text().splitlines()) == 3
 
@@ -219,16 +213,12 @@ def test_record_that_cannot_be_read_is_named_and_costs_no_other(bench, runs: Pat
     ],
 )
 def test_wrong_usage_is_refused(bench, arguments: tuple[str, ...], code: int, message: str):
-    done = bench(*arguments)
-    assert done.code == code
-    assert message in done.err
+    bench(*arguments).failed(code, message)
 
 
 def test_table_that_cannot_be_written_is_an_error(bench, runs: Path):
     Path("file").write_text("")
-    done = bench("export", "csv", runs, "-o", "file/t.csv")
-    assert done.code == 2
-    assert "cannot be written" in done.err
+    bench("export", "csv", runs, "-o", "file/t.csv").failed(2, "cannot be written")
 
 
 def test_lm_evals_own_functions_read_the_folder(bench, caption, tmp_path: Path):
@@ -300,8 +290,7 @@ def test_run_without_captions_has_results_alone(bench, runs: Path):
     table = pyarrow.parquet.read_table(path)
     pyarrow.parquet.write_table(table.select(["id", "image", "rouge_l", "length", "failure"]), path)
     seal(path.parent)
-    done = bench("export", "lm-eval", runs, "-o", "out")
-    assert done.code == 0
+    done = bench("export", "lm-eval", runs, "-o", "out").succeeded()
     assert "without samples" in done.err
     assert "holds scores without captions" in done.err
     assert [path.name[:8] for path in Path("out/no-model").iterdir()] == ["results_"]
@@ -321,8 +310,7 @@ def test_exported_samples_can_be_imported_again(bench, caption):
     caption("model", r0="a dog runs over the grass", r1="a café")
     assert bench("export", "lm-eval", "runs", "-o", "out").code == 0
     (samples,) = Path("out/model").glob("samples_*.jsonl")
-    done = bench("import", samples, "-o", "back.jsonl")
-    assert done.code == 0
+    bench("import", samples, "-o", "back.jsonl").succeeded()
     assert [(row["id"], row["caption"], row["logged_length"]) for row in lines_of(Path("back.jsonl"))] == [
         ("r0", "a dog runs over the grass", 6.0),
         ("r1", "a café", 2.0),

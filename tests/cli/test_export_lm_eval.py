@@ -8,9 +8,7 @@ from pathlib import Path
 from .conftest import Bench
 
 
-def test_files_and_the_commands_that_run_them_are_printed(
-    bench: Bench, write_task: Callable[..., Path], tmp_path: Path
-):
+def test_files_and_the_commands_that_run_them_are_printed(bench, write_task, tmp_path: Path):
     folder = write_task(metric_list=["length", "clip_s"])
     output, rows = tmp_path / "lm tasks", folder / "rows.jsonl"
     done = bench(

@@ -45,8 +45,7 @@ def test_pairs_of_tasks_that_match_have_boxes_and_each_is_scored(bench, tmp_path
     made = make_tiny_dci(tmp_path / "dci")
     data = ("--data", f"dci={made}")
     both = ("dci_all_scm", "dci_all_neg")
-    exported = bench("export", "pairs", "--tasks", *both, *data, "-o", tmp_path / "pairs.jsonl")
-    assert exported.code == 0, exported.err
+    exported = bench("export", "pairs", "--tasks", *both, *data, "-o", tmp_path / "pairs.jsonl").succeeded()
     rows = rows_of(tmp_path / "pairs.jsonl")
     assert exported.out == f"{len(rows):,} pairs: {tmp_path / 'pairs.jsonl'}\n"
     assert "left out: 2 × row has no summaries (first: no_summaries.json)" in exported.err
@@ -55,11 +54,10 @@ def test_pairs_of_tasks_that_match_have_boxes_and_each_is_scored(bench, tmp_path
     # What both tasks have scored stands there once.
     assert len({json.dumps(row) for row in rows}) == len(rows)
     file = fill_in(tmp_path / "pairs.jsonl", lambda number, row: {"score": number})
-    done = bench(
+    bench(
         *("run", "--model", f"pair_scores:{file}", "--task", ",".join(both), *data, "--skip_checks"),
         *("--bootstrap", 0, "--output_path", tmp_path / "runs"),
-    )
-    assert done.code == 0, done.err
+    ).succeeded()
     for task, key, entries in (("dci_all_scm", "scm.accuracy", 25), ("dci_all_neg", "neg.accuracy", 25)):
         _, record = value_of(tmp_path / "runs", task, key)
         assert record["intervals"][key]["n"] == entries
@@ -75,8 +73,7 @@ def test_pairs_of_rated_captions_are_those_of_itm_score(bench, write_task, tmp_p
     given = ("--include_path", folder)
     # '--task', as elsewhere, names one too.
     files = ("--output", tmp_path / "pairs.jsonl", "--images", tmp_path / "none")
-    exported = bench("export", "pairs", "--task", "small", *given, *files)
-    assert exported.code == 0, exported.err
+    exported = bench("export", "pairs", "--task", "small", *given, *files).succeeded()
     # Files stay where they are.
     assert not (tmp_path / "none").exists()
     assert rows_of(tmp_path / "pairs.jsonl") == [
@@ -86,8 +83,7 @@ def test_pairs_of_rated_captions_are_those_of_itm_score(bench, write_task, tmp_p
     # In the folder of the test, as a reader of the page would.
     exec(block("python", "my_score", "docs/recorded.md"), {"my_score": lambda image, box, text: len(text)})  # noqa: S102
     run = ("run", "--task", "small", *given, "--metrics", "itm_score", "--bootstrap", 0)
-    done = bench(*run, "--model", "pair_scores:scored.jsonl", "--output_path", tmp_path / "runs")
-    assert done.code == 0, done.err
+    bench(*run, "--model", "pair_scores:scored.jsonl", "--output_path", tmp_path / "runs").succeeded()
     value, record = value_of(tmp_path / "runs", "small", "itm_score.kendall_b")
     # Ratings 1, 3, 2 against scores that grow.
     assert (value, record["intervals"]["itm_score.kendall_b"]["n"]) == (pytest.approx(1 / 3), 3)
@@ -110,8 +106,7 @@ def test_pairs_of_drawn_images_go_by_digest_and_say_what_is_drawn(bench, tmp_pat
         assert ImageHandle(Path(name)).digest() == digest
     file = fill_in(tmp_path / "pairs.jsonl", lambda number, row: {"score": number % 7})
     run = ("run", "--task", "shapes_foil", "--metrics", "itm_score", "--model", f"pair_scores:{file}")
-    done = bench(*run, "--bootstrap", 0, "--output_path", tmp_path / "runs")
-    assert done.code == 0, done.err
+    bench(*run, "--bootstrap", 0, "--output_path", tmp_path / "runs").succeeded()
     assert value_of(tmp_path / "runs", "shapes_foil", "itm_score.accuracy")[1]["failures"] == []
 
 
@@ -138,12 +133,10 @@ def test_two_images_of_one_name_are_refused(bench, write_task, tmp_path: Path):
     (with_images(other) / "0.jpg").write_bytes(b"another image")
     (other / "other.yaml").write_text(json.dumps({**task, "task": "other"}))
     (other / "rows.jsonl").write_text((folder / "rows.jsonl").read_text())
-    exported = bench(
+    bench(
         *("export", "pairs", "--tasks", "small,other", "-o", tmp_path / "pairs.jsonl"),
         *("--include_path", folder, "--include_path", other),
-    )
-    assert exported.code == 1
-    assert "two images are called 0.jpg: " in exported.err
+    ).failed(1, "two images are called 0.jpg: ")
     assert not (tmp_path / "pairs.jsonl").exists()
 
 
@@ -159,13 +152,11 @@ def test_prompts_of_a_judge_are_written_once_and_those_without_an_answer_yet(ben
     assert rows_of(tmp_path / "prompts.jsonl") == [{"prompt": one} for one in asked]
     file = fill_in(tmp_path / "prompts.jsonl", lambda number, row: {"response": json.dumps({"score": 10 * number})})
     run = ("run", "--task", "small", "--include_path", folder, "--metrics", "clair", "--bootstrap", 0)
-    done = bench(*run, "--judge", f"responses:{file}", "--output_path", tmp_path / "runs")
-    assert done.code == 0, done.err
+    bench(*run, "--judge", f"responses:{file}", "--output_path", tmp_path / "runs").succeeded()
     _, record = value_of(tmp_path / "runs", "small", "clair.kendall_b")
     assert record["intervals"]["clair.kendall_b"]["n"] == 4
     file.write_text("\n".join(file.read_text().splitlines()[:3]))
-    rest = bench("export", "prompts", *given, "--answers", file, "-o", tmp_path / "rest.jsonl")
-    assert rest.code == 0, rest.err
+    bench("export", "prompts", *given, "--answers", file, "-o", tmp_path / "rest.jsonl").succeeded()
     assert rows_of(tmp_path / "rest.jsonl") == [{"prompt": asked[3]}]
 
 
@@ -173,11 +164,10 @@ def test_prompts_about_images_have_their_digest_and_the_tokens_that_are_wanted(b
     folder = with_images(write_task())
     (tmp_path / "fleur.txt").write_text("Rate: {candidate}")
     metric = f"fleur[prompt={tmp_path / 'fleur.txt'}]"
-    exported = bench(
+    bench(
         *("export", "prompts", "--tasks", "small", "--include_path", folder),
         *("--metrics", metric, "-o", tmp_path / "prompts.jsonl"),
-    )
-    assert exported.code == 0, exported.err
+    ).succeeded()
     row = rows_of(tmp_path / "prompts.jsonl")[1]
     assert row == {
         "prompt": "Rate: a dog runs",
@@ -192,8 +182,7 @@ def test_captions_of_a_model_are_paired_with_their_images(bench, write_captionin
     captions = tmp_path / "captions.jsonl"
     captions.write_text("\n".join(json.dumps({"id": f"r{n}", "caption": f"caption {n}"}) for n in range(4)))
     given = ("--tasks", "small", "--include_path", folder, "-o", tmp_path / "pairs.jsonl")
-    exported = bench("export", "pairs", *given, "--model", "captions", "--model_args", f"path={captions}")
-    assert exported.code == 0, exported.err
+    bench("export", "pairs", *given, "--model", "captions", "--model_args", f"path={captions}").succeeded()
     assert rows_of(tmp_path / "pairs.jsonl") == [{"image": f"{n}.jpg", "text": f"caption {n}"} for n in range(4)]
     without = bench("export", "pairs", *given)
     assert (without.code, "scores the captions of a model" in without.err) == (2, True)
@@ -212,9 +201,7 @@ def test_captions_of_a_model_are_paired_with_their_images(bench, write_captionin
     ],
 )
 def test_options_that_do_not_go_together_are_refused(bench, arguments: tuple[str, ...], message: str):
-    done = bench("export", *arguments)
-    assert done.code == 2
-    assert message in done.err
+    bench("export", *arguments).failed(2, message)
 
 
 def test_what_a_judge_is_asked_next_follows_from_its_answers(bench, write_task, tmp_path: Path):
@@ -233,8 +220,7 @@ def test_what_a_judge_is_asked_next_follows_from_its_answers(bench, write_task, 
     counts: list[int] = []
     for turn in range(3):
         known = ("--answers", answers) if turn else ()
-        exported = bench("export", "prompts", *given, *known, "-o", tmp_path / "next.jsonl")
-        assert exported.code == 0, exported.err
+        bench("export", "prompts", *given, *known, "-o", tmp_path / "next.jsonl").succeeded()
         rows = rows_of(tmp_path / "next.jsonl")
         counts.append(len(rows))
         if turn == 1:
@@ -249,6 +235,5 @@ def test_what_a_judge_is_asked_next_follows_from_its_answers(bench, write_task, 
     # Of each caption its facts; then three times what matches and what is true.
     assert counts == [4, 24, 0]
     run = ("run", "--task", "small", "--include_path", folder, "--metrics", metric, "--bootstrap", 0)
-    done = bench(*run, "--judge", f"responses:{answers}", "--output_path", tmp_path / "runs")
-    assert done.code == 0, done.err
+    done = bench(*run, "--judge", f"responses:{answers}", "--output_path", tmp_path / "runs").succeeded()
     assert "failed" not in done.err

@@ -77,8 +77,7 @@ def assert_said_first_and_once(said: str, away: Path) -> None:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_validate_calls_no_document_usable_whose_image_may_not_be_read(bench, write, away: Path, protocol: str):
     asked = ("validate", "small", "--include_path", write(protocol))
-    done = bench(*asked)
-    assert done.code == 1
+    done = bench(*asked).failed(1)
     verdict, _, said = done.out.partition("\n")
     assert verdict == "faulty   small"
     assert_said_first_and_once(said, away)
@@ -95,25 +94,19 @@ def test_validate_calls_no_document_usable_whose_image_may_not_be_read(bench, wr
         ("yes_no", ("--model", "shapes-answers")),
     ],
 )
-def test_run_says_it_first_and_scores_nothing(
-    bench, write, away: Path, tmp_path: Path, protocol: str, models: tuple[str, ...]
-):
+def test_run_says_it_first_and_scores_nothing(bench, write, away, tmp_path, protocol: str, models: tuple[str, ...]):
     given = ("--include_path", write(protocol), "--output_path", tmp_path / "runs", "--bootstrap", 0)
-    done = bench("run", "--task", "small", *models, *given)
-    assert done.code == 1
+    done = bench("run", "--task", "small", *models, *given).failed(1)
     assert_said_first_and_once(done.err.partition("bench: error: ")[2], away)
     assert not list(tmp_path.rglob("run.json"))
 
 
 def test_run_that_looks_at_no_image_says_nothing_of_them(bench, write, away: Path, tmp_path: Path):
-    done = bench("run", "--task", "small", "--include_path", write("preference"), "--bootstrap", 0)
-    assert done.code == 0
+    done = bench("run", "--task", "small", "--include_path", write("preference"), "--bootstrap", 0).succeeded()
     assert "outside" not in done.err
 
 
-def test_images_that_may_be_read_are_scored_and_the_others_said_first_and_once(
-    bench, write, away: Path, tmp_path: Path
-):
+def test_images_that_may_be_read_are_scored_and_the_others_said_first_and_once(bench, write, away, tmp_path: Path):
     folder = write("preference")
     rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
     rows[2]["image"] = "own.png"
@@ -128,8 +121,7 @@ def test_images_that_may_be_read_are_scored_and_the_others_said_first_and_once(
     first, *others = done.err.splitlines()
     assert f"3 images lie outside of the folders of the task and its data, in {away}. --allow_outside {away}" in first
     assert not any("outside" in line for line in others)
-    done = bench("validate", "small", "--include_path", folder)
-    assert done.code == 0
+    done = bench("validate", "small", "--include_path", folder).succeeded()
     assert "3 images lie outside" in done.out.splitlines()[1]
     assert "4 of 4 documents usable" in done.out
 
@@ -139,8 +131,7 @@ def test_rating_session_says_it_in_place_of_that_there_are_no_images(bench, writ
     captions = tmp_path / "a.jsonl"
     captions.write_text("\n".join(json.dumps({"id": f"r{n}", "caption": "a dog"}) for n in range(IMAGES)))
     asked = ("rate", "small", "--captions", f"A={captions}", "--aspect", "fit=1-5", "--include_path", folder)
-    done = bench(*asked, "--output", tmp_path / "session")
-    assert done.code == 1
+    done = bench(*asked, "--output", tmp_path / "session").failed(1)
     assert_said_first_and_once(done.err.partition("bench: error: ")[2], away)
     task, path = load_task(folder / "small.yaml")[0], folder / "small.yaml"
     images = TaskImages(task, path, DataLocations(allowed=(away,)))

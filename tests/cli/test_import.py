@@ -33,8 +33,7 @@ def load(bench) -> Load:
     """Return a function that imports a file which must do, and gives the rows that it wrote."""
 
     def load(*arguments: object) -> list[dict[str, Any]]:
-        done = bench("import", *arguments, "-o", "captions.jsonl")
-        assert done.code == 0, done.err
+        bench("import", *arguments, "-o", "captions.jsonl").succeeded()
         return [json.loads(line) for line in Path("captions.jsonl").read_text(encoding="utf-8").splitlines()]
 
     return load
@@ -73,8 +72,7 @@ def test_captions_are_served_to_a_task(bench, write_captioning_task, load: Load)
     documents = [{"image_id": n, "image": f"{n}.jpg", "references": ["a taxi"]} for n in (204, 101)]
     (tasks / "documents.jsonl").write_text("\n".join(map(json.dumps, documents)))
     given = ("--model", "captions:captions.jsonl", "--task", "small", "--include_path", tasks)
-    done = bench("run", *given, "--bootstrap", 0, "--output_path", "runs")
-    assert done.code == 0, done.err
+    done = bench("run", *given, "--bootstrap", 0, "--output_path", "runs").succeeded()
     assert "2 of 2 documents scored" in done.err
 
 
@@ -133,9 +131,9 @@ def test_bad_rows_are_named_and_counted_and_cost_no_other(bench):
         {**sample(8, "another filter"), "filter": "strict"},
         cut,
     )
-    done = bench("import", log, "-o", "c.jsonl", "--key", "image_id")
-    assert done.code == 0
-    assert "c.jsonl: 4 captions, 1 of them empty; 1 duplicates and 7 other rows left out" in done.out
+    done = bench("import", log, "-o", "c.jsonl", "--key", "image_id").succeeded(
+        "c.jsonl: 4 captions, 1 of them empty; 1 duplicates and 7 other rows left out"
+    )
     rows = [json.loads(line) for line in Path("c.jsonl").read_text().splitlines()]
     assert [(row["id"], row["caption"]) for row in rows] == [
         (100, "with a byte order mark"),
@@ -172,9 +170,7 @@ def test_row_without_the_key_is_named(bench):
 
 
 def test_log_with_nothing_to_import_is_an_error(bench):
-    done = bench("import", write_log(sample(0, ["-1.5", "False"])), "-o", "c.jsonl")
-    assert done.code == 1
-    assert "no caption could be read from" in done.err
+    bench("import", write_log(sample(0, ["-1.5", "False"])), "-o", "c.jsonl").failed(1, "no caption could be read from")
     assert not Path("c.jsonl").exists()
 
 
@@ -191,9 +187,9 @@ def test_key_chooses_the_id(load: Load, key: str, ids: list):
 
 
 def test_unknown_key_names_those_that_are_there(bench):
-    done = bench("import", write_log(sample(0, "a")), "-o", "c.jsonl", "--key", "imageid")
-    assert done.code == 2
-    assert "no caption has it. Did you mean 'image_id'?" in done.err
+    bench("import", write_log(sample(0, "a")), "-o", "c.jsonl", "--key", "imageid").failed(
+        2, "no caption has it. Did you mean 'image_id'?"
+    )
 
 
 def test_absolute_path_gives_the_name_of_the_file(load: Load):
@@ -279,17 +275,13 @@ def test_missing_openpyxl_names_the_extra(bench, monkeypatch: pytest.MonkeyPatch
         return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    done = bench("import", file, "-o", "c.jsonl")
-    assert done.code == 1
-    assert 'pip install "capbench[xlsx]"' in done.err
+    bench("import", file, "-o", "c.jsonl").failed(1, 'pip install "capbench[xlsx]"')
 
 
 @pytest.mark.parametrize("raw", [b"", b"no zip", b"PK\x03\x04 cut"])
 def test_workbook_that_is_none_is_an_error(bench, raw: bytes):
     Path("t.xlsx").write_bytes(raw)
-    done = bench("import", "t.xlsx", "-o", "c.jsonl")
-    assert done.code == 1
-    assert "t.xlsx: cannot be read as an .xlsx workbook" in done.err
+    bench("import", "t.xlsx", "-o", "c.jsonl").failed(1, "t.xlsx: cannot be read as an .xlsx workbook")
 
 
 def test_cocos_results_are_read(load: Load, bench):
@@ -313,9 +305,7 @@ def test_cocos_results_are_read(load: Load, bench):
 )
 def test_file_of_no_known_format_is_refused(bench, name: str, text: str, message: str):
     Path(name).write_text(text)
-    done = bench("import", name, "-o", "c.jsonl")
-    assert done.code == 1
-    assert message in done.err
+    bench("import", name, "-o", "c.jsonl").failed(1, message)
 
 
 @pytest.mark.parametrize(
@@ -332,7 +322,5 @@ def test_file_of_no_known_format_is_refused(bench, name: str, text: str, message
 def test_wrong_usage_is_refused(bench, arguments: tuple[str, ...], code: int, message: str):
     log = write_log(sample(0, "a"), name="log.jsonl")
     before = log.read_bytes()
-    done = bench("import", *arguments)
-    assert done.code == code
-    assert message in done.err
+    bench("import", *arguments).failed(code, message)
     assert log.read_bytes() == before

@@ -40,13 +40,10 @@ def record_of(folder: Path) -> dict[str, Any]:
     return json.loads(file.read_text())
 
 
-def test_judge_of_a_run_scores_what_it_can_and_the_rest_is_named(
-    run_small, write_task, answers: Callable[..., Path], tmp_path: Path
-):
+def test_judge_of_a_run_scores_what_it_can_and_the_rest_is_named(run_small, write_task, answers, tmp_path: Path):
     write_task(metric_list=["length", "clair"])
     # Ratings are 1, 3, 2, 4: of the captions with a score both agree.
-    done = run_small("--judge", f"responses:{answers(10, 60, 'I cannot say.', 80)}")
-    assert done.code == 0
+    done = run_small("--judge", f"responses:{answers(10, 60, 'I cannot say.', 80)}").succeeded()
     assert "metric clair: the judge's answer holds no number (3 tries) (first: r2)" in done.err
     record = record_of(tmp_path / "runs")
     assert record["model_name"] == "gpt"
@@ -67,16 +64,14 @@ def test_model_may_be_the_judge(run_small, write_task, answers: Callable[..., Pa
 
 def test_without_a_judge_a_task_goes_without_its_metrics(run_small, write_task):
     write_task(metric_list=["length", "clair"])
-    done = run_small()
-    assert done.code == 0
+    done = run_small().succeeded()
     assert "not run: clair (--model, or --encoder beside" in done.err
 
 
 def test_metric_that_is_named_needs_its_judge(run_small):
-    done = run_small("--metrics", "clair")
-    assert done.code == 2
-    assert "metric 'clair' needs a model that judges" in done.err
-    assert "--judge openai_judge --judge_args model=NAME" in done.err
+    run_small("--metrics", "clair").failed(
+        2, "metric 'clair' needs a model that judges", "--judge openai_judge --judge_args model=NAME"
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,9 +90,7 @@ def test_metric_that_is_named_needs_its_judge(run_small):
         ),
     ],
 )
-def test_judge_that_cannot_judge_is_refused(
-    run_small, answers: Callable[..., Path], arguments: tuple[str, ...], message: str
-):
+def test_judge_that_cannot_judge_is_refused(run_small, answers, arguments: tuple[str, ...], message: str):
     file = f"responses:{answers(1, 2, 3, 4)}"
     done = run_small(*(file if one == "FILE" else one for one in arguments))
     assert done.code != 0
@@ -107,9 +100,9 @@ def test_judge_that_cannot_judge_is_refused(
 
 def test_dry_run_names_the_judge_and_asks_nothing(run_small, write_task):
     write_task(metric_list=["clair"])
-    done = run_small("--judge", "openai_judge", "--judge_args", "model=gpt-4o", "--dry_run")
-    assert done.code == 0
-    assert "model:      gpt-4o (openai_judge)" in done.out
+    run_small("--judge", "openai_judge", "--judge_args", "model=gpt-4o", "--dry_run").succeeded(
+        "model:      gpt-4o (openai_judge)"
+    )
 
 
 def test_score_takes_a_judge(bench, tmp_path: Path):
@@ -118,14 +111,13 @@ def test_score_takes_a_judge(bench, tmp_path: Path):
     answer = {"prompt": clair_prompt("a dog", "one dog"), "response": '{"score": 70}'}
     (tmp_path / "answers.jsonl").write_text(json.dumps(answer))
     judge = ("--judge", "responses:answers.jsonl")
-    done = bench("score", "captions.jsonl", "--metrics", "clair", *judge, "--format", "json")
-    assert done.code == 0
+    done = bench("score", "captions.jsonl", "--metrics", "clair", *judge, "--format", "json").succeeded()
     [result] = json.loads(done.out)
     assert (result["label"], result["value"]) == ("CLAIR", pytest.approx(0.7))
     assert bench("score", "captions.jsonl", "--metrics", "clair").code == 2
 
 
 def test_gpt4_eval_without_a_prompt_says_how_to_give_one(run_small, answers: Callable[..., Path]):
-    done = run_small("--metrics", "gpt4_eval", "--judge", f"responses:{answers(1, 2, 3, 4)}")
-    assert done.code == 1
-    assert "gpt4_eval[prompt=FILE]" in done.err
+    run_small("--metrics", "gpt4_eval", "--judge", f"responses:{answers(1, 2, 3, 4)}").failed(
+        1, "gpt4_eval[prompt=FILE]"
+    )

@@ -39,8 +39,7 @@ def test_check_fails_with_what_moved_and_what_mends_it(bench: Bench, tmp_path: P
     assert bench("leaderboard", "build").code == 0
     values = {"cider.kendall_b": 0.45, "bleu_1.kendall_b": 0.3}
     (folder / "run.json").write_text(json.dumps(make_record(values=values)))
-    checked = bench("leaderboard", "check")
-    assert checked.code == 1
+    checked = bench("leaderboard", "check").failed(1)
     assert "| CIDEr | τ-b | 40.00 | 45.00 | +5.00 |" in checked.out
     assert "Mend it with: bench leaderboard build --runs results/runs" in checked.err
     assert bench("leaderboard", "build").code == 0
@@ -70,10 +69,9 @@ def test_wrong_use_is_refused(bench: Bench, tmp_path: Path):
 
 def test_folder_of_runs_that_is_not_there_is_named_with_where_runs_are_written(bench: Bench, tmp_path: Path):
     for action in ("build", "check"):
-        refused = bench("leaderboard", action)
-        assert refused.code == 2
-        assert "results/runs: there is no such folder" in refused.err
-        assert "'bench run' writes them to runs" in refused.err
+        bench("leaderboard", action).failed(
+            2, "results/runs: there is no such folder", "'bench run' writes them to runs"
+        )
     assert not (tmp_path / "results").exists()
 
 

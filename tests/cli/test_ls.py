@@ -22,8 +22,7 @@ from capbench.tasks.index import build_index
     ],
 )
 def test_list_is_printed_as_text_and_as_json(bench, what: str, column: str, member: str):
-    plain = bench("ls", what)
-    assert plain.code == 0
+    plain = bench("ls", what).succeeded()
     assert plain.out.split()[0] == column
     rows = json.loads(bench("ls", what, "--format", "json").out)
     assert member in [row[column] for row in rows]
@@ -54,8 +53,7 @@ def test_tasks_of_the_user_stand_beside_the_shipped_ones(bench, write_task):
 def test_file_that_cannot_be_read_is_named_and_the_others_are_listed(bench, write_task):
     folder = write_task()
     (folder / "broken.yaml").write_text("task: [")
-    done = bench("ls", "--include_path", folder)
-    assert done.code == 0
+    done = bench("ls", "--include_path", folder).succeeded()
     assert "broken.yaml could not be read: " in done.err
     assert "small" in done.out
 

@@ -22,15 +22,13 @@ def test_each_kind_is_written_and_its_file_printed(bench, kind, tmp_path: Path):
 
 def test_a_run_of_bench_run_can_be_plotted(bench, run_small, tmp_path: Path):
     assert run_small("--metrics", "length,rouge_l").code == 0
-    done = bench("plot", "agreement", tmp_path / "runs", "-o", "figure.svg")
-    assert done.code == 0, done.err
+    bench("plot", "agreement", tmp_path / "runs", "-o", "figure.svg").succeeded()
     assert ">ROUGE-L<" in Path("figure.svg").read_text(encoding="utf-8")
 
 
 def test_metrics_and_statistic_choose(bench, tmp_path: Path):
     run = write_record(tmp_path / "run", agreement_record(VALUES))
-    done = bench("plot", "agreement", run, "-o", "figure.svg", "--metrics", "cider", "--statistic", "kendall_c")
-    assert done.code == 0
+    bench("plot", "agreement", run, "-o", "figure.svg", "--metrics", "cider", "--statistic", "kendall_c").succeeded()
     text = Path("figure.svg").read_text(encoding="utf-8")
     assert ">CIDER<" in text
     assert ">METEOR<" not in text
@@ -41,16 +39,14 @@ def test_what_is_left_out_is_said(bench, tmp_path: Path):
     write_record(tmp_path / "runs" / "pairs", agreement_record(VALUES, task="pairs", statistic="accuracy"))
     (tmp_path / "runs" / "cut").mkdir()
     (tmp_path / "runs" / "cut" / "run.json").write_text("{")
-    done = bench("plot", "agreement", tmp_path / "runs", "-o", "figure.png", "--statistic", "kendall_c")
-    assert done.code == 0
+    done = bench("plot", "agreement", tmp_path / "runs", "-o", "figure.png", "--statistic", "kendall_c").succeeded()
     assert "cut/run.json: cannot be read as a run" in done.err
     assert "Pairs is left out: it has no statistic kendall_c" in done.err
 
 
 def test_a_figure_that_is_higher_than_a_page_is_said(bench, tmp_path: Path):
     run = write_record(tmp_path / "run", rated_captions([f"metric_{n}" for n in range(15)]))
-    done = bench("plot", "ratings", run, "-o", "figure.png")
-    assert done.code == 0
+    done = bench("plot", "ratings", run, "-o", "figure.png").succeeded()
     assert "in high, more than a page: --metrics" in done.err
 
 
@@ -71,24 +67,20 @@ def test_a_figure_that_is_higher_than_a_page_is_said(bench, tmp_path: Path):
 def test_wrong_use_is_refused_before_anything_is_written(bench, arguments, said, tmp_path: Path):
     write_record(tmp_path / "run", agreement_record(VALUES))
     (tmp_path / "folder.png").mkdir()
-    done = bench("plot", *arguments)
-    assert done.code == 2
-    assert said in done.err
+    bench("plot", *arguments).failed(2, said)
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "cache") == ["folder.png", "run"]
 
 
 def test_a_run_without_histograms_is_to_be_made_again(bench, tmp_path: Path):
     record = agreement_record(VALUES)
     del record["histograms"]
-    done = bench("plot", "ratings", write_record(tmp_path / "run", record), "-o", "figure.png")
-    assert done.code == 1
-    assert "Run the task again: bench run --task rated" in done.err
+    bench("plot", "ratings", write_record(tmp_path / "run", record), "-o", "figure.png").failed(
+        1, "Run the task again: bench run --task rated"
+    )
 
 
 def test_a_folder_that_is_not_there_is_named(bench):
-    done = bench("plot", "agreement", "absent", "-o", "figure.png")
-    assert done.code == 1
-    assert "absent: there is no such folder" in done.err
+    bench("plot", "agreement", "absent", "-o", "figure.png").failed(1, "absent: there is no such folder")
 
 
 def test_record_that_was_edited_is_not_plotted(bench, tmp_path: Path):
@@ -96,7 +88,7 @@ def test_record_that_was_edited_is_not_plotted(bench, tmp_path: Path):
     record = json.loads((run / "run.json").read_text())
     record["fingerprint_parts"]["data"] = "other"
     (run / "run.json").write_text(json.dumps(record))
-    done = bench("plot", "agreement", run, "-o", "figure.png")
-    assert done.code == 1
-    assert "was edited by hand: its fingerprint is not that of its fingerprint_parts" in done.err
+    bench("plot", "agreement", run, "-o", "figure.png").failed(
+        1, "was edited by hand: its fingerprint is not that of its fingerprint_parts"
+    )
     assert not Path("figure.png").exists()

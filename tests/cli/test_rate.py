@@ -71,9 +71,7 @@ def test_a_session_begins_goes_on_and_refuses_other_questions(folder: Path, caps
         (["--report"], 1, "holds no session of ratings"),
     ],
 )
-def test_what_cannot_begin_says_why(
-    folder: Path, capsys: pytest.CaptureFixture[str], options: list[str], code: int, said: str
-) -> None:
+def test_what_cannot_begin_says_why(folder, capsys, options: list[str], code: int, said: str) -> None:
     assert main(["rate", "photos", "--include_path", "task", *options]) == code
     assert said in capsys.readouterr().err
     assert not (folder / "ratings" / "photos").exists()
@@ -101,9 +99,7 @@ def test_what_is_left_out_is_named(folder: Path, capsys: pytest.CaptureFixture[s
     assert read_session(folder / "ratings" / "photos").design.questions.better == "Which?"
 
 
-def test_a_second_server_on_one_folder_is_refused_and_a_report_is_not(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_server_on_one_folder_is_refused_and_a_report_is_not(folder, capsys) -> None:
     assert main([*BEGIN, "--better", "--output", "mine"]) == 0
     capsys.readouterr()
     with locked(folder / "mine"):
@@ -112,9 +108,7 @@ def test_a_second_server_on_one_folder_is_refused_and_a_report_is_not(
         assert main(["rate", "photos", "--output", "mine", "--report"]) == 0
 
 
-def test_a_missing_package_is_named(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_package_is_named(folder, monkeypatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert main([*BEGIN, "--better"]) == 2
     assert "pip install 'capbench[view]'" in capsys.readouterr().err
@@ -160,9 +154,7 @@ def test_ratings_run_as_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert (session.folder / rows[1]["picture"]).read_bytes() == (tmp_path / "task/images/0.png").read_bytes()
 
 
-def test_one_aspect_is_a_rating_and_raters_who_are_not_done_count(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_aspect_is_a_rating_and_raters_who_are_not_done_count(tmp_path, capsys) -> None:
     session = make_session(tmp_path, rows=6, aspects=["quality=1-5"])
     desk = rate_all(session, "ann", [{"quality": 1 + number % 5} for number in range(12)])
     assert desk.answer("bob", 0, {"quality": 2})
@@ -203,9 +195,7 @@ def test_choices_run_as_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert found["length", "accuracy"]["n"] == 6
 
 
-def test_equal_captions_are_one_candidate_of_the_task_or_no_difference(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_equal_captions_are_one_candidate_of_the_task_or_no_difference(tmp_path, capsys) -> None:
     captions = {"a": ["a dog", "the sea"], "b": ["a red fox", "the sea"], "c": ["a dog", "the sea"]}
     session = make_session(tmp_path, rows=2, captions=captions, better="Which?")
     # Whoever comes to the second image first has no answer to give.
@@ -222,9 +212,7 @@ def test_equal_captions_are_one_candidate_of_the_task_or_no_difference(
     assert found["length", "accuracy"]["n"] == 2
 
 
-def test_images_of_which_nobody_could_tell_are_left_out_and_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_images_of_which_nobody_could_tell_are_left_out_and_counted(tmp_path, capsys) -> None:
     session = make_session(tmp_path, rows=6, better="Which?")
     rate_all(session, "ann", [None, 0])
     assert main(["rate", "photos", "--output", str(session.folder), "--report"]) == 0

@@ -32,8 +32,7 @@ def records(folder: Path) -> list[dict]:
 
 
 def test_table_goes_to_stdout_and_everything_else_to_stderr(run_small, tmp_path: Path):
-    done = run_small()
-    assert done.code == 0
+    done = run_small().succeeded()
     assert done.out.splitlines() == [
         "| Task   | Metric   | Statistic   |   Value |   n |",
         "|--------|----------|-------------|---------|-----|",
@@ -47,8 +46,7 @@ def test_table_goes_to_stdout_and_everything_else_to_stderr(run_small, tmp_path:
 
 
 def test_table_says_which_metrics_do_not_differ(run_small, tmp_path: Path):
-    done = run_small("--metrics", "length,bleu_1", "--bootstrap", 50)
-    assert done.code == 0
+    done = run_small("--metrics", "length,bleu_1", "--bootstrap", 50).succeeded()
     head, _, first, second = done.out.splitlines()
     column = head.split("|").index(" Group   ")
     (record,) = records(tmp_path / "runs")
@@ -78,9 +76,7 @@ def test_samples_are_written_as_asked_for(run_small, tmp_path: Path, arguments, 
 
 
 def test_unknown_content_of_samples_is_refused(run_small):
-    done = run_small("--log_samples", "score")
-    assert done.code == 2
-    assert "invalid choice: 'score'" in done.err
+    run_small("--log_samples", "score").failed(2, "invalid choice: 'score'")
 
 
 @pytest.mark.parametrize("fmt", ["latex", "csv", "json"])
@@ -96,8 +92,7 @@ def test_table_is_printed_and_written_in_the_format_asked_for(run_small, fmt: st
 
 def test_dry_run_says_what_would_be_done_and_writes_nothing(run_small, tmp_path: Path):
     before = set(tmp_path.rglob("*"))
-    done = run_small("--dry_run")
-    assert done.code == 0
+    done = run_small("--dry_run").succeeded()
     assert done.out.startswith("task:       small (version 1.0, agreement)\n")
     assert "metrics:    length" in done.out
     assert "statistics: kendall_b" in done.out
@@ -111,17 +106,12 @@ JAR = {"metric": "meteor", "backend": "jar"}
 
 def test_dry_run_says_which_metric_cannot_run_here(run_small, write_task, no_java):
     write_task(metric_list=["length", JAR])
-    done = run_small("--dry_run")
-    assert done.code == 0
-    assert "cannot run: meteor: Java was not found" in done.out
+    run_small("--dry_run").succeeded("cannot run: meteor: Java was not found")
 
 
-def test_missing_data_exits_1_saying_what_is_missing_where_to_put_it_and_how_to_check(
-    bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_missing_data_exits_1_saying_what_is_missing_where_to_put_it_and_how_to_check(bench, tmp_path, monkeypatch):
     monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path / "data"))
-    done = bench("run", "--task", "flickr8k_expert", "--metrics", "length")
-    assert done.code == 1
+    done = bench("run", "--task", "flickr8k_expert", "--metrics", "length").failed(1)
     for part in (
         "task 'flickr8k_expert': the data set Flickr8k",
         f"looked in {tmp_path / 'data' / 'flickr8k'} and {tmp_path / 'cache' / 'data' / 'flickr8k'}",
@@ -134,14 +124,13 @@ def test_missing_data_exits_1_saying_what_is_missing_where_to_put_it_and_how_to_
 
 
 def test_path_of_data_that_does_not_exist_exits_1(bench, tmp_path: Path):
-    done = bench("run", "--task", "flickr8k_expert", "--data", f"flickr8k_expert={tmp_path / 'no'}")
-    assert done.code == 1
-    assert f"--data flickr8k_expert={tmp_path / 'no'}: there is no such file or folder" in done.err
+    bench("run", "--task", "flickr8k_expert", "--data", f"flickr8k_expert={tmp_path / 'no'}").failed(
+        1, f"--data flickr8k_expert={tmp_path / 'no'}: there is no such file or folder"
+    )
 
 
 def test_metric_that_fails_leaves_the_others_printed_and_written_and_exits_1(run_small, user_metrics, tmp_path: Path):
-    done = run_small("--metrics", "broken", "length")
-    assert done.code == 1
+    done = run_small("--metrics", "broken", "length").failed(1)
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.out.splitlines()[2:]]
     assert rows == [
         ["small", "Broken", "τ-b ↑", "-", "0", "the model is gone"],
@@ -157,8 +146,7 @@ def test_metric_without_its_java_leaves_the_others_printed_and_written_and_exits
     run_small, write_task, no_java, tmp_path: Path
 ):
     write_task(metric_list=["length", JAR])
-    done = run_small()
-    assert done.code == 1
+    done = run_small().failed(1)
     assert "| length   | τ-b ↑       |  0.6667 |   4 |" in done.out
     assert "small: metric meteor failed: Java was not found" in done.err
     assert "apt-get install default-jre-headless" in done.err
@@ -172,24 +160,21 @@ def test_java_is_not_missed_by_metrics_that_need_none(run_small, no_java):
 
 def test_no_metric_that_can_run_stops_before_the_work(run_small, write_task, no_java, tmp_path: Path):
     write_task(metric_list=[JAR])
-    done = run_small()
-    assert done.code == 1
-    assert "bench: error: metric 'meteor': Java was not found" in done.err
+    run_small().failed(1, "bench: error: metric 'meteor': Java was not found")
     assert not (tmp_path / "runs").exists()
 
 
 def test_metric_that_names_no_source_is_refused_before_the_work(run_small, user_metrics):
-    done = run_small("--metrics", "undocumented")
-    assert done.code == 2
-    assert "metric 'undocumented': its class has no 'source'." in done.err
+    run_small("--metrics", "undocumented").failed(2, "metric 'undocumented': its class has no 'source'.")
 
 
 def test_wrong_published_table_is_refused_before_the_work(run_small, write_task, tmp_path: Path):
     folder = write_task(published={"paper": "pacspp", "table": 1, "task": "Flickr8k-Exprt"})
-    done = run_small()
-    assert done.code == 2
-    assert f"{folder.name}/small.yaml:1: table 1 of 'pacspp' has no task 'Flickr8k-Exprt'." in done.err
-    assert "Did you mean 'Flickr8k-Expert'?" in done.err
+    run_small().failed(
+        2,
+        f"{folder.name}/small.yaml:1: table 1 of 'pacspp' has no task 'Flickr8k-Exprt'.",
+        "Did you mean 'Flickr8k-Expert'?",
+    )
     assert not (tmp_path / "runs").exists()
 
 
@@ -198,10 +183,11 @@ def test_metric_that_is_called_as_a_column_of_the_samples_is_refused_before_the_
     run_small, write_task, tmp_path: Path, name: str
 ):
     write_task(metric_list=["bleu_1", {"metric": "length", "name": name}])
-    done = run_small()
-    assert done.code == 2
-    assert f"small.yaml:1: metric 'length' cannot be called '{name}'" in done.err
-    assert "Columns: id, image, system, category, failure, candidate, references" in done.err
+    run_small().failed(
+        2,
+        f"small.yaml:1: metric 'length' cannot be called '{name}'",
+        "Columns: id, image, system, category, failure, candidate, references",
+    )
     assert not list(tmp_path.rglob("run.json"))
 
 
@@ -218,8 +204,7 @@ def test_statistic_without_a_value_is_said_on_stderr(run_small, write_task):
     folder = write_task()
     rows = [json.loads(line) | {"rating": 2} for line in (folder / "rows.jsonl").read_text().splitlines()]
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    done = run_small()
-    assert done.code == 0
+    done = run_small().succeeded()
     assert "small: length τ-b: no value: all ratings are equal" in done.err
 
 
@@ -236,33 +221,27 @@ def test_many_reasons_of_failure_are_cut_and_counted(run_small, write_task):
 
 def test_unwritable_output_folder_exits_1(run_small, tmp_path: Path):
     (tmp_path / "runs").write_text("a file")
-    done = run_small()
-    assert done.code == 1
-    assert "the run cannot be written to" in done.err
-    assert "Name another folder with --output_path." in done.err
+    run_small().failed(1, "the run cannot be written to", "Name another folder with --output_path.")
 
 
 def test_table_in_a_folder_that_does_not_exist_is_an_error_before_any_work(run_small, tmp_path: Path):
-    done = run_small("--table_path", tmp_path / "no" / "table.md")
-    assert done.code == 2
-    assert "table.md: its folder does not exist" in done.err
+    done = run_small("--table_path", tmp_path / "no" / "table.md").failed(2, "table.md: its folder does not exist")
     assert done.out == ""
 
 
 def test_store_that_is_no_database_is_moved_aside_whole(run_small, tmp_path: Path, caplog: pytest.LogCaptureFixture):
     notes = "these are notes, not a database " * 50
     (tmp_path / "notes").write_text(notes)
-    done = run_small("--store", tmp_path / "notes")
-    assert done.code == 0
+    run_small("--store", tmp_path / "notes").succeeded()
     (aside,) = tmp_path.glob("notes.damaged-*")
     assert aside.read_text() == notes
     assert f"{tmp_path / 'notes'}: file is not a database. It was moved to {aside}" in caplog.text
 
 
 def test_shipped_demo_runs_without_any_download(bench, tmp_path: Path):
-    done = bench("run", "--task", "iiw_400", "--model", "iiw-p5b", "--metrics", "length", "--bootstrap", "10")
-    assert done.code == 0
-    assert "ImageInWords-400" in done.out
+    bench("run", "--task", "iiw_400", "--model", "iiw-p5b", "--metrics", "length", "--bootstrap", "10").succeeded(
+        "ImageInWords-400"
+    )
     (record,) = records(tmp_path / "runs")
     assert record["n-samples"]["iiw_400"] == {"original": 400, "effective": 100}
 
@@ -408,15 +387,13 @@ def test_run_that_is_ended_says_so_exits_as_shells_do_and_keeps_finished_caption
 
 def test_data_of_a_group_is_the_data_of_its_tasks(bench, tmp_path: Path):
     (tmp_path / "Flickr8k.token.txt").write_text("a.jpg#0\ta dog runs\n")
-    done = bench("run", "--task", "flickr8k", "--data", f"flickr8k={tmp_path}", "--metrics", "length")
-    assert done.code == 1
-    assert f"{tmp_path} has no ExpertAnnotations.txt" in done.err
+    bench("run", "--task", "flickr8k", "--data", f"flickr8k={tmp_path}", "--metrics", "length").failed(
+        1, f"{tmp_path} has no ExpertAnnotations.txt"
+    )
 
 
 def test_model_that_no_task_uses_is_refused(bench):
-    done = bench("run", "--task", "composite", "--model", "iiw-p5b")
-    assert done.code == 2
-    assert "no model writes captions for composite" in done.err
+    bench("run", "--task", "composite", "--model", "iiw-p5b").failed(2, "no model writes captions for composite")
 
 
 def test_data_that_failed_its_checks_gets_no_published_values(bench, tmp_path: Path):
@@ -424,8 +401,7 @@ def test_data_that_failed_its_checks_gets_no_published_values(bench, tmp_path: P
     rows = [row | {"caption": text, "rating": n + 1} for n, text in enumerate(["a bird sings", "two red cars", "x"])]
     (tmp_path / "composite.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
     command = ["run", "--task", "composite", "--data", f"composite={tmp_path}", "--metrics", "bleu_1", "--skip_checks"]
-    done = bench(*command, "--bootstrap", "0")
-    assert done.code == 0
+    done = bench(*command, "--bootstrap", "0").succeeded()
     assert "published values do not apply" in done.err
     assert "Published" not in done.out
 
@@ -436,9 +412,7 @@ class Panic(BaseException):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("kind", [Panic, UsageError, OSError])
-def test_error_that_a_library_makes_of_an_interruption_is_the_interruption(
-    bench, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, kind: type[BaseException]
-):
+def test_error_that_a_library_makes_of_an_interruption_is_the_interruption(bench, monkeypatch, number, kind):
     def interrupted(options: object) -> int:
         try:
             os.kill(os.getpid(), number)
@@ -514,29 +488,26 @@ def caption(bench, write_captioning_task, tmp_path: Path) -> Callable[..., Any]:
 def test_run_on_which_the_model_failed_is_written_and_shown_exits_1_and_is_completed_by_the_next(
     caption, unsteady, tmp_path: Path
 ):
-    done = caption("--model", "unsteady")
-    assert done.code == 1
-    assert "incomplete: the model failed on 1 document; run again to ask for these alone" in done.err
+    done = caption("--model", "unsteady").failed(
+        1, "incomplete: the model failed on 1 document; run again to ask for these alone"
+    )
     assert "incomplete: the model failed on 1 document" in done.out
     (record,) = records(tmp_path / "runs")
     assert [(one["stage"], one["samples"]) for one in record["failures"]] == [("model", ["r1"])]
     assert Unsteady.asked == ["r0", "r1", "r2", "r3"]
     Unsteady.mended = True
-    done = caption("--model", "unsteady")
-    assert done.code == 0
+    done = caption("--model", "unsteady").succeeded()
     assert "incomplete" not in done.err + done.out
     assert Unsteady.asked[4:] == ["r1"]
 
 
 def test_part_of_the_captions_is_refused_without_subset_and_told_with_it(caption, tmp_path: Path):
     (tmp_path / "mine.jsonl").write_text('{"id": "r0", "caption": "a dog"}\n{"id": "r2", "caption": ""}')
-    done = caption("--model", "captions:mine.jsonl")
-    assert done.code == 1
-    assert "no caption is recorded for 2 of 4 documents: 'r1', 'r3'" in done.err
-    assert "--subset" in done.err
+    done = caption("--model", "captions:mine.jsonl").failed(
+        1, "no caption is recorded for 2 of 4 documents: 'r1', 'r3'", "--subset"
+    )
     assert records(tmp_path / "runs") == []
-    done = caption("--model", "captions:mine.jsonl", "--subset")
-    assert done.code == 0
+    done = caption("--model", "captions:mine.jsonl", "--subset").succeeded()
     for printed in (done.out, done.err):
         assert "a subset: 2 of 4 documents" in printed
         assert "1 caption counted as empty: 1 × is empty" in printed
@@ -548,6 +519,6 @@ def test_part_of_the_captions_is_refused_without_subset_and_told_with_it(caption
 
 
 def test_alias_of_captions_of_a_part_says_so_itself(bench):
-    done = bench("run", "--task", "iiw_400", "--model", "iiw-p5b", "--metrics", "length", "--bootstrap", 0)
-    assert done.code == 0
-    assert "a subset: 100 of 400 documents" in done.out
+    bench("run", "--task", "iiw_400", "--model", "iiw-p5b", "--metrics", "length", "--bootstrap", 0).succeeded(
+        "a subset: 100 of 400 documents"
+    )

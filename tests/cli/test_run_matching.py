@@ -15,15 +15,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_tiny_dci(tmp_path_factory.mktemp("made") / "dci")
 
 
-def test_group_is_run_with_a_model_and_shown_as_the_paper_has_it(
-    bench, made: Path, tiny_clip: TinyClip, tmp_path: Path
-):
+def test_group_is_run_with_a_model_and_shown_as_the_paper_has_it(bench, made, tiny_clip, tmp_path: Path):
     model_args = f"pretrained={tiny_clip.checkpoint},architecture={tiny_clip.architecture},device=cpu,name=tiny"
     done = bench(
         *("run", "--model", "open_clip", "--model_args", model_args, "--task", "dci", "--data", f"dci={made}"),
         *("--skip_checks", "--bootstrap", 20, "--output_path", tmp_path / "runs"),
-    )
-    assert done.code == 0
+    ).succeeded()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.out.splitlines()[2:]]
     assert [(row[0], row[1], row[2], row[3], row[-2]) for row in rows] == [
         ("sDCI All SCM", "tiny", "SCM ↑", "accuracy", "25"),
@@ -48,24 +45,19 @@ def test_group_is_run_with_a_model_and_shown_as_the_paper_has_it(
 def test_dry_run_says_what_is_measured(bench, made: Path, tiny_clip: TinyClip):
     model_args = f"pretrained={tiny_clip.checkpoint},architecture={tiny_clip.architecture}"
     asked = ("run", "--model", "open_clip", "--model_args", model_args, "--task", "dci_hard_neg", "--dry_run")
-    done = bench(*asked, "--data", f"dci_hard_neg={made}")
-    assert done.code == 0
-    assert "metrics:    neg" in done.out
+    bench(*asked, "--data", f"dci_hard_neg={made}").succeeded("metrics:    neg")
 
 
 def test_copy_without_the_splits_file_says_what_to_do(bench, tmp_path: Path, tiny_clip: TinyClip):
     (tmp_path / "empty/photos").mkdir(parents=True)
     model_args = f"pretrained={tiny_clip.hf_folder},device=cpu"
     asked = ("run", "--model", "hf_clip", "--model_args", model_args, "--task", "dci_all_scm")
-    done = bench(*asked, "--data", f"dci_all_scm={tmp_path / 'empty'}")
-    assert done.code == 1
-    assert "holds no splits.json" in done.err
+    done = bench(*asked, "--data", f"dci_all_scm={tmp_path / 'empty'}").failed(1, "holds no splits.json")
     assert "Traceback" not in done.err
 
 
 def test_validation_reads_the_data_without_a_model(bench, made: Path):
-    done = bench("validate", "dci_all_scm", "--data", f"dci_all_scm={made}")
-    assert done.code == 1
+    done = bench("validate", "dci_all_scm", "--data", f"dci_all_scm={made}").failed(1)
     assert "data checks failed; 5 of 5 documents usable" in done.out
     assert "rows: expected 1,462, found 25" in done.out
     assert bench("validate", "dci_full_all_scm", "--data", f"dci_full_all_scm={made}").code == 0

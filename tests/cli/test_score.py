@@ -42,8 +42,7 @@ def jsonl(tmp_path: Path) -> Path:
 
 
 def test_bad_rows_are_counted_with_their_place_and_the_others_are_scored(bench, jsonl: Path):
-    done = bench("score", jsonl, "--metrics", "length", "bleu_1")
-    assert done.code == 0
+    done = bench("score", jsonl, "--metrics", "length", "bleu_1").succeeded()
     assert done.err.splitlines()[1:] == [
         "left out: 1 × row not a JSON object (first: captions.jsonl:5)",
         "left out: 1 × row not UTF-8 (first: captions.jsonl:6)",
@@ -62,8 +61,7 @@ def test_bad_rows_are_counted_with_their_place_and_the_others_are_scored(bench, 
 
 
 def test_captions_that_say_nothing_are_left_out_on_request(bench, jsonl: Path):
-    done = bench("score", jsonl, "--metrics", "length", "bleu_1", "--empty_caption", "leave_out")
-    assert done.code == 0
+    done = bench("score", jsonl, "--metrics", "length", "bleu_1", "--empty_caption", "leave_out").succeeded()
     assert "left out: 1 × candidate is null (first: null)" in done.err
     assert "counted as empty" not in done.err
     length = [cell.strip() for cell in done.out.splitlines()[2].split("|")[1:-1]]
@@ -99,8 +97,7 @@ def test_caption_that_begins_like_a_formula_is_text_in_a_csv_file(bench, tmp_pat
 def test_csv_takes_one_reference_as_text(bench, tmp_path: Path):
     file = tmp_path / "captions.csv"
     file.write_text('id,candidate,references\na,"a dog, running",a dog\nb,too,many,fields\nc,,a cat\n')
-    done = bench("score", file, "--metrics", "length", "--format", "json")
-    assert done.code == 0
+    done = bench("score", file, "--metrics", "length", "--format", "json").succeeded()
     (row,) = json.loads(done.out)
     assert (row["value"], row["n"], row["empty"]) == (1.5, 2, 1)
     assert "row expected 3 fields (first: captions.csv:3)" in done.err
@@ -118,16 +115,16 @@ def test_table_comes_in_the_format_asked_for(bench, jsonl: Path, fmt: str):
 
 
 def test_strict_stops_at_the_first_bad_row(bench, jsonl: Path, tmp_path: Path):
-    done = bench("score", jsonl, "--metrics", "length", "--strict", "--output", tmp_path / "scores.csv")
-    assert done.code == 1
-    assert "bench: error: captions.jsonl:4: row not JSON" in done.err
+    bench("score", jsonl, "--metrics", "length", "--strict", "--output", tmp_path / "scores.csv").failed(
+        1, "bench: error: captions.jsonl:4: row not JSON"
+    )
     assert not (tmp_path / "scores.csv").exists()
 
 
 def test_metric_that_fails_leaves_the_others_and_exits_1(bench, jsonl: Path, user_metrics, tmp_path: Path):
-    done = bench("score", jsonl, "--metrics", "broken,length", "--output", tmp_path / "scores.jsonl")
-    assert done.code == 1
-    assert "metric broken failed: the model is gone\nBring it back." in done.err
+    done = bench("score", jsonl, "--metrics", "broken,length", "--output", tmp_path / "scores.jsonl").failed(
+        1, "metric broken failed: the model is gone\nBring it back."
+    )
     assert "1.625" in done.out
     first = json.loads((tmp_path / "scores.jsonl").read_text().splitlines()[0])
     assert (first["broken"], first["length"]) == (None, 5)
@@ -149,17 +146,15 @@ def test_metric_that_fails_leaves_the_others_and_exits_1(bench, jsonl: Path, use
 def test_file_that_cannot_be_scored_exits_1(bench, tmp_path: Path, name: str, content: str | None, message: str):
     if content is not None:
         (tmp_path / name).write_text(content)
-    done = bench("score", tmp_path / name, "--metrics", "length")
-    assert done.code == 1
-    assert message in done.err
+    done = bench("score", tmp_path / name, "--metrics", "length").failed(1, message)
     assert "Traceback" not in done.err
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
 def test_output_that_cannot_be_written_says_why(bench, jsonl: Path, tmp_path: Path, suffix: str):
-    done = bench("score", jsonl, "--metrics", "length", "--output", tmp_path / "no" / f"scores.{suffix}")
-    assert done.code == 2
-    assert "cannot be written: " in done.err
+    done = bench("score", jsonl, "--metrics", "length", "--output", tmp_path / "no" / f"scores.{suffix}").failed(
+        2, "cannot be written: "
+    )
     assert "None" not in done.err
 
 
@@ -173,9 +168,7 @@ def test_image_beside_the_file_is_found_and_none_at_all_exits_1(bench, tmp_path:
     rows.write_text('{"candidate": "a red square", "image": "red.png"}\n')
     assert bench("score", rows, "--metrics", "clip_s", *model).code == 0
     rows.write_text('{"candidate": "a red square", "image": "blue.png"}\n')
-    done = bench("score", rows, "--metrics", "clip_s", *model)
-    assert done.code == 1
-    assert "No such file" in done.err
+    bench("score", rows, "--metrics", "clip_s", *model).failed(1, "No such file")
 
 
 @pytest.mark.parametrize("metric", ["clip_s", "mid[gaussian=candidates]"])
@@ -206,10 +199,8 @@ def test_captions_that_were_imported_are_scored_against_the_references_that_were
         for n, caption in enumerate(["two dogs play", "a red bus"])
     ]  # fmt: skip
     log.write_text("\n".join(map(json.dumps, rows)))
-    imported = bench("import", log, "-o", tmp_path / "captions.jsonl")
-    assert imported.code == 0, imported.err
-    done = bench("score", tmp_path / "captions.jsonl", "--metrics", "bleu_1", "--format", "json")
-    assert done.code == 0, done.err
+    bench("import", log, "-o", tmp_path / "captions.jsonl").succeeded()
+    done = bench("score", tmp_path / "captions.jsonl", "--metrics", "bleu_1", "--format", "json").succeeded()
     # Three words of six are in the references: 3/6, and no brevity penalty.
     assert json.loads(done.out)[0]["value"] == pytest.approx(0.5)
 

@@ -23,8 +23,7 @@ SHIPPED = build_index().tasks
 def test_every_shipped_task_is_explained_with_each_choice_that_moves_a_number(bench, subtests: pytest.Subtests):
     for entry in SHIPPED:
         with subtests.test(task=entry.name):
-            done = bench("show", entry.name)
-            assert done.code == 0
+            done = bench("show", entry.name).succeeded()
             config, parsed = load_task(entry.path)
             assert_explained(done.out, config, bind(config, parsed).settings)
 
@@ -44,8 +43,7 @@ def assert_explained(out: str, config: TaskConfig, settings: Any) -> None:
 
 
 def test_suite_is_explained_by_the_names_under_which_files_fill_it(bench):
-    done = bench("show", "pacspp_table1")
-    assert done.code == 0
+    done = bench("show", "pacspp_table1").succeeded()
     assert done.out.startswith("pacspp_table1\nAgreement with human ratings on Flickr8k-Expert, ")
     assert "\ntasks        flickr8k_expert: kendall_b, kendall_c\n             flickr8k_cf: " in done.out
     assert "\nrows         BLEU-1; BLEU-4; " in done.out
@@ -88,10 +86,7 @@ def test_every_suite_is_explained(bench):
 
 
 def test_tag_is_explained_task_by_task(bench):
-    done = bench("show", "agreement")
-    assert done.code == 0
-    assert "flickr8k_expert  (version" in done.out
-    assert "\n\nflickr8k_" in done.out
+    bench("show", "agreement").succeeded("flickr8k_expert  (version", "\n\nflickr8k_")
 
 
 def test_task_of_the_user_is_explained_with_metric_arguments_and_range(bench, write_task):
@@ -105,9 +100,7 @@ def test_task_of_the_user_is_explained_with_metric_arguments_and_range(bench, wr
     assert "raters: mean (the ratings of a caption are averaged before correlating)" in out
 
 
-def test_every_shipped_task_says_where_its_data_comes_from_without_a_network(
-    bench, subtests: pytest.Subtests, tmp_path: Path
-):
+def test_every_shipped_task_says_where_its_data_comes_from_without_a_network(bench, subtests, tmp_path: Path):
     # What one reader generates is made once: 'bench validate' looks at the data of every task.
     readers = {entry.name: load_task(entry.path)[0].custom_dataset for entry in SHIPPED if "shapes" in entry.name}
     asked = {str(readers.get(entry.name, entry.name)): entry for entry in SHIPPED}
@@ -139,17 +132,14 @@ def assert_placed(done: Any, task: str, folder: Path) -> None:
 
 
 def test_wrong_copy_of_the_data_is_told_by_its_checks(bench, write_task):
-    done = bench("data", "small", "--include_path", write_task(checks={"rows": 5, "images": 4}))
-    assert done.code == 1
+    done = bench("data", "small", "--include_path", write_task(checks={"rows": 5, "images": 4})).failed(1)
     assert "rows: expected 5, found 4: DOES NOT HOLD" in done.out
     assert "images: expected 4, found 4: holds" in done.out
     assert "its file names no data_source" in done.out
 
 
 def test_right_copy_of_the_data_exits_0(bench, write_task):
-    done = bench("data", "small", "--include_path", write_task(checks={"rows": 4}))
-    assert done.code == 0
-    assert "4 of 4 documents usable" in done.out
+    bench("data", "small", "--include_path", write_task(checks={"rows": 4})).succeeded("4 of 4 documents usable")
 
 
 @pytest.mark.parametrize(

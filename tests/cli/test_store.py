@@ -23,8 +23,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("action", [["stats"], ["prune", "--all"], ["verify"]])
 def test_store_that_is_not_there_is_not_made(bench, tmp_path: Path, action: list[str]):
-    done = bench("store", *action, "--store", tmp_path / "no.sqlite")
-    assert done.code == 0
+    done = bench("store", *action, "--store", tmp_path / "no.sqlite").succeeded()
     assert done.out == f"there is no store at {tmp_path / 'no.sqlite'}; the first run makes it\n"
     assert not (tmp_path / "no.sqlite").exists()
 
@@ -34,16 +33,13 @@ def test_store_of_the_user_is_looked_at_unless_another_is_named(bench, tmp_path:
 
 
 def test_stats_lists_producers_the_largest_first(bench, path: Path):
-    done = bench("store", "stats", "--store", path)
-    assert done.code == 0
+    done = bench("store", "stats", "--store", path).succeeded()
     rows = [line.split() for line in done.out.splitlines()[2:]]
     assert [row[:3] for row in rows] == [["captioner", "100", "1.0"], ["tokenizer=PTB", "2", "0.0"]]
 
 
 def test_prune_asks_what_goes(bench, path: Path):
-    done = bench("store", "prune", "--store", path)
-    assert done.code == 2
-    assert "say what goes: --older_than DAYS, --containing TEXT or --all" in done.err
+    bench("store", "prune", "--store", path).failed(2, "say what goes: --older_than DAYS, --containing TEXT or --all")
 
 
 def test_prune_by_producer_deletes_its_entries(bench, path: Path):
@@ -53,8 +49,7 @@ def test_prune_by_producer_deletes_its_entries(bench, path: Path):
 
 
 def test_prune_of_everything_says_how_much_was_freed(bench, path: Path):
-    done = bench("store", "prune", "--all", "--store", path)
-    assert done.code == 0
+    done = bench("store", "prune", "--all", "--store", path).succeeded()
     # 100 values of 10,000 characters, and their pages.
     assert done.out.startswith("102 entries deleted, 1.")
     assert bench("store", "stats", "--store", path).out.endswith("MB\n")
@@ -71,8 +66,7 @@ def test_verify_counts_damaged_entries_and_says_what_to_do(bench, path: Path):
     assert bench("store", "verify", "--store", path).out == f"{path} is sound\n"
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE entries SET value = 'other' WHERE LENGTH(value) < 10")
-    done = bench("store", "verify", "--store", path)
-    assert done.code == 1
+    done = bench("store", "verify", "--store", path).failed(1)
     assert done.out == (f"entries with a wrong checksum: 2\ndelete {path}: what it holds is computed anew\n")
 
 
@@ -92,17 +86,14 @@ def test_file_that_cannot_be_read_is_damage_for_verify(bench, damaged: Path):
 
 @pytest.mark.parametrize("action", [["stats"], ["prune", "--all"], ["verify"]])
 def test_damaged_file_stays_where_it_is_looked_at(bench, damaged: Path, action: list[str]):
-    done = bench("store", *action, "--store", damaged)
-    assert done.code == 1
+    done = bench("store", *action, "--store", damaged).failed(1)
     assert "not a database" in done.err + done.out
     assert "elete " in done.err + done.out
     assert damaged.read_text() == "no database " * 50
     assert list(damaged.parent.glob("damaged*")) == [damaged]
 
 
-def test_run_moves_a_damaged_store_aside_and_has_the_results_of_one_without_damage(
-    bench, write_task, damaged: Path, caplog: pytest.LogCaptureFixture
-):
+def test_run_moves_a_damaged_store_aside_and_has_the_results_of_one_without_damage(bench, write_task, damaged, caplog):
     folder = write_task(metric_list=["meteor"])
     run = ("run", "--task", "small", "--include_path", folder, "--bootstrap", "0", "--output_path", "runs")
     done, expected = (bench(*run, "--store", store) for store in (damaged, "new.sqlite"))
@@ -118,6 +109,4 @@ def test_run_moves_a_damaged_store_aside_and_has_the_results_of_one_without_dama
 
 @pytest.mark.parametrize("action", [["stats"], ["prune", "--all"], ["verify"]])
 def test_folder_that_machines_share_is_looked_after_by_its_own_tools(bench, tmp_path: Path, action: list[str]):
-    done = bench("store", *action, "--store", f"{tmp_path}/shared/")
-    assert done.code == 2
-    assert "with the folder's or bucket's own tools" in done.err
+    bench("store", *action, "--store", f"{tmp_path}/shared/").failed(2, "with the folder's or bucket's own tools")

@@ -16,9 +16,7 @@ def nothing_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_suite_of_which_nothing_can_be_measured_fails_and_says_what_to_fetch(bench: Bench):
-    ran = bench("run", "--suite", "dci_table2", "--output_path", "runs")
-    assert ran.code == 1
-    assert "dci_table2: 0 of " in ran.err
+    ran = bench("run", "--suite", "dci_table2", "--output_path", "runs").failed(1, "dci_table2: 0 of ")
     block, _, _ = ran.err.partition("\n\n")
     assert block.startswith("missing here, and left out of the table:\n- the data set DCI")
     assert block.count("the data set DCI") == 1
@@ -38,8 +36,7 @@ def test_dry_run_of_a_suite_says_how_each_row_decodes(bench: Bench):
 
 
 def test_dry_run_of_a_suite_says_what_to_fetch_and_runs_nothing(bench: Bench, tmp_path: Path):
-    ran = bench("run", "--suite", "dci_table2", "--dry_run", "--output_path", "runs")
-    assert ran.code == 0
+    ran = bench("run", "--suite", "dci_table2", "--dry_run", "--output_path", "runs").succeeded()
     assert ran.err.startswith("missing here, and left out of the table:\n- the data set DCI")
     assert not (tmp_path / "runs").exists()
 

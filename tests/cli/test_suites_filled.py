@@ -87,8 +87,7 @@ def visual_genome(folder: Path) -> None:
 
 def filled(bench: Bench, suite: str, *options: Any) -> dict[tuple[str, str], dict[str, Any]]:
     asked = ("run", "--suite", suite, "--bootstrap", 0, "--skip_checks", "--format", "json")
-    done = bench(*asked, "--recorded", "mine", "--output_path", "runs", *options)
-    assert done.code == 0, done.err
+    done = bench(*asked, "--recorded", "mine", "--output_path", "runs", *options).succeeded()
     rows = json.loads(done.out)
     recorded = sum(row["recorded"] for row in rows)
     measured = sum(row["value"] is not None for row in rows) - recorded
@@ -111,9 +110,7 @@ XE = "Transformer CLIP ViT-B/32 features, XE only (no reward)"
         ("pacspp_table11", cc3m, "cc3m", XE, ""),
     ],
 )
-def test_captions_fill_a_row_of_captioners_and_scores_of_them_a_column(
-    bench: Bench, tmp_path: Path, suite: str, data: Callable[[Path], None], task: str, row: str, head: str
-):
+def test_captions_fill_a_row_of_captioners_and_scores_of_them_a_column(bench, tmp_path, suite, data, task, row, head):
     data(tmp_path / "cache/data")
     called = row.replace("/", "-")
     save(tmp_path / f"mine/{task}/{called}.jsonl", *({"id": str(n), "caption": t} for n, t in enumerate(TEXTS)))
@@ -139,9 +136,7 @@ def test_captions_fill_a_row_of_captioners_and_scores_of_them_a_column(
         ("dbd_table2", visual_genome, "vg_clip_f1", "MiniGPT-4 + DBD alpha_t=2", "CLIP-F1"),
     ],
 )  # fmt: skip
-def test_scores_of_captions_fill_a_column_whose_metric_cannot_run_here(
-    bench: Bench, tmp_path: Path, suite: str, data: Callable[[Path], None], task: str, row: str, column: str
-):
+def test_scores_of_captions_fill_a_column_whose_metric_cannot_run_here(bench, tmp_path, suite, data, task, row, column):
     data(tmp_path / "cache/data")
     images = range(IMAGES_OF_VG if data is visual_genome else 4)
     save(tmp_path / f"mine/{task}/{row}.jsonl", *({"id": str(n), "caption": f"{TEXTS[n % 4]} {n}"} for n in images))
@@ -200,8 +195,7 @@ def test_references_are_counted_without_a_model(bench: Bench, tmp_path: Path):
 
 def test_list_of_suites_counts_what_can_be_measured_here(bench: Bench, tmp_path: Path):
     def here(*options: Any) -> dict[str, str]:
-        done = bench("ls", "suites", "--format", "json", *options)
-        assert done.code == 0, done.err
+        done = bench("ls", "suites", "--format", "json", *options).succeeded()
         return {row["suite"]: row["here"] for row in json.loads(done.out)}
 
     assert {counts.partition(" of ")[0] for counts in here().values()} == {"0"}

@@ -8,8 +8,7 @@ import pytest
 
 
 def test_help_explains_every_command_and_the_exit_codes(bench):
-    done = bench("--help")
-    assert done.code == 0
+    done = bench("--help").succeeded()
     codes = "0 done, 1 something failed, 2 wrong usage."
     assert f"Exit codes: {codes}" in done.out
     for command in ("run", "compare", "score", "ls", "show", "data", "validate", "doctor", "store"):
@@ -18,22 +17,18 @@ def test_help_explains_every_command_and_the_exit_codes(bench):
 
 
 def test_no_command_prints_the_help(bench):
-    done = bench()
-    assert done.code == 2
+    done = bench().failed(2)
     assert "commands:" in done.out
 
 
 def test_version_is_printed(bench):
-    done = bench("--version")
-    assert done.code == 0
+    done = bench("--version").succeeded()
     assert done.out.startswith("capbench 0.")
 
 
 @pytest.mark.parametrize(("given", "nearest"), [("runn", "run"), ("doktor", "doctor"), ("lst", "ls")])
 def test_unknown_command_names_the_nearest(bench, given: str, nearest: str):
-    done = bench(given, "--task", "iiw_400")
-    assert done.code == 2
-    assert f"unknown command '{given}'. Did you mean '{nearest}'?" in done.err
+    done = bench(given, "--task", "iiw_400").failed(2, f"unknown command '{given}'. Did you mean '{nearest}'?")
     assert done.out == ""
 
 
@@ -90,7 +85,6 @@ def test_wrong_usage_exits_2_and_says_what_is_wrong(bench, arguments: str, messa
 
 
 def test_unknown_adapter_argument_names_those_there_are(bench):
-    done = bench("run", "--task", "iiw_400", "--model", "captions:x.jsonl", "--model_args", "pretraned=x")
-    assert done.code == 2
-    assert "has no argument 'pretraned'" in done.err
-    assert "Its arguments: path, name, subset." in done.err
+    bench("run", "--task", "iiw_400", "--model", "captions:x.jsonl", "--model_args", "pretraned=x").failed(
+        2, "has no argument 'pretraned'", "Its arguments: path, name, subset."
+    )

@@ -33,8 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_sound_task_is_ok(bench, folder: Path):
     (folder / "sound.yaml").write_text(SOUND)
-    done = bench("validate", "sound", "--include_path", folder)
-    assert done.code == 0
+    done = bench("validate", "sound", "--include_path", folder).succeeded()
     assert done.out.splitlines() == ["ok       sound", "         3 of 3 documents usable"]
 
 
@@ -119,8 +118,7 @@ def test_all_faults_of_a_folder_are_found_in_one_go_groups_included(bench, folde
         (folder / f"sound_{number:02}.yaml").write_text(text.replace("sound.yaml", f"sound_{number:02}.yaml"))
     (folder / "zz_sound.yaml").write_text(SOUND)
     (folder / "group.yaml").write_text("group: all_of_mine\ntask: [sound, soudn]\n")
-    done = bench("validate", "--include_path", folder, "--run_functions")
-    assert done.code == 1
+    done = bench("validate", "--include_path", folder, "--run_functions").failed(1)
     assert sum(line.startswith("faulty") for line in done.out.splitlines()) == len(FAULTS) + 1
     assert "ok       sound\n" in done.out
     assert "faulty   all_of_mine\n" in done.out
@@ -130,22 +128,18 @@ def test_all_faults_of_a_folder_are_found_in_one_go_groups_included(bench, folde
 def test_two_tasks_of_one_name_are_named_with_both_files(bench, folder: Path):
     (folder / "sound.yaml").write_text(SOUND)
     (folder / "twin.yaml").write_text(SOUND)
-    done = bench("validate", "--include_path", folder)
-    assert done.code == 2
-    assert "task 'sound' is declared twice" in done.err
-    assert "tasks/sound.yaml" in done.err
-    assert "tasks/twin.yaml" in done.err
+    bench("validate", "--include_path", folder).failed(
+        2, "task 'sound' is declared twice", "tasks/sound.yaml", "tasks/twin.yaml"
+    )
 
 
 def test_missing_data_is_reported_and_is_no_fault(bench):
-    done = bench("validate", "flickr8k_expert")
-    assert done.code == 0
+    done = bench("validate", "flickr8k_expert").succeeded()
     assert done.out.startswith("no data  flickr8k_expert\n")
 
 
 def test_task_is_sound_on_a_machine_without_java(bench, no_java):
-    done = bench("validate", "iiw_400")
-    assert done.code == 0
+    done = bench("validate", "iiw_400").succeeded()
     assert done.out.startswith("ok       iiw_400\n")
 
 
@@ -153,11 +147,11 @@ def test_bad_rows_are_counted_by_reason(bench, folder: Path):
     (folder / "sound.yaml").write_text(SOUND)
     with (folder / "rows.jsonl").open("a") as file:
         file.write('\n{broken\n{"id": 9, "candidate": "", "rating": 1}')
-    done = bench("validate", "sound", "--include_path", folder)
-    assert done.code == 0
-    assert "4 of 4 documents usable" in done.out
-    assert "counted as empty: 1 × candidate is empty (first: document 9)" in done.out
-    assert "(first: rows.jsonl:4)" in done.out
+    bench("validate", "sound", "--include_path", folder).succeeded(
+        "4 of 4 documents usable",
+        "counted as empty: 1 × candidate is empty (first: document 9)",
+        "(first: rows.jsonl:4)",
+    )
 
 
 def test_file_is_read_where_it_is(bench, folder: Path):
@@ -168,8 +162,7 @@ def test_file_is_read_where_it_is(bench, folder: Path):
     told = ["ok       sound", "         3 of 3 documents usable", *(f"         {one} nothing" for one in kinds)]
     assert (done.code, done.out.splitlines()) == (0, told)
     file.write_text(SOUND.replace("doc_to_human:", "doc_to_humn:"))
-    done = bench("validate", file)
-    assert done.code == 1
+    done = bench("validate", file).failed(1)
     assert "sound.yaml:7: unknown key 'doc_to_humn'. Did you mean 'doc_to_human'?" in done.out
     file.write_text("task: [")
     assert "faulty   tasks/sound.yaml\n         tasks/sound.yaml:2: not valid YAML" in bench("validate", file).out
@@ -178,8 +171,7 @@ def test_file_is_read_where_it_is(bench, folder: Path):
 def test_functions_of_a_task_run_only_where_they_may(bench, folder: Path):
     (folder / "sound.yaml").write_text(SOUND.replace("dataset_path: json", "custom_dataset: !function mine.read"))
     (folder / "mine.py").write_text("raise SystemExit('ran')\n")
-    done = bench("validate", "sound", "--include_path", folder)
-    assert done.code == 0
+    done = bench("validate", "sound", "--include_path", folder).succeeded()
     assert done.out.startswith("not run  sound\n         has functions of its own: !function mine.read: is code")
     assert "--run_functions" in done.out
     assert "\n         functions    !function mine.read (not allowed)\n" in done.out
@@ -208,11 +200,9 @@ def test_file_of_a_group_is_read_with_its_tasks_and_one_of_neither_is_faulty(ben
     done = bench("validate", folder / "group.yml", "--include_path", folder)
     assert (done.code, done.out.splitlines()[0]) == (0, "ok       sound")
     (folder / "template.yaml").write_text("scale: 1\n")
-    done = bench("validate", folder / "template.yaml")
-    assert done.code == 1
+    done = bench("validate", folder / "template.yaml").failed(1)
     assert "declares no task and no group" in done.out
-    done = bench("validate", folder / "nowhere.yaml")
-    assert done.code == 1
+    done = bench("validate", folder / "nowhere.yaml").failed(1)
     assert "nowhere.yaml: cannot be read: No such file" in done.out
 
 
@@ -223,8 +213,7 @@ def test_data_without_a_usable_document_is_faulty(bench, folder: Path):
     )
     assert bench("validate", "sound", "--include_path", folder).code == 0
     (folder / "rows.jsonl").write_text('{"references": []}\n{"references": [""]}\n')
-    done = bench("validate", "sound", "--include_path", folder)
-    assert done.code == 1
+    done = bench("validate", "sound", "--include_path", folder).failed(1)
     assert done.out.splitlines()[:2] == ["faulty   sound", "         0 of 2 documents usable"]
 
 
@@ -233,8 +222,7 @@ def test_advice_for_a_path_in_place_of_a_format_works_when_it_is_followed(bench,
     (folder / "rows.jsonl").rename(folder.parent / "dp" / "x.jsonl")
     file = folder / "sound.yaml"
     file.write_text(SOUND.replace("dataset_path: json", "dataset_path: dp/x.jsonl"))
-    done = bench("validate", file)
-    assert done.code == 1
+    done = bench("validate", file).failed(1)
     assert "'dp/x.jsonl' is a file; write dataset_path: json" in done.out
     assert "--data sound=dp/x.jsonl" in done.out
     file.write_text(SOUND)

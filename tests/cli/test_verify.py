@@ -6,7 +6,6 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow
 import pyarrow.parquet
@@ -64,8 +63,7 @@ def captioned(bench, write_captioning_task, copy_of_run, tmp_path: Path) -> Call
             file = tmp_path / "model.jsonl"
             file.write_text("\n".join(json.dumps({"id": i, "caption": text}) for i, text in texts.items()))
             given = ("--task", "small", "--model", f"captions:{file}", "--include_path", tasks)
-            done = bench("run", *given, "--bootstrap", 0, "--output_path", folder, *arguments)
-            assert done.code == 0, done.err
+            bench("run", *given, "--bootstrap", 0, "--output_path", folder, *arguments).succeeded()
             file.unlink()
 
         return copy_of_run(["captioned", *arguments], tmp_path / "runs", make)
@@ -93,8 +91,7 @@ def test_run_as_it_was_written_is_sound(bench, rated: Path):
 
 
 def test_kept_runs_are_sound(bench):
-    done = bench("verify", KEPT, OLDER)
-    assert done.code == 0
+    done = bench("verify", KEPT, OLDER).succeeded()
     found = [row[1] for row in table(done.out)]
     assert (
         found
@@ -115,9 +112,7 @@ def test_each_run_that_was_changed_is_named_with_what_is_wrong_and_costs_no_othe
     (runs / "cut").mkdir()
     (runs / "cut/run.json").write_text("{")
 
-    done = bench("verify", runs)
-
-    assert done.code == 1
+    done = bench("verify", runs).failed(1)
     found = {Path(run).name: what for run, what in table(done.out)}
     assert found.pop("cut").startswith("run.json: cannot be read as a run")
     assert found == {
@@ -139,8 +134,7 @@ def test_picture_that_was_changed_or_is_missing_is_named(bench, tmp_path: Path):
     assert table(bench("verify", run).out)[0][1] == "as written, with 2 files beside it"
     (run / names[0]).write_bytes(b"another")
     (run / names[1]).unlink()
-    done = bench("verify", run)
-    assert done.code == 1
+    done = bench("verify", run).failed(1)
     (changed, missing) = table(done.out)[0][1].split("; ")
     assert changed == f"{names[0]}: was changed after the run: its SHA-256 is not that in run.json"
     assert missing == f"{names[1]}: is missing"
@@ -150,12 +144,10 @@ def test_older_records_are_held_against_what_they_have(bench, rated: Path, tmp_p
     record = json.loads((rated / "run.json").read_text())
     del record["files"], record["checksum"]
     (rated / "run.json").write_text(json.dumps(record))
-    done = bench("verify", rated)
-    assert done.code == 0
+    done = bench("verify", rated).succeeded()
     assert table(done.out)[0][1] == "its fingerprint fits (an older record, without checksum and sums of files)"
     (rated / "samples.parquet").write_bytes(b"PAR1")
-    done = bench("verify", rated)
-    assert done.code == 1
+    done = bench("verify", rated).failed(1)
     assert table(done.out)[0][1].startswith("samples.parquet: cannot be read as the samples of a run")
     (rated / "samples.parquet").unlink()
     assert bench("verify", rated).code == 0
@@ -171,12 +163,9 @@ def test_place_without_runs_is_refused(bench, tmp_path: Path):
 # -- again
 
 
-def test_rated_captions_come_out_the_same_again_and_no_store_is_used(
-    bench, rated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_rated_captions_come_out_the_same_again_and_no_store_is_used(bench, rated, tmp_path, monkeypatch):
     monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "fresh"))
-    done = bench("verify", rated, "--again", "--include_path", tmp_path / "tasks")
-    assert done.code == 0
+    done = bench("verify", rated, "--again", "--include_path", tmp_path / "tasks").succeeded()
     assert again(done) == ({"no-model": "the same"}, {"length": 0.0, "rouge_l": 0.0})
     assert not default_store_path().exists()
 
@@ -191,9 +180,7 @@ def test_rated_captions_come_out_the_same_again_and_no_store_is_used(
         (float("inf"), 1, "0; 1 value missing in the run: no reason given"),
     ],
 )
-def test_score_that_was_changed_with_its_sums_comes_out_otherwise(
-    bench, rated: Path, tmp_path: Path, value: float | None, code: int, largest: Any
-):
+def test_score_that_was_changed_with_its_sums_comes_out_otherwise(bench, rated, tmp_path, value, code, largest):
     # The captions have 2, 3, 4 and 5 words.
     change(rated, "length", [value, 3, 4, 5])
     done = bench("verify", rated, "--again", "--include_path", tmp_path / "tasks")
@@ -214,8 +201,7 @@ def test_result_that_was_changed_with_its_sums_comes_out_otherwise(bench, rated:
 
 def test_kept_captions_are_scored_as_the_models_own(bench, captioned, tmp_path: Path):
     captioned()
-    done = bench("verify", "runs", "--again", "--include_path", tmp_path / "tasks")
-    assert done.code == 0
+    done = bench("verify", "runs", "--again", "--include_path", tmp_path / "tasks").succeeded()
     assert again(done) == ({"model": "the same"}, {"rouge_l": 0.0, "cider": 0.0, "length": 0.0})
 
 
@@ -232,8 +218,7 @@ def test_metric_that_cannot_be_scored_here_is_told_and_speaks_against_nothing(be
     metric = f"factual_spice[parser=recorded,parser_model={graphs},lemmatize=false]"
     captioned("--metrics", "length", metric)
     graphs.unlink()
-    done = bench("verify", "runs", "--again", "--include_path", tmp_path / "tasks")
-    assert done.code == 0, done.out
+    done = bench("verify", "runs", "--again", "--include_path", tmp_path / "tasks").succeeded()
     runs, metrics = done.out.strip().split("\n\n")
     ((_, _, verdict),) = table(runs)
     assert verdict == f"the same; not checkable: {metric}".replace(str(graphs), graphs.name)
@@ -250,8 +235,7 @@ def test_captions_that_were_changed_with_their_sums_are_noticed(bench, captioned
     changed = samples.set_column(place, "candidate", pyarrow.array(texts, pyarrow.string()))
     pyarrow.parquet.write_table(changed, run / "samples.parquet")
     seal(run)
-    done = bench("verify", "runs", "--again", "--include_path", tmp_path / "tasks")
-    assert done.code == 1
+    done = bench("verify", "runs", "--again", "--include_path", tmp_path / "tasks").failed(1)
     runs, metrics = again(done)
     assert runs == {"model": "differs: rouge_l, cider, length"}
     assert set(metrics.values()) == {"the captions that the run kept are not those that it scored"}
@@ -272,8 +256,7 @@ def outside(bench, write_task, tmp_path: Path) -> Callable[..., tuple[str | Path
             row["image"] = str(folder / f"{n}.png")
         (tasks / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
         given = ("--task", "small", "--include_path", tasks, "--model", "shapes-clip", "--bootstrap", 0)
-        done = bench("run", *given, "--allow_outside", private, *arguments)
-        assert done.code == 0, done.err
+        bench("run", *given, "--allow_outside", private, *arguments).succeeded()
         return "verify", "runs", "--again", "--include_path", tasks
 
     return run
@@ -284,8 +267,7 @@ OUTSIDE = "lies outside of the folders of the task and its data, and is not read
 
 def test_images_outside_are_not_checkable_and_allowed_ones_are_checked(bench, outside, tmp_path: Path):
     arguments = outside(4)
-    done = bench(*arguments)
-    assert done.code == 0, done.out
+    done = bench(*arguments).succeeded()
     runs, metrics = again(done)
     assert runs["shapes-clip"].startswith(
         "not checkable: task 'small': 4 images lie outside of the folders of the task"
@@ -349,8 +331,7 @@ def test_result_that_cannot_be_defined_here_is_missing_with_its_reason(bench, ru
 @pytest.mark.parametrize(("content", "what"), [("scores", "scores alone"), ("none", "nothing")])
 def test_run_that_kept_no_captions_is_not_checkable(bench, captioned, tmp_path: Path, content: str, what: str):
     captioned("--log_samples", content)
-    done = bench("verify", "runs", "--again", "--include_path", tmp_path / "tasks")
-    assert done.code == 0
+    done = bench("verify", "runs", "--again", "--include_path", tmp_path / "tasks").succeeded()
     assert again(done) == (
         {"model": f"not checkable: the run kept no captions: its samples hold {what}"}, {}
     )  # fmt: skip
@@ -368,9 +349,7 @@ def test_captions_of_the_data_need_not_be_kept(bench, run_small, tmp_path: Path,
 
 
 def test_run_whose_task_or_data_is_not_here_is_not_checkable(bench, rated: Path, write_task, tmp_path: Path):
-    done = bench("verify", rated, "--again")
-    assert done.code == 0
-    assert "not checkable: unknown task 'small'" in done.out
+    done = bench("verify", rated, "--again").succeeded("not checkable: unknown task 'small'")
     tasks = write_task(metadata={"version": 1.5})
     arguments = ("verify", rated, "--again", "--include_path", tasks)
     version = "not checkable: the run is of version 1.0 of its task, which is at 1.5"
@@ -379,15 +358,13 @@ def test_run_whose_task_or_data_is_not_here_is_not_checkable(bench, rated: Path,
     (tasks / "rows.jsonl").write_text((tasks / "rows.jsonl").read_text().replace("a dog", "a cat"))
     assert again(bench(*arguments))[0] == {"no-model": "not checkable: the data here is not what the run scored"}
     (tasks / "rows.jsonl").unlink()
-    done = bench(*arguments)
-    assert done.code == 0
+    done = bench(*arguments).succeeded()
     assert "not checkable: " in done.out and "rows.jsonl" in done.out
 
 
 def test_run_that_is_not_what_was_written_is_not_scored(bench, rated: Path, tmp_path: Path):
     (rated / "samples.parquet").write_bytes(b"")
-    done = bench("verify", rated, "--again", "--include_path", tmp_path / "tasks")
-    assert done.code == 1
+    done = bench("verify", rated, "--again", "--include_path", tmp_path / "tasks").failed(1)
     assert again(done) == ({"no-model": "not scored"}, {})
 
 

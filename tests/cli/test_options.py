@@ -11,16 +11,15 @@ from capbench.benchmarks.running.execution import Execution
 from capbench.benchmarks.scale.executors import Executor, LocalExecutor, Resources
 from capbench.benchmarks.scale.ray import RayExecutor
 from capbench.benchmarks.scale.slurm import SlurmExecutor
-from capbench.cli.engine_options import add_engine_options, execution_of_options
+from capbench.cli.options import ENGINE, add_options, execution_of
 from capbench.errors import UsageError
 from capbench.permissions import Permissions, permit
 
 
 def place(*words: str, has_models: bool = True) -> Execution:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--store")
-    add_engine_options(parser)
-    return execution_of_options(parser.parse_args(words), has_models=has_models)
+    add_options(parser, "--store", *ENGINE)
+    return execution_of(parser.parse_args(words), has_models=has_models)
 
 
 def engine(*words: str) -> Executor | None:
