@@ -71,19 +71,11 @@ class _Reader:
         self._decode = json.JSONDecoder(parse_constant=refuse_constant, object_pairs_hook=unique_keys).raw_decode
 
     def elements(self) -> Iterator[Any]:
-        self._begin("[")
-        if self._ends("]"):
-            return
-        while True:
+        for _ in self._entries("[", "]"):
             yield self._element()
-            if self._is_last("]"):
-                return
 
     def members(self) -> Iterator[tuple[str, Any]]:
-        self._begin("{")
-        if self._ends("}"):
-            return
-        while True:
+        for _ in self._entries("{", "}"):
             key = self._element()
             if not isinstance(key, str):
                 raise self._fault(f"expected a key, found {key!r:.40}")
@@ -95,28 +87,22 @@ class _Reader:
                     yield key, element
             else:
                 self._element()
-            if self._is_last("}"):
-                return
 
-    def _begin(self, mark: str) -> None:
-        if self._next() != mark:
-            raise self._fault(f"it does not begin with '{mark}'")
+    def _entries(self, begin: str, end: str) -> Iterator[None]:
+        """Stand at each entry of an array or object in turn; whoever reads it passes it."""
+        if self._next() != begin:
+            raise self._fault(f"it does not begin with '{begin}'")
         self._at += 1
-
-    def _ends(self, end: str) -> bool:
-        """Tell whether the next character ends what is read, and pass it if so."""
-        ended = self._next() == end
-        self._at += ended
-        return ended
-
-    def _is_last(self, end: str) -> bool:
-        """Pass the mark after an element; True if it is the last."""
         mark = self._next()
-        if mark not in (",", end):
-            raise self._fault(f"expected ',' or '{end}', found {mark!r}" if mark else "it ends early")
+        while mark != end:
+            yield
+            mark = self._next()
+            if mark not in (",", end):
+                raise self._fault(f"expected ',' or '{end}', found {mark!r}" if mark else "it ends early")
+            if mark == ",":
+                self._at += 1
+                self._next()
         self._at += 1
-        self._next()
-        return mark == end
 
     def _next(self) -> str:
         """Return the next character that is no space, and stand there; empty at the end."""

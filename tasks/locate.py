@@ -71,7 +71,18 @@ class DataLocations:
         Raises:
             DataError: A path that is named does not exist.
         """
-        return self._copy(task, source) or _path_of_reader(task, path, source)
+        if (copy := self._copy(task, source)) is not None:
+            return copy
+        if task.custom_dataset is None or task.dataset_path is None or (source is not None and source.generated):
+            return None
+        found = path.parent / Path(task.dataset_path).expanduser()
+        if not found.exists():
+            raise DataError(
+                f"{display_path(path)}: dataset_path '{task.dataset_path}': there is no such file or folder in "
+                f"{path.parent}",
+                f"A reader is given it as its path; --data {task.task}=PATH names another.",
+            )
+        return found
 
     def _copy(self, task: TaskConfig, source: DataSource | None) -> Path | None:
         """Return the copy that the user named, or put where the data card's is looked for."""
@@ -109,20 +120,6 @@ def _hub_folders(dataset: str) -> list[Path]:
     made = os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME) / "datasets"
     repository = "datasets--" + dataset.replace("/", "--")
     return [folder for folder in (Path(made), Path(constants.HF_HUB_CACHE) / repository) if folder.is_dir()]
-
-
-def _path_of_reader(task: TaskConfig, path: Path, source: DataSource | None) -> Path | None:
-    """Return the file or folder that a task names for its reader."""
-    if task.custom_dataset is None or task.dataset_path is None or (source is not None and source.generated):
-        return None
-    found = path.parent / Path(task.dataset_path).expanduser()
-    if not found.exists():
-        raise DataError(
-            f"{display_path(path)}: dataset_path '{task.dataset_path}': there is no such file or folder in "
-            f"{path.parent}",
-            f"A reader is given it as its path; --data {task.task}=PATH names another.",
-        )
-    return found
 
 
 def _holds_data(folder: Path) -> bool:

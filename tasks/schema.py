@@ -1,45 +1,118 @@
-"""The keys of a task file, what they mean and what they may hold."""
+"""The keys of a task file, what they mean and what they may hold; faults of values in a YAML file, with their lines."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 
 from ..access import HUB, Request, requests_of
+from ..errors import TaskError, did_you_mean
 from ..permissions import is_installed
 from ..rows import SUFFIXES
-from .faults import GATHERED_TEMPLATES, FaultyTaskError, KeyFaultsError, faults_of
 from .index import DEFAULT_OUTPUT_TYPE
 from .yaml_files import FunctionReference, ParsedFile, parse
 
+GATHERED_TEMPLATES = "doc_to_*"
+"""Where the model of a task keeps all keys that begin so; it is no key of a file."""
+
+
+class FaultyTaskError(TaskError):
+    """A task file has faults.
+
+    Args:
+        message: All of them.
+        task: The task without the values that are faulty, for looking at what else is wrong.
+        parsed: The file.
+        faulty: The keys that have a fault, or are missing.
+    """
+
+    def __init__(self, message: str, task: TaskConfig, parsed: ParsedFile, faulty: Set[str]) -> None:
+        super().__init__(message)
+        self.task, self.parsed, self.faulty = task, parsed, faulty
+
+
+class KeyFaultsError(ValueError):
+    """What a validator of a whole model says, of several keys at once.
+
+    Attributes:
+        faults: For each its key, and what is wrong.
+    """
+
+    def __init__(self, faults: Sequence[tuple[str, str]]) -> None:
+        super().__init__("; ".join(why for _, why in faults))
+        self.faults = faults
+
+
+def faults_of(error: ValidationError, parsed: ParsedFile, model: type[BaseModel], *section: str) -> list[str]:
+    """Return each fault once, with its place and, for an unknown key, the nearest known one.
+
+    Args:
+        error: What ``model`` found.
+        parsed: The file that was validated.
+        model: The model.
+        section: The keys that lead to what was validated; none for the whole file.
+    """
+    told = (one for fault in error.errors() for one in _explain(fault, parsed, model, section))
+    return list(dict.fromkeys(told))
+
+
+def _explain(fault: Any, parsed: ParsedFile, model: type[BaseModel], section: Sequence[str]) -> Iterator[str]:
+    several = fault.get("ctx", {}).get("error")
+    if isinstance(several, KeyFaultsError):
+        yield from (f"{parsed.where(*section, key)}: {why}" for key, why in several.faults)
+        return
+    inner = [str(part) for part in fault["loc"] if part != GATHERED_TEMPLATES]
+    keys = [*section, *inner]
+    place = parsed.where(*keys)
+    if fault["type"] == "extra_forbidden":
+        known = _fields(model, inner[:-1]).items()
+        nearest = did_you_mean(keys[-1], [field.alias or name for name, field in known])
+        yield f"{place}: unknown key '{keys[-1]}'.{nearest}"
+    elif fault["type"] == "missing":
+        field = _fields(model, inner[:-1]).get(inner[-1])
+        said = " or ".join(f"'{inner[-1]}: {one}'" for one in (field and field.examples) or ())
+        yield f"{place}: key '{'.'.join(keys)}' is missing{f'; say {said}' if said else ''}"
+    else:
+        name = ".".join(keys)
+        message = fault["msg"].removeprefix("Value error, ")
+        yield f"{place}: {name + ': ' if name else ''}{message}"
+
+
+def _fields(model: type[BaseModel], keys: Sequence[str]) -> dict[str, FieldInfo]:
+    """Return the fields of the section that nested keys lead to (``["published"]``); none where it is no model."""
+    left = iter(keys)
+    for key in left:
+        if key not in model.model_fields:
+            return {}
+        annotation = model.model_fields[key].annotation
+        if get_origin(annotation) in (dict, list):
+            next(left, None)  # a name of the writer's own, or a number
+        members = (annotation, *get_args(annotation))  # of "PublishedTable | None", the former
+        nested = [one for one in members if isinstance(one, type) and issubclass(one, BaseModel)]
+        if not nested:
+            return {}
+        model = nested[0]
+    return model.model_fields
+
 
 def as_list(value: Any) -> Any:
-    """Take one text for a list of one."""
-    return [value] if isinstance(value, str) else value
+    """Take one text, or one mapping, for a list of one."""
+    return [value] if isinstance(value, str | dict) else value
 
 
-def as_statistic(value: Any) -> Any:
-    """Take the name of a statistic for its entry."""
-    return {"statistic": value} if isinstance(value, str | FunctionReference) else value
+def as_entry(key: str) -> BeforeValidator:
+    """Return what takes a name, or a function, for the entry of which it is the key."""
+    return BeforeValidator(lambda value: {key: value} if isinstance(value, str | FunctionReference) else value)
 
 
-def as_metric(value: Any) -> Any:
-    """Take the name of a metric for its entry."""
-    return {"metric": value} if isinstance(value, str | FunctionReference) else value
-
-
-def as_joins(value: Any) -> Any:
-    """Take one file for a list of one."""
-    return [value] if isinstance(value, dict) else value
-
-
-def as_pairs(value: Any) -> Any:
+def _as_pairs(value: Any) -> Any:
     """Take a name, or a list, of columns that are called alike for pairs."""
-    names = as_list(value)
+    names = [value] if isinstance(value, str) else value
     return {name: name for name in names} if isinstance(names, list) else names
 
 
@@ -73,6 +146,7 @@ Template = str | FunctionReference
 """A column, a Jinja template over the columns, or a function of the document."""
 
 
+_Names = Annotated[list[str], BeforeValidator(as_list)]
 _Function = Annotated[FunctionReference | None, BeforeValidator(_check_function)]
 _Templates = Annotated[Template | list[Template] | dict[str, Template], BeforeValidator(_check_templates)]
 
@@ -168,15 +242,15 @@ class Checks(_Strict):
 class Join(_Strict):
     """A file of which each document takes the columns of one row."""
 
-    file: Annotated[list[str], BeforeValidator(as_list)]
+    file: _Names
     """Beside the data; several are read as one."""
-    on: Annotated[dict[str, str], BeforeValidator(as_pairs)]
+    on: Annotated[dict[str, str], BeforeValidator(_as_pairs)]
     """Columns that are equal: one, a list, or those of documents to those of the file."""
-    bare: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
+    bare: _Names = Field(default_factory=list)
     """Columns of documents, of those in ``on``, that are names of files: compared without folders and suffix."""
-    columns: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
+    columns: _Names = Field(default_factory=list)
     """Columns of the file that documents take; all unless some are named."""
-    mean: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
+    mean: _Names = Field(default_factory=list)
     """Columns of the file that are numbers, of which a document takes the mean over all rows of its key."""
     required: bool = True
     """Whether a document without a row is a failure; else its columns are null."""
@@ -225,7 +299,7 @@ class TaskConfig(_Strict):
     """Name for tables."""
     description: str = ""
     """One sentence for ``bench ls tasks``."""
-    tag: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
+    tag: _Names = Field(default_factory=list)
     """Tags, by which ``bench run --task TAG`` runs all tasks that carry one."""
 
     dataset_path: str | None = None
@@ -242,25 +316,25 @@ class TaskConfig(_Strict):
     """Split on the hub."""
     data_source: str | None = None
     """YAML file that says where the data comes from, under which terms, in which files."""
-    join: Annotated[list[Join], BeforeValidator(as_joins)] = Field(default_factory=list)
+    join: Annotated[list[Join], BeforeValidator(as_list)] = Field(default_factory=list)
     """Files whose columns documents have, too."""
     process_docs: _Function = None
     """``f(documents)`` returns the documents that the task uses."""
 
     templates: dict[str, _Templates] = Field(default_factory=dict, alias=GATHERED_TEMPLATES)
     """The keys ``doc_to_*``: what documents give. Which there are, and which are needed, the protocol says."""
-    image_folder: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
+    image_folder: _Names = Field(default_factory=list)
     """Folders of the images that ``doc_to_image`` names, inside the folder of the data set."""
-    video_folder: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
+    video_folder: _Names = Field(default_factory=list)
     """Folders of the videos, or of features recorded of their frames (``.npy``, ``.pt``), that it names."""
 
     output_type: str = DEFAULT_OUTPUT_TYPE
     """Name of the protocol."""
     generation_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Decoding settings of the captioner."""
-    metric_list: list[Annotated[MetricEntry, BeforeValidator(as_metric)]] = Field(default_factory=list)
+    metric_list: list[Annotated[MetricEntry, as_entry("metric")]] = Field(default_factory=list)
     """What is computed, or held against ratings."""
-    statistics: list[Annotated[StatisticEntry, BeforeValidator(as_statistic)]] = Field(default_factory=list)
+    statistics: list[Annotated[StatisticEntry, as_entry("statistic")]] = Field(default_factory=list)
     """What metrics are held against ratings by."""
     protocol: dict[str, Any] = Field(default_factory=dict)
     """The choices of the protocol that move a number, as the file has them; its own ``Settings`` reads them."""

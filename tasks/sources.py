@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -12,7 +12,7 @@ from ..boundary import HINT, OUTSIDE, Boundary
 from ..errors import TaskError
 from ..paths import is_file
 from ..permissions import is_installed
-from .schema import TaskConfig
+from .schema import TaskConfig, faults_of
 from .yaml_files import PACKAGE_ROOT, ParsedFile, display_path, parse
 
 
@@ -139,12 +139,4 @@ def load_source(task: TaskConfig, task_path: Path) -> DataSource | None:
     try:
         return DataSource.model_validate(parsed.values)
     except ValidationError as error:
-        raise TaskError("\n".join(_explain(fault, parsed) for fault in error.errors())) from error
-
-
-def _explain(fault: Any, parsed: ParsedFile) -> str:
-    keys = [str(part) for part in fault["loc"]]
-    if fault["type"] == "missing":
-        return f"{parsed.where(*keys)}: key '{'.'.join(keys)}' is missing"
-    name = f"{'.'.join(keys)}: " if keys else ""
-    return f"{parsed.where(*keys)}: {name}{fault['msg'].removeprefix('Value error, ')}"
+        raise TaskError("\n".join(faults_of(error, parsed, DataSource))) from error

@@ -9,8 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ...errors import DataError, TaskError, UsageError, did_you_mean
-from ...tasks.faults import FaultyTaskError, faults_of
-from ...tasks.schema import TaskConfig, load_task
+from ...tasks.schema import FaultyTaskError, TaskConfig, faults_of, load_task
 from ...tasks.yaml_files import ParsedFile
 from . import names_where, protocols
 from .contract import Protocol

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ...errors import UsageError
-from ...tasks.faults import faults_of
+from ...tasks.schema import faults_of
 from ...tasks.yaml_files import parse
 
 BETTER = "Which caption describes the image better?"

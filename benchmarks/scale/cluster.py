@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from ...access import Request, requests_of, require_permitted
 from ...errors import TaskError
 from ...permissions import is_installed, server_of
-from ...tasks.faults import faults_of
+from ...tasks.schema import faults_of
 from ...tasks.yaml_files import ParsedFile, parse
 from .executors import Resources
 

@@ -23,7 +23,7 @@ from ...drafts import is_abandoned, own_name
 from ...errors import StoreError
 from ...metrics import Items, Scores
 from ...paths import cache_folder
-from ...tasks.row_images import RowImage
+from ...tasks.document_rows import RowImage
 from ..inputs.items import image_key
 from ..inputs.models import ModelFacts
 from ..inputs.pixels import LateImage, PixelFinder

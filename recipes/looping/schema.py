@@ -14,7 +14,7 @@ from ...access import Request, requests_of
 from ...boundary import HINT, OUTSIDE, Boundary
 from ...errors import UsageError, did_you_mean
 from ...permissions import is_installed
-from ...tasks.faults import faults_of
+from ...tasks.schema import faults_of
 from ...tasks.yaml_files import ParsedFile, parse
 from ..making.schema import LoadedMaker, list_makers, load_maker
 from ..training.schema import (

@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_v
 
 from ...access import Request, requests_of
 from ...errors import UsageError
-from ...tasks.faults import faults_of
+from ...tasks.schema import faults_of
 from ...tasks.yaml_files import ParsedFile, parse
 from ..training.schema import Strict, change_value, shipped_file
 

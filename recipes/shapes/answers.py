@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...tasks.shapes.questions import NEGATIVES, SceneQuestion, questions_of
+from ...tasks.shapes.asked import NEGATIVES, SceneQuestion, questions_of
 from ...tasks.shapes.sampling import SPLITS, sample_scene
 from ...tasks.shapes.scene import SIZES, TEXTURES, Scene
 from . import together

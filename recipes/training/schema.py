@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 
 from ...access import Request, requests_of
 from ...errors import UsageError, did_you_mean
-from ...tasks.faults import faults_of
+from ...tasks.schema import faults_of
 from ...tasks.yaml_files import FunctionReference, ParsedFile, display_path, parse
 
 FOLDER = Path(__file__).parents[1]

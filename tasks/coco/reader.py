@@ -1,14 +1,15 @@
-"""Reads COCO 2014 as distributed, and the part of it that Karpathy's split takes for tests."""
+"""Reads COCO 2014 as distributed, Karpathy's part of it for tests, and annotations of others in COCO's layout."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...errors import DataError
 from ...rows import BadRow, Row
 from ..json_array import members
-from .annotations import identity_of, read_captions, read_objects, require_file
 
 KARPATHY = "dataset_coco.json"
 _HINT = "'bench data coco_chair' and 'bench data coco_chair_val2014' list the files."
@@ -96,3 +97,117 @@ def _sentences(entry: dict[str, Any]) -> list[str] | None:
         return None
     texts: list[Any] = [one.get("raw") if isinstance(one, dict) else None for one in sentences]
     return texts if all(isinstance(text, str) for text in texts) else None
+
+
+@dataclass
+class CaptionedImages:
+    """What a file of captions holds.
+
+    Attributes:
+        images: Id to entry, in the file's order; each has a ``file_name``.
+        captions: Id to captions, in the file's order; a list for every image.
+        bad_rows: Entries that cannot be used.
+    """
+
+    images: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    captions: dict[int, list[str]] = field(default_factory=dict)
+    bad_rows: list[BadRow] = field(default_factory=list)
+
+
+def read_captions(
+    path: Path, hint: str, usable: Callable[[Mapping[str, Any]], bool] = lambda annotation: True
+) -> CaptionedImages:
+    """Read a file of captions: ``{images: [{id, file_name}], annotations: [{image_id, caption}]}``.
+
+    Args:
+        path: The file.
+        hint: What to do if it is missing.
+        usable: Tells of an annotation whether it is meant to be used; the others are passed over.
+
+    Raises:
+        DataError: The file is missing, not JSON, or holds no images.
+    """
+    found = CaptionedImages()
+    captions: dict[int, list[str]] = {}
+    seen = {"images": -1, "annotations": -1}
+    require_file(path, hint)
+    for kind, entry in members(path):
+        if kind not in seen:
+            continue
+        seen[kind] += 1
+        place = f"{path.name}: {kind}[{seen[kind]}]"
+        identity = identity_of(entry, "id" if kind == "images" else "image_id")
+        if kind == "images":
+            if identity is None or not isinstance(entry.get("file_name"), str):
+                found.bad_rows.append(BadRow(place, "has no id and file_name"))
+            else:
+                found.images[identity] = entry
+        elif identity is None or not isinstance(text := entry.get("caption"), str) or not text.strip():
+            found.bad_rows.append(BadRow(place, "has no image_id and caption"))
+        elif usable(entry):
+            captions.setdefault(identity, []).append(text)
+    if not found.images:
+        raise DataError(f"{path}: holds no list of images", hint)
+    found.captions = {identity: captions.pop(identity, []) for identity in found.images}
+    found.bad_rows += [
+        BadRow(f"{path.name}: image {identity}", "has captions but no entry among the images") for identity in captions
+    ]
+    return found
+
+
+def read_objects(path: Path, wanted: Container[int], hint: str) -> tuple[dict[int, list[str]], list[BadRow]]:
+    """Read which objects are marked: ``{images: [...], annotations: [{image_id, category_id}], categories: [...]}``.
+
+    The file is read element by element: of the outlines, which make up most of it, nothing is held.
+
+    Args:
+        path: The file.
+        wanted: Ids of the images whose objects are needed.
+        hint: What to do if it is missing.
+
+    Returns:
+        Id to sorted names of the marked categories, for every wanted image of the file (an empty list
+        where nothing is marked); and the entries that cannot be used.
+
+    Raises:
+        DataError: The file is missing, not JSON, or a category that marks an object has no name in it.
+    """
+    categories: dict[int, set[int]] = {}
+    names: dict[int, str] = {}
+    bad_rows: list[BadRow] = []
+    number = -1
+    require_file(path, hint)
+    for kind, entry in members(path):
+        if kind == "images":
+            if (identity := identity_of(entry, "id")) is not None and identity in wanted:
+                categories.setdefault(identity, set())
+        elif kind == "annotations":
+            number += 1
+            identity, category = identity_of(entry, "image_id"), identity_of(entry, "category_id")
+            if identity is None or category is None:
+                bad_rows.append(BadRow(f"{path.name}: annotations[{number}]", "has no image_id and category_id"))
+            elif identity in wanted:
+                categories.setdefault(identity, set()).add(category)
+        elif kind == "categories":
+            identity = identity_of(entry, "id")
+            if identity is not None and isinstance(entry.get("name"), str):
+                names[identity] = entry["name"]
+    if unknown := sorted(set().union(*categories.values()) - names.keys()):
+        raise DataError(f"{path}: category {unknown[0]} has no name among the categories", hint)
+    return {image: sorted(names[one] for one in marked) for image, marked in categories.items()}, bad_rows
+
+
+def require_file(path: Path, hint: str) -> None:
+    """Raise if a file is not there.
+
+    Raises:
+        DataError: So it is.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file", hint)
+
+
+def identity_of(entry: Any, key: str) -> int | None:
+    """Return a whole number that an entry holds; None if it holds none there."""
+    value = entry.get(key) if isinstance(entry, Mapping) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...rows import BadRow, Row
-from ..coco.annotations import read_captions
+from ..coco.reader import read_captions
 
 FILE = "nocaps_val_4500_captions.json"
 DOMAINS = ("in-domain", "near-domain", "out-domain")

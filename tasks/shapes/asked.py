@@ -1,69 +1,92 @@
-"""Makes the documents of tasks that ask and let choose; seeds that no other reader has."""
+"""Makes the documents of tasks that ask, as POPE does, and let choose; seeds that no other reader has."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
+from typing import Literal
 
-from ...errors import TaskError, did_you_mean
+import numpy as np
+
 from ...rows import Row
 from .accounts import SceneAccount, chain
 from .describing import detailed, sentence
-from .foils import exchange_shape
-from .grading import absent_thing, add_thing, change_attribute, swap_colours
+from .grading import absent_thing, add_thing, change_attribute, exchange_shape, swap_colours
 from .pictures import DrawnPicture
-from .questions import NEGATIVES, Negatives, questions_of
-from .sampling import SPLITS, sample_scene
-from .scene import Scene, Stream, generator
+from .sampling import SPLITS, require_choice, sample_scene
+from .scene import COLOURS, SHAPES, Scene, Stream, generator
+
+Negatives = Literal["random", "adversarial"]
+NEGATIVES: tuple[Negatives, ...] = ("random", "adversarial")
 
 
 @dataclass(frozen=True)
-class FalseCaption:
-    """A caption with a false one like it.
+class SceneQuestion:
+    """A question on a scene.
 
     Attributes:
-        category: What makes it false.
-        caption: The true caption.
-        negative: The false one.
+        thing: Colour and shape of what is asked for.
+        answer: Whether it is there.
     """
 
-    category: str
-    caption: str
-    negative: str
+    thing: tuple[str, str]
+    answer: bool
+
+    @property
+    def text(self) -> str:
+        """The words: Is there a red circle in the image?"""
+        colour, shape = self.thing
+        return f"Is there {'an' if colour[0] in 'aeiou' else 'a'} {colour} {shape} in the image?"
 
 
-def false_captions(scene: Scene) -> Iterator[FalseCaption]:
-    """Yield a false caption of each category; none of ``swap_att`` where two colours cannot change places.
+def questions_of(
+    scene: Scene, rng: np.random.Generator, negatives: Negatives = "random", most: int = 2
+) -> list[SceneQuestion]:
+    """Return questions of which half are to be answered with yes, in an order that says nothing.
+
+    Source of the layout: Li et al., Evaluating Object Hallucination in Large Vision-Language Models (EMNLP 2023).
+
+    Args:
+        scene: The scene.
+        rng: Random numbers.
+        negatives: What is asked for in vain: ``random``, any colour and shape that no thing has together;
+            ``adversarial``, a colour of one thing and the shape of another.
+        most: Most questions of each answer; there are fewer where the scene has not so many.
+    """
+    there = [(thing.colour, thing.shape) for thing in scene.things]
+    colours = COLOURS if negatives == "random" else sorted({colour for colour, _ in there})
+    shapes = SHAPES if negatives == "random" else sorted({shape for _, shape in there})
+    absent = [one for one in product(colours, shapes) if one not in there]
+    count = min(most, len(there), len(absent))
+    asked = [(_drawn(there, count, rng), True), (_drawn(absent, count, rng), False)]
+    questions = [SceneQuestion(one, answer) for pairs, answer in asked for one in pairs]
+    return [questions[at] for at in rng.permutation(len(questions))]
+
+
+def _drawn(pairs: list[tuple[str, str]], count: int, rng: np.random.Generator) -> list[tuple[str, str]]:
+    return [pairs[at] for at in rng.choice(len(pairs), count, replace=False)]
+
+
+def false_captions(scene: Scene) -> Iterator[tuple[str, str, str]]:
+    """Yield category, caption and a false caption like it; none of ``swap_att`` where no colours can change places.
 
     Source of the categories: Hsieh et al., SugarCrepe (NeurIPS 2023). As there, length alone tells ``add_obj``.
     """
     rng = generator(scene.seed, Stream.FOILS)
     account = chain(scene.things[:2], scene.background)
     caption = sentence(account)
-    yield FalseCaption("replace_obj", caption, exchange_shape(caption, scene, rng)[0])
-    yield FalseCaption("replace_att", caption, sentence(change_attribute(account, scene, rng)))
+    yield ("replace_obj", caption, exchange_shape(caption, scene, rng)[0])
+    yield ("replace_att", caption, sentence(change_attribute(account, scene, rng)))
     if swapped := swap_colours(account, scene):
-        yield FalseCaption("swap_att", caption, sentence(swapped))
-    yield FalseCaption("add_obj", detailed(account), detailed(add_thing(account, scene, rng)))
+        yield ("swap_att", caption, sentence(swapped))
+    yield ("add_obj", detailed(account), detailed(add_thing(account, scene, rng)))
 
 
-@dataclass(frozen=True)
-class SceneSquare:
-    """Two scenes, and a caption of each that is false of the other.
+def squares_of(scene: Scene) -> Iterator[tuple[str, Scene, tuple[str, str]]]:
+    """Yield category, another scene like this one, and a caption of each that is false of the other.
 
-    Attributes:
-        category: How they differ.
-        scenes: A scene, and another like it.
-        captions: The caption of each.
-    """
-
-    category: str
-    scenes: tuple[Scene, Scene]
-    captions: tuple[str, str]
-
-
-def squares_of(scene: Scene) -> Iterator[SceneSquare]:
-    """Yield a square in which a thing has another shape, and one in which two colours change places, where they can.
+    In one a thing has another shape; in one two colours change places, where they can.
 
     The captions of the second have the same words, as all of Winoground have (Thrush et al., CVPR 2022).
     """
@@ -71,14 +94,11 @@ def squares_of(scene: Scene) -> Iterator[SceneSquare]:
     account = SceneAccount(scene.things[:2], (), scene.background)
     shape = absent_thing(scene, rng).shape
     first, second = account.things
-    yield _square("replace_obj", scene, account, replace(account, things=(first, replace(second, shape=shape))))
-    if swapped := swap_colours(account, scene):
-        yield _square("swap_att", scene, account, swapped)
-
-
-def _square(category: str, scene: Scene, account: SceneAccount, other: SceneAccount) -> SceneSquare:
-    drawn = replace(scene, things=(*other.things, *scene.things[2:]))
-    return SceneSquare(category, (scene, drawn), (sentence(account), sentence(other)))
+    exchanged = replace(account, things=(first, replace(second, shape=shape)))
+    for category, other in (("replace_obj", exchanged), ("swap_att", swap_colours(account, scene))):
+        if other is not None:
+            drawn = replace(scene, things=(*other.things, *scene.things[2:]))
+            yield category, drawn, (sentence(account), sentence(other))
 
 
 _FIRST = SPLITS["test"].start + 70_000
@@ -96,11 +116,7 @@ def questions(scenes: int = 100, negatives: Negatives = "random") -> Iterator[Ro
     Raises:
         TaskError: A choice has no such value.
     """
-    if negatives not in NEGATIVES:
-        raise TaskError(
-            f"dataset_kwargs: negatives '{negatives}' is unknown.{did_you_mean(negatives, NEGATIVES)}",
-            f"Known: {', '.join(NEGATIVES)}.",
-        )
+    require_choice("negatives", negatives, NEGATIVES)
     for seed in range(_QUESTIONS, _QUESTIONS + scenes):
         scene = sample_scene(seed)
         asked = questions_of(scene, generator(seed, Stream.FOILS), negatives)
@@ -122,13 +138,13 @@ def choices(scenes: int = 100) -> Iterator[Row]:
     """
     for seed in range(_CHOICES, _CHOICES + scenes):
         scene = sample_scene(seed)
-        for one in false_captions(scene):
+        for category, caption, negative in false_captions(scene):
             yield {
-                "id": f"{seed}-{one.category}",
+                "id": f"{seed}-{category}",
                 "pixels": DrawnPicture(scene),
-                "category": one.category,
-                "caption": one.caption,
-                "negative": one.negative,
+                "category": category,
+                "caption": caption,
+                "negative": negative,
             }
 
 
@@ -139,12 +155,12 @@ def squares(scenes: int = 100) -> Iterator[Row]:
         scenes: How many.
     """
     for seed in range(_SQUARES, _SQUARES + scenes):
-        for square in squares_of(sample_scene(seed)):
-            first, second = square.scenes
+        scene = sample_scene(seed)
+        for category, other, captions in squares_of(scene):
             yield {
-                "id": f"{seed}-{square.category}",
-                "first": DrawnPicture(first),
-                "second": DrawnPicture(second),
-                "category": square.category,
-                "captions": list(square.captions),
+                "id": f"{seed}-{category}",
+                "first": DrawnPicture(scene),
+                "second": DrawnPicture(other),
+                "category": category,
+                "captions": list(captions),
             }

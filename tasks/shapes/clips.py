@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -11,7 +10,7 @@ import numpy as np
 from .accounts import SceneAccount, Tuples, f1, graph_tuples
 from .describing import PLACES, name
 from .drawing import frames_of
-from .grading import absent_thing, another_seed, change_attribute, rate
+from .grading import Graded, absent_thing, another_seed, change_attribute
 from .sampling import EDGE, apart, sample_things
 from .scene import BACKGROUNDS, Scene, Stream, Thing, generator, telling_order
 
@@ -56,23 +55,6 @@ class ClipAccount:
     motions: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class GradedClipCaption:
-    """A caption of a clip of known quality.
-
-    Attributes:
-        grade: One of ``GRADES``.
-        told: What it says.
-        text: The caption.
-        f1: Agreement of its tuples with those of the full account, 0 to 1; a thing and its motion are one.
-    """
-
-    grade: str
-    told: ClipAccount
-    text: str
-    f1: float
-
-
 def sample_clip(seed: int) -> Clip:
     """Draw a clip; its things stay in the picture and apart from each other all the time."""
     rng = generator(seed, Stream.MOTION)
@@ -111,8 +93,11 @@ def clip_references(clip: Clip) -> list[str]:
     return list(texts)
 
 
-def clip_candidates(clip: Clip) -> list[GradedClipCaption]:
-    """Return a caption of each grade; a hallucinated thing takes the place of the second."""
+def clip_candidates(clip: Clip) -> list[Graded[ClipAccount]]:
+    """Return a caption of each grade; a hallucinated thing takes the place of the second.
+
+    Their F1 is that of tuples, in which a thing and its motion are one.
+    """
     scene = clip.scene
     rng = generator(scene.seed, Stream.GRADING)
     full = _full(clip)
@@ -128,15 +113,7 @@ def clip_candidates(clip: Clip) -> list[GradedClipCaption]:
         "shuffled": _full(sample_clip(another_seed(scene.seed))),
     }
     wanted = _tuples(full)
-    return [GradedClipCaption(grade, one, _tell(one), f1(_tuples(one), wanted, wanted)) for grade, one in told.items()]
-
-
-def clip_ratings(
-    clip: Clip, candidates: Sequence[GradedClipCaption], lowest: int = 1, highest: int = 5
-) -> list[list[int]]:
-    """Return what simulated raters give each candidate; see ``grading.ratings``."""
-    rng = generator(clip.scene.seed, Stream.RATERS)
-    return rate(rng, [one.f1 for one in candidates], lowest, highest)
+    return [Graded(grade, one, _tell(one), f1(_tuples(one), wanted, wanted)) for grade, one in told.items()]
 
 
 def _is_clear(clip: Clip) -> bool:

@@ -10,8 +10,7 @@ import numpy as np
 from .accounts import SceneAccount, account_of, chain
 from .describing import detailed, name, sentence
 from .drawing import pixel_box
-from .foils import exchange_shape
-from .grading import change_attribute, change_background, swap_colours, turn_relation
+from .grading import change_attribute, change_background, exchange_shape, swap_colours, turn_relation
 from .scene import Scene, Stream, Thing, generator
 
 CAPTIONS = 5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -25,6 +25,7 @@ _WORDINGS = {
     "above": ("above", "over"),
     "below": ("below", "under"),
 }
+_TEMPLATES = 7
 _COUNTS = {2: "Two", 3: "Three", 4: "Four", 5: "Five"}
 
 
@@ -87,82 +88,40 @@ def short_references(scene: Scene) -> list[str]:
     """Return five short references of a scene, all different, on two of its things or more."""
     rng = generator(scene.seed, Stream.WORDING)
     texts: dict[str, None] = {}
-    for template in rng.permutation(len(_TEMPLATES))[:5]:
-        text = _TEMPLATES[template](scene, rng)
+    for template in rng.permutation(_TEMPLATES)[:5].tolist():
+        text = _short_text(template, scene, rng)
         while text in texts:
-            text = _pair_in_place(scene, rng)
+            text = _short_text(0, scene, rng)
         texts[text] = None
     return list(texts)
 
 
-def _pair_in_place(scene: Scene, rng: np.random.Generator) -> str:
-    return _finish(_some_pair(scene, rng, full=True), scene.background)
-
-
-def _there_is_pair(scene: Scene, rng: np.random.Generator) -> str:
-    return _finish(f"there is {_some_pair(scene, rng, full=True)}", None)
-
-
-def _short_pair_in_place(scene: Scene, rng: np.random.Generator) -> str:
-    return _finish(_some_pair(scene, rng, full=False), scene.background)
-
-
-def _all_names(scene: Scene, rng: np.random.Generator) -> str:
-    return _finish(_enumeration(_shuffled(scene, rng), full=False), scene.background)
-
-
-def _counted(scene: Scene, rng: np.random.Generator) -> str:
-    names = _enumeration(_shuffled(scene, rng), full=False)
-    return f"{_COUNTS[len(scene.things)]} shapes {PLACES[scene.background]}: {names}."
-
-
-def _two_in_picture(scene: Scene, rng: np.random.Generator) -> str:
-    first, second = _shuffled(scene, rng)[:2]
-    return _finish(f"a picture of {name(first)} and {name(second)}", scene.background)
-
-
-def _sentence_on_pair(scene: Scene, rng: np.random.Generator) -> str:
-    first, second = _shuffled(scene, rng)[:2]
+def _short_text(template: int, scene: Scene, rng: np.random.Generator) -> str:
+    """Return a caption by one of ``_TEMPLATES`` ways to say what two things, or all, are and where."""
+    things = [scene.things[index] for index in rng.permutation(len(scene.things))]
+    first, second = things[:2]
+    names = [name(thing, full=False) for thing in things]
+    listed = f"{', '.join(names[:-1])} and {names[-1]}"
+    match template:
+        case 3:
+            return _finish(listed, scene.background)
+        case 4:
+            return f"{_COUNTS[len(things)]} shapes {PLACES[scene.background]}: {listed}."
+        case 5:
+            return _finish(f"a picture of {name(first)} and {name(second)}", scene.background)
     relation = chain([second, first], None).relations[0]
-    where = _wording(relation, rng)
-    return _finish(f"{name(first)} is {where} {name(second, full=False)}", scene.background)
-
-
-_TEMPLATES: tuple[Callable[[Scene, np.random.Generator], str], ...] = (
-    _pair_in_place,
-    _there_is_pair,
-    _short_pair_in_place,
-    _all_names,
-    _counted,
-    _two_in_picture,
-    _sentence_on_pair,
-)
-
-
-def _some_pair(scene: Scene, rng: np.random.Generator, full: bool) -> str:
-    first, second = _shuffled(scene, rng)[:2]
-    relation = chain([second, first], None).relations[0]
-    return _pair([second, first], relation, full, _wording(relation, rng))
+    wordings = _WORDINGS[relation.predicate]
+    where = wordings[rng.integers(len(wordings))]
+    if template == 6:
+        return _finish(f"{name(first)} is {where} {name(second, full=False)}", scene.background)
+    pair = _pair([second, first], relation, template != 2, where)
+    return _finish(f"there is {pair}", None) if template == 1 else _finish(pair, scene.background)
 
 
 def _pair(things: Sequence[Thing], relation: SpatialRelation, full: bool, where: str | None = None) -> str:
     subject, other = things[relation.subject], things[relation.object]
     where = where or _WORDINGS[relation.predicate][0]
     return f"{name(subject, full=full)} {where} {name(other, full=full)}"
-
-
-def _wording(relation: SpatialRelation, rng: np.random.Generator) -> str:
-    wordings = _WORDINGS[relation.predicate]
-    return wordings[rng.integers(len(wordings))]
-
-
-def _shuffled(scene: Scene, rng: np.random.Generator) -> list[Thing]:
-    return [scene.things[index] for index in rng.permutation(len(scene.things))]
-
-
-def _enumeration(things: Sequence[Thing], full: bool) -> str:
-    names = [name(thing, full=full) for thing in things]
-    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _finish(words: str, background: str | None) -> str:

@@ -31,38 +31,26 @@ def background_pixels(name: str, side: int, rng: np.random.Generator) -> np.ndar
         case "pink":
             surface = np.full((side, side, 3), (246, 172, 196), np.float32)
         case "grass":
-            surface = _grass(side, rng)
+            height = 6
+            blades = rng.integers(-38, 39, size=(-(-side // height) + 1, side), dtype=np.int8)
+            # Columns start at heights of their own, or the blades would stand in rows.
+            rows = np.arange(side)[:, None] + rng.integers(height, size=side)
+            light = blades[rows // height, np.arange(side)].astype(np.float32)
+            surface = np.asarray((98, 158, 66), np.float32) + light[..., None]
         case "sky":
-            surface = _sky(side, rng)
+            down = np.linspace(0, 1, side, dtype=np.float32)[:, None, None]
+            surface = np.asarray((96, 160, 232), np.float32) + down * np.asarray((100, 66, 20), np.float32)
+            clouds = np.clip(1.6 * _smooth(side, 5, rng) - 0.75, 0, 0.7)[..., None]
+            surface = surface + clouds * (246 - surface)
         case "sand":
-            surface = _sand(side, rng)
+            grains = rng.integers(-26, 27, size=(side, side), dtype=np.int8).astype(np.float32)
+            waves = 18 * (_smooth(side, 4, rng) - 0.5)
+            surface = np.asarray((226, 200, 146), np.float32) + (grains + waves)[..., None]
         case "brick":
             surface = _brick(side, rng)
         case _:
             raise ValueError(f"unknown background '{name}'")
     return surface + tint
-
-
-def _grass(side: int, rng: np.random.Generator) -> np.ndarray:
-    height = 6
-    blades = rng.integers(-38, 39, size=(-(-side // height) + 1, side), dtype=np.int8)
-    # Columns start at heights of their own, or the blades would stand in rows.
-    rows = np.arange(side)[:, None] + rng.integers(height, size=side)
-    light = blades[rows // height, np.arange(side)].astype(np.float32)
-    return np.asarray((98, 158, 66), np.float32) + light[..., None]
-
-
-def _sky(side: int, rng: np.random.Generator) -> np.ndarray:
-    down = np.linspace(0, 1, side, dtype=np.float32)[:, None, None]
-    surface = np.asarray((96, 160, 232), np.float32) + down * np.asarray((100, 66, 20), np.float32)
-    clouds = np.clip(1.6 * _smooth(side, 5, rng) - 0.75, 0, 0.7)[..., None]
-    return surface + clouds * (246 - surface)
-
-
-def _sand(side: int, rng: np.random.Generator) -> np.ndarray:
-    grains = rng.integers(-26, 27, size=(side, side), dtype=np.int8).astype(np.float32)
-    waves = 18 * (_smooth(side, 4, rng) - 0.5)
-    return np.asarray((226, 200, 146), np.float32) + (grains + waves)[..., None]
 
 
 def _brick(side: int, rng: np.random.Generator) -> np.ndarray:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from .accounts import SceneAccount, account_of, chain, graph_f1, is_true
-from .describing import detailed, sentence
+from .describing import detailed, sentence, short_references
 from .sampling import sample_scene
 from .scene import (
     BACKGROUNDS,
@@ -31,12 +33,13 @@ SHAPE_GRADES = ("full", "omission", "wrong_shape", "wrong_shapes")
 """The same where only shapes are wrong: of one thing, or of both that are told of."""
 
 RATERS = 3
+T = TypeVar("T")
 _OTHER_SCENE = 50_000
 """Seeds of the scenes whose captions stand for shuffled ones are so much further on, in the same split."""
 
 
 @dataclass(frozen=True)
-class Graded:
+class Graded(Generic[T]):
     """A caption of known quality.
 
     Attributes:
@@ -47,50 +50,50 @@ class Graded:
     """
 
     grade: str
-    account: SceneAccount
+    account: T
     text: str
     f1: float
 
 
-def detailed_candidates(scene: Scene) -> list[Graded]:
+def detailed_candidates(scene: Scene) -> list[Graded[SceneAccount]]:
     """Return a detailed caption of each grade; a full one tells everything.
 
     A hallucinated thing is told of beside all others; a shuffled caption is of a scene with as many things.
     """
-    rng = generator(scene.seed, Stream.GRADING)
-    full = account_of(scene)
     count = len(scene.things)
     other = sample_scene(another_seed(scene.seed), count, count)
-    accounts = {
-        "full": full,
-        "omission": omit(full, rng),
-        "wrong_attribute": change_attribute(full, scene, rng),
-        "wrong_relation": turn_relation(full, rng),
-        "hallucination": add_thing(full, scene, rng),
-        "shuffled": account_of(other),
-    }
-    return _graded(accounts, detailed, full, scene)
+    return _candidates(scene, account_of, other, add_thing, detailed)
 
 
-def short_candidates(scene: Scene) -> list[Graded]:
+def short_candidates(scene: Scene) -> list[Graded[SceneAccount]]:
     """Return a one-sentence caption of each grade; a full one tells of the two first things.
 
     A hallucinated thing takes the place of the second, so that all but the omission are of one length.
     """
+    return _candidates(scene, _pair, sample_scene(another_seed(scene.seed)), replace_thing, sentence)
+
+
+def _candidates(
+    scene: Scene,
+    tell_of: Callable[[Scene], SceneAccount],
+    other: Scene,
+    invent: Callable[[SceneAccount, Scene, np.random.Generator], SceneAccount],
+    tell: Callable[[SceneAccount], str],
+) -> list[Graded[SceneAccount]]:
     rng = generator(scene.seed, Stream.GRADING)
-    full = _pair(scene)
+    full = tell_of(scene)
     accounts = {
         "full": full,
         "omission": omit(full, rng),
         "wrong_attribute": change_attribute(full, scene, rng),
         "wrong_relation": turn_relation(full, rng),
-        "hallucination": replace_thing(full, scene, rng),
-        "shuffled": _pair(sample_scene(another_seed(scene.seed))),
+        "hallucination": invent(full, scene, rng),
+        "shuffled": tell_of(other),
     }
-    return _graded(accounts, sentence, full, scene)
+    return _graded(accounts, tell, full, scene)
 
 
-def shape_candidates(scene: Scene) -> list[Graded]:
+def shape_candidates(scene: Scene) -> list[Graded[SceneAccount]]:
     """Return a one-sentence caption of each of ``SHAPE_GRADES``: nobody tells these apart who sees no shapes."""
     rng = generator(scene.seed, Stream.GRADING)
     full = _pair(scene)
@@ -102,28 +105,23 @@ def shape_candidates(scene: Scene) -> list[Graded]:
     return _graded(accounts, sentence, full, scene)
 
 
-def ratings(scene: Scene, candidates: Sequence[Graded], lowest: int = 1, highest: int = 4) -> list[list[int]]:
-    """Return what simulated raters give each candidate.
+def ratings(seed: int, qualities: Sequence[float], lowest: int, highest: int) -> list[list[int]]:
+    """Return what simulated raters give each caption of a scene.
 
     A rater's opinion is the square of F1 on the scale (people mind errors more than they value words), plus
     a noise of a sixth of the scale, to the nearest whole number; its mean rises with F1.
 
     Args:
-        scene: Its seed decides the noise.
-        candidates: The candidates.
+        seed: That of the scene, which decides the noise.
+        qualities: F1 of each caption, 0 to 1.
         lowest: The worst rating.
         highest: The best.
 
     Returns:
-        ``RATERS`` whole numbers for each candidate.
+        ``RATERS`` whole numbers for each caption.
     """
-    return rate(generator(scene.seed, Stream.RATERS), [one.f1 for one in candidates], lowest, highest)
-
-
-def rate(rng: np.random.Generator, qualities: Sequence[float], lowest: int, highest: int) -> list[list[int]]:
-    """Return ratings for qualities of 0 to 1; see :func:`ratings`."""
     span = highest - lowest
-    noise = rng.normal(0, span / 6, size=(len(qualities), RATERS))
+    noise = generator(seed, Stream.RATERS).normal(0, span / 6, size=(len(qualities), RATERS))
     opinions = lowest + span * np.square(qualities)[:, None] + noise
     return np.clip(np.rint(opinions), lowest, highest).astype(int).tolist()
 
@@ -196,9 +194,58 @@ def swap_colours(account: SceneAccount, scene: Scene) -> SceneAccount | None:
     return None
 
 
+@dataclass(frozen=True)
+class Foil:
+    """A caption and its foil.
+
+    Attributes:
+        caption: A true caption.
+        foil: The same with one shape exchanged for one that the scene has not.
+        references: Other true captions of the scene.
+        word: The shape that was exchanged.
+        wrong_word: What it was exchanged for.
+    """
+
+    caption: str
+    foil: str
+    references: tuple[str, ...]
+    word: str
+    wrong_word: str
+
+
+def foil_of(scene: Scene) -> Foil:
+    """Return a caption of a scene with its foil.
+
+    The caption is the first of the short references and the others stay references.
+    Source: Shekhar et al., FOIL it! (2017), which exchanges one noun for one that the image does not show.
+    """
+    rng = generator(scene.seed, Stream.FOILS)
+    caption, *others = short_references(scene)
+    foil, word, wrong = exchange_shape(caption, scene, rng)
+    return Foil(caption, foil, tuple(others), word, wrong)
+
+
+def exchange_shape(caption: str, scene: Scene, rng: np.random.Generator) -> tuple[str, str, str]:
+    """Return a caption with one of its shapes exchanged, the shape, and what took its place.
+
+    Args:
+        caption: A caption that names a shape.
+        scene: The scene; the new shape is none of its.
+        rng: Random numbers.
+    """
+    found = list(_A_SHAPE.finditer(caption))
+    at = found[rng.integers(len(found))]
+    absent = _absent_shapes(scene)
+    wrong = absent[rng.integers(len(absent))]
+    return f"{caption[: at.start()]}{wrong}{caption[at.end() :]}", at[0], wrong
+
+
+_A_SHAPE = re.compile(rf"\b({'|'.join(SHAPES)})\b")
+
+
 def _graded(
     accounts: dict[str, SceneAccount], tell: Callable[[SceneAccount], str], full: SceneAccount, scene: Scene
-) -> list[Graded]:
+) -> list[Graded[SceneAccount]]:
     for grade, account in accounts.items():
         # A caption of another scene may, rarely, be true of this one too.
         if is_true(account, scene) != (grade in ("full", "omission")) and grade != "shuffled":

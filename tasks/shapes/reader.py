@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from ...errors import TaskError, did_you_mean
 from ...rows import Row
-from .clips import clip_candidates, clip_ratings, clip_references, sample_clip
+from .accounts import SceneAccount
+from .clips import clip_candidates, clip_references, sample_clip
 from .crops import NEGATIVES, crops_of
 from .describing import detailed_reference, short_references
 from .drawing import SIDE
-from .foils import foil_of
-from .grading import Graded, detailed_candidates, ratings, shape_candidates, short_candidates
+from .grading import Graded, detailed_candidates, foil_of, ratings, shape_candidates, short_candidates
 from .pictures import DrawnClip, DrawnPicture
-from .sampling import SPLITS, sample_scene
+from .sampling import SPLITS, require_choice, sample_scene
 from .scene import Scene, Stream, generator
 
 _FIRST = SPLITS["test"].start
@@ -53,7 +52,7 @@ def detailed_captions(scenes: int = 200) -> Iterator[Row]:
     """
     for scene in _scenes(_DETAILED, scenes):
         candidates = detailed_candidates(scene)
-        yield from _rated(scene, candidates, ratings(scene, candidates, 1, 5), [detailed_reference(scene)])
+        yield from _rated(scene, candidates, 5, [detailed_reference(scene)])
 
 
 def short_captions(scenes: int = 200, faults: str = "all", split: str = "test") -> Iterator[Row]:
@@ -67,10 +66,10 @@ def short_captions(scenes: int = 200, faults: str = "all", split: str = "test") 
     Raises:
         TaskError: A choice has no such value.
     """
-    _require("faults", faults, tuple(_CANDIDATES))
+    require_choice("faults", faults, tuple(_CANDIDATES))
     for scene in _scenes(_EXPERT, scenes, split):
         candidates = _CANDIDATES[faults](scene)
-        yield from _rated(scene, candidates, ratings(scene, candidates, 1, 4), short_references(scene))
+        yield from _rated(scene, candidates, 4, short_references(scene))
 
 
 def pairs(scenes: int = 200) -> Iterator[Row]:
@@ -134,8 +133,8 @@ def crops(scenes: int = 100, crops: str = "all", negative: str = "swaps", split:
     Raises:
         TaskError: A choice has no such value.
     """
-    _require("crops", crops, ("all", "base"))
-    _require("negative", negative, (*NEGATIVES, "all"))
+    require_choice("crops", crops, ("all", "base"))
+    require_choice("negative", negative, (*NEGATIVES, "all"))
     wanted = NEGATIVES if negative == "all" else (negative,)
     for scene in _scenes(_CROPS, scenes, split, least=3):
         entries = [
@@ -161,27 +160,21 @@ def clips(clips: int = 100) -> Iterator[Row]:
         clip = sample_clip(seed)
         candidates = clip_candidates(clip)
         references = clip_references(clip)
-        for candidate, rated in zip(candidates, clip_ratings(clip, candidates), strict=True):
+        rated = ratings(seed, [one.f1 for one in candidates], 1, 5)
+        for candidate, of_raters in zip(candidates, rated, strict=True):
             yield {
                 "id": f"{seed}-{candidate.grade}",
                 "video": f"clip-{seed}",
                 "pixels": DrawnClip(clip),
                 "candidate": candidate.text,
                 "references": references,
-                "ratings": rated,
+                "ratings": of_raters,
             }
-
-
-def _require(key: str, value: str, known: Sequence[str]) -> None:
-    if value not in known:
-        raise TaskError(
-            f"dataset_kwargs: {key} '{value}' is unknown.{did_you_mean(value, known)}", f"Known: {', '.join(known)}."
-        )
 
 
 def _scenes(first: int, count: int, split: str = "test", least: int = 2) -> Iterator[Scene]:
     """Yield scenes from a seed of the test split on, or of as far into another."""
-    _require("split", split, tuple(SPLITS))
+    require_choice("split", split, tuple(SPLITS))
     begin = first - _FIRST + SPLITS[split].start
     return (sample_scene(seed, least) for seed in range(begin, begin + count))
 
@@ -194,12 +187,13 @@ def _boxes(scene: Scene) -> list[list[float]]:
     return [[edge * SIDE for edge in thing.box] for thing in scene.things]
 
 
-def _rated(scene: Scene, candidates: list[Graded], rated: list[list[int]], references: list[str]) -> Iterator[Row]:
-    for candidate, ratings_of_one in zip(candidates, rated, strict=True):
+def _rated(scene: Scene, candidates: list[Graded[SceneAccount]], highest: int, references: list[str]) -> Iterator[Row]:
+    rated = ratings(scene.seed, [one.f1 for one in candidates], 1, highest)
+    for candidate, of_raters in zip(candidates, rated, strict=True):
         yield {
             **_picture(scene),
             "id": f"{scene.seed}-{candidate.grade}",
             "candidate": candidate.text,
             "references": references,
-            "ratings": ratings_of_one,
+            "ratings": of_raters,
         }

@@ -10,7 +10,7 @@ import numpy as np
 from ...rows import Row
 from .accounts import chain, graph_f1
 from .describing import sentence, short_references
-from .grading import rate, replace_thing
+from .grading import ratings, replace_thing
 from .pictures import DrawnPicture
 from .sampling import SPLITS, sample_scene
 from .scene import Scene, Stream, generator
@@ -40,8 +40,8 @@ def rated_systems(scenes: int = 80) -> Iterator[Row]:
         scene, rng = sample_scene(seed), generator(seed, Stream.SYSTEMS)
         wrong = rng.random(len(SYSTEMS)) * 100 < WRONG_IN_A_HUNDRED
         told = [_told(scene, one, rng) for one in wrong]
-        rated = rate(generator(seed, Stream.RATERS), [f1 for _, f1 in told], 1, 4)
-        for system, (caption, _), ratings in zip(SYSTEMS, told, rated, strict=True):
+        rated = ratings(seed, [f1 for _, f1 in told], 1, 4)
+        for system, (caption, _), of_raters in zip(SYSTEMS, told, rated, strict=True):
             yield {
                 "id": f"{seed}-{system}",
                 "image": f"scene-{seed}",
@@ -49,7 +49,7 @@ def rated_systems(scenes: int = 80) -> Iterator[Row]:
                 "system": system,
                 "candidate": caption,
                 "references": short_references(scene),
-                "ratings": ratings,
+                "ratings": of_raters,
             }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...rows import BadRow, Row
-from ..coco.annotations import read_captions
+from ..coco.reader import read_captions
 
 
 def described(folder: Path, file: str = "annotations/val.json") -> Iterator[Row | BadRow]:
@@ -27,11 +27,11 @@ def described(folder: Path, file: str = "annotations/val.json") -> Iterator[Row 
     Raises:
         DataError: The file is missing or not of its format.
     """
-    found = read_captions(folder / file, "'bench data vizwiz' lists the files.", _is_description)
+
+    def is_description(annotation: Mapping[str, Any]) -> bool:
+        return not (annotation.get("is_rejected") or annotation.get("is_precanned"))
+
+    found = read_captions(folder / file, "'bench data vizwiz' lists the files.", is_description)
     yield from found.bad_rows
     for identity, entry in found.images.items():
         yield {"id": str(identity), "image": entry["file_name"], "references": found.captions[identity]}
-
-
-def _is_description(annotation: Mapping[str, Any]) -> bool:
-    return not (annotation.get("is_rejected") or annotation.get("is_precanned"))

@@ -108,9 +108,7 @@ ROW = '{"references": ["a"]}\n'
 
 
 @pytest.mark.parametrize("name", ["{root}/private/rows.jsonl", "../private/rows.jsonl", "link.jsonl", "~/rows.jsonl"])
-def test_data_file_outside_is_refused_unless_its_folder_is_allowed(
-    tmp_path: Path, write: Write, load: Callable[..., Any], name: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_data_file_outside_is_refused_unless_its_folder_is_allowed(tmp_path, write, load, name: str, monkeypatch):
     secret = write("private/rows.jsonl", ROW)
     monkeypatch.setenv("HOME", str(secret.parent))
     (tmp_path / "tasks").mkdir()
@@ -144,18 +142,14 @@ def test_named_data_and_its_folder_are_inside(tmp_path: Path, write: Write, load
         {"dataset_path": "../private"},
     ],
 )
-def test_librarys_own_loaders_read_nothing_outside(
-    tmp_path: Path, write: Write, load: Callable[..., Any], keys: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-):
+def test_librarys_own_loaders_read_nothing_outside(tmp_path, write, load, keys: dict[str, Any], monkeypatch):
     monkeypatch.chdir(write("private/key.txt", "secret").parent)
     filled = eval(repr(keys).replace("{root}", str(tmp_path)))  # noqa: S307 - the literal above
     with pytest.raises(TaskError, match="lies outside of the folders of the task and its data"):
         load(**filled)
 
 
-def test_image_that_a_row_of_a_parquet_file_names_outside_is_not_read(
-    tmp_path: Path, write: Write, load: Callable[..., Any]
-):
+def test_image_that_a_row_of_a_parquet_file_names_outside_is_not_read(tmp_path: Path, write, load):
     secret = write("private/photo.png", "secret")
     inside = write("tasks/photo.png", "inside")
     images = [{"bytes": None, "path": str(path)} for path in (secret, inside)] + [{"bytes": b"own", "path": None}]

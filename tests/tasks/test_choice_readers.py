@@ -67,9 +67,7 @@ def test_sugarcrepe_has_a_result_for_each_subset(evaluate: Callable[..., TaskRun
     assert [row["id"] for row in done.samples.to_pylist()[:3]] == ["add_att-0", "add_att-2", "add_obj-0"]
 
 
-def test_sugarcrepe_of_another_release_is_told_by_the_count_of_its_subset(
-    evaluate: Callable[..., TaskRun], crepe: Path
-):
+def test_sugarcrepe_of_another_release_is_told_by_the_count_of_its_subset(evaluate, crepe):
     with pytest.raises(DataError, match=r"rows of swap_obj: expected 245, found 2\b"):
         evaluate("sugarcrepe", crepe, skip_checks=False)
 

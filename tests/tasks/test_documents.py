@@ -44,12 +44,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
 
 def test_named_path_comes_before_the_data_folder_the_cache_and_the_yaml_files_folder(
-    load: Callable[..., Any],
-    make_task: MakeTask,
-    write: Write,
-    write_card: Write,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    load, make_task, write, write_card, tmp_path, monkeypatch
 ):
     write_card()
     task = make_task(data_source="mine_source.yaml", dataset_kwargs={"data_files": "captions.jsonl"})
@@ -79,12 +74,7 @@ def test_name_of_another_task_is_not_this_tasks(load: Callable[..., Any], make_t
 
 
 def test_what_a_broken_download_leaves_behind_is_no_local_copy(
-    load: Callable[..., Any],
-    make_task: MakeTask,
-    write: Write,
-    write_card: Write,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    load, make_task, write, write_card, tmp_path, monkeypatch
 ):
     write_card()
     monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path / "root"))
@@ -122,14 +112,7 @@ def test_data_option_without_task_or_path_is_an_error(option: str):
         parse_data_options([option])
 
 
-def test_missing_data_says_what_where_and_which_command(
-    load: Callable[..., Any],
-    make_task: MakeTask,
-    write: Write,
-    write_card: Write,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_missing_data_says_what_where_and_which_command(load, make_task, write, write_card, tmp_path, monkeypatch):
     files = [
         {"path": "captions.jsonl", "what": "captions"},
         {"path": "ratings.jsonl", "what": "ratings"},
@@ -151,9 +134,7 @@ def test_missing_data_says_what_where_and_which_command(
     assert "'bench data mine'" in hint
 
 
-def test_reader_of_generated_data_takes_no_path(
-    load: Callable[..., Any], make_task: MakeTask, write: Write, write_card: Write
-):
+def test_reader_of_generated_data_takes_no_path(load, make_task, write, write_card):
     write_card(generated=True, homepage=None, folder=None, files=None)
     write("reader.py", "def read(count): return [{'references': ['x']}] * count\n")
     documents = load(
@@ -183,9 +164,7 @@ def read(version, size=1, **kwargs):
 """
 
 
-def test_reader_without_a_path_is_called_as_lm_eval_calls_it(
-    load: Callable[..., Any], make_task: MakeTask, write: Write
-):
+def test_reader_without_a_path_is_called_as_lm_eval_calls_it(load, make_task, write):
     # lm_eval/api/task.py, ConfigurableTask.download: custom_dataset(**metadata, **dataset_kwargs), splits by name.
     write("reader.py", LM_EVAL)
     task = make_task(
@@ -199,9 +178,7 @@ def test_reader_without_a_path_is_called_as_lm_eval_calls_it(
     assert found.origin == "generated"
 
 
-def test_reader_is_given_the_folder_or_file_that_the_task_names(
-    load: Callable[..., Any], make_task: MakeTask, write: Write, tmp_path: Path
-):
+def test_reader_is_given_the_folder_or_file_that_the_task_names(load, make_task, write, tmp_path: Path):
     write("reader.py", "def read(path, **kwargs): return [{'name': path.name, 'is': path.is_dir(), **kwargs}]\n")
     write("raw/one.json", "1")
     other = write("other/two.json", "2")
@@ -212,14 +189,7 @@ def test_reader_is_given_the_folder_or_file_that_the_task_names(
         assert load(task, mine=other).rows == [{"name": "two.json", "is": False, "a": 1}]
 
 
-def test_card_of_a_reader_comes_before_what_the_task_names(
-    load: Callable[..., Any],
-    make_task: MakeTask,
-    write: Write,
-    write_card: Write,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_card_of_a_reader_comes_before_what_the_task_names(load, make_task, write, write_card, tmp_path, monkeypatch):
     write("reader.py", "def read(path): return [{'name': path.parent.name}]\n")
     write_card()
     write("raw/mine/captions.jsonl", "")
@@ -231,9 +201,7 @@ def test_card_of_a_reader_comes_before_what_the_task_names(
     assert load(task).rows == [{"name": "root"}]
 
 
-def test_path_that_a_task_names_for_its_reader_must_be_there_and_inside(
-    load: Callable[..., Any], make_task: MakeTask, write: Write, tmp_path: Path
-):
+def test_path_that_a_task_names_for_its_reader_must_be_there_and_inside(load, make_task, write, tmp_path: Path):
     write("reader.py", "def read(path): return [{'name': path.name}]\n")
     tail = "custom_dataset: !function reader.read\n"
     with pytest.raises(DataError, match=r"mine\.yaml: dataset_path 'raw': there is no such file or folder") as raised:
@@ -274,9 +242,7 @@ def test_split_that_a_reader_does_not_return_is_refused(load: Callable[..., Any]
         ({"test": ["b.csv", "a.jsonl"]}, ["b", "a"]),
     ],
 )
-def test_data_files_are_a_name_a_list_or_those_of_the_split(
-    load: Callable[..., Any], make_task: MakeTask, write: Write, data_files: Any, expected: list[str]
-):
+def test_data_files_are_a_name_a_list_or_those_of_the_split(load, make_task, write, data_files, expected):
     write("a.jsonl", jsonl({"from": "a"}))
     write("b.csv", "from\nb\n")
     rows = load(make_task(dataset_kwargs={"data_files": data_files})).rows
@@ -314,9 +280,7 @@ def test_declared_file_that_is_missing_is_said_with_the_folder_and_the_nearest_n
     assert f"{tmp_path} has no rating.jsonl. Did you mean 'ratings.jsonl'?" in caught.value.message
 
 
-def test_data_files_may_be_a_pattern_and_rows_have_the_name_of_their_file(
-    load: Callable[..., Any], make_task: MakeTask, write: Write, tmp_path: Path
-):
+def test_data_files_may_be_a_pattern_and_rows_have_the_name_of_their_file(load, make_task, write, tmp_path: Path):
     write("data/b.json", json.dumps({"1": {"n": 2}}))
     write("data/a.json", json.dumps({"1": {"n": 1}, "3": {"n": 0}}))
     kwargs = {"data_files": ["data/*.json"], "key": "number", "file": "part"}
@@ -339,9 +303,7 @@ def test_data_files_may_be_a_pattern_and_rows_have_the_name_of_their_file(
 
 
 @pytest.mark.parametrize("form", ["json", "parquet"])
-def test_column_of_the_files_name_must_be_free(
-    load: Callable[..., Any], make_task: MakeTask, write: Write, tmp_path: Path, form: str
-):
+def test_column_of_the_files_name_must_be_free(load, make_task, write, tmp_path: Path, form: str):
     write("a.json", json.dumps([{"n": 1}]))
     datasets.Dataset.from_dict({"n": [1]}).to_parquet(tmp_path / "a.parquet")
     task = make_task(dataset_path=form, dataset_kwargs={"data_files": f"a.{form}", "file": "n"})
@@ -360,12 +322,7 @@ def test_folder_may_hold_one_file_of_another_name(load: Callable[..., Any], make
 
 
 def test_folder_of_a_data_set_that_ships_may_hold_images_alone(
-    load: Callable[..., Any],
-    make_task: MakeTask,
-    write: Write,
-    write_card: Write,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    load, make_task, write, write_card, tmp_path, monkeypatch
 ):
     write_card()
     task = make_task(data_source="mine_source.yaml", dataset_kwargs={"data_files": ["a.jsonl", "b.jsonl"]})
@@ -401,9 +358,7 @@ def test_bad_rows_are_kept_apart_from_documents(load: Callable[..., Any], make_t
     assert found.columns == {"image", "more"}
 
 
-def test_data_without_one_good_row_is_an_error_that_names_the_first_faults(
-    load: Callable[..., Any], make_task: MakeTask, write: Write
-):
+def test_data_without_one_good_row_is_an_error_that_names_the_first_faults(load, make_task, write):
     write("a.jsonl", "{broken\n" * 9)
     with pytest.raises(DataError, match="no document could be read") as caught:
         load(make_task(dataset_kwargs={"data_files": "a.jsonl"}))
@@ -427,9 +382,7 @@ def test_reader_gets_the_path_and_the_arguments(load: Callable[..., Any], make_t
     assert found.bad_rows == [BadRow("raw:2", "is empty")]
 
 
-def test_keys_of_a_json_object_become_a_column_that_the_task_may_name(
-    load: Callable[..., Any], make_task: MakeTask, write: Write
-):
+def test_keys_of_a_json_object_become_a_column_that_the_task_may_name(load, make_task, write):
     write("a.json", json.dumps({"HC": [{"n": 1}, {"n": 2}], "MM": [{"n": 3}]}))
     found = load(make_task(dataset_kwargs={"data_files": "a.json"}))
     assert found.rows == [{"key": "HC", "n": 1}, {"key": "HC", "n": 2}, {"key": "MM", "n": 3}]
@@ -437,9 +390,7 @@ def test_keys_of_a_json_object_become_a_column_that_the_task_may_name(
     assert [row["category"] for row in named.rows] == ["HC", "HC", "MM"]
 
 
-def test_process_docs_gets_the_good_rows_and_adds_its_own_bad_ones(
-    load: Callable[..., Any], make_task: MakeTask, write: Write
-):
+def test_process_docs_gets_the_good_rows_and_adds_its_own_bad_ones(load, make_task, write):
     write("a.jsonl", '{"n": 1}\n{broken\n{"n": 2}\n{"n": 3}\n')
     write(
         "reader.py",
@@ -464,9 +415,7 @@ def test_process_docs_that_keeps_nothing_is_an_error(load: Callable[..., Any], m
 # --- datasets
 
 
-def test_parquet_is_memory_mapped_and_its_images_stay_undecoded(
-    load: Callable[..., Any], make_task: MakeTask, tmp_path: Path
-):
+def test_parquet_is_memory_mapped_and_its_images_stay_undecoded(load, make_task, tmp_path: Path):
     encoded = io.BytesIO()
     Image.new("RGB", (2, 2), "red").save(encoded, "PNG")
     rows = {"image": [{"bytes": encoded.getvalue(), "path": None}], "text": ["a red square"]}
@@ -486,9 +435,7 @@ def test_truncated_parquet_is_an_error_that_names_it(load: Callable[..., Any], m
     assert str(path) in caught.value.message
 
 
-def test_hub_data_set_that_cannot_be_fetched_says_why_and_what_to_do(
-    load: Callable[..., Any], make_task: MakeTask, write: Write, write_card: Write, monkeypatch: pytest.MonkeyPatch
-):
+def test_hub_data_set_that_cannot_be_fetched_says_why_and_what_to_do(load, make_task, write, write_card, monkeypatch):
     # Both libraries read HF_HUB_OFFLINE when they are imported, which was before this test.
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)

@@ -115,9 +115,7 @@ def test_file_is_fetched_into_a_new_folder_and_its_progress_is_told(card: Card, 
 
 
 @pytest.mark.parametrize("checksum", [{}, {"sha256": SHA256}], ids=["without checksum", "with checksum"])
-def test_broken_connection_is_an_error_and_the_next_call_goes_on_from_there(
-    card: Card, server: Server, tmp_path: Path, checksum: dict[str, str]
-):
+def test_broken_connection_is_an_error_and_the_next_call_goes_on_from_there(card, server, tmp_path, checksum):
     server.contents["a.bin"], server.breaks = CONTENT, 2
     source = card(url=server.url("a.bin"), file="a.bin", **checksum)
     half, quarter = len(CONTENT) // 2, len(CONTENT) // 4
@@ -154,9 +152,7 @@ def test_part_that_is_whole_already_is_kept(card: Card, server: Server, tmp_path
 
 
 @pytest.mark.parametrize("algorithm", ["sha256", "md5"])
-def test_file_with_another_checksum_is_deleted_and_the_error_says_so(
-    card: Card, server: Server, tmp_path: Path, algorithm: str
-):
+def test_file_with_another_checksum_is_deleted_and_the_error_says_so(card, server, tmp_path: Path, algorithm: str):
     server.contents["a.bin"] = b"something else"
     expected = hashlib.new(algorithm, CONTENT).hexdigest()
     error = fault(card(url=server.url("a.bin"), file="a.bin", **{algorithm: expected}), tmp_path / "mine")
@@ -224,9 +220,7 @@ def test_archive_is_unpacked_without_folders_and_resource_forks(card: Card, serv
 
 
 @pytest.mark.parametrize("member", ["../evil.txt", "sub/../../evil.txt", "/tmp/capbench_evil.txt"])
-def test_archive_with_a_member_that_leads_out_is_refused_as_a_whole(
-    card: Card, server: Server, tmp_path: Path, member: str
-):
+def test_archive_with_a_member_that_leads_out_is_refused_as_a_whole(card, server, tmp_path: Path, member: str):
     server.contents["a.zip"] = archive({"fine.txt": "fine", member: "evil"})
     error = fault(card(url=server.url("a.zip"), file="a.zip", unpack="zip"), tmp_path / "mine")
     assert f"member '{member}' leads out of the folder" in error.message
@@ -245,9 +239,7 @@ def test_damaged_archive_is_an_error_that_names_it(card: Card, server: Server, t
         assert f"{tmp_path / f'{number}.zip'}: is not a readable zip file" in error.message
 
 
-def test_hub_that_cannot_be_reached_is_an_error_that_names_data_set_and_file(
-    card: Card, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_hub_that_cannot_be_reached_is_an_error_that_names_data_set_and_file(card, tmp_path, monkeypatch):
     import huggingface_hub.constants
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)

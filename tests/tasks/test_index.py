@@ -130,9 +130,7 @@ def test_shipped_name_cannot_be_taken(write: Write, tmp_path: Path):
         build_index([tmp_path])
 
 
-def test_file_is_read_again_once_it_or_what_it_includes_has_changed(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_file_is_read_again_once_it_or_what_it_includes_has_changed(write, tmp_path, monkeypatch):
     read: list[str] = []
     load = yaml_files._load
     monkeypatch.setattr(yaml_files, "_load", lambda path: read.append(path.name) or load(path))
@@ -210,7 +208,7 @@ def test_hostile_files_of_a_folder_are_named_and_cost_no_other(write: Write, tmp
     }
     for name, text in hostile.items():
         write(f"{name}.yaml", text)
-    for number in range(300):
+    for number in range(60):
         write(f"chain/{number}.yaml", f"include: {number + 1}.yaml\n")
     (tmp_path / "folder.yaml").mkdir()
     write("fine.yaml", "task: fine\n")
@@ -279,9 +277,7 @@ def test_installed_package_brings_tasks_readers_and_metrics(tmp_path: Path):
         ("third_party.tasks", {"third_party/__init__.py": "1 / 0\n"}, "ZeroDivisionError"),
     ],
 )
-def test_entry_point_that_leads_nowhere_is_an_error_that_names_it(
-    tmp_path: Path, target: str, files: dict[str, str], reason: str
-):
+def test_entry_point_that_leads_nowhere_is_an_error_that_names_it(tmp_path, target, files, reason):
     distribution(tmp_path, "third-party", f"[capbench.tasks]\nbad = {target}\n", files)
     done = python(
         "from capbench.errors import TaskError\n"

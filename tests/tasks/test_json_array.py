@@ -20,9 +20,7 @@ ARRAY = [{"a": [1, {"b": 'é\\"]'}]}, 12345, "x,]", None, -1.5e3, [], {}, True, 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 7, 1 << 20])
 @pytest.mark.parametrize("indent", [None, 2])
 @pytest.mark.parametrize("ascii_only", [True, False])
-def test_elements_are_those_of_the_json_library(
-    write: Write, monkeypatch: pytest.MonkeyPatch, chunk: int, indent: int | None, ascii_only: bool
-):
+def test_elements_are_those_of_the_json_library(write, monkeypatch, chunk: int, indent: int | None, ascii_only: bool):
     monkeypatch.setattr(json_array, "_CHUNK", chunk)
     text = json.dumps(ARRAY, indent=indent, ensure_ascii=ascii_only)
     assert list(elements(write("a.json", text))) == ARRAY

@@ -52,9 +52,7 @@ def test_every_shipped_yaml_file_is_a_task_a_group_a_template_or_a_data_card():
         ("published:\n  paper: x\n  table: 1\n  task: y\n  statistic: {}\n", "statistic", "statistics"),
     ],
 )
-def test_unknown_key_is_an_error_with_file_line_and_nearest_key(
-    write_task: WriteTask, tail: str, key: str, nearest: str
-):
+def test_unknown_key_is_an_error_with_file_line_and_nearest_key(write_task, tail: str, key: str, nearest: str):
     path = write_task(tail=tail)
     expected = f"{path}:{line_of(path, key)}: unknown key '{key}'. Did you mean '{nearest}'?"
     assert faults(path) == [expected]
@@ -129,9 +127,7 @@ def test_task_without_data_is_refused(write_task: WriteTask):
         ("doc_to_any: [a, 5]\n", "doc_to_any", "doc_to_any: expected a column, a template or a !function"),
     ],
 )
-def test_value_of_the_wrong_type_is_one_error_with_line_and_key(
-    write_task: WriteTask, tail: str, key: str, message: str
-):
+def test_value_of_the_wrong_type_is_one_error_with_line_and_key(write_task, tail: str, key: str, message: str):
     path = write_task(tail=tail)
     (found,) = faults(path)
     assert found.startswith(f"{path}:{line_of(path, key)}: {message}")

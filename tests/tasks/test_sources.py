@@ -90,14 +90,14 @@ URL = "https://example.org/a.zip"
 @pytest.mark.parametrize(
     ("tail", "offset", "message"),
     [
-        ("licnce: CC0\n", 1, "Extra inputs are not permitted"),
+        ("licnce: CC0\n", 1, "unknown key 'licnce'. Did you mean 'licence'?"),
         ("downloads:\n- file: a.zip\n", 2, "a download has either 'url' or 'hub'"),
         (f"downloads:\n- {{file: a.zip, url: {URL}, hub: a/b}}\n", 2, "a download has either 'url' or 'hub'"),
         (f"downloads:\n- {{file: ../a.zip, url: {URL}}}\n", 2, "'file' is a plain file name"),
         (f"downloads:\n- {{file: '..', url: {URL}}}\n", 2, "'file' is a plain file name"),
         (f"downloads:\n- {{file: /a.zip, url: {URL}}}\n", 2, "'file' is a plain file name"),
         (f"downloads:\n- file: a.zip\n  url: {URL}\n  unpack: rar\n", 4, "Input should be 'zip'"),
-        (f"downloads:\n- file: a.zip\n  url: {URL}\n  sha265: x\n", 4, "Extra inputs are not permitted"),
+        (f"downloads:\n- file: a.zip\n  url: {URL}\n  sha265: x\n", 4, "unknown key 'sha265'. Did you mean 'sha256'?"),
     ],
 )
 def test_fault_of_a_card_is_named_with_its_line(load: Load, tmp_path: Path, tail: str, offset: int, message: str):
@@ -128,9 +128,7 @@ def test_card_of_ones_own_data_needs_title_folder_and_files(load: Load):
         load("downloads:\n- {file: a.zip, url: https://example.org/a.zip}\n", **dict.fromkeys(OTHERS))
 
 
-def test_data_of_ones_own_that_is_not_here_is_asked_for_by_its_folder(
-    write_task: Callable[..., Path], write_card: Write
-):
+def test_data_of_ones_own_that_is_not_here_is_asked_for_by_its_folder(write_task, write_card):
     write_card(**dict.fromkeys(OTHERS))
     path = write_task(data_source="mine_source.yaml")
     with pytest.raises(DataError) as caught:
@@ -151,9 +149,7 @@ def test_title_that_a_card_lacks_is_named(load: Load, tmp_path: Path):
     assert str(caught.value) == f"{tmp_path / 'mine_source.yaml'}: key 'title' is missing"
 
 
-def test_field_of_a_file_that_a_card_lists_is_named_with_its_line(
-    write_task: Callable[..., Path], write_card: Callable[..., Path]
-):
+def test_field_of_a_file_that_a_card_lists_is_named_with_its_line(write_task, write_card):
     write_card(files=None, tail="files:\n- {path: a.jsonl, what: captions}\n- {path: b.jsonl}\n")
     task, parsed = load_task(write_task(data_source="mine_source.yaml"))
     with pytest.raises(TaskError, match=r"mine_source\.yaml:\d+: key 'files\.1\.what' is missing"):

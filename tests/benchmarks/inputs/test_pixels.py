@@ -13,7 +13,7 @@ from capbench.benchmarks.inputs import pixels
 from capbench.benchmarks.inputs.pixels import PixelFinder, boxes_fault, boxes_of, handle_of, pixels_value, view_fault
 from capbench.boundary import Boundary
 from capbench.errors import DataError
-from capbench.tasks.row_images import RowImage
+from capbench.tasks.document_rows import RowImage
 from capbench.tasks.schema import TaskConfig
 from capbench.tasks.shapes.clips import sample_clip
 from capbench.tasks.shapes.pictures import DrawnClip

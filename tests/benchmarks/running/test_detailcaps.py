@@ -19,10 +19,10 @@ import capbench
 from capbench.adapters import CaptionRequest, ImageHandle
 from capbench.adapters.captioners.hf import HfCaptioner
 from capbench.errors import DataError
+from capbench.tasks.document_rows import RowImage
 from capbench.tasks.documents import load_documents
 from capbench.tasks.index import build_index
 from capbench.tasks.locate import DataLocations
-from capbench.tasks.row_images import RowImage
 from capbench.tasks.schema import load_task
 
 CAPTIONERS = ("ShareCaptioner", "CogVLM", "LLaVA_v15")

@@ -22,7 +22,7 @@ from capbench.benchmarks.scale.shards import Originals, ShardFiles, ShardResult,
 from capbench.boundary import Boundary, OutsideFile
 from capbench.errors import StoreError
 from capbench.metrics import Items, Scores
-from capbench.tasks.row_images import RowImage
+from capbench.tasks.document_rows import RowImage
 
 FINDER = PixelFinder.__new__(PixelFinder)
 IMAGES = [{"picture": b"one"}, {"picture": b"two"}]

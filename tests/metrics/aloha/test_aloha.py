@@ -22,8 +22,7 @@ from capbench.metrics.aloha.metric import CANDIDATE, REFERENCES, Aloha
 from capbench.metrics.golden import golden_items, read_golden
 from capbench.tasks.shapes.accounts import account_of
 from capbench.tasks.shapes.describing import detailed, detailed_reference
-from capbench.tasks.shapes.foils import exchange_shape
-from capbench.tasks.shapes.grading import add_thing
+from capbench.tasks.shapes.grading import add_thing, exchange_shape
 from capbench.tasks.shapes.pictures import DrawnPicture
 from capbench.tasks.shapes.sampling import SPLITS, sample_scene
 from capbench.tasks.shapes.scene import Scene, Stream, generator

@@ -10,8 +10,7 @@ import pytest
 import capbench
 from capbench.benchmarks.tables.run import Run
 from capbench.errors import TaskError
-from capbench.tasks.shapes.asked import choices, false_captions, questions, squares, squares_of
-from capbench.tasks.shapes.questions import questions_of
+from capbench.tasks.shapes.asked import choices, false_captions, questions, questions_of, squares, squares_of
 from capbench.tasks.shapes.sampling import sample_scene
 
 pytestmark = pytest.mark.costly
@@ -54,33 +53,31 @@ def test_unknown_kind_of_question_is_named():
 
 def test_false_captions_differ_from_the_true_one_as_their_category_says():
     for seed in SEEDS:
-        found = {one.category: one for one in false_captions(sample_scene(seed))}
+        found = {category: texts for category, *texts in false_captions(sample_scene(seed))}
         assert {"replace_obj", "replace_att", "add_obj"} <= set(found)
-        assert all(one.caption != one.negative for one in found.values())
+        assert all(caption != negative for caption, negative in found.values())
         if swap := found.get("swap_att"):
             # The same words, but for "a" and "an".
-            words = [sorted(text.lower().replace(" an ", " a ").split()) for text in (swap.caption, swap.negative)]
+            words = [sorted(text.lower().replace(" an ", " a ").split()) for text in swap]
             assert {w.strip(".") for w in words[0]} - {"an"} == {w.strip(".") for w in words[1]} - {"an"}
-        assert len(found["add_obj"].negative) > len(found["add_obj"].caption)
+        assert len(found["add_obj"][1]) > len(found["add_obj"][0])
 
 
 def test_second_scene_of_a_square_is_drawn_as_its_caption_says():
     for seed in SEEDS:
-        scene = sample_scene(seed)
-        for square in squares_of(scene):
-            first, second = square.scenes
-            assert first == scene
+        first = sample_scene(seed)
+        for category, second, captions in squares_of(first):
             assert [thing.box for thing in first.things] == [thing.box for thing in second.things]
             changed = [(one, other) for one, other in zip(first.things, second.things, strict=True) if one != other]
-            if square.category == "replace_obj":
+            if category == "replace_obj":
                 ((one, other),) = changed
                 assert other.shape not in {thing.shape for thing in first.things}
-                assert other.shape in square.captions[1]
+                assert other.shape in captions[1]
                 assert one.colour == other.colour
             else:
                 (one, other), (two, another) = changed
                 assert (one.colour, two.colour) == (another.colour, other.colour)
-            assert square.captions[0] != square.captions[1]
+            assert captions[0] != captions[1]
 
 
 def test_documents_are_the_same_each_time_and_named_once():

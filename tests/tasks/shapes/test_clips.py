@@ -13,11 +13,11 @@ from capbench.tasks.shapes.clips import (
     REFERENCES,
     clip_candidates,
     clip_frames,
-    clip_ratings,
     clip_references,
     moments,
     sample_clip,
 )
+from capbench.tasks.shapes.grading import ratings
 from capbench.tasks.shapes.pictures import DrawnClip
 from capbench.tasks.shapes.scene import MARGIN
 
@@ -61,7 +61,7 @@ def test_every_degradation_of_a_clip_caption_lowers_f1():
         assert full.f1 == 1
         assert [full.grade, *(one.grade for one in others)] == list(GRADES)
         assert all(one.f1 < 1 and one.text != full.text for one in others)
-        rated = np.array(clip_ratings(clip, [full, *others]))
+        rated = np.array(ratings(clip.scene.seed, [one.f1 for one in (full, *others)], 1, 5))
         assert rated.shape == (len(GRADES), 3)
         assert 1 <= rated.min() <= rated.max() <= 5
 

@@ -12,12 +12,11 @@ from capbench.tasks.shapes.accounts import account_of, chain, graph_f1, is_true
 from capbench.tasks.shapes.crops import crops_of
 from capbench.tasks.shapes.describing import short_references
 from capbench.tasks.shapes.drawing import pixel_box
-from capbench.tasks.shapes.foils import foil_of
 from capbench.tasks.shapes.grading import (
     GRADES,
     SHAPE_GRADES,
     detailed_candidates,
-    rate,
+    foil_of,
     ratings,
     shape_candidates,
     short_candidates,
@@ -86,7 +85,7 @@ def test_f1_is_that_of_the_tuples():
 
 def test_mean_rating_rises_with_quality():
     qualities = np.linspace(0, 1, 9)
-    given = np.array([rate(np.random.default_rng(seed), qualities.tolist(), 1, 4) for seed in range(400)])
+    given = np.array([ratings(seed, qualities.tolist(), 1, 4) for seed in range(400)])
     assert given.shape == (400, 9, 3)
     assert set(np.unique(given)) == {1, 2, 3, 4}
     means = given.mean(axis=(0, 2))
@@ -95,7 +94,9 @@ def test_mean_rating_rises_with_quality():
 
 def test_raters_rank_the_grades_by_f1_on_average():
     candidates = [short_candidates(scene) for scene in SCENES]
-    rated = np.array([ratings(scene, of) for scene, of in zip(SCENES, candidates, strict=True)])
+    rated = np.array(
+        [ratings(scene.seed, [one.f1 for one in of], 1, 4) for scene, of in zip(SCENES, candidates, strict=True)]
+    )
     f1 = np.array([[one.f1 for one in of] for of in candidates]).mean(axis=0)
     assert rated.shape == (len(SCENES), len(GRADES), 3)
     np.testing.assert_array_equal(np.argsort(rated.mean(axis=(0, 2))), np.argsort(f1))

@@ -1,4 +1,4 @@
-"""Rows of a large data set: read again, not kept; whoever changes them meanwhile is told."""
+"""Rows that stay where they are: of a large data set, which is read again, and encoded images of a data set."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
 
+from capbench.adapters import ImageHandle
+from capbench.adapters.pixels.reading import UnreadableImage, read_bytes
+from capbench.boundary import Boundary
 from capbench.errors import DataError
 from capbench.rows import BadRow
-from capbench.tasks import rows_by_need
+from capbench.tasks import document_rows
+from capbench.tasks.document_rows import AT_HAND, RowImage, RowsByNeed, RowsWithImages, collect, with_row_images
 from capbench.tasks.documents import Documents, load_documents
 from capbench.tasks.locate import DataLocations
-from capbench.tasks.rows_by_need import AT_HAND, RowsByNeed, collect
 from capbench.tasks.schema import TaskConfig
 
 pytestmark = pytest.mark.usefixtures("functions_may_run")
@@ -28,7 +32,7 @@ Load = Callable[..., Documents]
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_task: Callable[..., TaskConfig]) -> Load:
     """Load the documents of a task of this folder, of which more than five are not kept."""
     monkeypatch.delenv("CAPBENCH_DATA", raising=False)
-    monkeypatch.setattr(rows_by_need, "AT_HAND", 5)
+    monkeypatch.setattr(document_rows, "AT_HAND", 5)
 
     def load(tail: str = "", file: str = "a.jsonl", **keys: Any) -> Documents:
         task = make_task(**{"dataset_kwargs": {"data_files": file}, "tail": tail} | keys)
@@ -176,3 +180,59 @@ def test_memory_does_not_grow_with_rows():
         return most
 
     assert peak(AT_HAND + 10_000) < 1.1 * peak(AT_HAND)
+
+
+def data_set(**columns: list[Any]) -> datasets.Dataset:
+    return datasets.Dataset.from_dict(columns)
+
+
+def test_rows_hold_what_reads_an_image_in_place_of_its_bytes():
+    made = with_row_images(data_set(name=["a", "b"], binary=[b"1", b"22"]), "binary", Boundary())
+    assert isinstance(made, RowsWithImages)
+    assert made.column_names == ["name", "binary"]
+    assert len(made) == 2
+    assert [row["name"] for row in made] == ["a", "b"]
+    assert [row["binary"].read_bytes() for row in made] == [b"1", b"22"]
+    assert made[-1]["binary"].read_bytes() == b"22"
+    assert [row["name"] for row in made[:1]] == ["a"]
+    with pytest.raises(IndexError):
+        made[2]
+
+
+def test_data_set_of_images_alone_has_its_rows():
+    made = with_row_images(data_set(binary=[b"1", b"22"]), "binary", Boundary())
+    assert [row["binary"].read_bytes() for row in made] == [b"1", b"22"]
+    assert made[1]["binary"].read_bytes() == b"22"
+
+
+def test_lists_and_other_columns_are_left_as_they_are():
+    listed = [{"binary": b"1"}]
+    assert with_row_images(listed, "binary", Boundary()) is listed
+    texts = data_set(name=["a"])
+    assert with_row_images(texts, "binary", Boundary()) is texts
+
+
+def test_images_are_read_as_the_library_keeps_them_undecoded(tmp_path: Path):
+    (tmp_path / "a.png").write_bytes(b"in a file")
+    images = data_set(
+        image=[{"bytes": b"in the row", "path": "x.png"}, {"bytes": None, "path": str(tmp_path / "a.png")}]
+    )
+    made = with_row_images(images, "image", Boundary.of(tmp_path))
+    assert [row["image"].read_bytes() for row in made] == [b"in the row", b"in a file"]
+
+
+def test_row_without_an_image_is_named():
+    made = with_row_images(data_set(binary=[b"1", None]), "binary", Boundary())
+    with pytest.raises(UnreadableImage, match=r"^binary of row 1: holds no image but NoneType$"):
+        read_bytes(ImageHandle(made[1]["binary"]))
+
+
+def test_handles_of_one_image_are_equal_and_their_digest_is_that_of_the_bytes():
+    data = data_set(binary=[b"1", b"1", b"22"])
+    made = with_row_images(data, "binary", Boundary())
+    first, second, other = (ImageHandle(row["binary"]) for row in made)
+    assert first == ImageHandle(made[0]["binary"])
+    assert hash(first) == hash(ImageHandle(made[0]["binary"]))
+    assert first != second
+    assert first.digest() == second.digest() == ImageHandle(b"1").digest() != other.digest()
+    assert RowImage(data, "binary", 0, Boundary()) != RowImage(data_set(binary=[b"1"]), "binary", 0, Boundary())
