@@ -395,8 +395,6 @@ PART_OF_A_TASK = {"task": "part", "dataset_path": "json", "metadata": {"version"
         (faults_of_recipe, ["make", "nonsense"], "there is no maker 'nonsense'"),
     ],
 )
-def test_block_that_is_not_right_is_named(
-    check: Any, text: Any, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_block_that_is_not_right_is_named(check: Any, text: Any, fault: str, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert any(fault in one for one in check(text))

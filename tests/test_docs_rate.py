@@ -46,9 +46,7 @@ def raters(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.usefixtures("raters")
-def test_every_command_of_the_page_does_what_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_of_the_page_does_what_it_says(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     good, brief = re.findall(r"```json\n(.*?)```", PAGE, flags=re.DOTALL)
     (questions,) = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)

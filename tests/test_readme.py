@@ -27,9 +27,7 @@ def block(language: str, containing: str, of: str = "README.md") -> str:
     return found
 
 
-def test_task_of_the_readme_runs_from_a_folder_of_its_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_task_of_the_readme_runs_from_a_folder_of_its_own(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tasks = tmp_path / "my_tasks"
     tasks.mkdir()
@@ -46,9 +44,7 @@ def test_task_of_the_readme_runs_from_a_folder_of_its_own(
     assert list(tmp_path.glob("runs/my_ratings/no-model/*/run.json"))
 
 
-def test_task_of_a_folder_of_images_runs_with_recorded_captions(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_task_of_a_folder_of_images_runs_with_recorded_captions(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_photos" / "photos").mkdir(parents=True)
     (tmp_path / "my_photos/my_photos.jsonl").write_text(block("json", "someone cycles", of="docs/tasks.md"))
@@ -68,9 +64,7 @@ def test_task_of_a_folder_of_images_runs_with_recorded_captions(
     assert "CIDEr" in (tmp_path / "my_photos.tex").read_text(encoding="utf-8")
 
 
-def test_pairs_of_a_json_object_and_references_of_another_run_as_the_page_on_tasks_shows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_pairs_of_a_json_object_and_references_of_another_run_as_the_page_on_tasks_shows(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     tasks = tmp_path / "my_tasks"
     tasks.mkdir()
@@ -92,9 +86,7 @@ def test_pairs_of_a_json_object_and_references_of_another_run_as_the_page_on_tas
     ]
 
 
-def test_python_example_of_the_readme_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_python_example_of_the_readme_runs(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(block("python", "import capbench"), {})  # noqa: S102 - our own README
     printed = capsys.readouterr().out
@@ -116,9 +108,7 @@ def carry_out(code: str) -> None:
 
 @pytest.mark.usefixtures("registered_names")
 @pytest.mark.parametrize("containing", ["class WordOverlap", "Parrot", "mean_gap", "evaluate.combine"])
-def test_examples_of_how_to_extend_run(
-    containing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_examples_of_how_to_extend_run(containing: str, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     code = block("python", containing, of="docs/extending.md")
     carry_out(code)
@@ -126,9 +116,7 @@ def test_examples_of_how_to_extend_run(
 
 
 @pytest.mark.usefixtures("registered_names")
-def test_protocol_of_how_to_extend_runs_with_its_task(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_protocol_of_how_to_extend_runs_with_its_task(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     tasks = tmp_path / "my_tasks"
     tasks.mkdir()
@@ -144,9 +132,7 @@ def test_protocol_of_how_to_extend_runs_with_its_task(
 
 
 @pytest.mark.usefixtures("registered_names")
-def test_choice_of_how_to_extend_runs_with_its_task(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_choice_of_how_to_extend_runs_with_its_task(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_tasks").mkdir()
     (tmp_path / "my_tasks/odd.yaml").write_text(block("yaml", "odd_one_out", of="docs/extending.md"))
@@ -169,9 +155,7 @@ def test_caption_is_explained_as_the_page_on_captioners_says(tmp_path: Path, mon
     assert "</html>" in (tmp_path / "why.html").read_text(encoding="utf-8")
 
 
-def test_tasks_of_choices_and_squares_run_with_an_encoder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_tasks_of_choices_and_squares_run_with_an_encoder(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "choices" / "photos").mkdir(parents=True)
     row = json.loads(block("json", "a dog chases a cat", of="docs/tasks.md"))
@@ -194,9 +178,7 @@ def test_tasks_of_choices_and_squares_run_with_an_encoder(
     assert all(re.search(rf"\| {score} ↑ +\| accuracy", printed) for score in ("Text", "Image", "Group"))
 
 
-def test_task_of_questions_runs_with_recorded_answers(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_task_of_questions_runs_with_recorded_answers(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "questions").mkdir()
     (tmp_path / "questions/questions.jsonl").write_text(block("json", "Is there a dog", of="docs/tasks.md"))
@@ -210,9 +192,7 @@ def test_task_of_questions_runs_with_recorded_answers(
     assert re.search(r"strictly read ↑ +\| accuracy +\| +0\.5000", printed)
 
 
-def test_pictures_of_the_shapes_world_are_written_as_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_pictures_of_the_shapes_world_are_written_as_files(tmp_path, monkeypatch, capsys):
     from PIL import Image
 
     monkeypatch.chdir(tmp_path)
@@ -224,9 +204,7 @@ def test_pictures_of_the_shapes_world_are_written_as_files(
 
 
 @pytest.mark.parametrize("containing", ["predictions=[", "clip_score.update"])
-def test_examples_of_the_page_on_python_run(
-    containing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_examples_of_the_page_on_python_run(containing: str, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     exec(block("python", containing, of="docs/python.md"), {})  # noqa: S102 - our own page
     printed = capsys.readouterr().out

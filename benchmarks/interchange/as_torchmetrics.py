@@ -14,7 +14,7 @@ from ...adapters import Encoder, ImageHandle
 from ...adapters.aliases import ModelSpec, resolve_model
 from ...adapters.pixels.decoded import encoded, is_decoded
 from ...errors import DataError, MetricError, UsageError
-from ...metrics import MEAN, Context, Scores
+from ...metrics import MEAN, Context, Items, Scores
 from ...tasks.schema import MetricEntry
 from ..inputs.items import CaptionRow, candidate_fault, gather, references_fault
 from ..inputs.models import load
@@ -88,6 +88,13 @@ class TorchCaptionMetric(torch.nn.Module):
         """Forget all batches."""
         self._told = []
 
+    def _scores(self, items: Items, context: Context) -> Scores:
+        scores = score_metric(self._planned.metric, items, context)
+        for item in np.flatnonzero(~np.isfinite(scores.values)).tolist():
+            reason = scores.failures.get(item, "it is not finite")
+            raise MetricError(f"{self._planned.name}: a caption has no score: {reason}")
+        return scores
+
     def _computed(self, told: Sequence[Any]) -> torch.Tensor:
         if not told:
             raise UsageError(f"{self._planned.name}: there is no caption", "Call update before compute.")
@@ -131,8 +138,7 @@ class TorchTextMetric(TorchCaptionMetric):
 
     def _value(self, told: Sequence[tuple[str, tuple[str, ...]]]) -> float | None:
         items, _ = gather(CaptionRow(str(n), str(n), *one) for n, one in enumerate(told))
-        scores = score_metric(self._planned.metric, items, Context())
-        _require_scores(scores, self._planned.name)
+        scores = self._scores(items, Context())
         scored = ScoredMetric(self._planned.name, self._planned.metric, self._planned.aggregation, scores)
         return scored.system_value(items.weights)
 
@@ -191,14 +197,13 @@ class CLIPScore(TorchCaptionMetric):
         images, texts = (target, source) if _are_texts(source) else (source, target)
         if _are_texts(images) or not _are_texts(texts):
             raise UsageError(f"{type(self).__name__} compares images with captions, not two of a kind")
-        handles, captions = list(map(_handle, _images(images))), _listed("captions", texts)
+        handles, captions = list(map(_handle, _listed("images", images))), _listed("captions", texts)
         _require_as_many(captions, handles, "images")
         rows = zip(map(_said, captions), handles, strict=True)
         items, item_of_row = gather(
             CaptionRow(str(n), str(n), caption, (), pixels=handle) for n, (caption, handle) in enumerate(rows)
         )
-        scores = score_metric(self._planned.metric, items, Context(encoder=self.encoder))
-        _require_scores(scores, self._planned.name)
+        scores = self._scores(items, Context(encoder=self.encoder))
         self._told += scores.values[item_of_row].tolist()
 
     def _value(self, told: Sequence[float]) -> float | None:
@@ -234,8 +239,10 @@ def _spec_of(model: str, arguments: dict[str, Any]) -> ModelSpec:
 
 
 def _listed(what: str, given: Any) -> list[Any]:
+    """Return texts, or images, one by one."""
     require_list(what, given)
-    return [given] if isinstance(given, str) else list(given)
+    is_one = isinstance(given, str) or (isinstance(given, torch.Tensor) and given.ndim == 3)
+    return [given] if is_one else list(given)
 
 
 def _said(caption: Any) -> str:
@@ -248,39 +255,21 @@ def _require_as_many(captions: Sequence[Any], others: Sequence[Any], what: str) 
         raise UsageError(f"there are {len(captions)} captions and {len(others)} {what}")
 
 
-def _require_scores(scores: Scores, name: str) -> None:
-    for item, value in enumerate(scores.values.tolist()):
-        if not np.isfinite(value):
-            raise MetricError(f"{name}: a caption has no score: {scores.failures.get(item, 'it is not finite')}")
-
-
 def _are_texts(given: Any) -> bool:
     return isinstance(given, str) or (isinstance(given, list | tuple) and bool(given) and isinstance(given[0], str))
 
 
-def _images(given: Images) -> list[Any]:
-    """Return images one by one."""
-    require_list("images", given)
-    is_one = isinstance(given, torch.Tensor) and given.ndim == 3
-    return [given] if is_one else list(given)
-
-
 def _handle(image: Any) -> ImageHandle:
     if isinstance(image, torch.Tensor):
-        image = _array(image)
+        whole = not image.is_floating_point() and image.numel() > 0
+        if not whole or image.ndim != 3 or int(image.min()) < 0 or int(image.max()) > 255:
+            raise UsageError(
+                f"an image is a tensor of {image.dtype} of shape {list(image.shape)}",
+                "Tensors are [c, h, w], of whole numbers from 0 to 255.",
+            )
+        pixels = image.cpu().numpy().astype(np.uint8)
+        image = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
     handle = handle_of(encoded(image) if is_decoded(image) else image)
     if not isinstance(handle, ImageHandle):
         raise UsageError(f"an image is {type(image).__name__}, which is none", "Give a tensor [c, h, w].")
     return handle
-
-
-def _array(image: torch.Tensor) -> np.ndarray:
-    """Return a tensor as an array ``[h, w]`` or ``[h, w, c]`` of uint8."""
-    whole = not image.is_floating_point() and image.numel() > 0
-    if not whole or image.ndim != 3 or int(image.min()) < 0 or int(image.max()) > 255:
-        raise UsageError(
-            f"an image is a tensor of {image.dtype} of shape {list(image.shape)}",
-            "Tensors are [c, h, w], of whole numbers from 0 to 255.",
-        )
-    pixels = image.cpu().numpy().astype(np.uint8)
-    return pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)

@@ -112,11 +112,6 @@ def is_number(value: Any) -> bool:
 # --- samples that lm-eval and lmms-eval log
 
 
-def is_sample(row: Mapping[str, Any]) -> bool:
-    """Return whether a JSON object is a logged sample."""
-    return "doc_id" in row and ("filtered_resps" in row or "resps" in row)
-
-
 def read_samples(path: Path) -> Iterator[LoggedRow | BadRow]:
     """Yield the captions of a sample log.
 
@@ -440,9 +435,12 @@ def detect(path: Path) -> str:
             f"{path}: is a pickle, which is not read: to unpickle a file is to run it",
             "Let VLMEvalKit write .xlsx or .tsv (PRED_FORMAT).",
         )
-    rows = _first_rows(path)
+    # The first line may be broken; a few more tell.
+    lines = path.suffix in (".jsonl", ".ndjson")
+    first = islice((row for _, row in objects_of(path)) if lines else read_rows(path), 20)
+    rows = [row for row in first if isinstance(row, dict)]
     for row in rows:
-        if is_sample(row):
+        if "doc_id" in row and ("filtered_resps" in row or "resps" in row):
             return "lm-eval" if "prompt_hash" in row else "lmms-eval"
         if "prediction" in row:
             return "vlmevalkit"
@@ -454,13 +452,6 @@ def detect(path: Path) -> str:
         f"Known: {', '.join(f'{name} ({one.label})' for name, one in FORMATS.items())}. "
         "What has the columns id and caption needs no import: --model captions:FILE.",
     )
-
-
-def _first_rows(path: Path) -> list[dict[str, Any]]:
-    """Return some readable rows of a file: the first line may be broken, a few more tell."""
-    lines = path.suffix in (".jsonl", ".ndjson")
-    rows = (row for _, row in objects_of(path)) if lines else read_rows(path)
-    return [row for row in islice(rows, 20) if isinstance(row, dict)]
 
 
 def write_captions(imported: CaptionImport, path: Path) -> None:
@@ -519,19 +510,17 @@ def _collect(logged: Sequence[LoggedRow], imported: CaptionImport) -> None:
             )
         else:
             seen[str(identity)] = row.place
-            imported.rows.append(_row(identity, row))
-
-
-def _row(identity: str | int, row: LoggedRow) -> dict[str, Any]:
-    named = (name_of(row.fields.get(key)) for key in _IMAGE_KEYS)
-    image = next((one for one in named if isinstance(one, str)), None)
-    return {
-        "id": identity,
-        **({"image": image} if image is not None else {}),
-        "caption": row.caption,
-        **({"references": list(row.references)} if row.references else {}),
-        **{f"logged_{name}": value for name, value in row.metrics.items()},
-    }
+            named = (name_of(row.fields.get(key)) for key in _IMAGE_KEYS)
+            image = next((one for one in named if isinstance(one, str)), None)
+            imported.rows.append(
+                {
+                    "id": identity,
+                    **({"image": image} if image is not None else {}),
+                    "caption": row.caption,
+                    **({"references": list(row.references)} if row.references else {}),
+                    **{f"logged_{name}": value for name, value in row.metrics.items()},
+                }
+            )
 
 
 def _means(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:

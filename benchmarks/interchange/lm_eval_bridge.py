@@ -35,7 +35,6 @@ from ..protocols.binding import load_bound
 from ..protocols.document_reader import read_values
 from ..protocols.job import Job
 from ..records.results import result_key
-from ..records.task_run import TaskRun
 from ..running.plan import PlannedRun, plan_task
 from ..running.planned_metrics import require_one
 from ..running.runner import run
@@ -246,10 +245,6 @@ class LmEvalTask:
                 locations=self._locations,
                 store=store,
             )
-        self._tell(finished)
-        return {result_key(one): one.value for one in finished.results if one.value is not None}
-
-    def _tell(self, finished: TaskRun) -> None:
         for failure in finished.record.failures:
             _log.warning("%s: left out: %s", self._name, describe(failure))
         for empty in finished.record.coverage.empty:
@@ -259,6 +254,7 @@ class LmEvalTask:
         for one in finished.results:
             if one.value is None and one.metric not in finished.failed_metrics:
                 _log.warning("%s: %s: no value: %s", self._name, result_key(one), one.reason)
+        return {result_key(one): one.value for one in finished.results if one.value is not None}
 
     def _settings(self, limit: int | None) -> RunSettings:
         # lm-eval has no place for intervals.

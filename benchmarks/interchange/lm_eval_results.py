@@ -12,16 +12,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...drafts import write_whole, written_whole
 from ...errors import DataError, UsageError
 from ...rows import BadRow
 from ..records.hashes import plain
 from ..records.task_run import TaskRun
-
-if TYPE_CHECKING:
-    pass
 
 _OF_A_MODEL = ("candidate", "candidates")
 
@@ -61,7 +58,8 @@ def write_results(runs: Sequence[TaskRun], folder: Path) -> tuple[list[Path], li
                 except DataError as error:
                     without.append(BadRow(str(run.folder), error.message.removeprefix(f"{run.folder}: ")))
                     continue
-                path = place / f"samples_{_task_file_name(run.record.task)}_{_stamp(moment)}.jsonl"
+                name = re.sub(r"[\\/\x00]+|^\.+", "_", run.record.task)
+                path = place / f"samples_{name}_{_stamp(moment)}.jsonl"
                 with (
                     written_whole(path) as draft,
                     draft.open("w", encoding="utf-8", errors="backslashreplace") as lines,
@@ -174,10 +172,6 @@ def _merged(group: Sequence[TaskRun], latest: TaskRun, task_hashes: Mapping[str,
 def _stamp(moment: datetime) -> str:
     """Return a date as lm-eval's file names have it; in UTC, where lm-eval's own are local."""
     return moment.replace(tzinfo=None).isoformat(timespec="microseconds").replace(":", "-")
-
-
-def _task_file_name(task: str) -> str:
-    return re.sub(r"[\\/\x00]+|^\.+", "_", task)
 
 
 def _hash(text: str) -> str:

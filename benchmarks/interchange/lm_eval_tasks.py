@@ -82,11 +82,10 @@ def plan_export(
     Raises:
         UsageError: A name is unknown, a named task cannot be exported, or none of a group can.
     """
-    entries = index.resolve(names)
     shipped = build_index().entries
     exported: list[ExportedTask] = []
     refused: list[UsageError] = []
-    for entry in entries:
+    for entry in index.resolve(names):
         try:
             planned = _plan_one(entry, shipped, metrics, locations, text_only, tell)
         except UsageError as error:
@@ -103,39 +102,19 @@ def plan_export(
     return exported
 
 
-def export_tasks(
-    names: Sequence[str],
-    folder: Path,
-    index: TaskIndex,
-    *,
-    metrics: Sequence[str] = (),
-    locations: DataLocations,
-    text_only: bool = False,
-    tell: Callable[[str], None] = lambda message: None,
-) -> list[Path]:
-    """Write tasks as task folders of lm-eval: ``NAME/NAME.yaml`` and ``NAME/utils.py``.
+def write_tasks(exported: Sequence[ExportedTask], folder: Path) -> list[Path]:
+    """Write planned tasks as task folders of lm-eval, ``NAME/NAME.yaml`` and ``NAME/utils.py``.
 
     Args:
-        names: Names of tasks, groups or tags.
+        exported: The tasks.
         folder: Where the task folders go; lm-eval's ``--include_path``.
-        index: Known tasks.
-        metrics: Metrics in place of those of the tasks.
-        locations: Where local copies of data may be.
-        text_only: Show the model no images.
-        tell: Called with each thing that is left out, and why.
 
     Returns:
         The YAML files.
 
     Raises:
-        UsageError: See :func:`plan_export`; or a file cannot be written.
+        UsageError: A file cannot be written.
     """
-    exported = plan_export(names, index, metrics=metrics, locations=locations, text_only=text_only, tell=tell)
-    return write_tasks(exported, folder)
-
-
-def write_tasks(exported: Sequence[ExportedTask], folder: Path) -> list[Path]:
-    """Write planned tasks; see :func:`export_tasks`."""
     written = []
     for one in exported:
         place = folder / one.name
@@ -219,13 +198,14 @@ def _module(one: ExportedTask) -> str:
         "run_functions": permitted().functions or None,
     }
     arguments = "".join(f", {name}={value!r}" for name, value in named.items() if value is not None)
+    results = "\n".join(f"    {name!r}: {key!r}," for name, (key, _) in one.results.items())
     task = one.plan.task.task
     return f'''"""Task {task} of capbench, for lm-eval. Made by 'bench export lm-eval', not to be edited."""
 
 from capbench.benchmarks.interchange.lm_eval_bridge import LmEvalTask
 
 RESULTS = {{
-{_packed([f"{name!r}: {key!r}," for name, (key, _) in one.results.items()])}
+{results}
 }}
 TASK = LmEvalTask({task!r}, results=RESULTS{arguments})
 
@@ -238,16 +218,6 @@ def __getattr__(name):
     """Give lm-eval the aggregation of a result."""
     return TASK.aggregation(name)
 '''
-
-
-def _packed(entries: Sequence[str]) -> str:
-    """Return the lines of a literal, as many entries on each as fit."""
-    lines = [""]
-    for entry in entries:
-        if lines[-1] and len(lines[-1]) + len(entry) > 100:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {entry}" if lines[-1] else f"    {entry}"
-    return "\n".join(lines)
 
 
 def _task_file(one: ExportedTask) -> str:
@@ -266,9 +236,10 @@ def _task_file(one: ExportedTask) -> str:
         "The choices of the protocol stand under metadata.capbench; 'bench show' explains them.",
         *(f"Left out: {metric}, which {reason}." for metric, reason in one.plan.left_out.items()),
     ]
-    lines = [_comment(text) for text in comments if text]
-    keys: dict[str, Any] = {"task": one.name, "task_alias": task.alias, "tag": ["capbench"]}
-    lines += [f"{key}: {_scalar(value)}" for key, value in keys.items()]
+    lines = [
+        fill(" ".join(text.split()), 108, initial_indent="# ", subsequent_indent="# ") for text in comments if text
+    ]
+    lines += [f"task: {_scalar(one.name)}", f"task_alias: {_scalar(task.alias)}", 'tag: ["capbench"]']
     lines += ["custom_dataset: !function utils.documents", "test_split: test"]
     if one.generates:
         lines += ["output_type: generate_until", "doc_to_text: prompt", "doc_to_target: references"]
@@ -313,10 +284,6 @@ def _generation(settings: dict[str, Any]) -> dict[str, Any]:
     until = known.pop("until", None) or []
     # Without 'until' lm-eval would cut every caption at its first empty line.
     return {**known, "until": [until] if isinstance(until, str) else list(until)}
-
-
-def _comment(text: str) -> str:
-    return fill(" ".join(text.split()), 108, initial_indent="# ", subsequent_indent="# ")
 
 
 def _scalar(value: Any) -> str:

@@ -163,20 +163,11 @@ class WantedPrompts(Judge):
         return {"prompt": asked(request), **looked_at, **request.decoding, **candidates}
 
 
-@dataclass(frozen=True)
-class ExportedRows:
-    """What was written.
-
-    Attributes:
-        rows: How many rows.
-        failures: What cannot be used, whoever scores or answers.
-    """
-
-    rows: int
-    failures: list[FailureSummary]
+Exported = tuple[int, list[FailureSummary]]
+"""How many rows were written, and what cannot be used, whoever scores or answers."""
 
 
-def write_pairs(output: Path, tasks: Sequence[str], metrics: Sequence[str] = (), **call: Any) -> ExportedRows:
+def write_pairs(output: Path, tasks: Sequence[str], metrics: Sequence[str] = (), **call: Any) -> Exported:
     """Write the pairs of images and texts that tasks have an encoder score, as rows of ``pair_scores``.
 
     Args:
@@ -188,16 +179,12 @@ def write_pairs(output: Path, tasks: Sequence[str], metrics: Sequence[str] = (),
     Raises:
         BenchError: A name is unknown, data is missing or wrong, or the file cannot be written.
     """
-
-    def collect(rows: WantedRows) -> Mapping[str, Adapter]:
-        return {"encoder": WantedPairs(rows)}
-
-    return _written(output, tasks, collect, metrics or ("itm_score",), **call)
+    return _written(output, tasks, lambda rows: {"encoder": WantedPairs(rows)}, metrics or ("itm_score",), **call)
 
 
 def write_prompts(
     output: Path, tasks: Sequence[str], metrics: Sequence[str] = (), answers: Path | None = None, **call: Any
-) -> ExportedRows:
+) -> Exported:
     """Write the prompts that metrics of tasks ask a judge, as rows of ``responses``.
 
     Args:
@@ -211,11 +198,7 @@ def write_prompts(
         BenchError: A name is unknown, data is missing or wrong, or a file cannot be read or written.
     """
     known = None if answers is None else RecordedResponses(answers)
-
-    def collect(rows: WantedRows) -> Mapping[str, Adapter]:
-        return {"judge": WantedPrompts(rows, known)}
-
-    return _written(output, tasks, collect, metrics, **call)
+    return _written(output, tasks, lambda rows: {"judge": WantedPrompts(rows, known)}, metrics, **call)
 
 
 def _written(
@@ -228,7 +211,7 @@ def _written(
     include_path: Sequence[str | Path] = (),
     progress: Progress = silent,
     **call: Any,
-) -> ExportedRows:
+) -> Exported:
     """Score tasks by a model that writes down what it is given, and throw the scores away.
 
     Args:
@@ -264,7 +247,7 @@ def _written(
                 _ask(resolved, rows, failures, store, progress)
     except OSError as error:
         raise UsageError(f"{output}: cannot be written: {error.strerror or error}") from error
-    return ExportedRows(rows.count, summarise(one for one in failures.entries if not one.reason.endswith(NO_ANSWER)))
+    return rows.count, summarise(one for one in failures.entries if not one.reason.endswith(NO_ANSWER))
 
 
 def _ask(resolved: ResolvedCall, rows: WantedRows, failures: FailureLog, store: Store, progress: Progress) -> None:

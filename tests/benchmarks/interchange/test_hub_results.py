@@ -202,9 +202,7 @@ def test_refusal_of_the_hub_is_an_error_without_the_token(runs: list[TaskRun], h
     assert "hf_a_token" not in str(caught.value)
 
 
-def test_hub_that_is_not_there_and_names_that_it_does_not_take_are_errors(
-    runs: list[TaskRun], hub: Hub, monkeypatch: pytest.MonkeyPatch
-):
+def test_hub_that_is_not_there_and_names_that_it_does_not_take_are_errors(runs, hub, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(DataError, match="HFValidationError"):
         push(runs, "me/re sults/", private=True, samples=False)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
@@ -213,9 +211,7 @@ def test_hub_that_is_not_there_and_names_that_it_does_not_take_are_errors(
     assert hub.created == []
 
 
-def test_missing_token_is_told_before_anything_is_sent(
-    runs: list[TaskRun], hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+def test_missing_token_is_told_before_anything_is_sent(runs, hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.delenv("HF_TOKEN")
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no_token"))
     with pytest.raises(DataError, match="no token") as caught:

@@ -12,56 +12,38 @@ from typing import Any
 
 import pytest
 import yaml
+from task_keys import AGREEMENT, CAPTIONING, LOCAL
 from tiny_images import noise_png
 
 import capbench
 from capbench.benchmarks.interchange.lm_eval_bridge import LmEvalTask
-from capbench.benchmarks.interchange.lm_eval_tasks import export_tasks
+from capbench.benchmarks.interchange.lm_eval_tasks import plan_export, write_tasks
 from capbench.errors import DataError, UsageError
 from capbench.tasks.index import build_index
 from capbench.tasks.locate import DataLocations
 
-TASK = {
+TASK = AGREEMENT | {
     "task": "rated",
     "task_alias": "Rated: captions",
     "description": "Six rated\ncaptions.",
     "tag": ["mine"],
-    "dataset_path": "json",
-    "dataset_kwargs": {"data_files": "rows.jsonl"},
-    "output_type": "agreement",
-    "doc_to_image": "image",
-    "doc_to_candidate": "candidate",
-    "doc_to_target": "references",
-    "doc_to_human": "rating",
     "metric_list": ["rouge_l", "cider", "clip_s"],
-    "statistics": ["kendall_b"],
     "checks": {"documents": 6},
     "metadata": {"version": 1.5},
 }
-PAIRS = {
+PAIRS = LOCAL | {
     "task": "pairs",
     "tag": ["mine"],
-    "dataset_path": "json",
-    "dataset_kwargs": {"data_files": "rows.jsonl"},
     "output_type": "preference",
     "doc_to_candidates": ["candidate", "other"],
     "doc_to_preferred": "preferred",
     "doc_to_category": "kind",
     "metric_list": ["length"],
-    "metadata": {"version": 1},
 }
 ENCODED = {**PAIRS, "task": "encoded", "doc_to_image": "image", "metric_list": ["clip_s"]}
-WRITTEN = {
+WRITTEN = CAPTIONING | {
     "task": "written",
-    "dataset_path": "json",
-    "dataset_kwargs": {"data_files": "rows.jsonl"},
-    "output_type": "generate_until",
-    "doc_to_text": "Describe it.",
-    "doc_to_image": "image",
-    "doc_to_target": "references",
     "generation_kwargs": {"max_new_tokens": 7, "num_beams": 1, "temperature": 0.5, "do_sample": True},
-    "metric_list": ["length"],
-    "metadata": {"version": 1},
 }
 
 
@@ -103,9 +85,8 @@ class Exporter:
         self.told: list[str] = []
 
     def __call__(self, *names: str, locations: DataLocations | None = None, **options: Any) -> list[Path]:
-        return export_tasks(
-            names, self.folder, self.index, locations=locations or DataLocations(), tell=self.told.append, **options
-        )
+        given = {"locations": locations or DataLocations(), "tell": self.told.append}
+        return write_tasks(plan_export(names, self.index, **given, **options), self.folder)
 
     def read(self, name: str, **options: Any) -> dict[str, Any]:
         (path,) = self(name, **options)
@@ -270,9 +251,7 @@ def test_chosen_documents_have_no_result(exporter: Exporter, caplog: pytest.LogC
     assert "--samples" in caplog.text
 
 
-def test_captions_that_cannot_be_scored_are_told_and_counted_as_by_bench(
-    exporter: Exporter, tasks: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
+def test_captions_that_cannot_be_scored_are_told_and_counted_as_by_bench(exporter, tasks, tmp_path, caplog):
     texts = ["a dog", "", " ... ", "two dogs run", "\n", "x\ud800"]
     task, module = exporter.bind("written", text_only=True)
     entries = [
@@ -303,9 +282,7 @@ def test_data_and_metrics_that_were_named_are_bound(exporter: Exporter, tasks: P
     assert list(module.RESULTS.values()) == ["length.kendall_b"]
 
 
-def test_image_that_cannot_be_read_costs_its_caption_alone(
-    exporter: Exporter, tasks: Path, caplog: pytest.LogCaptureFixture
-):
+def test_image_that_cannot_be_read_costs_its_caption_alone(exporter, tasks, caplog: pytest.LogCaptureFixture):
     (tasks / "0.jpg").write_bytes(noise_png(0))
     (tasks / "1.jpg").write_text("no image")
     task, _ = exporter.bind("written")

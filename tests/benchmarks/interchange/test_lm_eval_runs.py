@@ -13,33 +13,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from task_keys import AGREEMENT, CAPTIONING, LOCAL
 from tiny_images import noise_png
 from tiny_llm import make_tiny_llama, make_tiny_llava
 
 import capbench
-from capbench.benchmarks.interchange.lm_eval_tasks import PREFIX, export_tasks
+from capbench.benchmarks.interchange.lm_eval_tasks import PREFIX, plan_export, write_tasks
 from capbench.tasks.index import build_index
 from capbench.tasks.locate import DataLocations
 
 pytestmark = pytest.mark.costly
 
-RATED = {
+RATED = AGREEMENT | {
     "task": "rated",
-    "dataset_path": "json",
     "dataset_kwargs": {"data_files": "rated.jsonl"},
-    "output_type": "agreement",
     "doc_to_id": "id",
-    "doc_to_image": "image",
-    "doc_to_candidate": "candidate",
-    "doc_to_target": "references",
     "doc_to_human": "ratings",
     "metric_list": ["cider", "rouge_l", {"metric": "bleu_4", "name": "bleu-4, smoothed"}],
     "statistics": ["kendall_b", "kendall_c", "spearman"],
-    "metadata": {"version": 1.0},
 }
-PAIRS = {
+PAIRS = LOCAL | {
     "task": "pairs",
-    "dataset_path": "json",
     "dataset_kwargs": {"data_files": "pairs.jsonl"},
     "output_type": "preference",
     "doc_to_candidates": "captions",
@@ -50,19 +44,14 @@ PAIRS = {
     "metric_list": ["length", "rouge_l", "cider"],
     "metadata": {"version": "2b"},
 }
-WRITTEN = {
+WRITTEN = CAPTIONING | {
     "task": "written",
-    "dataset_path": "json",
     "dataset_kwargs": {"data_files": "written.jsonl"},
-    "output_type": "generate_until",
     "doc_to_id": "id",
     "doc_to_text": "Describe {{id}} in a sentence.",
-    "doc_to_image": "image",
     "image_folder": "images",
-    "doc_to_target": "references",
     "generation_kwargs": {"max_new_tokens": 8, "do_sample": False, "num_beams": 1, "until": "z"},
     "metric_list": ["cider", "bleu_4", "length"],
-    "metadata": {"version": 1},
 }
 TEXTS = [
     "a dog runs over the green grass",
@@ -159,9 +148,8 @@ def lm_eval(tmp_path: Path) -> LmEval:
     """Return a function that exports tasks, runs lm-eval on them, and gives its results and samples by task."""
 
     def run(names: Sequence[str], folders: Sequence[Path], *arguments: str, stock: bool = False, **export: Any) -> Any:
-        exported = export_tasks(
-            names, tmp_path / "exported", build_index(folders), locations=DataLocations.from_environment(), **export
-        )
+        planned = plan_export(names, build_index(folders), locations=DataLocations.from_environment(), **export)
+        exported = write_tasks(planned, tmp_path / "exported")
         assert [path.stem for path in exported] == [PREFIX + name for name in names]
         words = ["run", "--include_path", str(tmp_path / "exported"), "--log_samples"]
         words += ["--tasks", ",".join(PREFIX + name for name in names)]
@@ -252,9 +240,7 @@ def test_model_with_images_of_lm_eval_is_shown_them(tasks: Path, lm_eval: LmEval
 
 
 @pytest.mark.data
-def test_rated_and_preferred_captions_of_the_papers(
-    lm_eval: LmEval, data_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
-):
+def test_rated_and_preferred_captions_of_the_papers(lm_eval, data_folder, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CAPBENCH_DATA", str(data_folder("flickr8k").parent))
     data_folder("foil")
     names, metrics = ["flickr8k_expert", "foil_valse_4ref"], ["cider", "rouge_l", "bleu_4"]
