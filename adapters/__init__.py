@@ -27,11 +27,11 @@ Adapter = Captioner | Encoder | Judge | Segmenter | Detector | Painter
 adapters: Registry[Callable[..., Adapter]] = Registry(
     "adapter",
     {
-        "blip_itm": "capbench.adapters.encoders.blip_itm:BlipItm",
+        "blip_itm": "capbench.adapters.encoders.hf_pairs:BlipItm",
         "captions": "capbench.adapters.captioners.recorded:RecordedCaptions",
         "diffusion": "capbench.adapters.regions.diffusion:DiffusionPainter",
-        "flava": "capbench.adapters.encoders.flava:Flava",
-        "grounding_dino": "capbench.adapters.regions.grounding_dino:GroundingDinoDetector",
+        "flava": "capbench.adapters.encoders.hf_pairs:Flava",
+        "grounding_dino": "capbench.adapters.regions.detectors:GroundingDinoDetector",
         "hf": "capbench.adapters.captioners.hf:HfCaptioner",
         "hf_clip": "capbench.adapters.encoders.hf_clip:HfClipEncoder",
         "hf_judge": "capbench.adapters.judges.hf_judge:HfJudge",
@@ -39,7 +39,7 @@ adapters: Registry[Callable[..., Adapter]] = Registry(
         "open_clip": "capbench.adapters.encoders.open_clip:OpenClipEncoder",
         "openai": "capbench.adapters.chat.openai:OpenAICaptioner",
         "openai_judge": "capbench.adapters.chat.openai:OpenAIJudge",
-        "owlv2": "capbench.adapters.regions.owlv2:Owlv2Detector",
+        "owlv2": "capbench.adapters.regions.detectors:Owlv2Detector",
         "pac": "capbench.adapters.encoders.pac:PacEncoder",
         "pair_scores": "capbench.adapters.encoders.pair_scores:RecordedPairs",
         "responses": "capbench.adapters.judges.responses:RecordedResponses",

@@ -52,3 +52,10 @@ def torch_dtype(dtype: str) -> torch.dtype:
     import torch
 
     return getattr(torch, _TORCH_NAMES.get(dtype, dtype))
+
+
+def torch_version() -> str:
+    """Return torch's version as fingerprints have it: further digits change no number."""
+    import torch
+
+    return ".".join(torch.__version__.split(".")[:2])

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AdapterError
-from ..hub import asked_once, require_repository
-from .checkpoint_identity import digest_of_files
+from ..hub import asked_once, require_repository, unreachable
+from .checkpoint_identity import digest_of_files, hub_commit
 from .checkpoints import first_line, first_of, mismatch
-from .hub import hub_commit
+from .contracts import Model
+from .devices import torch_version
 
 if TYPE_CHECKING:
     import torch
@@ -29,12 +30,20 @@ class HfSource:
     Attributes:
         path: A hub id, or a folder.
         revision: Branch, tag or commit of a hub id.
-        config: Its configuration.
+        config: Its configuration; None as long as it is not read.
+        parts: What a folder with such a model holds.
     """
 
     path: str
     revision: str | None
-    config: Any
+    config: Any = None
+    parts: str = "model, tokenizer and image processor"
+
+    @classmethod
+    def named(cls, pretrained: str, revision: str | None, **more: str) -> HfSource:
+        """Return where a model is that a user names; nothing is read."""
+        folder = Path(pretrained).expanduser()
+        return cls(str(folder) if folder.is_dir() else pretrained, revision, **more)
 
     @property
     def folder(self) -> Path | None:
@@ -56,22 +65,23 @@ class HfSource:
         # Kept, as a branch on the hub may move while the model that was loaded stays what it is.
         return hub_commit(self.path, self.revision)
 
-    def load(self, model_class: Any, dtype: torch.dtype, remedy: str, **settings: Any) -> tuple[Any, Any]:
+    def load(self, kind: str, dtype: torch.dtype, **settings: Any) -> tuple[Any, Any]:
         """Return the model, and what the library says of weights that are missing, unexpected or of another shape.
 
         Args:
-            model_class: A class of transformers.
+            kind: The name of a class of transformers.
             dtype: That of the weights.
-            remedy: What to do where it cannot be loaded.
             **settings: Any more of ``from_pretrained``.
 
         Raises:
             AdapterError: It cannot be loaded.
         """
+        import transformers
+
         try:
             with loading(self.path):
                 # Pickled weights are read as tensors alone (weights_only is the library's default).
-                return model_class.from_pretrained(
+                return getattr(transformers, kind).from_pretrained(
                     self.path,
                     revision=self.revision,
                     config=self.config,
@@ -81,16 +91,86 @@ class HfSource:
                 )
         except Exception as error:
             # The library raises whatever it likes: for no network, no such model, a damaged file.
-            raise AdapterError(f"{self.path}: {mismatch(str(error))}", remedy) from error
+            raise AdapterError(f"{self.path}: {mismatch(str(error))}", self.remedy()) from error
+
+    def load_whole(self, kind: str, dtype: torch.dtype, used: tuple[str, ...] = ("",)) -> Any:
+        """Return a model, to be asked only, of which the weights that are used are all from the checkpoint.
+
+        Args:
+            kind: The name of its class in transformers.
+            dtype: That of the weights.
+            used: How the names of weights begin that are used; all by default.
+
+        Raises:
+            AdapterError: It cannot be loaded, or lacks such a weight.
+        """
+        # Weights that do not fit are looked for below, where they can be named.
+        model, found = self.load(kind, dtype, ignore_mismatched_sizes=True)
+        needed = {
+            "missing_keys": [name for name in found["missing_keys"] if name.startswith(used)],
+            "mismatched_keys": [one for one in found["mismatched_keys"] if one[0].startswith(used)],
+        }
+        require_fit(self, needed)
+        return model.eval().requires_grad_(False)
+
+    def part(self, kind: str, what: str, **settings: Any) -> Any:
+        """Return a tokenizer or processor of a checkpoint.
+
+        Args:
+            kind: The name of a class of transformers.
+            what: What the part is called.
+            **settings: Any more of ``from_pretrained``.
+
+        Raises:
+            AdapterError: It cannot be loaded.
+        """
+        import transformers
+
+        with self.reading(f"its {what}: "):
+            return getattr(transformers, kind).from_pretrained(self.path, revision=self.revision, **settings)
+
+    @contextmanager
+    def reading(self, what: str = "") -> Iterator[None]:
+        """Read something of the checkpoint.
+
+        Args:
+            what: What is read, for the message.
+
+        Raises:
+            AdapterError: It cannot be read.
+        """
+        try:
+            with loading(self.path):
+                yield
+        except Exception as error:
+            # Libraries raise whatever they like here: for no network, no such model, a damaged file.
+            raise AdapterError(f"{self.path}: {what}{first_line(error)}", self.remedy()) from error
 
     def remedy(self) -> str:
         """Return what to do where it cannot be loaded."""
         if self.folder is not None:
-            return "Name a folder that save_pretrained of transformers wrote: model, tokenizer and image processor."
+            return f"Name a folder that save_pretrained of transformers wrote: {self.parts}."
         return (
             f"Where the hub can be reached, 'hf download {self.path}' fetches it into the cache (HF_HOME); or set "
             "'pretrained' to a folder that save_pretrained of transformers wrote."
         )
+
+
+class HfModel(Model):
+    """A model of transformers, named by ``pretrained`` and ``revision``."""
+
+    @classmethod
+    def check(cls, arguments: Mapping[str, Any]) -> None:
+        """Raise if it is nowhere on this machine, and the hub does not answer; see ``Model.check``."""
+        if unreachable():
+            find_source(str(arguments["pretrained"]), arguments.get("revision"))
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the libraries that can change what a model computes."""
+    import transformers
+
+    return {"transformers": transformers.__version__, "torch": torch_version()}
 
 
 def find_source(pretrained: str, revision: str | None) -> HfSource:
@@ -99,25 +179,21 @@ def find_source(pretrained: str, revision: str | None) -> HfSource:
     Raises:
         AdapterError: There is no such folder or hub id.
     """
-    folder = Path(pretrained).expanduser()
-    source = HfSource(str(folder) if folder.is_dir() else pretrained, revision, None)
-    if folder.is_dir() and not (folder / "config.json").is_file():
+    source = HfSource.named(pretrained, revision)
+    folder = source.folder
+    if folder is not None and not (folder / "config.json").is_file():
         hint = source.remedy()
         if (folder / "open_clip_config.json").is_file():
             hint = f"It looks like a folder of open_clip: --model open_clip --model_args pretrained={folder}"
         elif (folder / "adapter_config.json").is_file():
             hint = f"It looks like an adapter of peft: --model_args pretrained=ITS_MODEL,peft={folder}"
         raise AdapterError(f"{folder}: holds no config.json.", hint)
-    try:
+    with source.reading():
         require_repository(source.path)
         from transformers import AutoConfig
 
-        with loading(source.path):
-            config: Any = AutoConfig.from_pretrained(source.path, revision=revision)
-    except Exception as error:
-        # Libraries raise whatever they like here: for no network, no such model, a damaged file.
-        raise AdapterError(f"{pretrained}: {first_line(error)}", source.remedy()) from error
-    return HfSource(source.path, revision, config)
+        config: Any = AutoConfig.from_pretrained(source.path, revision=revision)
+    return replace(source, config=config)
 
 
 def require_fit(source: HfSource, found: Mapping[str, Any], more: Iterable[str] = ()) -> None:
@@ -143,25 +219,6 @@ def require_fit(source: HfSource, found: Mapping[str, Any], more: Iterable[str] 
             f"{source.path}: the weights do not fit config.json: {first_of(wrong)}",
             "The configuration and the weights are of different models.",
         )
-
-
-def load_part(kind: Any, source: HfSource, what: str) -> Any:
-    """Return a tokenizer or processor of a checkpoint.
-
-    Args:
-        kind: A class of transformers.
-        source: Where the model is.
-        what: What the part is called.
-
-    Raises:
-        AdapterError: It cannot be loaded.
-    """
-    try:
-        with loading(source.path):
-            return kind.from_pretrained(source.path, revision=source.revision)
-    except Exception as error:
-        # As above.
-        raise AdapterError(f"{source.path}: its {what}: {first_line(error)}", source.remedy()) from error
 
 
 def ask_nobody_about_code() -> None:

@@ -161,10 +161,6 @@ def measure(architecture: str, options: argparse.Namespace, folder: Path, files:
     for kind, reading in (("exact", "threads"), ("exact", "processes"), ("fast", "threads")):
         made = encoder(kind, reading)
         ours(made, files[:batch])
-        if made._readers is not None:
-            # They have begun before they are timed, as in a long run.
-            for one in made._readers._all:
-                one.is_ready(120)
         rate, features[kind] = ours(made, files)
         what = f"{kind} by {reading}"
         print(f"capbench {what:18}: {rate:8,.0f} images/s, {rate / usual:.2f} x usual, {rate / alone:.2f} x tower")

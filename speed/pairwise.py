@@ -20,7 +20,7 @@ import torch
 from transformers import AutoTokenizer, BlipConfig, BlipForImageTextRetrieval, BlipImageProcessor
 
 import capbench
-from capbench.adapters.encoders.blip_itm import BlipItm
+from capbench.adapters.encoders.hf_pairs import BlipItm
 
 BAR, BLOCK = 1.3, 8
 _TOKENIZER = Path(__file__).parents[1] / "tests"

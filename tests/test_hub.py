@@ -13,7 +13,7 @@ from hub_cache import COMMIT, arrive
 from huggingface_hub import constants
 
 from capbench.adapters.aliases import resolve_model
-from capbench.adapters.hub import hub_commit
+from capbench.adapters.checkpoint_identity import hub_commit
 from capbench.errors import AdapterError
 from capbench.hub import NotInCache, asked_once, asking_nobody, asks_nobody, require_repository, unreachable
 

@@ -7,11 +7,11 @@ import hashlib
 import json
 import re
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError, BenchError
@@ -22,10 +22,11 @@ from ..contracts import Caption, Captioned, Captioner, CaptionRequest
 from ..decoding import decoder_of
 from ..decoding.contract import CaptionSample, Decoder, Written
 from ..devices import find_device, require_dtype, torch_dtype
+from ..hf_checkpoint import versions
 from ..lending import LentCaptioner
 from ..peft_weights import peft_checkpoint
 from ..pixels.handles import ImageHandle
-from ..pixels.pipeline import default_workers
+from ..pixels.pipeline import default_workers, made_ahead
 from ..pixels.reading import UnreadableImage, image_size, read_image
 from .hf_source import find_captioner, load_captioner, load_processor, runs_elsewhere
 
@@ -84,9 +85,11 @@ class PromptFormat:
         if self._system is not None:
             system = {"role": "system", "content": [{"type": "text", "text": self._system}]}
             conversation.insert(0, system)
+        # Of several templates by name the library takes its own default.
+        template = self._template if isinstance(self._template, str) else None
         try:
             return self._processor.apply_chat_template(
-                conversation, chat_template=self._template_text(), add_generation_prompt=True, tokenize=False
+                conversation, chat_template=template, add_generation_prompt=True, tokenize=False
             )
         except Exception as error:
             # A template raises what its author likes.
@@ -94,10 +97,6 @@ class PromptFormat:
                 f"the model's chat template failed: {type(error).__name__}: {error}",
                 "--model_args prompt_format='...{prompt}...' asks without it.",
             ) from error
-
-    def _template_text(self) -> str | None:
-        # Of several templates by name the library takes its own default.
-        return self._template if isinstance(self._template, str) else None
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what decides the text."""
@@ -108,9 +107,6 @@ class PromptFormat:
             "chat_template": hashlib.sha256(template).hexdigest() if template else None,
         }
 
-
-_BATCHES_AHEAD = 2
-"""Batches that wait or are being made while the model has one: memory is bounded however slow it is."""
 
 Collate = Callable[[Sequence[CaptionSample]], Mapping[str, "torch.Tensor"]]
 
@@ -144,17 +140,15 @@ def costliest_first(requests: Sequence[CaptionRequest], positions: Sequence[int]
     Those of like size share a batch, so that there is little padding; whether the costliest fit into memory is
     found out at once.
     """
+
+    def cost(position: int) -> tuple[int, int]:
+        pixels = requests[position].pixels
+        width, height = image_size(pixels) if isinstance(pixels, ImageHandle) else (0, 0)
+        return -len(requests[position].prompt), -width * height
+
     with ThreadPoolExecutor(workers, thread_name_prefix="image size") as pool:
-        areas = list(pool.map(lambda position: _area(requests[position]), positions))
-    cost = {position: (-len(requests[position].prompt), -area) for position, area in zip(positions, areas, strict=True)}
-    return sorted(positions, key=cost.__getitem__)
-
-
-def _area(request: CaptionRequest) -> int:
-    if not isinstance(request.pixels, ImageHandle):
-        return 0
-    width, height = image_size(request.pixels)
-    return width * height
+        costs = dict(zip(positions, pool.map(cost, positions), strict=True))
+    return sorted(positions, key=costs.__getitem__)
 
 
 def batches_ahead(
@@ -174,20 +168,19 @@ def batches_ahead(
         collate: Makes the model's inputs, in a thread of its own.
     """
     readers = ThreadPoolExecutor(workers, thread_name_prefix="read image")
-    collator = ThreadPoolExecutor(1, thread_name_prefix="make inputs")
-    ahead: deque[Future[SampleBatch]] = deque()
-    start = 0
+
+    def makers() -> Iterator[Callable[[], SampleBatch]]:
+        start = 0
+        while start < len(order):
+            stop = start + size()
+            read = {position: readers.submit(_read, requests[position]) for position in order[start:stop]}
+            yield partial(_batch, read, collate)
+            start = stop
+
     try:
-        while start < len(order) or ahead:
-            while start < len(order) and len(ahead) <= _BATCHES_AHEAD:
-                stop = start + size()
-                read = {p: readers.submit(_read, requests[p]) for p in order[start:stop]}
-                ahead.append(collator.submit(_batch, read, collate))
-                start = stop
-            yield ahead.popleft().result()
+        yield from made_ahead(makers())
     finally:
         readers.shutdown(cancel_futures=True)
-        collator.shutdown(cancel_futures=True)
 
 
 def _read(request: CaptionRequest) -> CaptionSample | str:
@@ -212,18 +205,17 @@ def _batch(read: Mapping[int, Future[CaptionSample | str]], collate: Collate | N
     failures = {position: one for position, one in found.items() if isinstance(one, str)}
     inputs = None
     if samples and collate is not None:
-        try:
+        # What fails is tried again, where the sample that is at fault can be told.
+        with suppress(Exception):
             inputs = collate(list(samples.values()))
-        except Exception:  # noqa: BLE001 - it is tried again, where the sample that is at fault can be told
-            inputs = None
     return SampleBatch(list(samples), list(samples.values()), inputs, failures)
 
 
 _ROWS_ON_GPU, _ROWS_ON_CPU = 64, 8
 _VERSION = 1
+"""Of what is done here with the logits; a change that moves captions counts it up."""
 _POSITIONS = re.compile(r"(wpe|embed_positions|position_embeddings?)$")
 """What decoders call their table of positions."""
-"""Of what is done here with the logits; a change that moves captions counts it up."""
 
 
 class HfCaptioner(Captioner):
@@ -377,9 +369,7 @@ class HfCaptioner(Captioner):
     def fingerprint(self) -> dict[str, Any]:
         """Return the weights and all that is done with them, but for the settings that a request states."""
         import PIL
-        import torch
         import torchvision
-        import transformers
 
         images = json.dumps(self.processor.image_processor.to_dict(), sort_keys=True, default=str)
         return {
@@ -391,8 +381,7 @@ class HfCaptioner(Captioner):
             **{key: value for key, value in self._settings.items() if value is not None},
             **self._prompts.fingerprint(),
             "image_processor": hashlib.sha256(images.encode()).hexdigest(),
-            "transformers": transformers.__version__,
-            "torch": ".".join(torch.__version__.split(".")[:2]),
+            **versions(),
             "torchvision": ".".join(torchvision.__version__.split(".")[:2]),
             "pillow": PIL.__version__.split(".")[0],
         }

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
 from ...hub import require_repository
-from ..checkpoints import first_line, first_of
-from ..hf_checkpoint import HfSource, loading
+from ..hf_checkpoint import HfSource, require_fit
 from ..peft_weights import with_peft
 
 if TYPE_CHECKING:
     import torch
 
-_INSTALL = "Install it: pip install {}"
 _ELSEWHERE = (
     "Write its captions with its own code and serve them: --model captions:FILE. "
     "--model_args trust_remote_code=true runs the code of its repository, which can do anything on this machine."
@@ -30,20 +29,15 @@ def find_captioner(pretrained: str, revision: str | None, trust_remote_code: boo
         AdapterError: There is no such folder or hub id, it writes no captions, or it comes with code that may
             not be run.
     """
-    folder = Path(pretrained).expanduser()
-    source = HfSource(str(folder) if folder.is_dir() else pretrained, revision, None)
-    if folder.is_dir() and not (folder / "config.json").is_file():
-        raise AdapterError(f"{folder}: holds no config.json.", _remedy(source))
-    try:
+    source = HfSource.named(pretrained, revision, parts="model and processor")
+    if source.folder is not None and not (source.folder / "config.json").is_file():
+        raise AdapterError(f"{source.folder}: holds no config.json.", source.remedy())
+    with source.reading():
         require_repository(source.path)
         from transformers import AutoConfig, PreTrainedConfig
         from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-        with loading(source.path):
-            values, _ = PreTrainedConfig.get_config_dict(source.path, revision=revision)
-    except Exception as error:
-        # Libraries raise whatever they like here: for no network, no such model, a damaged file.
-        raise AdapterError(f"{pretrained}: {first_line(error)}", _remedy(source)) from error
+        values, _ = PreTrainedConfig.get_config_dict(source.path, revision=revision)
     kind = values.get("model_type")
     if kind == "vision-encoder-decoder":
         from .grid_encoder import register
@@ -61,16 +55,12 @@ def find_captioner(pretrained: str, revision: str | None, trust_remote_code: boo
             "not run.",
             _ELSEWHERE,
         )
-    try:
-        with loading(source.path):
-            # Where the library has a class of its own, the repository's code is not needed.
-            config: Any = AutoConfig.from_pretrained(
-                source.path, revision=revision, trust_remote_code=trust_remote_code and not native
-            )
-    except Exception as error:
-        # As above.
-        raise AdapterError(f"{pretrained}: {first_line(error)}", _remedy(source)) from error
-    return HfSource(source.path, revision, config)
+    with source.reading():
+        # Where the library has a class of its own, the repository's code is not needed.
+        config: Any = AutoConfig.from_pretrained(
+            source.path, revision=revision, trust_remote_code=trust_remote_code and not native
+        )
+    return replace(source, config=config)
 
 
 def runs_elsewhere(pretrained: str, adapters: list[str]) -> AdapterError:
@@ -108,16 +98,8 @@ def load_captioner(
         settings["quantization_config"] = _quantization(quantization, dtype)
     if device_map is not None or quantization is not None:
         settings["device_map"] = device_map or {"": device}
-    model, found = source.load(
-        _model_class(source), dtype, _remedy(source), trust_remote_code=trust_remote_code, **settings
-    )
-    if missing := sorted(found["missing_keys"]):
-        # The library fills them with random numbers.
-        raise AdapterError(
-            f"{source.path}: the weights do not fit config.json: "
-            + first_of([f"{name}: not in the checkpoint" for name in missing]),
-            "The configuration and the weights are of different models.",
-        )
+    model, found = source.load(_model_class(source), dtype, trust_remote_code=trust_remote_code, **settings)
+    require_fit(source, found)
     if not hasattr(model, "generate"):
         raise AdapterError(f"{source.path}: {type(model).__name__} does not generate.", _ELSEWHERE)
     if "device_map" not in settings:
@@ -150,19 +132,8 @@ class SideBySide:
 
 
 def _side_by_side(source: HfSource) -> SideBySide:
-    from transformers import AutoImageProcessor, AutoTokenizer
-
-    try:
-        with loading(source.path):
-            return SideBySide(
-                AutoImageProcessor.from_pretrained(source.path, revision=source.revision),
-                AutoTokenizer.from_pretrained(source.path, revision=source.revision),
-            )
-    except Exception as error:
-        # As above.
-        raise AdapterError(
-            f"{source.path}: its image processor and tokenizer: {first_line(error)}", _remedy(source)
-        ) from error
+    what = "image processor and tokenizer"
+    return SideBySide(source.part("AutoImageProcessor", what), source.part("AutoTokenizer", what))
 
 
 def load_processor(source: HfSource, trust_remote_code: bool, *, min_pixels: int | None, max_pixels: int | None) -> Any:
@@ -179,24 +150,15 @@ def load_processor(source: HfSource, trust_remote_code: bool, *, min_pixels: int
     Raises:
         AdapterError: It cannot be loaded, takes no images, or has no limits of pixels.
     """
-    from transformers import AutoProcessor
-
     if getattr(getattr(source.config, "encoder", None), "model_type", None) == "vision-encoder-encoder":
         # Its tokenizer is CLIP's, which says that a processor of CLIP's goes with it.
         return _side_by_side(source)
-    try:
-        with loading(source.path):
-            processor = AutoProcessor.from_pretrained(
-                source.path, revision=source.revision, trust_remote_code=trust_remote_code
-            )
-    except Exception as error:
-        # As above.
-        raise AdapterError(f"{source.path}: its processor: {first_line(error)}", _remedy(source)) from error
+    processor = source.part("AutoProcessor", "processor", trust_remote_code=trust_remote_code)
     if not (hasattr(processor, "image_processor") and hasattr(processor, "tokenizer")):
         # Of others what is missing would have put the instruction beside the image.
         if source.config.model_type != "vision-encoder-decoder":
             raise AdapterError(
-                f"{source.path}: {type(processor).__name__} does not take both images and texts.", _remedy(source)
+                f"{source.path}: {type(processor).__name__} does not take both images and texts.", source.remedy()
             )
         processor = _side_by_side(source)
     limits = {"shortest_edge": min_pixels, "longest_edge": max_pixels}
@@ -222,28 +184,18 @@ def _quantization(quantization: str, dtype: torch.dtype) -> Any:
     return BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype)
 
 
-def _model_class(source: HfSource) -> Any:
+def _model_class(source: HfSource) -> str:
     """Return the library's class for the model, or the one that its own code registers."""
     import transformers
-    from transformers import AutoModelForImageTextToText
 
     named = getattr(source.config, "auto_map", None) or {}
-    for auto in ("AutoModelForImageTextToText", "AutoModelForVision2Seq", "AutoModelForCausalLM", "AutoModel"):
-        if (
-            auto in named
-            and hasattr(transformers, auto)
-            and source.config.__module__.startswith("transformers_modules")
-        ):
-            return getattr(transformers, auto)
-    return AutoModelForImageTextToText
+    if source.config.__module__.startswith("transformers_modules"):
+        for auto in ("AutoModelForImageTextToText", "AutoModelForVision2Seq", "AutoModelForCausalLM", "AutoModel"):
+            if auto in named and hasattr(transformers, auto):
+                return auto
+    return "AutoModelForImageTextToText"
 
 
 def _require(package: str, message: str) -> None:
     if importlib.util.find_spec(package) is None:
-        raise AdapterError(message, _INSTALL.format(package))
-
-
-def _remedy(source: HfSource) -> str:
-    if source.folder is not None:
-        return "Name a folder that save_pretrained of transformers wrote: model and processor."
-    return source.remedy()
+        raise AdapterError(message, f"Install it: pip install {package}")

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import AdapterError
-from ...hub import unreachable
+from ..checkpoints import tensor_shapes
 from ..devices import torch_dtype
-from ..hf_checkpoint import find_source
+from ..hf_checkpoint import WEIGHTS, HfModel, HfSource, find_source, require_fit, versions
 from ..lending import Alias
 from ..peft_weights import merged_with_peft, peft_checkpoint
-from ..pixels.transforms import ImageTransform, PixelSpec
+from ..pixels.transforms import ExactTransform, ImageTransform, PixelSpec
 from .clip_tokens import clip_token_ids, clip_token_rows, clip_tokenizer, reserved_positions
-from .hf_clip_source import load_image_processor, load_model, load_tokenizer
-from .processed import processed
-from .torch_batches import Precision, Reading
-from .torch_encoder import OwnParts, TorchEncoder
+from .torch_encoder import Precision, Reading, TorchEncoder
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +23,7 @@ _CLIP_VOCABULARY = 49408
 _SIGLIP = ("siglip", "siglip2")
 
 
-class HfClipEncoder(TorchEncoder):
+class HfClipEncoder(HfModel, TorchEncoder):
     """A model of transformers with ``get_image_features`` and ``get_text_features``.
 
     For CLIP the library's image processor and tokenizer are not quite OpenAI's: the crop may begin a pixel
@@ -81,11 +78,8 @@ class HfClipEncoder(TorchEncoder):
         self._tuned = {"peft": peft_checkpoint(str(peft))} if peft else {}
         self._model = self._load_model(str(peft) if peft else None).to(self._device)
         self._tokenizer = self._load_tokenizer(text)
-        self._processor = load_image_processor(self._source)
-        self._image_transform = self._load_transform(transform)
-
-    def _lent(self) -> OwnParts:
-        return OwnParts(self._model, self._write)
+        self._processor = self._source.part("AutoImageProcessor", "image processor")
+        self._transform = self._load_transform(transform)
 
     def _write(self, folder: Path) -> Alias:
         """Write the model as ``save_pretrained`` does, with what makes its inputs."""
@@ -95,17 +89,8 @@ class HfClipEncoder(TorchEncoder):
             self._tokenizer.save_pretrained(folder)
         return {"adapter": "hf_clip", "pretrained": f"./{folder.name}", "preprocess": self._preprocess}
 
-    @classmethod
-    def check(cls, arguments: Mapping[str, Any]) -> None:
-        """Raise if it is nowhere on this machine, and the hub does not answer; see ``Model.check``."""
-        if unreachable():
-            find_source(str(arguments["pretrained"]), arguments.get("revision"))
-
     def fingerprint(self) -> dict[str, Any]:
         """Return the weights and all that was done with them."""
-        import torch
-        import transformers
-
         tokenizer = type(self._tokenizer).__name__
         return {
             "adapter": "hf_clip",
@@ -115,8 +100,7 @@ class HfClipEncoder(TorchEncoder):
             "preprocess": self._preprocess,
             "image": self._transform.fingerprint(),
             "tokenizer": f"{tokenizer} {self.context_length}",
-            "transformers": transformers.__version__,
-            "torch": ".".join(torch.__version__.split(".")[:2]),
+            **versions(),
             **self._tuned,
         }
 
@@ -128,16 +112,12 @@ class HfClipEncoder(TorchEncoder):
             return []
         return self._tokenizer(self._spelled(texts), verbose=False)["input_ids"]
 
-    @property
-    def _transform(self) -> ImageTransform:
-        return self._image_transform
-
     def _load_model(self, peft: str | None) -> Any:
         dtype = torch_dtype(self._dtype)
         if peft is None:
-            return load_model(self._source, dtype)
+            return _load(self._source, dtype)
         # Added in single precision, whatever the model computes in.
-        exact = load_model(self._source, torch_dtype("fp32"))
+        exact = _load(self._source, torch_dtype("fp32"))
         return merged_with_peft(exact, peft).to(dtype).eval().requires_grad_(False)
 
     def _load_tokenizer(self, text: Any) -> Any:
@@ -146,7 +126,7 @@ class HfClipEncoder(TorchEncoder):
         if self._preprocess == "official":
             self.context_length = int(positions)
             return clip_tokenizer(self.context_length)
-        tokenizer = load_tokenizer(self._source)
+        tokenizer = self._source.part("AutoTokenizer", "tokenizer")
         # Some tokenizers state no limit, as 1e30.
         self.context_length = int(min(positions, tokenizer.model_max_length))
         return tokenizer
@@ -163,7 +143,8 @@ class HfClipEncoder(TorchEncoder):
         if kind != "exact":
             raise AdapterError(f"transform={kind} is not known.", "Known are exact, fast.")
         has_shorter = "shortest_edge" in (self._processor.size or {})
-        return processed(self._processor, self._device, self._spec("shortest").resized if has_shorter else None)
+        resized = self._spec("shortest").resized if has_shorter else None
+        return ExactTransform.of_processor(self._processor, self._device, resized)
 
     def _official(self) -> dict[str, Any]:
         """Return the fields of open_clip's ``PreprocessCfg`` for a CLIP."""
@@ -248,3 +229,29 @@ class HfClipEncoder(TorchEncoder):
                 "It takes a dual encoder such as CLIP or SigLIP.",
             )
         return vectors
+
+
+def _load(source: HfSource, dtype: torch.dtype) -> Any:
+    """Return the model, with every one of its weights from the checkpoint.
+
+    Raises:
+        AdapterError: It cannot be loaded, is no dual encoder, or the checkpoint is another model's.
+    """
+    if source.folder is not None:
+        for path in sorted(source.folder.iterdir()):
+            if path.suffix in WEIGHTS:
+                tensor_shapes(path)
+    # Weights that do not fit are looked for below, where they can be named.
+    model, found = source.load("AutoModel", dtype, ignore_mismatched_sizes=True)
+    if not (hasattr(model, "get_image_features") and hasattr(model, "get_text_features")):
+        raise AdapterError(
+            f"{source.path}: {type(model).__name__} does not encode both images and texts.",
+            "It takes a dual encoder such as CLIP or SigLIP.",
+        )
+    foreign = [
+        f"{name}: not in the architecture"
+        for name in sorted(found["unexpected_keys"])
+        if (name.startswith(("text_model.", "vision_model.")) and not name.endswith("position_ids")) or "lora_" in name
+    ]
+    require_fit(source, found, foreign)
+    return model.eval().requires_grad_(False)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,25 +16,19 @@ from ...errors import AdapterError, did_you_mean
 from ...hub import NotInCache, asked_once, require_repository, unreachable
 from ..checkpoint_identity import checkpoint_digest
 from ..checkpoints import differing, first_line, first_of, mismatch, tensor_shapes
-from ..devices import torch_dtype
+from ..devices import torch_dtype, torch_version
 from ..hf_checkpoint import ask_nobody_about_code
 from ..lending import Alias
 from ..peft_weights import merged_with_peft, peft_checkpoint
 from ..pixels.transforms import ImageTransform
 from .clip_tokens import CONTEXT, clip_token_ids, clip_token_rows, clip_tokenizer, reserved_positions
 from .open_clip_transform import open_clip_transform
-from .torch_batches import Precision, Reading
-from .torch_encoder import OwnParts, TorchEncoder
+from .torch_encoder import Precision, Reading, TorchEncoder
 
 if TYPE_CHECKING:
     import torch
 
 _DOWN = ("_lora_A", ".lora_A")
-
-
-def holds_lora(names: Iterable[str]) -> bool:
-    """Return whether a checkpoint with these tensors holds LoRA weights beside the model's own."""
-    return any("lora_" in name for name in names)
 
 
 def merged_state(path: Path, alpha: float | None) -> dict[str, torch.Tensor]:
@@ -89,7 +82,7 @@ def merged_state(path: Path, alpha: float | None) -> dict[str, torch.Tensor]:
 
 
 _ELSEWHERE = "or name a checkpoint file, or a folder with open_clip_config.json and the weights, in 'pretrained'."
-DOWNLOAD = f"Where the hub can be reached it is downloaded on first use; {_ELSEWHERE}"
+_DOWNLOAD = f"Where the hub can be reached it is downloaded on first use; {_ELSEWHERE}"
 _HUB = "hf-hub:"
 _CONFIGURATION = "open_clip_config.json"
 
@@ -104,8 +97,8 @@ class OpenClipSource:
         name: Of the architecture, for messages.
         configuration: The architecture.
         checkpoint: The file with the weights.
-        quick_gelu: Whether the weights were trained with QuickGELU, as far as is known.
         tag: The tag or hub id that it was known by; none for files.
+        quick_tag: Whether the tag was trained with QuickGELU, of which open_clip itself only warns.
     """
 
     model_name: str
@@ -113,8 +106,13 @@ class OpenClipSource:
     name: str
     configuration: Mapping[str, Any]
     checkpoint: Path
-    quick_gelu: bool
     tag: str = ""
+    quick_tag: bool = False
+
+    @property
+    def quick_gelu(self) -> bool:
+        """Whether the weights were trained with QuickGELU, as far as is known."""
+        return self.quick_tag or bool(self.configuration.get("quick_gelu", False))
 
     def loading(self) -> AbstractContextManager[None]:
         """Return what to load in: where a part of it is on a hub that does not answer, that is asked once."""
@@ -147,7 +145,7 @@ def find_source(pretrained: str, architecture: str | None) -> OpenClipSource:
         )
     name, configuration = _architecture(architecture)
     if path.is_file():
-        return OpenClipSource(name, str(path), name, configuration, path, _is_quick(configuration))
+        return OpenClipSource(name, str(path), name, configuration, path)
     return _find_tag(name, configuration, pretrained)
 
 
@@ -167,11 +165,8 @@ def require_tag(tag: str, architecture: str | None, repository: str) -> None:
     try:
         require_repository(repository)
     except NotInCache as error:
-        raise _not_loaded(architecture.replace("/", "-"), tag, error, _remedy(repository)) from error
-
-
-def _not_loaded(name: str, tag: str, error: Exception, remedy: str) -> AdapterError:
-    return AdapterError(f"open_clip {name}, {tag}: {first_line(error)}", remedy)
+        name = architecture.replace("/", "-")
+        raise AdapterError(f"open_clip {name}, {tag}: {first_line(error)}", _remedy(repository)) from error
 
 
 def _find_tag(name: str, configuration: Mapping[str, Any], tag: str) -> OpenClipSource:
@@ -192,11 +187,9 @@ def _find_tag(name: str, configuration: Mapping[str, Any], tag: str) -> OpenClip
     except Exception as error:
         # Hubs, sockets and files fail in many ways.
         on_hub = str(entry.get("hf_hub", "")).rpartition("/")[0]
-        remedy = _remedy(on_hub) if on_hub else DOWNLOAD
-        raise _not_loaded(name, tag, error, remedy) from error
-    # open_clip itself only warns where the activation is not the one that the weights were trained with.
-    quick = bool(entry.get("quick_gelu", False)) or _is_quick(configuration)
-    return OpenClipSource(name, tag, name, configuration, checkpoint, quick, tag)
+        remedy = _remedy(on_hub) if on_hub else _DOWNLOAD
+        raise AdapterError(f"open_clip {name}, {tag}: {first_line(error)}", remedy) from error
+    return OpenClipSource(name, tag, name, configuration, checkpoint, tag, bool(entry.get("quick_gelu", False)))
 
 
 def _find_on_hub(pretrained: str) -> OpenClipSource:
@@ -212,8 +205,7 @@ def _find_on_hub(pretrained: str) -> OpenClipSource:
     except Exception as error:
         # Hubs, sockets and files fail in many ways.
         raise AdapterError(f"open_clip {pretrained}: {first_line(error)}", _remedy(model)) from error
-    quick = _is_quick(configuration)
-    return OpenClipSource(pretrained, None, model, configuration, checkpoint, quick, pretrained)
+    return OpenClipSource(pretrained, None, model, configuration, checkpoint, pretrained)
 
 
 def _remedy(name: str) -> str:
@@ -241,7 +233,7 @@ def _find_in_folder(folder: Path) -> OpenClipSource:
         raise AdapterError(
             f"{folder}: holds no checkpoint.", "Add open_clip_model.safetensors or open_clip_pytorch_model.bin."
         )
-    return OpenClipSource(f"local-dir:{folder}", None, str(folder), model, Path(found), _is_quick(model))
+    return OpenClipSource(f"local-dir:{folder}", None, str(folder), model, Path(found))
 
 
 def _architecture(architecture: str) -> tuple[str, dict[str, Any]]:
@@ -273,10 +265,6 @@ def _architecture(architecture: str) -> tuple[str, dict[str, Any]]:
     return name, configuration
 
 
-def _is_quick(configuration: Mapping[str, Any]) -> bool:
-    return bool(configuration.get("quick_gelu", False))
-
-
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -298,14 +286,13 @@ class OpenClipTowers(TorchEncoder):
     def fingerprint(self) -> dict[str, Any]:
         """Return what the towers are given, and how exactly they compute."""
         import open_clip
-        import torch
 
         return {
             "dtype": self._dtype,
             "image": self._transform.fingerprint(),
             "tokenizer": f"{type(self._tokenizer).__name__} {self.context_length}",
             "open_clip": open_clip.__version__,
-            "torch": ".".join(torch.__version__.split(".")[:2]),
+            "torch": torch_version(),
         }
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
@@ -321,12 +308,8 @@ class OpenClipTowers(TorchEncoder):
         self._model = model
         self._tokenizer = tokenizer
         self.context_length = int(tokenizer.context_length)
-        self._image_transform = transform
+        self._transform = transform
         self._text_tower = getattr(model, "text", model)
-
-    @property
-    def _transform(self) -> ImageTransform:
-        return self._image_transform
 
     @property
     def _is_clips_own(self) -> bool:
@@ -436,6 +419,12 @@ class OpenClipEncoder(OpenClipTowers):
         self.name = name or pretrained
         self._source = find_source(str(pretrained), architecture)
         self._quick_gelu = self._source.quick_gelu if quick_gelu is None else quick_gelu
+        vision = self._source.configuration.get("vision_cfg", {})
+        if isinstance(vision.get("layers"), int):
+            # A vision transformer of OpenAI's kind; other towers have no such number.
+            self._head_width = int(vision.get("head_width", 64))
+        if not self._source.tag:
+            self._tokenizer_files = sorted(self._source.checkpoint.parent.glob("tokenizer*.json"))
         self._tuned = {
             **({"peft": peft_checkpoint(str(peft))} if peft else {}),
             **({"lora_alpha": lora_alpha} if lora_alpha is not None else {}),
@@ -448,14 +437,21 @@ class OpenClipEncoder(OpenClipTowers):
         pixels = open_clip_transform(model.visual.preprocess_cfg, transform, self._device)
         self._take(model, _load_tokenizer(self._source, getattr(model, "text", None)), pixels)
 
-    def _lent(self) -> OwnParts:
-        return OwnParts(
-            self._model,
-            partial(_write, self._model, self._source, self._quick_gelu),
-            _head_width(self._source.configuration),
-            self._quick_gelu,
-            _tokenizer_files(self._source),
-        )
+    def _write(self, folder: Path) -> Alias:
+        """Write the model as a folder of open_clip: configuration, weights and, if it has its own, the tokenizer."""
+        from safetensors.torch import save_file
+
+        folder.mkdir(parents=True)
+        configuration = {
+            "model_cfg": {**self._source.configuration, "quick_gelu": self._quick_gelu},
+            "preprocess_cfg": dict(self._model.visual.preprocess_cfg),
+        }
+        (folder / _CONFIGURATION).write_text(json.dumps(configuration, indent=2) + "\n", encoding="utf-8")
+        weights = {name: value.detach().cpu().contiguous() for name, value in self._model.state_dict().items()}
+        save_file(weights, folder / "open_clip_model.safetensors", {"format": "pt"})
+        for file in self._tokenizer_files:
+            shutil.copyfile(file, folder / file.name)
+        return {"adapter": "open_clip", "pretrained": f"./{folder.name}"}
 
     @classmethod
     def check(cls, arguments: Mapping[str, Any]) -> None:
@@ -478,43 +474,16 @@ class OpenClipEncoder(OpenClipTowers):
         }
 
 
-def _head_width(configuration: Mapping[str, Any]) -> int | None:
-    """Return the width of the heads of a vision transformer of OpenAI's kind; None for other towers."""
-    vision = configuration.get("vision_cfg", {})
-    return int(vision.get("head_width", 64)) if isinstance(vision.get("layers"), int) else None
-
-
-_TOKENIZER = "tokenizer*.json"
-
-
-def _write(model: Any, source: OpenClipSource, quick_gelu: bool, folder: Path) -> Alias:
-    """Write a model as a folder of open_clip: configuration, weights and, if it has its own, the tokenizer."""
-    from safetensors.torch import save_file
-
-    folder.mkdir(parents=True)
-    configuration = {
-        "model_cfg": {**source.configuration, "quick_gelu": quick_gelu},
-        "preprocess_cfg": dict(model.visual.preprocess_cfg),
-    }
-    (folder / "open_clip_config.json").write_text(json.dumps(configuration, indent=2) + "\n", encoding="utf-8")
-    weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-    save_file(weights, folder / "open_clip_model.safetensors", {"format": "pt"})
-    for file in _tokenizer_files(source):
-        shutil.copyfile(file, folder / file.name)
-    return {"adapter": "open_clip", "pretrained": f"./{folder.name}"}
-
-
-def _tokenizer_files(source: OpenClipSource) -> list[Path]:
-    return [] if source.tag else sorted(source.checkpoint.parent.glob(_TOKENIZER))
-
-
 def _load(source: OpenClipSource, dtype: str, device: torch.device, quick_gelu: bool, lora_alpha: float | None) -> Any:
     import open_clip
     import torch
 
     shapes = tensor_shapes(source.checkpoint)
+    text = source.configuration.get("text_cfg", {})
+    # Towers of transformers, and of CoCa, cannot keep a part of themselves in single precision.
+    is_pure = dtype != "fp32" and ("hf_model_name" in text or text.get("embed_cls"))
     state = None
-    if holds_lora(shapes):
+    if any("lora_" in name for name in shapes):
         state = merged_state(source.checkpoint, lora_alpha)
     elif lora_alpha is not None:
         raise AdapterError(
@@ -526,7 +495,7 @@ def _load(source: OpenClipSource, dtype: str, device: torch.device, quick_gelu: 
                 source.model_name,
                 source.load if state is None else None,
                 load_weights=state is None,
-                precision=_precision(source, dtype),
+                precision=f"pure_{dtype}" if is_pure else dtype,
                 device=device,
                 require_pretrained=state is None,
                 force_quick_gelu=quick_gelu,
@@ -543,7 +512,11 @@ def _load(source: OpenClipSource, dtype: str, device: torch.device, quick_gelu: 
     except Exception as error:
         # Whatever open_clip, timm and transformers raise over a configuration or a checkpoint.
         raise _does_not_fit(source, mismatch(str(error))) from error
-    _check_positions(source, shapes, model)
+    # open_clip stretches position embeddings, so that another architecture seems to fit.
+    ours = {name: tuple(value.shape) for name, value in model.named_parameters() if name in _POSITIONS}
+    theirs = {name: shapes.get(name) or shapes.get(name.removeprefix("text."), shape) for name, shape in ours.items()}
+    if found := differing(theirs, ours):
+        raise _does_not_fit(source, first_of(found))
     return model.eval().requires_grad_(False)
 
 
@@ -562,31 +535,11 @@ def _weights_follow() -> Iterator[None]:
         root.removeFilter(other)
 
 
-def _check_positions(source: OpenClipSource, shapes: Mapping[str, tuple[int, ...]], model: Any) -> None:
-    """Raise where open_clip stretched position embeddings, so that another architecture seemed to fit.
-
-    Raises:
-        AdapterError: It did.
-    """
-    ours = {name: tuple(value.shape) for name, value in model.named_parameters() if name in _POSITIONS}
-    theirs = {name: shapes.get(name) or shapes.get(name.removeprefix("text."), shape) for name, shape in ours.items()}
-    if found := differing(theirs, ours):
-        raise _does_not_fit(source, first_of(found))
-
-
 def _does_not_fit(source: OpenClipSource, why: str) -> AdapterError:
     return AdapterError(
         f"checkpoint {source.checkpoint} does not fit architecture {source.name}: {why}",
         "Name the architecture that the weights were trained with.",
     )
-
-
-def _precision(source: OpenClipSource, dtype: str) -> str:
-    text = source.configuration.get("text_cfg", {})
-    if dtype != "fp32" and ("hf_model_name" in text or text.get("embed_cls")):
-        # Towers of transformers, and of CoCa, cannot keep a part of themselves in single precision.
-        return f"pure_{dtype}"
-    return dtype
 
 
 def _load_tokenizer(source: OpenClipSource, text: Any) -> Any:
@@ -600,7 +553,7 @@ def _load_tokenizer(source: OpenClipSource, text: Any) -> Any:
                     tokenizer = _tokenizer(source, positions)
     except Exception as error:
         # Hubs, sockets and files fail in many ways.
-        raise AdapterError(f"the tokenizer of {source.name}: {first_line(error)}", DOWNLOAD) from error
+        raise AdapterError(f"the tokenizer of {source.name}: {first_line(error)}", _DOWNLOAD) from error
     return tokenizer
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
@@ -41,17 +41,11 @@ def open_clip_transform(configuration: Mapping[str, Any], kind: str, device: tor
     if kind != "exact":
         raise AdapterError(f"transform={kind} is not known.", "Known are exact, fast.")
     transform: Any = image_transform_v2(preprocess, is_train=False)
-    return ExactTransform(_PixelValues(transform), asdict(preprocess), device, spec.resized if spec else None)
 
+    def pixel_values(image: Image.Image) -> dict[str, torch.Tensor]:
+        return {"pixel_values": transform(image)}
 
-@dataclass(frozen=True)
-class _PixelValues:
-    """Gives an image that open_clip's transform made as the model's input; it can be pickled."""
-
-    transform: Any
-
-    def __call__(self, image: Image.Image) -> dict[str, torch.Tensor]:
-        return {"pixel_values": self.transform(image)}
+    return ExactTransform(pixel_values, asdict(preprocess), device, spec.resized if spec else None)
 
 
 def _pixel_spec(preprocess: Any) -> PixelSpec | None:

@@ -13,10 +13,9 @@ from ..checkpoints import first_line
 from ..lending import Alias
 from .clip_tokens import clip_tokenizer
 from .open_clip import OpenClipTowers
-from .pac_checkpoint import PacCheckpoint, read_pac_checkpoint
-from .pac_writing import pac_transform, write_pac
-from .torch_batches import Precision, Reading
-from .torch_encoder import OwnParts
+from .open_clip_transform import open_clip_transform
+from .pac_checkpoint import PacCheckpoint, read_pac_checkpoint, write_pac
+from .torch_encoder import Precision, Reading
 
 if TYPE_CHECKING:
     import torch
@@ -86,15 +85,12 @@ class PacEncoder(OpenClipTowers):
         self._take(
             _build(read, self._quick_gelu, dtype, self._device),
             _load_tokenizer(self._file, read, folder),
-            pac_transform(read.config["vision_cfg"]["image_size"], transform, self._device),
+            open_clip_transform({"size": read.config["vision_cfg"]["image_size"]}, transform, self._device),
         )
         self._head_width = head_width
         self._tokenizer_files = [] if folder is None else sorted(folder.glob("tokenizer*.json"))
         if folder is not None:
             self._unlike_released["words"] = f"sha256:{digest_of_files(self._tokenizer_files)}"
-
-    def _lent(self) -> OwnParts:
-        return OwnParts(self._model, self._write, self._head_width, self._quick_gelu, self._tokenizer_files)
 
     def _write(self, folder: Path) -> Alias:
         folder.mkdir(parents=True)

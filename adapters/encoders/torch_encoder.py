@@ -1,4 +1,4 @@
-"""What all encoders that run in torch share: batches of images, frames and texts."""
+"""What all encoders that run in torch share: batches that fit the device, who reads images, frames and texts."""
 
 from __future__ import annotations
 
@@ -9,37 +9,180 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from ...errors import AdapterError, BenchError
-from ..contracts import Encoded
+from ..batch_size import TOO_LARGE, BatchSize, require_counts
+from ..contracts import Encoded, Encoder
+from ..devices import PRECISIONS, find_device, require_dtype, torch_dtype
 from ..lending import Alias, LentEncoder
 from ..pixels.handles import ImageHandle, VideoHandle
-from ..pixels.pipeline import image_batches
-from .torch_batches import Pending, TorchBatches
+from ..pixels.pipeline import HAS_PROCESSES, default_workers, image_batches
+from ..pixels.transforms import ExactTransform, ImageTransform
 
 if TYPE_CHECKING:
     import torch
 
+Precision = Literal["fp32", "fp16", "bf16"]
+Reading = Literal["threads", "processes"]
+_BATCH_ON_GPU, _BATCH_ON_CPU = 256, 32
+_FEWEST_ON_CPU = 4
+"""Rows of a batch: products of fewer are computed in another way, to other last bits."""
+_TEXTS_AN_IMAGE = 4
+"""How many texts take about as much memory and time as an image."""
 _TEXTS_AT_ONCE = 1 << 13
 """Texts that are tokenised and sorted by length at a time."""
+_FEWEST_CORES, _FEWEST_IMAGES = 4, 4096
 
 
-@dataclass(frozen=True)
-class OwnParts:
-    """What is a model's own of what it lends; attributes as of ``LentEncoder``."""
+@dataclass
+class Pending:
+    """Results on their way from the device.
 
-    module: torch.nn.Module
-    write: Callable[[Path], Alias]
-    head_width: int | None = None
-    quick_gelu: bool | None = None
-    tokenizer_files: Sequence[Path] = ()
+    Attributes:
+        positions: Of the rows, among all inputs.
+        rows: ``[b, d]`` or ``[b, n, d]``.
+        copied: Says when the copy is complete; None where nothing is copied.
+    """
+
+    positions: Sequence[int]
+    rows: torch.Tensor
+    copied: torch.cuda.Event | None
+
+    def arrays(self) -> np.ndarray:
+        """Return the rows, when they have arrived."""
+        if self.copied is not None:
+            self.copied.synchronize()
+        return self.rows.numpy()
+
+
+class TorchBatches(Encoder):
+    """An encoder of any kind that runs in torch.
+
+    Args:
+        device: Such as ``cpu`` or ``cuda:1``; a GPU by default, where there is one.
+        dtype: ``fp32``, ``fp16`` or ``bf16``: of the weights and what is computed with them. Features are given
+            out as float16 for ``fp16``, else as float32.
+        batch_size: Images (or texts) to start with; halved whenever the device's memory does not do.
+        workers: Threads or processes that read images; one a core by default.
+        reading: Who reads images: ``threads`` or ``processes``. By default processes where a GPU waits for images that
+            Pillow decodes and resizes, with at least 4 workers and 4,096 images at once; else threads. What they read
+            is the same.
+
+    Raises:
+        AdapterError: An argument has no meaning.
+    """
+
+    _transform: ImageTransform
+    """What makes inputs of images."""
+
+    def __init__(
+        self,
+        device: str | None,
+        dtype: str,
+        batch_size: int | None,
+        workers: int | None,
+        reading: Reading | None = None,
+    ) -> None:
+        require_dtype(dtype, PRECISIONS)
+        require_counts(batch_size=batch_size, workers=workers)
+        if reading not in (None, "threads", "processes"):
+            raise AdapterError(f"reading={reading} is not known.", "Known are threads, processes.")
+        self._device = find_device(device)
+        self._dtype = dtype
+        self._given_out = torch_dtype("fp16" if dtype == "fp16" else "fp32")
+        images = batch_size or (_BATCH_ON_GPU if self._device.type == "cuda" else _BATCH_ON_CPU)
+        self._batch = {"image": BatchSize(images), "text": BatchSize(batch_size or _TEXTS_AN_IMAGE * images)}
+        self._workers = workers or default_workers()
+        self._reading: Reading | None = reading
+
+    def _by_processes(self, images: int) -> bool:
+        """Return whether processes read so many images.
+
+        By default they do where a GPU waits for images whose transform keeps other threads waiting, where there are
+        cores enough, and for so many images that it pays to begin them. On a CPU the model itself needs the cores.
+        """
+        pays = self._device.type == "cuda" and self._workers >= _FEWEST_CORES and images >= _FEWEST_IMAGES
+        is_wanted = pays if self._reading is None else self._reading == "processes"
+        return is_wanted and HAS_PROCESSES and isinstance(self._transform, ExactTransform)
+
+    def _of_one_length(self, ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+        """Yield the numbers of the texts of each batch.
+
+        They are of one length: padding moves features in their last bits, and so they would depend on the texts beside
+        them. The longest come first, which finds out at once whether they fit.
+        """
+
+        def length(number: int) -> int:
+            return min(len(ids[number]), self.context_length)
+
+        size = self._batch["text"].now
+        for _, alike in itertools.groupby(sorted(range(len(ids)), key=length, reverse=True), key=length):
+            while numbers := list(itertools.islice(alike, size)):
+                yield numbers
+
+    def _filled(
+        self, kind: Literal["image", "text"], positions: Sequence[int], inputs: dict[str, torch.Tensor]
+    ) -> tuple[Sequence[int], dict[str, torch.Tensor]]:
+        """Return inputs of so many rows at least that they are computed as those of many are; the first is repeated."""
+        fills = self._device.type == "cpu" and self._batch[kind].now >= _FEWEST_ON_CPU
+        if not fills or not 0 < len(positions) < _FEWEST_ON_CPU:
+            return positions, inputs
+        filled = [*range(len(positions)), *[0] * (_FEWEST_ON_CPU - len(positions))]
+        return [positions[at] for at in filled], {name: value[filled] for name, value in inputs.items()}
+
+    def _run(
+        self,
+        kind: Literal["image", "text"],
+        positions: Sequence[int],
+        inputs: dict[str, torch.Tensor],
+        forward: Callable[[dict[str, torch.Tensor]], torch.Tensor],
+        failures: dict[int, str],
+    ) -> list[Pending]:
+        """Run the model over inputs in pieces that fit; positions that do not fit alone become failures.
+
+        A position may come more than once, after all others have come.
+        """
+        import torch
+
+        positions, inputs = self._filled(kind, positions, inputs)
+
+        def run(part: Sequence[int]) -> Pending:
+            rows = slice(part[0], part[-1] + 1)
+            with torch.inference_mode():
+                placed = {name: value[rows].to(self._device, non_blocking=True) for name, value in inputs.items()}
+                return _start_copy(positions[rows], forward(placed).to(self._given_out))
+
+        found: list[Pending] = []
+        for part, pending in self._batch[kind].batches(range(len(positions)), run):
+            if pending is None:
+                failures[positions[part[0]]] = TOO_LARGE
+            else:
+                found.append(pending)
+        return found
+
+
+def _start_copy(positions: Sequence[int], rows: torch.Tensor) -> Pending:
+    import torch
+
+    if not rows.is_cuda:
+        return Pending(positions, rows.cpu(), None)
+    copy = rows.to("cpu", non_blocking=True)
+    event = torch.cuda.Event()
+    event.record()
+    return Pending(positions, copy, event)
 
 
 class TorchEncoder(TorchBatches):
     """A dual encoder that runs in torch; arguments as of ``TorchBatches``."""
+
+    _model: Any
+    # As of ``LentEncoder``.
+    _head_width: int | None = None
+    _quick_gelu: bool | None = None
+    _tokenizer_files: Sequence[Path] = ()
 
     @abstractmethod
     def _text_inputs(self, texts: Sequence[str], ids: Sequence[list[int]]) -> dict[str, torch.Tensor]:
@@ -72,24 +215,23 @@ class TorchEncoder(TorchBatches):
                 f"a model in {self._dtype} is not trained.",
                 "Leave 'dtype' out: steps compute in lower precision where a recipe says so.",
             )
-        own = self._lent()
         return LentEncoder(
-            module=own.module,
+            module=self._model,
             device=self._device,
-            write=own.write,
+            write=self._write,
             transform=self._transform,
             text_inputs=lambda texts: self._text_inputs(texts, self.token_ids(texts)),
             encode_images=self._image_vectors,
             encode_texts=self._text_vectors,
             family=self.family,
-            head_width=own.head_width,
-            quick_gelu=own.quick_gelu,
-            tokenizer_files=own.tokenizer_files,
+            head_width=self._head_width,
+            quick_gelu=self._quick_gelu,
+            tokenizer_files=self._tokenizer_files,
         )
 
     @abstractmethod
-    def _lent(self) -> OwnParts:
-        """Return what is the model's own of what it lends."""
+    def _write(self, folder: Path) -> Alias:
+        """Write the model into a new folder; see ``Lent``."""
 
     @cached_property
     def dimension(self) -> int:
@@ -99,8 +241,8 @@ class TorchEncoder(TorchBatches):
     def images(self, images: Sequence[ImageHandle]) -> Iterator[Encoded]:
         """Encode images and crops; see ``Encoder.images``."""
         waiting: tuple[list[Pending], dict[int, str], dict[int, str]] | None = None
-        size, read = self._batch["image"].now, self._reader(len(images))
-        for batch in image_batches(images, self._transform, size, self._workers, read):
+        size, by_processes = self._batch["image"].now, self._by_processes(len(images))
+        for batch in image_batches(images, self._transform, size, self._workers, by_processes):
             failures = dict(batch.failures)
             pending = self._run("image", batch.positions, batch.inputs, self._image_vectors, failures)
             # While these are computed, those before are handed over.
@@ -164,27 +306,12 @@ class TorchEncoder(TorchBatches):
     ) -> Iterator[tuple[list[Pending], dict[int, str], dict[int, int]]]:
         """Yield a batch's results, its failures and the length of each text in tokens, by position."""
         for start, ids in self._tokenized_ahead(texts):
-            for numbers in self._text_batches(ids):
+            for numbers in self._of_one_length(ids):
                 inputs = self._text_inputs([texts[start + n] for n in numbers], [ids[n] for n in numbers])
                 positions = [start + n for n in numbers]
                 lengths = {start + n: min(len(ids[n]), self.context_length) for n in numbers}
                 failures: dict[int, str] = {}
                 yield self._run("text", positions, inputs, forward, failures), failures, lengths
-
-    def _text_batches(self, ids: Sequence[list[int]]) -> Iterator[list[int]]:
-        """Yield the numbers of the texts of each batch.
-
-        They are of one length: padding moves features in their last bits, and so they would depend on the texts beside
-        them. The longest come first, which finds out at once whether they fit.
-        """
-
-        def length(number: int) -> int:
-            return min(len(ids[number]), self.context_length)
-
-        size = self._batch["text"].now
-        for _, alike in itertools.groupby(sorted(range(len(ids)), key=length, reverse=True), key=length):
-            while numbers := list(itertools.islice(alike, size)):
-                yield numbers
 
     def _tokenized_ahead(self, texts: Sequence[str]) -> Iterator[tuple[int, list[list[int]]]]:
         """Yield the token ids of texts, piece by piece with its start; the next are made while one is used."""

@@ -1,17 +1,21 @@
-"""Reads and prepares images ahead of the model, in worker threads."""
+"""Reads and prepares images ahead of the model, in worker threads or processes."""
 
 from __future__ import annotations
 
+import logging
+import multiprocessing
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .handles import ImageHandle
 from .reading import UnreadableImage
-from .transforms import ImageTransform, Prepared
+from .transforms import ExactTransform, ImageTransform, Prepared, to_device
 
 if TYPE_CHECKING:
     import torch
@@ -19,6 +23,10 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _BATCHES_AHEAD = 2
 """Batches that wait or are being made while the model has one: memory is bounded however slow it is."""
+_IMAGES_A_PART = 32
+"""Images that a process makes ready at a time: 20 MB of shared memory."""
+HAS_PROCESSES = "fork" in multiprocessing.get_all_start_methods()
+"""Whether processes can be started that share this one's memory."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +52,23 @@ def default_workers() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
+def made_ahead(makers: Iterator[Callable[[], _T]]) -> Iterator[_T]:
+    """Yield what each function returns; they are called in a thread of their own, ahead of whoever takes."""
+    thread = ThreadPoolExecutor(1, thread_name_prefix="make batches")
+    ahead: deque[Future[_T]] = deque()
+    try:
+        for make in makers:
+            ahead.append(thread.submit(make))
+            if len(ahead) > _BATCHES_AHEAD:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+    finally:
+        thread.shutdown(cancel_futures=True)
+
+
 def image_batches(
-    images: Sequence[ImageHandle],
-    transform: ImageTransform,
-    batch_size: int,
-    workers: int,
-    read: Callable[[ImageHandle], Prepared] | None = None,
+    images: Sequence[ImageHandle], transform: ImageTransform, batch_size: int, workers: int, by_processes: bool = False
 ) -> Iterator[ImageBatch]:
     """Yield images in batches, in their order.
 
@@ -57,27 +76,31 @@ def image_batches(
         images: What to read.
         transform: How.
         batch_size: Images a batch; those that cannot be read count.
-        workers: Threads that read.
-        read: Reads an image in place of ``transform.read``: by another process, say.
+        workers: Threads or processes that read.
+        by_processes: Whether processes read; of an ``ExactTransform`` alone. One that dies costs the image that it had.
     """
-    read = read or transform.read
+    if by_processes and isinstance(transform, ExactTransform):
+        # What a batch is must not depend on who reads: its sums would have other last bits.
+        starts = range(0, len(images), batch_size)
+        batches = [range(start, min(start + batch_size, len(images))) for start in starts]
+        parts = [batch[at : at + _IMAGES_A_PART] for batch in batches for at in range(0, len(batch), _IMAGES_A_PART)]
+        made = _parts_by_processes(images, transform, parts, workers)
+        yield from made_ahead(
+            partial(_joined, islice(made, -(-len(batch) // _IMAGES_A_PART)), transform) for batch in batches
+        )
+        return
     readers = ThreadPoolExecutor(workers, thread_name_prefix="read image")
-    collator = ThreadPoolExecutor(1, thread_name_prefix="collate images")
-    ahead: deque[Future[ImageBatch]] = deque()
-    try:
+
+    def makers() -> Iterator[Callable[[], ImageBatch]]:
         for start in range(0, len(images), batch_size):
-            reading = {
-                position: readers.submit(read_image_with, read, images[position])
-                for position in range(start, min(start + batch_size, len(images)))
-            }
-            ahead.append(collator.submit(_collate, reading, transform))
-            if len(ahead) > _BATCHES_AHEAD:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
+            positions = range(start, min(start + batch_size, len(images)))
+            reading = {at: readers.submit(read_image_with, transform.read, images[at]) for at in positions}
+            yield partial(_collate, reading, transform)
+
+    try:
+        yield from made_ahead(makers())
     finally:
         readers.shutdown(cancel_futures=True)
-        collator.shutdown(cancel_futures=True)
 
 
 def read_image_with(read: Callable[[ImageHandle], _T], handle: ImageHandle) -> _T | str:
@@ -91,14 +114,12 @@ def read_image_with(read: Callable[[ImageHandle], _T], handle: ImageHandle) -> _
 
 
 def _collate(read: dict[int, Future[Prepared | str]], transform: ImageTransform) -> ImageBatch:
-    prepared: dict[int, Prepared] = {}
-    failures: dict[int, str] = {}
-    for position, future in read.items():
-        one = future.result()
-        if isinstance(one, str):
-            failures[position] = one
-        else:
-            prepared[position] = one
+    return _batch({position: future.result() for position, future in read.items()}, transform)
+
+
+def _batch(read: dict[int, Prepared | str], transform: ImageTransform) -> ImageBatch:
+    prepared = {position: one for position, one in read.items() if not isinstance(one, str)}
+    failures = {position: one for position, one in read.items() if isinstance(one, str)}
     remarks = {position: "; ".join(one.remarks) for position, one in prepared.items() if one.remarks}
     if not prepared:
         return ImageBatch([], {}, failures)
@@ -107,3 +128,91 @@ def _collate(read: dict[int, Future[Prepared | str]], transform: ImageTransform)
     failures |= {positions[number]: reason for number, reason in failed.items()}
     rows = [position for number, position in enumerate(positions) if number not in failed]
     return ImageBatch(rows, inputs, failures, remarks)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What torch's loader takes for a data set: an item is a batch of some images, on the CPU."""
+
+    images: Sequence[ImageHandle]
+    transform: ExactTransform
+
+    def __getitem__(self, positions: Sequence[int]) -> ImageBatch:
+        return _batch({at: read_image_with(self.transform.read, self.images[at]) for at in positions}, self.transform)
+
+
+def _parts_by_processes(
+    images: Sequence[ImageHandle], transform: ExactTransform, parts: Sequence[Sequence[int]], workers: int
+) -> Iterator[ImageBatch]:
+    """Yield a batch of the images at each part's positions, on the CPU."""
+    import torch
+
+    source = _Parts(images, transform.on(torch.device("cpu")))
+    done, fault = 0, ""
+    while done < len(parts) and not fault:
+        try:
+            for made in _loaded(source, parts[done:], workers):
+                yield made
+                done += 1
+        except RuntimeError as error:
+            # So says torch that a process died. The image that it had is found where each has a process of its own.
+            alone = [_by_itself(source, at) for at in parts[done]]
+            yield _joined(alone, source.transform)
+            done += 1
+            fault = "" if any(one.failures for one in alone) else str(error)
+        except (AssertionError, OSError) as error:
+            fault = f"none could begin: {error}"
+    if fault:
+        logging.getLogger(__name__).warning(
+            "images are not read by processes, but by threads, which may be slower: %s", fault.partition("\n")[0]
+        )
+    with ThreadPoolExecutor(workers, thread_name_prefix="read image") as readers:
+        for part in parts[done:]:
+            reading = {at: readers.submit(read_image_with, transform.read, images[at]) for at in part}
+            yield _collate(reading, source.transform)
+
+
+def _by_itself(source: _Parts, at: int) -> ImageBatch:
+    """Return a batch of one image, which a process of its own reads."""
+    try:
+        (made,) = _loaded(source, [[at]], 1)
+    except RuntimeError:
+        return ImageBatch([], {}, {at: f"{source.images[at].name}: the process that read it ended"})
+    return made
+
+
+def _loaded(source: _Parts, parts: Sequence[Sequence[int]], workers: int) -> Any:
+    from torch.utils.data import DataLoader
+
+    return DataLoader(
+        source,  # pyright: ignore[reportArgumentType] - nothing but its items is asked for
+        sampler=parts,
+        batch_size=None,
+        num_workers=workers,
+        collate_fn=_shared,
+        multiprocessing_context="fork",
+    )
+
+
+def _shared(batch: ImageBatch) -> ImageBatch:
+    """Put inputs into shared memory, here, where it is told that there is too little of it."""
+    for tensor in batch.inputs.values():
+        tensor.share_memory_()
+    return batch
+
+
+def _joined(batches: Iterable[ImageBatch], transform: ExactTransform) -> ImageBatch:
+    """Return batches as one, on the transform's device."""
+    import torch
+
+    whole = ImageBatch([], {})
+    placed: list[dict[str, torch.Tensor]] = []
+    for one in batches:
+        whole.positions.extend(one.positions)
+        whole.failures.update(one.failures)
+        whole.remarks.update(one.remarks)
+        if one.positions:
+            placed.append({name: to_device(tensor, transform.device) for name, tensor in one.inputs.items()})
+    for name in placed[0] if placed else ():
+        whole.inputs[name] = torch.cat([inputs[name] for inputs in placed])
+    return whole

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from .handles import ImageHandle
 from .reading import MAX_PIXELS, UnreadableImage, read_image
@@ -59,10 +59,6 @@ class Prepared:
 class ImageTransform(ABC):
     """Two steps: one image at a time, in worker threads or processes, and then a batch, on the device."""
 
-    holds_interpreter: ClassVar[bool] = False
-    """Whether ``read`` keeps other threads waiting for much of its time, so that processes are faster; it can then be
-    pickled, and gives tensors by name."""
-
     @abstractmethod
     def read(self, handle: ImageHandle) -> Prepared:
         """Read and prepare an image.
@@ -90,7 +86,7 @@ class ImageTransform(ABC):
 
 
 class ExactTransform(ImageTransform):
-    """The transform of the model's own library.
+    """The transform of the model's own library, in Python and Pillow, which keep other threads waiting.
 
     Args:
         transform: Makes the model's inputs of one image, by name, without a batch dimension.
@@ -98,8 +94,6 @@ class ExactTransform(ImageTransform):
         device: Where batches go.
         resized: Returns height and width after the resize, for images that would become too large by it.
     """
-
-    holds_interpreter = True
 
     def __init__(
         self,
@@ -110,8 +104,26 @@ class ExactTransform(ImageTransform):
     ) -> None:
         self._transform = transform
         self._spec = spec
-        self._device = device
+        self.device = device
         self._resized = resized
+
+    @classmethod
+    def of_processor(
+        cls, processor: Any, device: torch.device, resized: Callable[[int, int], tuple[int, int]] | None = None
+    ) -> ExactTransform:
+        """Return the transform that an image processor of transformers is."""
+        converts = bool(getattr(processor, "do_convert_rgb", False))
+
+        def processed(image: Image.Image) -> dict[str, torch.Tensor]:
+            made = processor(images=image if converts else image.convert("RGB"), return_tensors="pt")
+            return {name: value[0] for name, value in made.items()}
+
+        spec = {k: v for k, v in processor.to_dict().items() if isinstance(v, str | int | float | list | dict)}
+        return cls(processed, spec, device, resized)
+
+    def on(self, device: torch.device) -> ExactTransform:
+        """Return the same transform, whose batches go to a device."""
+        return ExactTransform(self._transform, self._spec, device, self._resized)
 
     def read(self, handle: ImageHandle) -> Prepared:
         """Read and prepare an image; see ``ImageTransform.read``."""
@@ -130,7 +142,7 @@ class ExactTransform(ImageTransform):
         import torch
 
         names = batch[0].pixels
-        return {name: to_device(torch.stack([one.pixels[name] for one in batch]), self._device) for name in names}, {}
+        return {name: to_device(torch.stack([one.pixels[name] for one in batch]), self.device) for name in names}, {}
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the specification, and the version of what decodes and resizes."""

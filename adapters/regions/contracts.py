@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...errors import AdapterError
 from ..contracts import Model
 from ..pixels.handles import Box, ImageHandle
 
@@ -129,3 +130,38 @@ class Painter(Model, ABC):
         Raises:
             AdapterError: The model failed, or cannot paint one of the texts.
         """
+
+
+def wanted_points(points: np.ndarray | None, grid: int | None, size: tuple[int, int]) -> np.ndarray:
+    """Return the points of an image at which regions are looked for.
+
+    Args:
+        points: x and y in pixels, ``[n, 2]``; see ``Segmenter.masks``.
+        grid: Points a side.
+        size: Width and height of the image in pixels.
+
+    Returns:
+        x and y in pixels, float64 ``[n, 2]``; of a grid row by row, each in the middle of its cell.
+
+    Raises:
+        AdapterError: Both are given, or they are no points.
+    """
+    import numpy as np
+
+    if points is not None and grid is not None:
+        raise AdapterError("regions are asked for at points and on a grid.", "Give one of the two.")
+    if points is not None:
+        found = np.asarray(points, np.float64)
+        if found.ndim != 2 or found.shape[1] != 2 or not np.isfinite(found).all():
+            raise AdapterError(
+                f"points of the shape {list(np.shape(points))} are not x and y.", "They are finite numbers, [n, 2]."
+            )
+        if (found < 0).any() or (found >= size).any():
+            raise AdapterError(
+                f"a point lies outside the image of {size[0]} x {size[1]} pixels.", "Points are x, y in pixels."
+            )
+        return found
+    if not isinstance(grid, int) or grid < 1:
+        raise AdapterError(f"grid={grid} has no points.", "It is how many points a side has, 1 or more.")
+    along = (np.arange(grid) + 0.5) / grid
+    return np.stack([np.tile(along, grid) * size[0], np.repeat(along, grid) * size[1]], axis=1)

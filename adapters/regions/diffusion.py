@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import AdapterError
-from ..checkpoint_identity import checkpoint_digest
+from ..checkpoint_identity import checkpoint_digest, hub_commit
 from ..checkpoints import first_line
-from ..devices import PRECISIONS, find_device, require_dtype, torch_dtype
-from ..hub import hub_commit
+from ..devices import PRECISIONS, find_device, require_dtype, torch_dtype, torch_version
 from ..pixels.handles import ImageHandle
 from .contracts import Painter
 
@@ -70,8 +69,6 @@ class DiffusionPainter(Painter):
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the weights and all that was done with them."""
-        import torch
-
         return {
             "adapter": "diffusion",
             "checkpoint": self._checkpoint(),
@@ -79,7 +76,7 @@ class DiffusionPainter(Painter):
             "dtype": self._dtype,
             **self._settings,
             "diffusers": _library().__version__,
-            "torch": ".".join(torch.__version__.split(".")[:2]),
+            "torch": torch_version(),
         }
 
     def paint(self, texts: Sequence[str], *, seed: int) -> list[ImageHandle]:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
-from ...hub import unreachable
-from ..devices import PRECISIONS, find_device, require_dtype, torch_dtype
-from ..hf_checkpoint import HfSource, find_source, load_part
+from ..devices import torch_dtype
 from ..pixels.handles import ImageHandle
 from ..pixels.reading import read_image
-from .contracts import Region, Segmenter
-from .hf_models import load_whole, preparing, require_kind, versions
+from .contracts import Region, Segmenter, wanted_points
+from .detectors import HfRegionModel, preparing
 from .packed_masks import PackedMask
-from .points import wanted_points
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,7 +81,6 @@ def _parts(mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return parts, np.bincount(parts.ravel(), minlength=count + 1)
 
 
-_KINDS = ("sam", "sam2", "sam2_video")
 _NEAR_EDGE = 20
 _AT_ONCE = 16
 """Masks that are brought to the image's size at once."""
@@ -113,7 +109,7 @@ class _Found:
         return left, top, right - 1, bottom - 1
 
 
-class SamSegmenter(Segmenter):
+class SamSegmenter(HfRegionModel, Segmenter):
     """SAM or SAM 2 of transformers, asked at points as segment-anything's automatic masks are.
 
     At each point of the whole image, and of crops of it, the model gives three masks. Those whose predicted IoU and
@@ -145,6 +141,10 @@ class SamSegmenter(Segmenter):
     Source: Kirillov et al., Segment Anything (2023), and the released ``SamAutomaticMaskGenerator``.
     """
 
+    kinds = ("sam", "sam2", "sam2_video")
+    adapter = "sam"
+    does = "segment images"
+
     def __init__(
         self,
         pretrained: str,
@@ -164,7 +164,6 @@ class SamSegmenter(Segmenter):
         min_region: int = 0,
         name: str | None = None,
     ) -> None:
-        require_dtype(dtype, PRECISIONS)
         least = {
             "points_per_side": (points_per_side, 1),
             "points_per_batch": (points_per_batch, 1),
@@ -175,7 +174,8 @@ class SamSegmenter(Segmenter):
         for key, (value, lowest) in least.items():
             if value < lowest:
                 raise AdapterError(f"{key}={value} has no meaning.", f"It is {lowest} or more.")
-        self.name = name or pretrained
+        super().__init__(pretrained, revision, dtype, device, name)
+        self._batch = points_per_batch
         self._settings = {
             "points_per_side": points_per_side,
             "pred_iou": pred_iou,
@@ -188,29 +188,12 @@ class SamSegmenter(Segmenter):
             "crop_nms": crop_nms,
             "min_region": min_region,
         }
-        self._dtype, self._batch = dtype, points_per_batch
-        self._device = find_device(device)
-        self._source = find_source(str(pretrained), revision)
-        require_kind(self._source, _KINDS, "segment images")
-        self._model, self._processor = _load(self._source, torch_dtype(dtype))
-        self._model.to(self._device)
-
-    @classmethod
-    def check(cls, arguments: Mapping[str, Any]) -> None:
-        """Raise if it is nowhere on this machine, and the hub does not answer; see ``Model.check``."""
-        if unreachable():
-            find_source(str(arguments["pretrained"]), arguments.get("revision"))
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return the weights and all that was done with them."""
-        return {
-            "adapter": "sam",
-            "checkpoint": self._source.checkpoint(),
-            "model": type(self._model).__name__,
-            "dtype": self._dtype,
-            **self._settings,
-            **versions(),
-        }
+        source, kind = self._source, "Sam" if self._source.config.model_type == "sam" else "Sam2"
+        if kind == "Sam2":
+            # Checkpoints of SAM 2 are configured for videos; of images a part of it is asked.
+            source = replace(source, config=source.part("Sam2Config", "configuration"))
+        self._model = source.load_whole(f"{kind}Model", torch_dtype(dtype)).to(self._device)
+        self._processor = source.part(f"{kind}Processor", "processor")
 
     def masks(self, image: ImageHandle, *, points: np.ndarray | None = None, grid: int | None = None) -> list[Region]:
         """Return the regions of an image; see ``Segmenter.masks``."""
@@ -296,18 +279,6 @@ class SamSegmenter(Segmenter):
             cleaned.append(replace(one, mask=PackedMask.of(mask)))
         most = max(self._settings["box_nms"], self._settings["crop_nms"])
         return _without_doubles(cleaned, [float(same) for same in clean], most)
-
-
-def _load(source: HfSource, dtype: torch.dtype) -> tuple[Any, Any]:
-    import transformers
-
-    if source.config.model_type == "sam":
-        model = load_whole(source, transformers.SamModel, dtype)
-        return model, load_part(transformers.SamProcessor, source, "processor")
-    # Checkpoints of SAM 2 are configured for videos; of images a part of it is asked.
-    config = load_part(transformers.Sam2Config, source, "configuration")
-    model = load_whole(replace(source, config=config), transformers.Sam2Model, dtype)
-    return model, load_part(transformers.Sam2Processor, source, "processor")
 
 
 def _placed(mask: np.ndarray, window: Window, size: tuple[int, int]) -> _Found | None:

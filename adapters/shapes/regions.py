@@ -10,8 +10,7 @@ import numpy as np
 from ...tasks.shapes.drawing import pixel_box
 from ...tasks.shapes.scene import Scene
 from ..pixels.handles import ImageHandle
-from ..regions.contracts import Detections, Detector, Region, Segmenter
-from ..regions.points import wanted_points
+from ..regions.contracts import Detections, Detector, Region, Segmenter, wanted_points
 from .phrases import Named, named_in, words_of
 from .scenes import SceneView, see, why_unseen
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...adapters.checkpoint_identity import checkpoint_digest
+from ...adapters.checkpoint_identity import cached_files, checkpoint_digest, hub_commit
 from ...adapters.checkpoints import first_line
 from ...adapters.hf_checkpoint import loading
-from ...adapters.hub import cached_files, hub_commit
 from ...errors import AdapterError, MetricError
 from ...hub import asked_once, unreachable
 

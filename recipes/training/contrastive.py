@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from ...adapters.encoders.pac_writing import pac_transform
+from ...adapters.encoders.open_clip_transform import open_clip_transform
 from ...adapters.lending import Alias, LentEncoder
 from ...adapters.pixels.transforms import ImageTransform
 from ...errors import UsageError
@@ -406,4 +406,4 @@ def _transform(recipe: Recipe, lent: LentEncoder) -> ImageTransform:
         return lent.transform
     size = lent.module.get_parameter("visual.positional_embedding").shape[0] - 1
     patch = lent.module.get_submodule("visual.conv1").kernel_size  # pyright: ignore[reportAttributeAccessIssue]
-    return pac_transform(round(size**0.5) * int(patch[0]), "exact", lent.device)  # pyright: ignore[reportIndexIssue, reportArgumentType]
+    return open_clip_transform({"size": round(size**0.5) * int(patch[0])}, "exact", lent.device)  # pyright: ignore[reportIndexIssue, reportArgumentType]

@@ -125,7 +125,7 @@ class Tuning:
             self._peft.save_pretrained(place)
             return {"adapter": self._spec.adapter, **_with_whole_paths(self._spec.arguments), "peft": f"./{WEIGHTS}"}
         if self._result == "pac" and isinstance(self._lent, LentEncoder):
-            from ...adapters.encoders.pac_writing import write_pac
+            from ...adapters.encoders.pac_checkpoint import write_pac
 
             place.mkdir()
             plain = self._factors.plain if self._factors else self.module.state_dict()

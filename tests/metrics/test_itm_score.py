@@ -10,7 +10,7 @@ from PIL import Image
 from tiny_pairwise import make_tiny_blip
 
 from capbench.adapters import ImageHandle, VideoHandle
-from capbench.adapters.encoders.blip_itm import BlipItm
+from capbench.adapters.encoders.hf_pairs import BlipItm
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
 from capbench.benchmarks.store.store import Store
 from capbench.errors import MetricError

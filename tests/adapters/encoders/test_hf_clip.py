@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -185,23 +184,6 @@ def test_fast_transform_has_nearly_the_same_features(
     )
     norms = np.linalg.norm(exact, axis=1) * np.linalg.norm(fast, axis=1)
     assert ((exact * fast).sum(axis=1) / norms).min() > 0.999
-
-
-@pytest.mark.parametrize(
-    ("kind", "preprocess"),
-    [("tiny_clip", "official"), ("tiny_clip", "transformers"), ("tiny_siglip", None), ("tiny_siglip2", None)],
-)
-def test_exact_transform_can_be_sent_to_another_process(
-    kind: str, preprocess: str | None, photographs: list[ImageHandle], request: pytest.FixtureRequest
-):
-    made = request.getfixturevalue(kind)
-    folder = made.hf_folder if kind == "tiny_clip" else made
-    here = adapters["hf_clip"](pretrained=str(folder), preprocess=preprocess)._transform
-    there = pickle.loads(pickle.dumps(here))  # noqa: S301
-    assert there.holds_interpreter
-    found, expected = (one.read(photographs[0]).pixels for one in (there, here))
-    assert found.keys() == expected.keys()
-    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
 
 
 def test_fast_transform_is_refused_where_there_is_none(tiny_siglip2: Path, tiny_clip: TinyClip):

@@ -14,8 +14,7 @@ from tiny_pairwise import make_tiny_blip, make_tiny_flava
 
 from capbench.adapters import ImageHandle, PairwiseEncoder
 from capbench.adapters.batch_size import TOO_LARGE
-from capbench.adapters.encoders.blip_itm import BlipItm
-from capbench.adapters.encoders.flava import Flava
+from capbench.adapters.encoders.hf_pairs import BlipItm, Flava
 from capbench.errors import AdapterError
 
 TEXTS = (

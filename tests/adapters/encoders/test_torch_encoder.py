@@ -12,7 +12,7 @@ from tiny_clip import TinyClip
 
 from capbench.adapters import ImageHandle, VideoHandle
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
-from capbench.adapters.pixels.readers import HAS_PROCESSES
+from capbench.adapters.pixels.pipeline import HAS_PROCESSES
 from capbench.errors import AdapterError
 
 pytestmark = pytest.mark.costly
@@ -175,32 +175,30 @@ def test_gpu_has_nearly_the_features_of_the_cpu(
         assert ((expected * found).sum(axis=1) / norms).min() > (least if dtype == "fp32" else 0.98)
 
 
-@pytest.mark.skipif(not HAS_PROCESSES, reason="POSIX only")
+@pytest.mark.skipif(not HAS_PROCESSES, reason="needs fork")
 def test_processes_read_what_threads_read(tiny_clip: TinyClip, stacked, photographs: list[ImageHandle]):
     folder = str(tiny_clip.open_clip_folder)
     by_threads = OpenClipEncoder(folder, reading="threads")
     by_processes = OpenClipEncoder(folder, reading="processes", workers=1)
-    expected = stacked(by_threads.images(photographs))
-    # The first call may be over before the process is ready.
-    for _ in range(2):
-        assert np.array_equal(stacked(by_processes.images(photographs)), expected)
-        assert by_processes._readers is not None
-        assert all(one.is_ready(120) for one in by_processes._readers._all)
-    assert by_threads._readers is None
+    assert np.array_equal(stacked(by_processes.images(photographs)), stacked(by_threads.images(photographs)))
     assert by_processes.fingerprint() == by_threads.fingerprint()
 
 
-def test_fast_transform_is_read_by_threads_whatever_is_asked_for(
-    tiny_clip: TinyClip, stacked, photographs: list[ImageHandle]
-):
-    encoder = OpenClipEncoder(str(tiny_clip.open_clip_folder), reading="processes", transform="fast")
-    assert len(stacked(encoder.images(photographs))) == len(photographs)
-    assert encoder._readers is None
+@pytest.mark.skipif(not HAS_PROCESSES, reason="needs fork")
+def test_processes_read_where_they_are_asked_for_or_a_gpu_waits_for_python(tiny_clip: TinyClip):
+    def reads(images: int, workers: int = 4, gpu: bool = True, **settings: Any) -> bool:
+        encoder = OpenClipEncoder(str(tiny_clip.open_clip_folder), device="cpu", workers=workers, **settings)
+        encoder._device = torch.device("cuda" if gpu else "cpu")
+        return encoder._by_processes(images)
 
-
-def test_encoder_on_a_cpu_reads_by_threads(tiny_clip: TinyClip, photographs: list[ImageHandle]):
-    encoder = OpenClipEncoder(str(tiny_clip.open_clip_folder), device="cpu", workers=16)
-    assert encoder._reader(1_000_000) is None
+    assert reads(4096)
+    assert reads(1, workers=1, gpu=False, reading="processes")
+    assert not any(
+        (
+            reads(1_000_000, gpu=False), reads(4096, workers=3), reads(4095), reads(4096, transform="fast"),
+            reads(4096, reading="threads"), reads(4096, reading="processes", transform="fast"),
+        )
+    )  # fmt: skip
 
 
 def test_reading_that_is_not_known_is_an_error(tiny_clip: TinyClip):

@@ -1,17 +1,24 @@
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from PIL import Image
 
 from capbench.adapters import ImageHandle
-from capbench.adapters.pixels.pipeline import default_workers, image_batches
+from capbench.adapters.pixels import pipeline
+from capbench.adapters.pixels.pipeline import HAS_PROCESSES, ImageBatch, default_workers, image_batches
 from capbench.adapters.pixels.reading import UnreadableImage
-from capbench.adapters.pixels.transforms import ImageTransform, Prepared
+from capbench.adapters.pixels.transforms import ExactTransform, ImageTransform, Prepared
 
 
 class Numbers(ImageTransform):
@@ -95,3 +102,112 @@ def test_threads_end_with_the_last_batch():
 
 def test_there_is_a_worker_a_core():
     assert default_workers() >= 1
+
+
+_DEADLY = (13, 13)
+processes = pytest.mark.skipif(not HAS_PROCESSES, reason="needs fork")
+
+
+@pytest.fixture
+def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "_IMAGES_A_PART", 3)
+
+
+def levels() -> ExactTransform:
+    """Return what gives an image as it is, and inputs of other kinds; its process dies of one size."""
+    parent = os.getpid()
+
+    def read(image: Image.Image) -> dict[str, torch.Tensor]:
+        if image.size == _DEADLY:
+            os.kill(os.getpid(), signal.SIGKILL)
+        pixels = torch.from_numpy(np.array(image.convert("RGB").resize((9, 7)))).permute(2, 0, 1)
+        return {
+            "odd": pixels[0, 0, :3] > 100,
+            "half": pixels.half() / 3,
+            "size": torch.tensor(image.width),
+            "elsewhere": torch.tensor(os.getpid() != parent),
+        }
+
+    return ExactTransform(read, {"kind": "levels"}, torch.device("cpu"))
+
+
+def widths(encoded: Callable[..., bytes], *sizes: int) -> list[ImageHandle]:
+    return [ImageHandle(encoded(Image.new("RGB", (size, 13), (size, 0, 0)), "PNG")) for size in sizes]
+
+
+def seen(batches: list[ImageBatch]) -> tuple[list[int], list[bool]]:
+    """Return the widths of images, and whether another process read them."""
+    inputs = [batch.inputs for batch in batches if batch.positions]
+    return [int(n) for one in inputs for n in one["size"]], [bool(n) for one in inputs for n in one["elsewhere"]]
+
+
+@processes
+@pytest.mark.parametrize("batch_size", [1, 5, 40])
+def test_what_processes_read_is_what_threads_read(
+    batch_size: int, photographs, colours: Image.Image, encoded: Callable[..., bytes], tmp_path: Path
+):
+    content = encoded(colours, "PNG")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    handles = [
+        *widths(encoded, *range(20, 53)),
+        *photographs[:3],
+        ImageHandle(photographs[0].source, (20.4, 10.5, 151.0, 120.2)),
+        ImageHandle(content, (-5, 0, 9, 9)),
+        ImageHandle(encoded(colours, "JPEG", exif=exif)),
+        ImageHandle(tmp_path / "missing.jpg"),
+        ImageHandle(content, (500, 500, 600, 600)),
+    ]
+    here, there = (list(image_batches(handles, levels(), batch_size, 2, one)) for one in (False, True))
+    assert len(here) == len(there)
+    for one, other in zip(here, there, strict=True):
+        assert (one.positions, one.failures, one.remarks) == (other.positions, other.failures, other.remarks)
+        assert list(one.inputs) == list(other.inputs)
+        for name in one.inputs.keys() - {"elsewhere"}:
+            assert other.inputs[name].dtype == one.inputs[name].dtype
+            assert torch.equal(other.inputs[name], one.inputs[name])
+    assert seen(there)[1] == [True] * 39
+
+
+@processes
+@pytest.mark.usefixtures("_small_parts")
+def test_process_that_dies_costs_the_image_that_it_had(encoded: Callable[..., bytes]):
+    handles = widths(encoded, *range(20, 24), _DEADLY[0], *range(24, 31))
+    batches = list(image_batches(handles, levels(), 8, 2, True))
+    assert seen(batches) == (list(range(20, 31)), [True] * 11)
+    assert batches[0].failures == {4: f"{handles[4].name}: the process that read it ended"}
+    assert not multiprocessing.active_children()
+
+
+@processes
+def test_where_no_process_begins_threads_read_and_it_is_said(
+    encoded: Callable[..., bytes], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    def refused() -> int:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(os, "fork", refused)
+    batches = list(image_batches(widths(encoded, *range(20, 90)), levels(), 40, 2, True))
+    assert seen(batches) == (list(range(20, 90)), [False] * 70)
+    (remark,) = caplog.messages
+    assert remark.endswith("by threads, which may be slower: none could begin: no more processes")
+
+
+@processes
+@pytest.mark.usefixtures("_small_parts")
+def test_too_little_shared_memory_is_no_fault_of_an_image(
+    encoded: Callable[..., bytes], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    share = torch.Tensor.share_memory_
+
+    def little(tensor: torch.Tensor) -> torch.Tensor:
+        if len(tensor) > 1:
+            raise RuntimeError("unable to allocate shared memory")
+        return share(tensor)
+
+    monkeypatch.setattr(torch.Tensor, "share_memory_", little)
+    batches = list(image_batches(widths(encoded, *range(20, 30)), levels(), 8, 2, True))
+    # The part at which it is found out is read image by image.
+    assert seen(batches) == (list(range(20, 30)), [True] * 3 + [False] * 7)
+    assert not batches[0].failures
+    assert "unable to allocate shared memory" in caplog.text or "RuntimeError" in caplog.text

@@ -10,9 +10,7 @@ from tiny_regions import make_tiny_grounding_dino, make_tiny_owlv2
 
 from capbench.adapters import ImageHandle
 from capbench.adapters.pixels.reading import UnreadableImage
-from capbench.adapters.regions.grounding_dino import GroundingDinoDetector
-from capbench.adapters.regions.hf_detector import HfDetector
-from capbench.adapters.regions.owlv2 import Owlv2Detector
+from capbench.adapters.regions.detectors import GroundingDinoDetector, HfDetector, Owlv2Detector
 
 PHRASES = ["red star", "blue circles", "a star"]
 

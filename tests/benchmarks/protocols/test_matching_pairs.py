@@ -17,7 +17,7 @@ from tiny_pairwise import make_tiny_blip, make_tiny_flava
 
 import capbench
 from capbench.adapters import ImageHandle, ScoredPairs
-from capbench.adapters.encoders.blip_itm import BlipItm
+from capbench.adapters.encoders.hf_pairs import BlipItm
 from capbench.adapters.encoders.pair_scores import RecordedPairs
 from capbench.benchmarks.inputs.encoding import ScoredItems, encoded_of_arrays
 from capbench.benchmarks.records.schema import SCHEMA_PATH
