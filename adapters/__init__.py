@@ -17,8 +17,9 @@ from .contracts import (
     Judgement,
     JudgeRequest,
     JudgeToken,
+    PairwiseEncoder,
+    ScoredPairs,
 )
-from .pairwise import PairwiseEncoder, ScoredPairs
 from .pixels.handles import Box, EncodedImage, FrameSource, ImageHandle, VideoHandle
 from .regions.contracts import Detections, Detector, Painter, Region, Segmenter
 

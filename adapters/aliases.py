@@ -201,7 +201,9 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
     aliases = list_aliases()
     spec = aliases.get(model)
     if spec is None and is_file(file := Path(model).expanduser() / ALIAS_FILE):
-        spec = _read_folder(file.resolve(), arguments)
+        folder = file.resolve().parent
+        require_permitted(requests_of_model(folder, arguments))
+        spec = _read_alias(folder.name, _read_yaml(folder / ALIAS_FILE), folder)
     if spec is not None:
         name = str(arguments.get("name") or spec.name)
         # Other weights come from elsewhere.
@@ -228,16 +230,6 @@ def requests_of_model(folder: Path, given: Collection[str] = ()) -> list[Request
     values = {key: _beside(value, folder) for key, value in _read_yaml(file).items()}
     asked = requests_of(values, file, lambda *keys: ": ".join(map(str, (file, *keys))), [(name,) for name in given])
     return [*asked, *linked_outside(folder)]
-
-
-def _read_folder(file: Path, given: Collection[str]) -> ModelSpec:
-    """Return the model of a folder.
-
-    Raises:
-        UsageError: Its file asks for what nobody allowed.
-    """
-    require_permitted(requests_of_model(file.parent, given))
-    return _read_alias(file.parent.name, _read_yaml(file), file.parent)
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from math import inf
 import numpy as np
 
 from ..adapters import ImageHandle
-from ..adapters.pairwise import PAIRWISE
+from ..adapters.contracts import PAIRWISE
 from ..errors import MetricError
 from .contract import Context, Metric
 from .items import Items, Scores

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
 from ..decoding.contract import CaptionSample
-from ..decoding.processors import FiniteLogits
+from ..decoding.generating import FiniteLogits
 from ..lending import Alias, LentCaptioner, Writing
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import Any
 from ...errors import AdapterError
 from ..chat.messages import image_of
 from ..checkpoint_identity import checkpoint_identity
+from ..checkpoints import first_line
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest
 from ..pixels.reading import UnreadableImage, read_image
 
@@ -122,15 +123,12 @@ class LmmsCaptioner(Captioner):
             answers = self._loaded.generate_until(instances)
         except Exception as error:
             # Model classes raise whatever they like here.
-            reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+            reason = f"{type(error).__name__}: {first_line(error)}"
             if len(asked) == 1:
                 return {}, {asked[0]: reason}
-            captions: dict[int, Caption] = {}
-            failures: dict[int, str] = {}
-            for at in asked:
-                found, failed = self._write([at], requests, images)
-                captions |= found
-                failures |= failed
+            alone = [self._write([at], requests, images) for at in asked]
+            captions = {at: one for found, _ in alone for at, one in found.items()}
+            failures = {at: one for _, failed in alone for at, one in failed.items()}
             if not captions:
                 raise AdapterError(f"'{self.model}' of {self.package} writes no caption: {reason}") from error
             return captions, failures
@@ -183,8 +181,7 @@ def _load(package: str, model: str, arguments: Mapping[str, Any]) -> Any:
     except Exception as error:
         # An unknown class, a missing package, wrong arguments, a damaged checkpoint.
         raise AdapterError(
-            f"'{model}' of {package} cannot be loaded: {type(error).__name__}: "
-            f"{str(error).strip().partition(chr(10))[0]}",
+            f"'{model}' of {package} cannot be loaded: {type(error).__name__}: {first_line(error)}",
             f"'{package.replace('_eval', '-eval')}' documents its models and their arguments.",
         ) from error
 

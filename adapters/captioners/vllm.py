@@ -15,9 +15,9 @@ from typing import Any
 
 from ...errors import AdapterError
 from ...hub import unreachable
-from ..chat.messages import chat_messages, image_of
-from ..chat.sampling import sampling_settings
+from ..chat.messages import chat_messages, image_of, sampling_settings
 from ..checkpoint_identity import checkpoint_identity
+from ..checkpoints import first_line
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest
 from ..pixels.reading import UnreadableImage
 
@@ -132,15 +132,12 @@ class VllmCaptioner(Captioner):
             outputs = self._engine.chat(list(asked.values()), sampling_params=sampling, use_tqdm=False)
         except Exception as error:
             # The type differs by version, and the message does not say whose prompt is too long.
-            reason = str(error).strip().partition("\n")[0][:300] or type(error).__name__
+            reason = first_line(error)[:300]
             if len(asked) == 1:
                 return {}, dict.fromkeys(asked, reason)
-            captions: dict[int, Caption] = {}
-            failures: dict[int, str] = {}
-            for at, messages in asked.items():
-                found, refused = self._captions({at: messages}, settings)
-                captions |= found
-                failures |= refused
+            alone = [self._captions({at: messages}, settings) for at, messages in asked.items()]
+            captions = {at: one for found, _ in alone for at, one in found.items()}
+            failures = {at: one for _, failed in alone for at, one in failed.items()}
             if not captions:
                 raise AdapterError(f"vLLM writes no caption: {reason}") from error
             return captions, failures
@@ -157,6 +154,6 @@ class VllmCaptioner(Captioner):
         except Exception as error:
             # The engine raises whatever it likes here: no GPU, too little memory, an unknown architecture.
             raise AdapterError(
-                f"vLLM cannot run '{self.name}': {str(error).strip().partition(chr(10))[0]}",
+                f"vLLM cannot run '{self.name}': {first_line(error)}",
                 "Less memory: gpu_memory_utilization, max_model_len; more GPUs: tensor_parallel_size.",
             ) from error

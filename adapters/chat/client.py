@@ -7,10 +7,9 @@ import json
 import math
 import os
 import random
-import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from queue import SimpleQueue
@@ -35,12 +34,14 @@ class UnusableAnswer(Exception):  # noqa: N818 - what the caller is told of is a
         reason: Why.
         again: Whether asking again may help.
         silent: Whether the model has answered, and said nothing: it refused, or its tokens were used up before.
+        unreachable: Whether no connection could be made.
     """
 
-    def __init__(self, reason: str, again: bool, silent: bool = False) -> None:
+    def __init__(self, reason: str, again: bool, silent: bool = False, unreachable: bool = False) -> None:
         super().__init__(reason)
         self.again = again
         self.silent = silent
+        self.unreachable = unreachable
 
 
 @dataclass(frozen=True)
@@ -52,12 +53,14 @@ class ChatAnswer:
         cut: Whether it ended because the allowed number of tokens was used up; None if the server does not tell.
         usage: Tokens of prompt and answer as the server counts them.
         tokens: The tokens with the probabilities of the candidates; empty where none were asked for.
+        remark: What was done to read the request's image that is not as usual; empty for nothing.
     """
 
     text: str
     cut: bool | None
     usage: Mapping[str, int]
     tokens: tuple[JudgeToken, ...] = ()
+    remark: str = ""
 
 
 def read_answer(content: bytes, candidates: Sequence[str] = ()) -> ChatAnswer:
@@ -148,7 +151,7 @@ def _tokens(choice: Mapping[str, Any], candidates: Sequence[str]) -> tuple[Judge
 _Result = TypeVar("_Result")
 
 
-def finished_first(work: Callable[[Callable[[_Result], None]], Coroutine[Any, Any, None]]) -> Iterator[_Result]:
+def finished_first(work: Callable[[Callable[[_Result], None]], Awaitable[None]]) -> Iterator[_Result]:
     """Run a coroutine in a thread of its own, and yield what it gives out, as it does.
 
     The thread goes on while the caller is busy with a result, and works inside notebooks, whose own loop
@@ -160,49 +163,21 @@ def finished_first(work: Callable[[Callable[[_Result], None]], Coroutine[Any, An
     Raises:
         Exception: What the coroutine raised; all results before it are yielded first.
     """
-    results: SimpleQueue[_Result | _End] = SimpleQueue()
-    loop = asyncio.new_event_loop()
-    task = loop.create_task(_in_group(work, results.put))
+    from anyio.from_thread import start_blocking_portal
 
-    def run() -> None:
-        error = None
+    results: SimpleQueue[_Result | None] = SimpleQueue()
+    with start_blocking_portal() as portal:
+        task = portal.start_task_soon(work, results.put)
+        task.add_done_callback(lambda _: results.put(None))
         try:
-            loop.run_until_complete(task)
-        except asyncio.CancelledError:
-            pass
-        except Exception as raised:  # noqa: BLE001 - raised again where the caller is
-            error = raised
-        loop.run_until_complete(loop.shutdown_default_executor())
-        results.put(_End(error))
-
-    thread = threading.Thread(target=run, daemon=True, name="finished_first")
-    thread.start()
-    try:
-        while not isinstance(result := results.get(), _End):
-            yield result
-    finally:
-        loop.call_soon_threadsafe(task.cancel)
-        thread.join()
-        loop.close()
-    if result.error is not None:
-        raise result.error
-
-
-class _End:
-    """The last thing in the queue."""
-
-    def __init__(self, error: Exception | None) -> None:
-        self.error = error
-
-
-async def _in_group(
-    work: Callable[[Callable[[_Result], None]], Coroutine[Any, Any, None]], give: Callable[[_Result], None]
-) -> None:
-    try:
-        await work(give)
-    except ExceptionGroup as group:
-        # Of tasks that fail together one tells enough.
-        raise group.exceptions[0] from None
+            while (result := results.get()) is not None:
+                yield result
+            task.result()
+        except ExceptionGroup as group:
+            # Of tasks that fail together one tells enough.
+            raise group.exceptions[0] from None
+        finally:
+            task.cancel()
 
 
 _FIRST_WAIT = 0.5
@@ -223,11 +198,12 @@ class ChatRequest:
     """What is asked of the server.
 
     Attributes:
-        body: Makes the request's JSON; called when its turn comes, in a thread, as it may read an image.
+        body: Makes the request's JSON, and a remark on its image; called when its turn comes, in a thread, as it may
+            read an image.
         candidates: Tokens whose probabilities were asked for.
     """
 
-    body: Callable[[], Mapping[str, Any]]
+    body: Callable[[], tuple[Mapping[str, Any], str]]
     candidates: Sequence[str] = ()
 
 
@@ -237,11 +213,12 @@ class Failed:
 
     Attributes:
         reason: Why.
-        of: What it lies with: the request's ``image``, the ``server``, or the model, which was ``silent``.
+        of: What it lies with: the request's ``image``, the ``server``, which answers no attempt where it is ``lost``,
+            or the model, which was ``silent``.
     """
 
     reason: str
-    of: Literal["image", "server", "silent"] = "server"
+    of: Literal["image", "server", "lost", "silent"] = "server"
 
 
 @dataclass
@@ -307,16 +284,16 @@ class ChatClient:
             async def ask_in_turn(client: httpx2.AsyncClient) -> None:
                 nonlocal lost
                 for at in waiting:
-                    try:
-                        outcome = await self._outcome(client, requests[at])
-                        lost = 0
-                    except _Lost as error:
-                        outcome, lost = Failed(str(error)), lost + 1
+                    outcome = await self._outcome(client, requests[at])
                     give((at, outcome))
+                    if not (isinstance(outcome, Failed) and outcome.of == "lost"):
+                        lost = 0
+                        continue
+                    lost += 1
                     if lost >= _LOST_IN_A_ROW:
                         raise AdapterError(
                             f"{lost} requests in a row failed after {self.max_retries + 1} attempts each; the "
-                            f"last: {outcome.reason if isinstance(outcome, Failed) else ''}",
+                            f"last: {outcome.reason}",
                             "What was answered is kept. Look at the server, and run again.",
                         )
 
@@ -339,9 +316,10 @@ class ChatClient:
 
     async def _outcome(self, client: httpx2.AsyncClient, request: ChatRequest) -> ChatAnswer | Failed:
         try:
-            body = await asyncio.to_thread(lambda: json.dumps(request.body()).encode())
+            body, remark = await asyncio.to_thread(request.body)
         except UnreadableImage as error:
             return Failed(str(error), "image")
+        encoded = json.dumps(body).encode()
         last = UnusableAnswer("was not asked", again=True)
         for attempt in range(self.max_retries + 1):
             if attempt:
@@ -350,17 +328,17 @@ class ChatClient:
                 wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** (attempt - 1))
                 await asyncio.sleep(wait * random.uniform(0.75, 1.25))  # noqa: S311 - no secret
             try:
-                return await self._attempt(client, body, request.candidates)
+                return replace(await self._attempt(client, encoded, request.candidates), remark=remark)
             except UnusableAnswer as error:
                 last = error
                 if not error.again:
                     return Failed(str(error), "silent" if error.silent else "server")
-        if isinstance(last, _Unreachable):
+        if last.unreachable:
             raise AdapterError(
                 f"{self.base_url}: {last}",
                 "Does the server run, and is base_url right? What was answered is kept: run again for the rest.",
             )
-        raise _Lost(f"{last} ({self.max_retries + 1} attempts)")
+        return Failed(f"{last} ({self.max_retries + 1} attempts)", "lost")
 
     async def _attempt(self, client: httpx2.AsyncClient, body: bytes, candidates: Sequence[str]) -> ChatAnswer:
         import httpx2
@@ -369,36 +347,30 @@ class ChatClient:
         while (quiet := self._quiet_until - asyncio.get_running_loop().time()) > 0:
             await asyncio.sleep(quiet)
         self.spent["requests"] += 1
+        address = f"{self.base_url.rstrip('/')}/chat/completions"
+        content = bytearray()
         try:
             # httpx2's own limits are for each read, which a server that drips never meets.
-            async with asyncio.timeout(self.timeout):
-                response = await self._post(client, body)
+            async with asyncio.timeout(self.timeout), client.stream("POST", address, content=body) as response:
+                async for piece in response.aiter_bytes():
+                    content += piece
+                    if len(content) > _LARGEST_ANSWER:
+                        raise UnusableAnswer("the server's answer does not end", again=True)
         except TimeoutError:
             raise UnusableAnswer(f"no answer within {self.timeout:g} s", again=True) from None
         except (httpx2.ConnectError, httpx2.ConnectTimeout):
-            raise _Unreachable("the server cannot be reached", again=True) from None
+            raise UnusableAnswer("the server cannot be reached", again=True, unreachable=True) from None
         except (httpx2.TransportError, httpx2.DecodingError) as error:
             raise UnusableAnswer(f"the connection broke ({type(error).__name__})", again=True) from None
-        if response.status == 200:
-            answer = read_answer(response.content, candidates)
-            self.spent.update(answer.usage)
-            return answer
-        raise self._refusal(response)
+        if response.status_code != 200:
+            raise self._refusal(response.status_code, bytes(content), response.headers.get("retry-after"))
+        answer = read_answer(bytes(content), candidates)
+        self.spent.update(answer.usage)
+        return answer
 
-    async def _post(self, client: httpx2.AsyncClient, body: bytes) -> _Response:
-        content = bytearray()
-        address = f"{self.base_url.rstrip('/')}/chat/completions"
-        async with client.stream("POST", address, content=body) as response:
-            async for piece in response.aiter_bytes():
-                content += piece
-                if len(content) > _LARGEST_ANSWER:
-                    raise UnusableAnswer("the server's answer does not end", again=True)
-            return _Response(response.status_code, response.headers.get("retry-after"), bytes(content))
-
-    def _refusal(self, response: _Response) -> Exception:
+    def _refusal(self, status: int, content: bytes, retry_after: str | None) -> Exception:
         """Return what a status other than 200 means, for one request or for all."""
-        status = response.status
-        message, code = server_message(response.content)
+        message, code = server_message(content)
         if self._key:
             # Some servers repeat the key that they refuse.
             message = message.replace(self._key, "***")
@@ -406,7 +378,7 @@ class ChatClient:
         if status == 429 and code == "insufficient_quota":
             return AdapterError(f"{self.base_url}: {said}", "The account's quota is used up.")
         if status in (408, 409, 425, 429) or status >= 500:
-            if (ordered := _seconds(response.retry_after)) > _LONGEST_ORDERED_WAIT:
+            if (ordered := _seconds(retry_after)) > _LONGEST_ORDERED_WAIT:
                 return AdapterError(
                     f"{self.base_url}: {said}; the server asks for a pause of {ordered:,.0f} s",
                     "What was answered is kept: run again after the pause.",
@@ -424,21 +396,6 @@ class ChatClient:
             404: "Is the model served under this name, and does base_url end in the version (/v1)?",
         }.get(status, "Is base_url the address of an OpenAI-compatible server?")
         return AdapterError(f"{self.base_url}: {said}", remedy)
-
-
-@dataclass(frozen=True)
-class _Response:
-    status: int
-    retry_after: str | None
-    content: bytes
-
-
-class _Unreachable(UnusableAnswer):
-    """No connection could be made."""
-
-
-class _Lost(Exception):  # noqa: N818 - told as a reason
-    """A request that failed in every attempt."""
 
 
 def _seconds(retry_after: str | None) -> float:

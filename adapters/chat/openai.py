@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from ...errors import AdapterError
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest, Judge, Judged, Judgement, JudgeRequest
 from .client import ChatClient, ChatRequest, Failed
-from .messages import chat_messages, image_of
-from .sampling import sampling_settings
+from .messages import chat_messages, image_of, sampling_settings
 
 _TOP_LOGPROBS = 20
 """Probabilities that a server tells at each place: as many as the API allows."""
@@ -108,14 +107,10 @@ class OpenAICaptioner(_OpenAIServer, Captioner):
 
     def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
         """Ask for all captions, many at a time; each is given out when it has come."""
-        remarks: dict[int, str] = {}
-        asked = [
-            ChatRequest(partial(self._request, request, partial(remarks.__setitem__, at)))
-            for at, request in enumerate(requests)
-        ]
         for request in requests:
             # Settings that cannot be passed on are none of the server's business.
             sampling_settings(request.generation_kwargs)
+        asked = [ChatRequest(partial(self._request, request)) for request in requests]
         for at, answer in self._client.ask(asked, batch_size or self.concurrency):
             if isinstance(answer, Failed) and answer.of == "silent":
                 yield Captioned({at: Caption("")})
@@ -124,12 +119,11 @@ class OpenAICaptioner(_OpenAIServer, Captioner):
                 yield Captioned(unseen=reasons) if answer.of == "image" else Captioned(failures=reasons)
             else:
                 tokens = answer.usage.get("completion_tokens")
-                yield Captioned({at: Caption(answer.text, tokens, answer.cut, remarks.get(at, ""))})
+                yield Captioned({at: Caption(answer.text, tokens, answer.cut, answer.remark)})
 
-    def _request(self, request: CaptionRequest, tell: Callable[[str], None]) -> dict[str, Any]:
+    def _request(self, request: CaptionRequest) -> tuple[dict[str, Any], str]:
         messages, remark = chat_messages(request.prompt, image_of(request), self.system)
-        tell(remark)
-        return self._body(messages, sampling_settings(request.generation_kwargs))
+        return self._body(messages, sampling_settings(request.generation_kwargs)), remark
 
 
 class OpenAIJudge(_OpenAIServer, Judge):
@@ -142,27 +136,21 @@ class OpenAIJudge(_OpenAIServer, Judge):
 
     def stream(self, requests: Sequence[JudgeRequest]) -> Iterator[Judged]:
         """Ask for all judgements, many at a time; each is given out when it has come."""
-        remarks: dict[int, str] = {}
-        asked = [
-            ChatRequest(partial(self._request, request, partial(remarks.__setitem__, at)), request.candidates)
-            for at, request in enumerate(requests)
-        ]
         for request in requests:
             # Settings that cannot be passed on are none of the server's business.
             _decoding(request)
+        asked = [ChatRequest(partial(self._request, request), request.candidates) for request in requests]
         for at, answer in self._client.ask(asked, self.concurrency):
             if isinstance(answer, Failed):
                 yield Judged({}, {at: answer.reason})
             else:
-                yield Judged({at: Judgement(answer.text, answer.tokens, remarks.get(at, ""))})
+                yield Judged({at: Judgement(answer.text, answer.tokens, answer.remark)})
 
-    def _request(self, request: JudgeRequest, tell: Callable[[str], None]) -> dict[str, Any]:
+    def _request(self, request: JudgeRequest) -> tuple[dict[str, Any], str]:
         system = self.system if request.system is None else request.system
         messages, remark = chat_messages(request.prompt, request.image, system)
-        tell(remark)
-        settings = _decoding(request)
         wanted = {"logprobs": True, "top_logprobs": _TOP_LOGPROBS} if request.candidates else {}
-        return self._body(messages, settings, **wanted)
+        return self._body(messages, _decoding(request), **wanted), remark
 
 
 def _decoding(request: JudgeRequest) -> dict[str, Any]:

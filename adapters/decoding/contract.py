@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from PIL import Image
 
 
+_NOT_INPUTS = ("logits_processor", "stopping_criteria", "generation_config", "synced_gpus", "streamer")
+PLAIN_REMEDY = "Use decoding=greedy, beam or nucleus with this model."
+
+
 @dataclass(frozen=True)
 class CaptionSample:
     """A caption to write.
@@ -50,16 +54,13 @@ class Host(Protocol):
     @property
     def model(self) -> Any:
         """The model of transformers."""
-        ...
 
     @property
     def end_ids(self) -> list[int]:
         """Tokens that end a caption."""
-        ...
 
     def inputs(self, samples: Sequence[CaptionSample]) -> dict[str, torch.Tensor]:
         """Return the model's inputs for samples, padded on the left, on the model's device."""
-        ...
 
     def room(self, inputs: Mapping[str, torch.Tensor], tokens: int) -> int:
         """Return how many of so many tokens captions can have after their instructions.
@@ -67,19 +68,15 @@ class Host(Protocol):
         Raises:
             ValueError: The instructions leave no room; or each leaves another, so that they are to be written apart.
         """
-        ...
 
     def text(self, ids: Sequence[int]) -> str:
         """Return tokens as text, special ones left out."""
-        ...
 
     def generation_config(self, **settings: Any) -> Any:
         """Return the model's own generation settings, without sampling and with these in place."""
-        ...
 
     def generate(self, inputs: Mapping[str, torch.Tensor], **settings: Any) -> Any:
         """Return what the library's ``generate`` makes of the model's inputs."""
-        ...
 
 
 class Decoder(ABC):
@@ -108,3 +105,16 @@ class Decoder(ABC):
         Raises:
             RuntimeError: The batch is too large for the device (``adapters.batch_size.is_out_of_memory``).
         """
+
+
+def first_pass(model: Any, input_ids: torch.Tensor, settings: Mapping[str, Any]) -> tuple[Any, torch.Tensor | None]:
+    """Return what the model makes of an instruction, and the positions of its tokens, where it is told them.
+
+    Args:
+        model: The model of transformers.
+        input_ids: ``[1, prompt]``.
+        settings: What ``generate`` has prepared for a loop of its own.
+    """
+    inputs = {name: value for name, value in settings.items() if name not in _NOT_INPUTS}
+    prepared = model.prepare_inputs_for_generation(input_ids, is_first_iteration=True, **inputs)
+    return model(**prepared, return_dict=True), inputs.get("position_ids")

@@ -23,15 +23,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import yaml
 
 from ...errors import AdapterError, did_you_mean
-from .contract import CaptionSample, Decoder, Host, Written
+from .contract import PLAIN_REMEDY, CaptionSample, Decoder, Host, Written, first_pass
 from .generating import NOT_FINITE, Generating
 
 if TYPE_CHECKING:
     import torch
-
-_PROMPTS = Path(__file__).parent / "dbd_prompts.yaml"
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,12 @@ class UnitFact:
     ids: tuple[int, ...]
     log_likelihood: float
     direction: np.ndarray = field(compare=False)
+
+    def continued(self, token: int, gained: float, unit: np.ndarray) -> UnitFact:
+        """Return the sequence with one token more."""
+        length = len(self.ids)
+        direction = (self.direction * length + unit) / (length + 1) if length else unit
+        return UnitFact((*self.ids, token), self.log_likelihood + gained, direction)
 
 
 @dataclass(frozen=True)
@@ -64,26 +69,19 @@ class FactPrompts:
     settings: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @classmethod
+    @cache
     def named(cls, name: str) -> FactPrompts:
         """Return the prompts of ``dbd_prompts.yaml`` by their name.
 
         Raises:
             AdapterError: There are none of that name.
         """
-        known = _read_prompts()
+        known = yaml.safe_load((Path(__file__).parent / "dbd_prompts.yaml").read_text(encoding="utf-8"))
         if name not in known:
             raise AdapterError(
                 f"dbd_prompts={name} is not known.{did_you_mean(name, known)}", f"Known are {', '.join(known)}."
             )
-        return known[name]
-
-
-@cache
-def _read_prompts() -> dict[str, FactPrompts]:
-    import yaml
-
-    values = yaml.safe_load(_PROMPTS.read_text(encoding="utf-8"))
-    return {name: FactPrompts(**prompts) for name, prompts in values.items()}
+        return cls(**known[name])
 
 
 @dataclass(frozen=True)
@@ -168,10 +166,7 @@ class DifferentiatedBeams(Decoder):
 
         def loop(model: Any, input_ids: torch.Tensor, **settings: Any) -> list[UnitFact] | None:
             if model.config.is_encoder_decoder:
-                raise AdapterError(
-                    "decoding=dbd needs a model that is a decoder alone.",
-                    "Use decoding=greedy, beam or nucleus with this one.",
-                )
+                raise AdapterError("decoding=dbd needs a model that is a decoder alone.", PLAIN_REMEDY)
             return self._search(_Steps(model, input_ids, settings), set(host.end_ids))
 
         with torch.inference_mode():
@@ -196,7 +191,7 @@ class DifferentiatedBeams(Decoder):
             tokens = likely.indices.flatten()
             hidden = steps.advance(parents, tokens)
             sub_candidates = [
-                _continued(candidates[parent], token, gained, direction)
+                candidates[parent].continued(token, gained, direction)
                 for parent, token, gained, direction in zip(
                     parents, tokens.tolist(), likely.values.flatten().tolist(), hidden, strict=True
                 )
@@ -267,13 +262,6 @@ def _picks(facts: Sequence[UnitFact], scores: Sequence[float], weight: float, pi
         hybrid[best] = -float("inf")
 
 
-def _continued(parent: UnitFact, token: int, gained: float, unit: np.ndarray) -> UnitFact:
-    """Return a candidate with one token more."""
-    length = len(parent.ids)
-    direction = (parent.direction * length + unit) / (length + 1) if length else unit
-    return UnitFact((*parent.ids, token), parent.log_likelihood + gained, direction)
-
-
 class _Steps:
     """The model, one token at a time, over rows that branch and fall away.
 
@@ -284,13 +272,10 @@ class _Steps:
     """
 
     def __init__(self, model: Any, input_ids: torch.Tensor, settings: Mapping[str, Any]) -> None:
-        not_inputs = ("logits_processor", "stopping_criteria", "generation_config", "synced_gpus", "streamer")
-        inputs = {name: value for name, value in settings.items() if name not in not_inputs}
         self._model = model
         self._device = input_ids.device
-        self._positions = inputs.get("position_ids")
-        prepared = model.prepare_inputs_for_generation(input_ids, is_first_iteration=True, **inputs)
-        self._take(model(**prepared, return_dict=True))
+        outputs, self._positions = first_pass(model, input_ids, settings)
+        self._take(outputs)
         # Row of the cache that each candidate continues.
         self._rows = [0]
 

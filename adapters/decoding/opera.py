@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError, UsageError
-from .contract import CaptionSample, Decoder, Host, Written
+from .contract import PLAIN_REMEDY, CaptionSample, Decoder, Host, Written, first_pass
 from .generating import NOT_FINITE
 from .overtrust import LEFT_OUT, OverTrust, Retrospection
 
@@ -46,21 +46,6 @@ class Hypothesis:
     score: float
     ids: tuple[int, ...]
     cut: bool
-
-
-@dataclass(frozen=True)
-class Continuations:
-    """Continuations that a search goes on with.
-
-    Attributes:
-        parents: Beam that each of them continues.
-        tokens: Their next tokens.
-        scores: Their sums of log-probabilities.
-    """
-
-    parents: list[int]
-    tokens: list[int]
-    scores: list[float]
 
 
 @dataclass
@@ -106,7 +91,7 @@ class Completed:
 
     def choose(
         self, ranked: Sequence[tuple[float, int, int]], sequences: Sequence[Sequence[int]], ends: set[int]
-    ) -> Continuations:
+    ) -> list[tuple[float, int, int]]:
         """Complete what ends, and return the best of what does not.
 
         A caption that ends is complete if it is among the best as many continuations as there are beams.
@@ -128,8 +113,7 @@ class Completed:
         if len(self.found) == self.beams:
             worst = min(one.score for one in self.found)
             self.done = self.early_stopping or worst >= self._score(ranked[0][0], length)
-        scores, parents, tokens = zip(*open_ones, strict=True)
-        return Continuations(list(parents), list(tokens), list(scores))
+        return open_ones
 
     def best(self) -> Hypothesis:
         """Return the caption with the highest score, the last of several."""
@@ -140,8 +124,6 @@ class Completed:
 
 
 _ATTENTION = "capbench_watched"
-_NOT_INPUTS = ("logits_processor", "stopping_criteria", "generation_config", "synced_gpus", "streamer")
-_REMEDY = "Use decoding=greedy, beam or nucleus with this model."
 
 
 class Watch:
@@ -152,19 +134,6 @@ class Watch:
         """``[queries, keys]`` of the last pass through the model, or None."""
         self.on = False
         """Whether it looks: an instruction would cost its length squared."""
-
-    def look(self, query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor, scaling: float) -> None:
-        """Keep the attention of a pass.
-
-        Args:
-            query: ``[1, heads, queries, d]``, rotated.
-            key: ``[1, heads or groups of them, keys, d]``, rotated.
-            mask: ``[1, 1, queries, keys]`` that is added.
-            scaling: What products are multiplied by.
-        """
-        grouped = query.unflatten(1, (key.shape[1], -1))
-        scores = grouped @ key[:, :, None].transpose(-1, -2) * scaling + mask[:, :, None]
-        self.weights = scores.float().softmax(-1).flatten(1, 2).amax(1)[0]
 
 
 @contextmanager
@@ -184,7 +153,7 @@ def watching(model: Any) -> Iterator[Watch]:
     ]
     if not layers:
         raise AdapterError(
-            f"decoding=opera does not find how the last layer of {type(model).__name__} attends.", _REMEDY
+            f"decoding=opera does not find how the last layer of {type(model).__name__} attends.", PLAIN_REMEDY
         )
     AttentionInterface.register(_ATTENTION, _attend)
     last = max(layers, key=lambda one: one.layer_idx)
@@ -204,7 +173,10 @@ def _attend(
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     if module.watch.on:
-        module.watch.look(query, key, mask, settings["scaling"])
+        # [1, heads, queries, d] and [1, heads or groups of them, keys, d], rotated; the mask is added.
+        grouped = query.unflatten(1, (key.shape[1], -1))
+        scores = grouped @ key[:, :, None].transpose(-1, -2) * settings["scaling"] + mask[:, :, None]
+        module.watch.weights = scores.float().softmax(-1).flatten(1, 2).amax(1)[0]
     return sdpa_attention_forward(module, query, key, value, mask, **settings)
 
 
@@ -241,26 +213,25 @@ class TokenTree:
     """
 
     def __init__(self, model: Any, input_ids: torch.Tensor, settings: Mapping[str, Any], watch: Watch) -> None:
-        inputs = {name: value for name, value in settings.items() if name not in _NOT_INPUTS}
         self._model = model
         self._watch = watch
         self._prompt = input_ids.shape[1]
         # No token is -1.
         self._images = (input_ids[0] == getattr(model.config, "image_token_id", -1)).nonzero()[:, 0]
-        positions = inputs.get("position_ids")
+        positions = settings.get("position_ids")
         if not len(self._images) or positions is None:
             raise AdapterError(
-                f"decoding=opera does not know which tokens of {type(model).__name__} are its image.", _REMEDY
+                f"decoding=opera does not know which tokens of {type(model).__name__} are its image.", PLAIN_REMEDY
             )
         self._next = positions[..., -1:] + 1
         self.asked = self._prompt - len(self._images) + 1
-        prepared = model.prepare_inputs_for_generation(input_ids, is_first_iteration=True, **inputs)
-        found = model(**prepared, return_dict=True)
+        found, _ = first_pass(model, input_ids, settings)
         self.logits = found.logits[0, -1].float().to(input_ids.device)
         self._cache = found.past_key_values
         if any(layer.is_sliding for layer in self._cache.layers):
             raise AdapterError(
-                f"decoding=opera looks at all of a caption, and {type(model).__name__} forgets its beginning.", _REMEDY
+                f"decoding=opera looks at all of a caption, and {type(model).__name__} forgets its beginning.",
+                PLAIN_REMEDY,
             )
 
     def read(self, tokens: torch.Tensor, past: torch.Tensor) -> TreeOutput:
@@ -296,7 +267,7 @@ class TokenTree:
         self._watch.on = False
         weights = self._watch.weights
         if weights is None:
-            raise AdapterError(f"decoding=opera does not see how {type(self._model).__name__} attends.", _REMEDY)
+            raise AdapterError(f"decoding=opera does not see how {type(self._model).__name__} attends.", PLAIN_REMEDY)
         # A model may lie on several devices.
         weights = (weights / weights.sum(-1, keepdim=True)).to(device)
         rows = weights.gather(1, caption).view(beams, each, -1)
@@ -482,7 +453,7 @@ class OperaSearch:
             states.append(replace(state, completed=completed.copy()))
             likely = logits.topk(trust.candidates)
             seen = self._tree.read(likely.indices, state.past)
-            products = trust.extended(_each(state.products, trust.candidates), seen.rows)
+            products = trust.extended(state.products[:, None].expand(-1, trust.candidates, -1), seen.rows)
             penalties, locations = trust.penalties(products, seen.images)
             penalised = trust.penalised(likely.values, penalties)
             if bool(penalised.isnan().any()):
@@ -503,11 +474,16 @@ class OperaSearch:
                     self._read_again(state), place, chosen_there.parents, chosen_there.ids[:, -1]
                 )
             chosen = completed.choose(self._ranked(state, scores), state.ids.tolist(), self._ends)
-            parents = torch.tensor(chosen.parents, device=logits.device)
-            newest = torch.tensor(chosen.tokens, device=logits.device)
+            total, parents, newest = (
+                torch.tensor(values, device=logits.device) for values in zip(*chosen, strict=True)
+            )
             ids = torch.cat([state.ids[parents], newest[:, None]], 1)
             if completed.done or ids.shape[1] == tokens:
-                return self._finished(completed, ids, chosen.scores)
+                if not completed.done:
+                    for (score, _, _), one in zip(chosen, ids.tolist(), strict=True):
+                        completed.add(score, one, cut=True)
+                best = completed.best()
+                return Written(list(best.ids), best.cut)
             among = likely.indices[parents] == newest[:, None]
             if place is None and bool(among.any(-1).all()):
                 branches = among.int().argmax(-1)
@@ -521,7 +497,6 @@ class OperaSearch:
                 products = trust.extended(state.products[parents.cpu()], seen.rows[:, 0])
             slots = state.past.numel() + torch.arange(beams, device=logits.device)
             past = torch.cat([state.past[parents], slots[:, None]], 1)
-            total = torch.tensor(chosen.scores, device=logits.device)
             state = BeamState(ids, total, past, products, parents, completed)
 
     def _start(self) -> tuple[BeamState, Completed]:
@@ -554,15 +529,3 @@ class OperaSearch:
         return [
             (total, number // wide, number % wide) for total, number in zip(best.values.tolist(), numbers, strict=True)
         ]
-
-    def _finished(self, completed: Completed, ids: torch.Tensor, scores: Sequence[float]) -> Written:
-        if not completed.done:
-            for total, one in zip(scores, ids.tolist(), strict=True):
-                completed.add(total, one, cut=True)
-        best = completed.best()
-        return Written(list(best.ids), best.cut)
-
-
-def _each(values: torch.Tensor, count: int) -> torch.Tensor:
-    """Return ``[B, count, k]``: what is a beam's, for each of its candidates."""
-    return values[:, None].expand(-1, count, -1)

@@ -112,20 +112,18 @@ def decoder_of(generation_kwargs: Mapping[str, Any]) -> Decoder:
         return Generating(tokens, num_beams=given.get("num_beams", _BEAMS), more=more)
     if strategy == "nucleus":
         return Generating(tokens, sampling=_sampling(given), more=more)
+    own = {key.removeprefix(f"{strategy}_"): value for key, value in given.items() if key.startswith(f"{strategy}_")}
     if strategy == "vcd":
         # Its paper draws tokens; a task that asks for greedy captions gets them.
         sampling = _sampling(given) if _is_told_to_draw(given) else None
-        own = {key.removeprefix("vcd_"): given[key] for key in _VCD if key in given}
         return Contrastive(tokens, sampling=sampling, more=more, seed=given.get("seed", 0), **own)
     if strategy == "opera":
-        own = {key.removeprefix("opera_"): given[key] for key in (*_OPERA, "opera_precision") if key in given}
-        beams = {"beams": given["opera_beams"]} if "opera_beams" in given else {}
+        beams = {"beams": own.pop("beams")} if "beams" in own else {}
         return Opera(tokens, trust=OverTrust(**own), more=more, **beams)
     greedy = Generating(tokens, more=more)
     if strategy == "greedy":
         return greedy
-    own = {key.removeprefix("dbd_"): given[key] for key in _DBD if key in given}
-    prompts = FactPrompts.named(str(given.get("dbd_prompts", "default")))
+    prompts = FactPrompts.named(str(own.pop("prompts", "default")))
     return DifferentiatedBeams(greedy, prompts=prompts, **{**prompts.settings, **own})
 
 

@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import AdapterError
-from .contract import CaptionSample, Host, Written
-from .generating import Generating
-from .processors import generator_of
+from .contract import PLAIN_REMEDY, CaptionSample, Host, Written
+from .generating import Generating, generator_of
 
 if TYPE_CHECKING:
     import torch
 
 NOISE_STEPS = 1000
 """Steps of the diffusion from the image to noise."""
-_REMEDY = "Use decoding=greedy, beam or nucleus with this model."
 
 
 @dataclass(frozen=True)
@@ -66,10 +64,8 @@ class Contrastive(Generating):
         given = dict(inputs if inputs is not None else host.inputs(self.samples(samples)))
         noises = [generator_of(self.seed, "noise", one.id, one.prompt) for one in samples]
         given["pixel_values"] = with_noisy_half(given, noises, self.noise_step)
-        return self._generate(host, samples, given, [self._contrast])
-
-    def _contrast(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        return contrasted(scores, self.alpha, self.beta)
+        contrast = [lambda input_ids, scores: contrasted(scores, self.alpha, self.beta)]
+        return self._generate(host, samples, given, contrast)
 
 
 def contrasted(logits: torch.Tensor, alpha: float, beta: float) -> torch.Tensor:
@@ -122,7 +118,7 @@ def with_noisy_half(
         sizes = inputs["image_grid_thw"][: len(noises)].prod(-1).tolist()
     else:
         raise AdapterError(
-            f"decoding=vcd does not know this model's pixels, which are of shape {list(pixels.shape)}.", _REMEDY
+            f"decoding=vcd does not know this model's pixels, which are of shape {list(pixels.shape)}.", PLAIN_REMEDY
         )
     share = kept_share(step)
     parts = pixels[half:].split(sizes)

@@ -13,9 +13,9 @@ import numpy as np
 
 from ...errors import AdapterError
 from ..batch_size import TOO_LARGE, require_counts
+from ..contracts import PairwiseEncoder, ScoredPairs
 from ..devices import torch_dtype
 from ..hf_checkpoint import HfModel, HfSource, find_source, versions
-from ..pairwise import PairwiseEncoder, ScoredPairs
 from ..pixels.handles import ImageHandle
 from ..pixels.pipeline import ImageBatch, image_batches
 from ..pixels.transforms import ExactTransform

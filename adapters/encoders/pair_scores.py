@@ -15,8 +15,7 @@ import numpy as np
 
 from ...errors import AdapterError
 from ...rows import BadRow, parse_number, read_rows
-from ..contracts import UNLIMITED
-from ..pairwise import PairwiseEncoder, ScoredPairs
+from ..contracts import UNLIMITED, PairwiseEncoder, ScoredPairs
 from ..pixels.file_digests import file_digest
 from ..pixels.handles import Box, ImageHandle
 

@@ -15,7 +15,7 @@ from ..batch_size import TOO_LARGE, BatchSize, require_counts
 from ..checkpoint_identity import checkpoint_identity
 from ..checkpoints import first_line, first_of
 from ..contracts import Judge, Judged, Judgement, JudgeRequest, JudgeToken
-from ..decoding.processors import SeededChoice, generator_of
+from ..decoding.generating import SeededChoice, generator_of
 from ..devices import find_device, require_dtype, torch_dtype
 from ..hf_checkpoint import loading
 from ..pixels.reading import ReadImage, UnreadableImage, read_image

@@ -124,9 +124,12 @@ class FastTransform(ImageTransform):
         return Prepared(self._fitted(_tensor_of(read.image)[None])[0], read.remarks, handle)
 
     def _decoded_on_gpu(self, batch: Sequence[Prepared]) -> tuple[dict[int, torch.Tensor], dict[int, str]]:
-        found = {n: to_device(p.pixels, self._device) for n, p in enumerate(batch) if not _is_encoded(p)}
+        import torch
+
+        encoded = {n: one.pixels for n, one in enumerate(batch) if isinstance(one.pixels, _Encoded)}
+        found = {n: to_device(one.pixels, self._device) for n, one in enumerate(batch) if n not in encoded}
         failures: dict[int, str] = {}
-        for piece in _pieces({n: p.pixels for n, p in enumerate(batch) if _is_encoded(p)}):
+        for piece in _pieces(encoded):
             try:
                 decoded = _decode([batch[n].pixels for n in piece], self._device)
             except RuntimeError:
@@ -142,7 +145,7 @@ class FastTransform(ImageTransform):
                 else:
                     found[number] = read.to(self._device)
             for group in groups.values():
-                found |= zip(group, self._fitted(_stacked(list(group.values()))), strict=True)
+                found |= zip(group, self._fitted(torch.stack(list(group.values()))), strict=True)
         return found, failures
 
     def _read_again(self, prepared: Prepared) -> torch.Tensor | str:
@@ -177,16 +180,13 @@ class FastTransform(ImageTransform):
 
         if not images:
             return {}
-        pixels = to_device(_stacked(images), self._device) if not images[0].is_cuda else _stacked(images)
+        stacked = torch.stack(list(images))
+        pixels = stacked if stacked.is_cuda else to_device(stacked, self._device)
         mean, std = (
             torch.tensor(values, device=self._device)[:, None, None] * 255
             for values in (self._spec.mean, self._spec.std)
         )
         return {"pixel_values": (pixels.float() - mean) / std}
-
-
-def _is_encoded(prepared: Prepared) -> bool:
-    return isinstance(prepared.pixels, _Encoded)
 
 
 def _decode(images: Sequence[_Encoded], device: torch.device) -> list[torch.Tensor | None]:
@@ -201,13 +201,9 @@ def _decode(images: Sequence[_Encoded], device: torch.device) -> list[torch.Tens
     decoded = decode_jpeg([one.data for one in images], mode="RGB", device=device)
     last_pixels = torch.stack([image[:, -1, -1] for image in decoded]).tolist()
     return [
-        None if is_fill(last) else image if one.crop is None else _crop(image, one.crop)
+        None if is_fill(last) else image[:, one.crop[1] : one.crop[3], one.crop[0] : one.crop[2]] if one.crop else image
         for one, image, last in zip(images, decoded, last_pixels, strict=True)
     ]
-
-
-def _crop(image: torch.Tensor, crop: tuple[int, int, int, int]) -> torch.Tensor:
-    return image[:, crop[1] : crop[3], crop[0] : crop[2]]
 
 
 def _pieces(images: dict[int, _Encoded]) -> Iterator[list[int]]:
@@ -231,12 +227,6 @@ def _tensor_of(image: Image.Image) -> torch.Tensor:
     import torch
 
     return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1).contiguous()
-
-
-def _stacked(images: Sequence[torch.Tensor]) -> torch.Tensor:
-    import torch
-
-    return torch.stack(list(images))
 
 
 @cache

@@ -69,11 +69,21 @@ class Manifest:
 
     def find(self, states: Sequence[FileState]) -> dict[FileState, bytes]:
         """Return the digests of the files that are known in these very states."""
+        found: dict[FileState, bytes] = {}
+        wanted = set(states)
         try:
-            return self._find(states)
+            for start in range(0, len(states), _PATHS_A_QUERY):
+                paths = [state.path for state in states[start : start + _PATHS_A_QUERY]]
+                query = f"SELECT * FROM digests WHERE path IN ({','.join('?' * len(paths))})"  # noqa: S608
+                for *state, digest, crc in self._db.execute(query, paths):
+                    known = FileState(*state)
+                    # What is not as it was written (a bit that flipped on the disk) is not known.
+                    if known in wanted and isinstance(digest, bytes) and _crc(known, digest) == crc:
+                        found[known] = digest
         except sqlite3.Error as error:
             self._give_up(error)
             return {}
+        return found
 
     def keep(self, digests: Mapping[FileState, bytes]) -> None:
         """Keep digests, in one transaction, in place of those of older states."""
@@ -87,19 +97,6 @@ class Manifest:
     def close(self) -> None:
         """Close the file."""
         self._db.close()
-
-    def _find(self, states: Sequence[FileState]) -> dict[FileState, bytes]:
-        found: dict[FileState, bytes] = {}
-        wanted = set(states)
-        for start in range(0, len(states), _PATHS_A_QUERY):
-            paths = [state.path for state in states[start : start + _PATHS_A_QUERY]]
-            query = f"SELECT * FROM digests WHERE path IN ({','.join('?' * len(paths))})"  # noqa: S608
-            for *state, digest, crc in self._db.execute(query, paths):
-                known = FileState(*state)
-                # What is not as it was written (a bit that flipped on the disk) is not known.
-                if known in wanted and isinstance(digest, bytes) and _crc(known, digest) == crc:
-                    found[known] = digest
-        return found
 
     def _keep(self, rows: Iterable[tuple[bytes | int, ...]]) -> None:
         with self._db:
@@ -223,7 +220,7 @@ class FileDigests:
 
     def _of(self, paths: Sequence[Path], threads: ThreadPoolExecutor) -> list[str | OSError]:
         slices = (paths[start : start + _STATES_A_TASK] for start in range(0, len(paths), _STATES_A_TASK))
-        states = [state for some in threads.map(_states, slices) for state in some]
+        states = [state for some in threads.map(lambda some: list(map(_state, some)), slices) for state in some]
         asked = list(dict.fromkeys(state for state in states if isinstance(state, FileState)))
         known: dict[FileState, bytes | OSError] = {**self._find(asked)}
         missing = [state for state in asked if state not in known]
@@ -252,7 +249,9 @@ class FileDigests:
         except OSError as error:
             return error
         read = FileState.of(state.path, after)
-        if read == FileState.of(state.path, before) and _is_settled(read, now):
+        # Whether a change of the file from now on would show in its times.
+        is_settled = all(abs(now - when) >= _SETTLED_NS for when in (read.modified, read.changed))
+        if read == FileState.of(state.path, before) and is_settled:
             self._remember(read, digest)
         return digest
 
@@ -295,15 +294,6 @@ def _state(path: Path) -> FileState | OSError:
         return FileNotFoundError(errno.ENOENT, f"is no path: {error}", name)
     except OSError as error:
         return error
-
-
-def _states(paths: Sequence[Path]) -> list[FileState | OSError]:
-    return list(map(_state, paths))
-
-
-def _is_settled(state: FileState, now: int) -> bool:
-    """Return whether a change of the file from now on would show in its times."""
-    return all(abs(now - when) >= _SETTLED_NS for when in (state.modified, state.changed))
 
 
 _opening = threading.Lock()

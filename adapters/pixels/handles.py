@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
+import numpy as np
+
+from ...errors import UsageError
 from .file_digests import file_digest, file_digests
 
 if TYPE_CHECKING:
@@ -32,7 +37,6 @@ class EncodedImage(Protocol):
         Raises:
             OSError: There are none, or they cannot be read.
         """
-        ...
 
 
 @runtime_checkable
@@ -44,11 +48,9 @@ class FrameSource(Protocol):
 
     def read_frames(self) -> Iterator[Image.Image]:
         """Return every frame in RGB, in order."""
-        ...
 
     def digest(self) -> str:
         """Return a text that changes with the frames."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -167,3 +169,49 @@ def _exact(edge: float) -> str:
 
 def _printable(source: Path | EncodedImage | FrameSource) -> str:
     return str(source).encode("utf-8", "backslashreplace").decode()
+
+
+_AS_IT_IS = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
+"""Modes of Pillow of which PNG keeps every value."""
+_NUMBERS = ("I", "F")
+"""Modes of numbers of any size."""
+
+
+def is_decoded(image: Any) -> TypeGuard[Image.Image | np.ndarray]:
+    """Return whether something is an image of Pillow, or an array."""
+    if isinstance(image, str | bytes):
+        return False
+    pillow = sys.modules.get("PIL.Image")
+    return isinstance(image, np.ndarray) or (pillow is not None and isinstance(image, pillow.Image))
+
+
+def as_png(image: Image.Image | np.ndarray) -> bytes:
+    """Return an image as PNG, which keeps its pixels as they are.
+
+    Args:
+        image: An image of Pillow; or uint8 values of 0 to 255, ``[h, w]`` grey, ``[h, w, 3]`` RGB or ``[h, w, 4]``
+            RGBA.
+
+    Raises:
+        UsageError: An array of other values or another shape, or an image of numbers whose range nobody knows.
+    """
+    from PIL import Image
+
+    if isinstance(image, np.ndarray):
+        is_grey = image.ndim == 2
+        if image.dtype != np.uint8 or not (is_grey or (image.ndim == 3 and image.shape[2] in (3, 4))):
+            raise UsageError(
+                f"an image is an array of {image.dtype} of shape {list(image.shape)}",
+                "Arrays are of uint8, 0 to 255: [h, w], [h, w, 3] or [h, w, 4].",
+            )
+        image = Image.fromarray(image)
+    if image.mode in _NUMBERS:
+        raise UsageError(
+            f"an image of Pillow's mode {image.mode} has numbers whose range is not known", "image.convert('RGB')"
+        )
+    bare = image.copy() if image.mode in _AS_IT_IS else image.convert("RGB")
+    # What the file that it was read of says besides (how to turn it, its colours) is not of the pixels.
+    bare.info = {key: value for key, value in bare.info.items() if key == "transparency"}
+    buffer = io.BytesIO()
+    Image.Image.save(bare, buffer, "png", compress_level=1)
+    return buffer.getvalue()

@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from .handles import Box, ImageHandle
 from .truncated import check_sums, is_truncated
 
@@ -91,7 +93,8 @@ def read_image(handle: ImageHandle, encoded: bytes | None = None) -> ReadImage:
     try:
         image = Image.open(io.BytesIO(encoded), formats=_formats())
         check_size(handle, *image.size)
-        cut = _is_cut_to_8_bits(image)
+        # Pillow drops the lower byte of 16-bit colours while it decodes.
+        cut = "16" not in image.mode and any(";16" in str(tile[3:]) for tile in getattr(image, "tile", ()))
         check_sums(encoded)
         image.load()
         if is_truncated(image, encoded):
@@ -104,7 +107,10 @@ def read_image(handle: ImageHandle, encoded: bytes | None = None) -> ReadImage:
     except Exception as error:
         # Decoders raise whatever they like here: OSError, SyntaxError, struct.error, ValueError, ...
         raise UnreadableImage(f"{handle.name}: {_cause(error)}") from error
-    return read if handle.box is None else _cropped(read, handle, handle.box)
+    if handle.box is None:
+        return read
+    inside, remark = crop_of(handle, handle.box, *read.image.size)
+    return ReadImage(read.image.crop(inside), (*read.remarks, remark) if remark else read.remarks)
 
 
 def image_size(handle: ImageHandle) -> tuple[int, int]:
@@ -176,16 +182,6 @@ def _formats() -> tuple[str, ...]:
     return tuple(one for one in _FORMATS if one in Image.OPEN)
 
 
-def _cropped(read: ReadImage, handle: ImageHandle, box: Box) -> ReadImage:
-    inside, remark = crop_of(handle, box, *read.image.size)
-    return ReadImage(read.image.crop(inside), (*read.remarks, remark) if remark else read.remarks)
-
-
-def _is_cut_to_8_bits(image: Image.Image) -> bool:
-    """Return whether Pillow will drop the lower byte of 16-bit colours while it decodes."""
-    return "16" not in image.mode and any(";16" in str(tile[3:]) for tile in getattr(image, "tile", ()))
-
-
 def _remarks(image: Image.Image, cut: bool) -> tuple[str, ...]:
     found = [_CUT] if cut else []
     if (frames := getattr(image, "n_frames", 1)) > 1:
@@ -206,8 +202,6 @@ def _with_known_range(read: ReadImage) -> ReadImage:
 
     Grey levels of 16 bits are clipped at 255 as soon as RGB is made of them, not scaled: so do the released transforms.
     """
-    import numpy as np
-
     mode = read.image.mode
     if mode == "F":
         raise ValueError("floating-point pixels have no known range")

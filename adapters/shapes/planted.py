@@ -11,17 +11,17 @@ from ...tasks.shapes.grading import absent_thing
 from ...tasks.shapes.scene import Scene, Thing
 from ..aliases import resolve_model
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest
-from ..decoding.processors import generator_of
+from ..decoding.generating import generator_of
 from ..pixels.handles import ImageHandle
 from ..pixels.reading import UnreadableImage
-from .scenes import SceneView, see, why_unseen
+from .regions import SceneView, SeesShapes, see
 
 _REVISION = 1
 _IN_FULL = 0.9
 """Share of a thing's box that a crop shows, for it to be named."""
 
 
-class PlantedCaptioner(Captioner):
+class PlantedCaptioner(SeesShapes, Captioner):
     """Captions whole pictures by a model, less their last sentences, and crops by the scene; both with inventions.
 
     Args:
@@ -46,20 +46,16 @@ class PlantedCaptioner(Captioner):
         self.name = name
         self._inner = loaded
         self.batch_size = loaded.batch_size
-        self._settings = {"omitted": omitted, "inventions": inventions, "seed": seed}
         self.omitted, self.inventions, self.seed = omitted, inventions, seed
-
-    @classmethod
-    def refuses(cls, image: ImageHandle) -> str:
-        """Return why a picture is none of the shapes world; see ``Model.refuses``."""
-        return why_unseen(image)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the model and what is planted."""
         return {
             "adapter": "shapes_planted",
             "revision": _REVISION,
-            **self._settings,
+            "omitted": self.omitted,
+            "inventions": self.inventions,
+            "seed": self.seed,
             "model": self._inner.fingerprint(),
         }
 

@@ -1,26 +1,110 @@
-"""A segmenter and a detector of the shapes world, which know the scene: what is made with them means something."""
+"""Sees the scene of a picture of the shapes world; a segmenter and a detector, which know it.
+
+So what is made with them means something.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...tasks.shapes.drawing import pixel_box
-from ...tasks.shapes.scene import Scene
+from ...tasks.shapes.drawing import mask_of, pixel_box, pixels
+from ...tasks.shapes.pictures import DrawnPicture
+from ...tasks.shapes.sampling import sample_scene
+from ...tasks.shapes.scene import Scene, Thing
+from ..contracts import Model
 from ..pixels.handles import ImageHandle
+from ..pixels.reading import UnreadableImage, crop_of, read_image
 from ..regions.contracts import Detections, Detector, Region, Segmenter, wanted_points
 from .phrases import Named, named_in, words_of
-from .scenes import SceneView, see, why_unseen
 
 if TYPE_CHECKING:
     from ...tasks.shapes.scene import Box
 
 _REVISION = 1
+_LEAST = (2, 3)
+"""Fewest things of the scenes of a seed, as readers draw them."""
+_ANOTHER = 8.0
+"""Mean difference of 256 levels above which two pictures are two: of one and its JPEG file it is below 4."""
 
 
-class ShapesSegmenter(Segmenter):
+@dataclass(frozen=True)
+class SceneView:
+    """What a picture, or a crop of one, shows.
+
+    Attributes:
+        scene: The scene.
+        side: Width and height of the whole picture in pixels.
+        window: Left, top, right and bottom of what is shown, in whole pixels.
+    """
+
+    scene: Scene
+    side: int
+    window: tuple[int, int, int, int]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of what is shown, in pixels."""
+        left, top, right, bottom = self.window
+        return right - left, bottom - top
+
+    def mask(self, thing: Thing) -> np.ndarray:
+        """Return the pixels of a thing, bool ``[height, width]`` of what is shown."""
+        left, top, right, bottom = self.window
+        return mask_of(thing, self.side)[top:bottom, left:right]
+
+
+def see(image: ImageHandle) -> SceneView:
+    """Return what a picture of the shapes world shows.
+
+    A picture that is drawn knows its scene. Of a file the name ends with the scene's seed (``photos/17.jpg``), and its
+    pixels are held against those of that scene.
+
+    Raises:
+        UnreadableImage: It cannot be read, or it is no picture of the shapes world whose scene is known.
+    """
+    if isinstance(image.source, DrawnPicture):
+        scene, side = image.source.scene, image.source.side
+    else:
+        scene, side = _recognised(image)
+    window = (0, 0, side, side) if image.box is None else crop_of(image, image.box, side, side)[0]
+    return SceneView(scene, side, window)
+
+
+class SeesShapes(Model):
+    """A model that sees pictures of the shapes world alone."""
+
+    @classmethod
+    def refuses(cls, image: ImageHandle) -> str:
+        """Return why a picture is none of the shapes world; see ``Model.refuses``."""
+        try:
+            see(image)
+        except UnreadableImage as error:
+            return str(error)
+        return ""
+
+
+def _recognised(image: ImageHandle) -> tuple[Scene, int]:
+    shown = np.asarray(read_image(ImageHandle(image.source)).image.convert("RGB"), np.int16)
+    height, width, _ = shown.shape
+    name = image.source.stem if isinstance(image.source, Path) else str(image.source)
+    seed = None if isinstance(image.source, bytes) else re.search(r"(\d+)$", name)
+    if seed is not None and height == width:
+        for least in _LEAST:
+            scene = sample_scene(int(seed[1]), least)
+            if np.abs(pixels(scene, height) - shown).mean() < _ANOTHER:
+                return scene, height
+    raise UnreadableImage(
+        f"{image.name}: is no picture of the shapes world whose scene is known; a file's name ends with its seed"
+    )
+
+
+class ShapesSegmenter(SeesShapes, Segmenter):
     """Finds the things of a picture of the shapes world, exactly.
 
     Args:
@@ -29,11 +113,6 @@ class ShapesSegmenter(Segmenter):
 
     def __init__(self, name: str = "shapes-segmenter") -> None:
         self.name = name
-
-    @classmethod
-    def refuses(cls, image: ImageHandle) -> str:
-        """Return why a picture is none of the shapes world; see ``Model.refuses``."""
-        return why_unseen(image)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what it is."""
@@ -49,7 +128,7 @@ class ShapesSegmenter(Segmenter):
         return [Region.of(mask, 1.0, 1.0) for mask in masks if mask.any()]
 
 
-class ShapesDetector(Detector):
+class ShapesDetector(SeesShapes, Detector):
     """Finds what phrases name in a picture of the shapes world.
 
     Each thing has its box, and the background has one in which nothing stands. A text scores above 0.5 in the box of
@@ -62,11 +141,6 @@ class ShapesDetector(Detector):
 
     def __init__(self, name: str = "shapes-detector") -> None:
         self.name = name
-
-    @classmethod
-    def refuses(cls, image: ImageHandle) -> str:
-        """Return why a picture is none of the shapes world; see ``Model.refuses``."""
-        return why_unseen(image)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what it is."""
@@ -118,12 +192,11 @@ def _score(phrase: str, scene: Scene, number: int) -> float:
     """Return how much of a phrase is in the box of a thing, or behind the last of them, in that of the background."""
     named = named_in(phrase)
     share = min((one.share_in(scene) for one in named), default=0.0)
-    if share == 1 and any(_is_in_box(one, scene, number) for one in named):
+
+    def is_here(one: Named) -> bool:
+        in_things = number < len(scene.things)
+        return one.is_of(scene.things[number]) if in_things else scene.background in one.places()
+
+    if share == 1 and any(map(is_here, named)):
         return 0.5 + 0.4 / len(words_of(phrase))
     return 0.005 * (share if share < 1 else 0.5)
-
-
-def _is_in_box(one: Named, scene: Scene, number: int) -> bool:
-    if number < len(scene.things):
-        return one.is_of(scene.things[number])
-    return scene.background in one.places()

@@ -11,7 +11,7 @@ import numpy as np
 from ...tasks.shapes.describing import PLACES
 from ...tasks.shapes.scene import SHAPES
 from ..contracts import Judge, Judged, Judgement, JudgeRequest
-from ..decoding.processors import generator_of
+from ..decoding.generating import generator_of
 from .phrases import Named, named_in
 
 _REVISION = 1

@@ -12,7 +12,7 @@ from torch import distributed
 
 from ...adapters import Encoder, ImageHandle
 from ...adapters.aliases import ModelSpec, resolve_model
-from ...adapters.pixels.decoded import encoded, is_decoded
+from ...adapters.pixels.handles import as_png, is_decoded
 from ...errors import DataError, MetricError, UsageError
 from ...metrics import MEAN, Context, Items, Scores
 from ...tasks.schema import MetricEntry
@@ -269,7 +269,7 @@ def _handle(image: Any) -> ImageHandle:
             )
         pixels = image.cpu().numpy().astype(np.uint8)
         image = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
-    handle = handle_of(encoded(image) if is_decoded(image) else image)
+    handle = handle_of(as_png(image) if is_decoded(image) else image)
     if not isinstance(handle, ImageHandle):
         raise UsageError(f"an image is {type(image).__name__}, which is none", "Give a tensor [c, h, w].")
     return handle

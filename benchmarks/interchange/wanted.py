@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from ...adapters import Adapter, ImageHandle, Judge, Judged, JudgeRequest, PairwiseEncoder
-from ...adapters.contracts import UNLIMITED
+from ...adapters.contracts import UNLIMITED, ScoredPairs
 from ...adapters.judges.responses import RecordedResponses, asked
-from ...adapters.pairwise import ScoredPairs
 from ...adapters.pixels.handles import image_suffix
 from ...drafts import write_whole, written_whole
 from ...errors import MetricError, UsageError

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...adapters.pairwise import PAIRWISE
+from ...adapters.contracts import PAIRWISE
 from ...boundary import Boundary
 from ...errors import MetricError, TaskError, UsageError, placed
 from ...metrics import DIRECTION, EVALUATE_PREFIX, MEAN, Aggregate, Metric, Need, build_metric, configured, metrics

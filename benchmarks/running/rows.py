@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...adapters.pixels.decoded import encoded, is_decoded
+from ...adapters.pixels.handles import as_png, is_decoded
 from ...allocation import seldom_collected
 from ...boundary import Boundary
 from ...errors import DataError, UsageError
@@ -317,5 +317,5 @@ def _listed(name: str, column: Sequence[Any]) -> Sequence[Any]:
 def _encoded(rows: Rows) -> Iterator[Mapping[str, Any] | BadRow]:
     for row in rows:
         if isinstance(row, Mapping) and is_decoded(image := row.get("image")):
-            row = {**row, "image": encoded(image)}
+            row = {**row, "image": as_png(image)}
         yield row

@@ -12,7 +12,7 @@ from time import perf_counter
 import numpy as np
 
 from ...adapters import adapters
-from ...adapters.pairwise import PAIRWISE
+from ...adapters.contracts import PAIRWISE
 from ...allocation import seldom_collected
 from ...metrics import Cache
 from ...progress import Progress, numbered, silent

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from ...adapters import Judge, JudgeRequest
-from ...adapters.decoding.processors import generator_of
+from ...adapters.decoding.generating import generator_of
 from ...adapters.encoders.clip_tokens import clip_tokenizer
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from capbench.adapters.chat.sampling import sampling_settings
+from capbench.adapters.chat.messages import sampling_settings
 from capbench.errors import AdapterError
 
 

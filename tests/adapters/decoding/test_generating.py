@@ -9,8 +9,7 @@ from tiny_images import noise_image
 
 from capbench.adapters.captioners.hf import HfCaptioner
 from capbench.adapters.decoding.contract import CaptionSample
-from capbench.adapters.decoding.generating import Generating, Sampling
-from capbench.adapters.decoding.processors import FiniteLogits, SeededChoice, generator_of
+from capbench.adapters.decoding.generating import FiniteLogits, Generating, Sampling, SeededChoice, generator_of
 
 
 def samples(count: int) -> list[CaptionSample]:

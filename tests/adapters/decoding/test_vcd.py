@@ -12,8 +12,7 @@ from tiny_images import noise_image
 
 from capbench.adapters.captioners.hf import HfCaptioner
 from capbench.adapters.decoding.contract import CaptionSample
-from capbench.adapters.decoding.generating import Generating
-from capbench.adapters.decoding.processors import generator_of
+from capbench.adapters.decoding.generating import Generating, generator_of
 from capbench.adapters.decoding.vcd import Contrastive, contrasted, kept_share, with_noisy_half
 from capbench.errors import AdapterError
 

@@ -16,7 +16,7 @@ from tiny_images import noise_image
 import capbench
 from capbench.adapters import Encoder, ImageHandle
 from capbench.adapters.aliases import resolve_model
-from capbench.adapters.pixels.decoded import encoded
+from capbench.adapters.pixels.handles import as_png
 from capbench.errors import DataError, MetricError, UsageError
 from capbench.metrics import Context
 from capbench.metrics.vectors.features import image_features, text_features
@@ -164,7 +164,7 @@ def test_clip_score_is_clip_s_to_the_bit(shapes_clip: Encoder):
 def test_clip_score_has_the_settings_of_the_one_that_it_stands_for():
     ours = capbench.CLIPScore("shapes-clip")
     ours.update(torch.stack([TENSORS[2], TENSORS[2].flip(2)]), ["a red circle", "two blue squares"])
-    handles = [ImageHandle(encoded(image)) for image in (noise_image(2), np.asarray(noise_image(2))[:, ::-1])]
+    handles = [ImageHandle(as_png(image)) for image in (noise_image(2), np.asarray(noise_image(2))[:, ::-1])]
     context = Context(encoder=ours.encoder)
     seen, read = (image_features(handles, context), text_features(["a red circle", "two blue squares"], context))
     cosines = (seen.vectors[seen.rows] * read.vectors[read.rows]).sum(axis=1)
