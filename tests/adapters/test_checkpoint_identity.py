@@ -7,9 +7,8 @@ import pytest
 from hub_cache import COMMIT, arrive
 from tiny_clip import TinyClip
 
-from capbench.adapters.checkpoint_identity import checkpoint_digest, checkpoint_identity, digest_of_files
+from capbench.adapters.checkpoint_identity import cached_files, checkpoint_digest, checkpoint_identity, digest_of_files
 from capbench.adapters.encoders.hf_clip import HfClipEncoder
-from capbench.adapters.hub import cached_files
 from capbench.errors import AdapterError
 
 
