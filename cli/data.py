@@ -25,6 +25,8 @@ def run(options: argparse.Namespace) -> int:
     from ..access import require_permitted
     from ..benchmarks.inputs.failures import describe
     from ..benchmarks.running.inspection import inspect_task
+    from ..progress import bars
+    from ..tasks.download import fetch
     from ..tasks.index import build_index
     from ..tasks.schema import load_task
     from ..tasks.sources import load_source, requests_of_card
@@ -45,7 +47,10 @@ def run(options: argparse.Namespace) -> int:
         _print_card(source, [] if source.generated else locations.candidates(source))
         if options.download and not source.generated:
             require_permitted(requests_of_card(task, entry.path))
-            _download(source, locations.candidates(source)[0])
+            folder = locations.candidates(source)[0]
+            tell(f"\nfetching into {folder}. By going on you accept: {source.terms}")
+            for file in fetch(source, folder, bars()):
+                print(f"{'fetched':<13}{file}")
     found = inspect_task(entry, locations)
     print(f"\nfound        {found.origin or 'nothing'}: {found.verdict}")
     print(textwrap.indent(found.detail, " " * 13))
@@ -84,12 +89,3 @@ def _print_card(source, folders) -> None:
         print(f"  --download fetches {download.url or f'{download.file} of hub data set {download.hub}'}")
         if download.note:
             print(f"      {download.note}")
-
-
-def _download(source, folder) -> None:
-    from ..progress import bars
-    from ..tasks.download import fetch
-
-    tell(f"\nfetching into {folder}. By going on you accept: {source.terms}")
-    for file in fetch(source, folder, bars()):
-        print(f"{'fetched':<13}{file}")

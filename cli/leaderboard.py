@@ -85,17 +85,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Carry out the subcommand."""
     if options.action == "diff":
-        return _diff(options)
+        from ..benchmarks.leaderboard.diff import comment, read_leaderboard
+
+        base, note = read_leaderboard(options.base, options.output)
+        head, _ = read_leaderboard(options.head or str(options.output), options.output)
+        print(comment(base, head, note))
+        return 0
     # An empty leaderboard is not what somebody asks for.
     if not options.runs.exists():
         raise UsageError(
             f"{options.runs}: there is no such folder",
             "--runs names the folder of the runs; 'bench run' writes them to runs, unless --output_path says else.",
         )
-    return _build(options) if options.action == "build" else _check(options)
-
-
-def _build(options: argparse.Namespace) -> int:
+    if options.action == "check":
+        return _check(options)
     from ..benchmarks.leaderboard.build import build
 
     board = build(options.runs, options.output, options.readme)
@@ -122,12 +125,3 @@ def _check(options: argparse.Namespace) -> int:
         + (f" --readme {options.readme}" if options.readme else "")
     )
     return 1
-
-
-def _diff(options: argparse.Namespace) -> int:
-    from ..benchmarks.leaderboard.diff import comment, read_leaderboard
-
-    base, note = read_leaderboard(options.base, options.output)
-    head, _ = read_leaderboard(options.head or str(options.output), options.output)
-    print(comment(base, head, note))
-    return 0

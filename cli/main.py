@@ -6,10 +6,11 @@ import argparse
 import importlib
 import io
 import os
+import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -68,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     chosen = next((argument for argument in arguments if not argument.startswith("-")), None)
     if chosen is not None and chosen not in COMMANDS:
-        return _unknown_command(chosen)
+        return _unknown("bench", "unknown command", chosen, COMMANDS, f"Commands: {', '.join(COMMANDS)}.")
     command, module = parser, None
     for name, summary in COMMANDS.items():
         sub = commands.add_parser(
@@ -79,7 +80,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             module.add_arguments(sub)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        return _unknown_option(unknown[0], command)
+        known = re.findall(r"--\w+", command.format_help())
+        hint = f"'{command.prog} --help' lists the options."
+        return _unknown(command.prog, "unrecognized argument", unknown[0], known, hint)
     if options.version:
         from importlib.metadata import version
 
@@ -91,27 +94,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return _guarded(module.run, options)
 
 
-def _unknown_command(name: str) -> int:
+def _unknown(prog: str, what: str, name: str, known: Iterable[str], hint: str) -> int:
     from ..errors import did_you_mean
 
-    print(
-        f"bench: error: unknown command '{name}'.{did_you_mean(name, COMMANDS)}\nCommands: {', '.join(COMMANDS)}.",
-        file=sys.stderr,
-    )
-    return 2
-
-
-def _unknown_option(argument: str, parser: argparse.ArgumentParser) -> int:
-    import re
-
-    from ..errors import did_you_mean
-
-    known = set(re.findall(r"--\w+", parser.format_help()))
-    print(
-        f"{parser.prog}: error: unrecognized argument '{argument}'.{did_you_mean(argument, known)}\n"
-        f"'{parser.prog} --help' lists the options.",
-        file=sys.stderr,
-    )
+    print(f"{prog}: error: {what} '{name}'.{did_you_mean(name, known)}\n{hint}", file=sys.stderr)
     return 2
 
 

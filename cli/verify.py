@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,9 +71,19 @@ def run(options: argparse.Namespace) -> int:
         for number, one in enumerate(found):
             if one.run is not None and not one.faults:
                 found[number] = one.scored(score_again(one.run, **where, progress=bars()))
-    _print_runs(found, options.again)
-    if options.again:
-        _print_metrics(found)
+    print_table(
+        {"Run": str(one.folder), "Found": _found(one)} | ({"Again": _came_out(one.again)} if options.again else {})
+        for one in found
+    )
+    rows = [
+        {"Run": str(one.folder), "Metric": metric, "Largest difference": _of_metric(one.again, metric)}
+        for one in found
+        if one.again
+        for metric in one.again.metrics
+    ]
+    if rows:
+        print()
+        print_table(rows)
     return 0 if all(one.is_sound for one in found) else 1
 
 
@@ -109,13 +118,6 @@ def _parity(options: argparse.Namespace) -> int:
     return 1 if counts["differs"] else 0
 
 
-def _print_runs(found: Sequence[Verified], again: bool) -> None:
-    print_table(
-        {"Run": str(one.folder), "Found": _found(one)} | ({"Again": _came_out(one.again)} if again else {})
-        for one in found
-    )
-
-
 def _found(one: Verified) -> str:
     if one.run is None or one.faults:
         return "; ".join(one.faults)
@@ -139,18 +141,6 @@ def _came_out(again: Rescored | None) -> str:
     if again.not_checkable:
         found.append(f"not checkable: {', '.join(again.not_checkable)}")
     return "; ".join(found)
-
-
-def _print_metrics(found: Sequence[Verified]) -> None:
-    rows = [
-        {"Run": str(one.folder), "Metric": metric, "Largest difference": _of_metric(one.again, metric)}
-        for one in found
-        if one.again
-        for metric in one.again.metrics
-    ]
-    if rows:
-        print()
-        print_table(rows)
 
 
 def _of_metric(again: Rescored, metric: str) -> str:

@@ -55,7 +55,13 @@ class DataLocations:
         located = self._copy(task, source)
         data = [located] if located else []
         if not data and task.custom_dataset is None and not task.is_local:
-            data = _hub_folders(str(task.dataset_path))
+            from huggingface_hub import constants
+
+            # Where the hub's libraries keep what they fetched.
+            prepared = os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME) / "datasets"
+            repository = "datasets--" + str(task.dataset_path).replace("/", "--")
+            places = (Path(prepared), Path(constants.HF_HUB_CACHE) / repository)
+            data = [folder for folder in places if folder.is_dir()]
         return Boundary.of(path, *data, *self.allowed)
 
     def find(self, task: TaskConfig, path: Path, source: DataSource | None) -> Path | None:
@@ -111,15 +117,6 @@ def allowed_folders(named: Sequence[str | Path]) -> tuple[Path, ...]:
         if not folder.is_dir():
             raise UsageError(f"--allow_outside {folder}: there is no such folder")
     return folders
-
-
-def _hub_folders(dataset: str) -> list[Path]:
-    """Return where the hub's libraries keep what they fetched of a data set."""
-    from huggingface_hub import constants
-
-    made = os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME) / "datasets"
-    repository = "datasets--" + dataset.replace("/", "--")
-    return [folder for folder in (Path(made), Path(constants.HF_HUB_CACHE) / repository) if folder.is_dir()]
 
 
 def _holds_data(folder: Path) -> bool:

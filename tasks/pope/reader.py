@@ -26,7 +26,9 @@ def questions(folder: Path, file: str = "coco_pope_random.json") -> Iterator[Row
     path = folder / file
     if not path.is_file():
         raise DataError(f"{path}: there is no such file", "'bench data pope' lists the files.")
-    rows = enumerate(elements(path), 1) if _is_array(path) else _lines(path)
+    with path.open("rb") as stream:
+        is_array = stream.read(64).lstrip().startswith(b"[")
+    rows = enumerate(elements(path), 1) if is_array else _lines(path)
     for number, row in rows:
         place = f"{file}: question {number}"
         if not isinstance(row, dict):
@@ -35,11 +37,6 @@ def questions(folder: Path, file: str = "coco_pope_random.json") -> Iterator[Row
             yield BadRow(place, f"has no {', '.join(missing)}")
         else:
             yield row
-
-
-def _is_array(path: Path) -> bool:
-    with path.open("rb") as stream:
-        return stream.read(64).lstrip().startswith(b"[")
 
 
 def _lines(path: Path) -> Iterator[tuple[int, Any]]:

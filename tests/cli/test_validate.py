@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -96,29 +97,20 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_fault_of_a_task_file_is_named_with_its_place_and_exits_1(bench, folder: Path, fault: str):
-    old, new, message = FAULTS[fault]
-    assert old in SOUND
-    (folder / "sound.yaml").write_text(SOUND.replace(old, new, 1))
-    (folder / "neighbour.yaml").write_text(SOUND.replace("task: sound", "task: neighbour", 1))
-    # By its tag: the shipped tasks, which take more than a second, are read where all faults are found in one go.
-    done = bench("validate", "mine", "--include_path", folder, "--run_functions")
-    assert message in done.out + done.err
-    assert "ok       neighbour\n" in done.out
-    assert "sound" in next(line for line in done.out.splitlines() if line.startswith("faulty"))
-    if message.startswith(":"):
-        assert f"tasks/sound.yaml{message}" in done.out
-    assert done.code == 1
-
-
-def test_all_faults_of_a_folder_are_found_in_one_go_groups_included(bench, folder: Path):
+def test_every_fault_of_a_folder_is_named_with_its_place_in_one_go_groups_included(bench, folder: Path, subtests):
     for number, (old, new, _) in enumerate(FAULTS.values()):
+        assert old in SOUND
         text = SOUND.replace(old, new, 1).replace("task: sound", f"task: sound_{number:02}", 1)
         (folder / f"sound_{number:02}.yaml").write_text(text.replace("sound.yaml", f"sound_{number:02}.yaml"))
     (folder / "zz_sound.yaml").write_text(SOUND)
     (folder / "group.yaml").write_text("group: all_of_mine\ntask: [sound, soudn]\n")
     done = bench("validate", "--include_path", folder, "--run_functions").failed(1)
+    verdicts = re.split(r"^(?=\S)", done.out, flags=re.MULTILINE)
+    for number, (fault, (_, _, message)) in enumerate(FAULTS.items()):
+        with subtests.test(fault):
+            (verdict,) = (one for one in verdicts if one.startswith("faulty") and f"sound_{number:02}" in one)
+            place = f"tasks/sound_{number:02}.yaml" if message.startswith(":") else ""
+            assert place + message.replace("sound.yaml", f"sound_{number:02}.yaml") in verdict
     assert sum(line.startswith("faulty") for line in done.out.splitlines()) == len(FAULTS) + 1
     assert "ok       sound\n" in done.out
     assert "faulty   all_of_mine\n" in done.out
