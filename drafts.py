@@ -83,29 +83,6 @@ def put_in_place(draft: Path, path: Path) -> None:
     flush(path.parent)
 
 
-def put_if_absent(draft: Path, path: Path) -> bool:
-    """Give a draft a name that nothing has yet, after all of it is on the disk; of several processes the first wins.
-
-    That is one hard link, which holds on network file systems too. The draft keeps its own name, and is its maker's
-    to remove.
-
-    Returns:
-        Whether the draft got the name; if not, what another gave it is on the disk.
-
-    Raises:
-        OSError: That is not possible; the file system has no hard links, say.
-    """
-    flush(draft)
-    try:
-        path.hardlink_to(draft)
-        is_first = True
-    except FileExistsError:
-        # A server's answer to a link that it made may have been lost, and the request sent again.
-        is_first = path.samefile(draft)
-    flush(path.parent)
-    return is_first
-
-
 def remove_abandoned(drafts: Iterable[Path], prefix: str = DRAFT) -> None:
     """Remove those drafts that are of processes of this machine that are no more."""
     for draft in drafts:

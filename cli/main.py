@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import importlib
 import io
 import os
@@ -11,7 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 # Only the chosen subcommand's module is imported, so that --help answers at once.
@@ -50,10 +52,21 @@ examples:
 
 
 def program() -> NoReturn:
-    """Be the program ``bench``, which ends with the exit code of ``main``."""
-    from ..allocation import be_program
+    """Be the program ``bench``, which ends with the exit code of ``main``.
 
-    be_program(main)
+    Behind all else that ends with it, the process is left to the system as it is: Python would take apart what was
+    imported piece by piece, which takes a core a second or two once a model was loaded.
+    """
+    codes: list[int] = []
+    atexit.register(lambda: os._exit(codes[0]) if codes else None)
+    # A library of models makes a million objects while it is imported, and to look for circles takes as long.
+    gc.set_threshold(10_000)
+    code = main()
+    # Where nothing can be written any more, Python says so at its end.
+    with suppress(OSError):
+        sys.stdout.flush()
+        codes.append(code)
+    sys.exit(code)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -102,7 +115,6 @@ def _unknown(prog: str, what: str, name: str, known: Iterable[str], hint: str) -
 
 
 def _guarded(run, options: argparse.Namespace) -> int:
-    from ..allocation import seldom_collected
     from ..errors import BenchError
     from ..permissions import permit
     from .options import permissions_of
@@ -111,8 +123,7 @@ def _guarded(run, options: argparse.Namespace) -> int:
         # A terminal that has no τ must not cost the user the results.
         sys.stdout.reconfigure(errors="replace")
     try:
-        # A library of models makes a million objects while it is imported, and to look for circles takes as long.
-        with _ended_by_signals(), seldom_collected(), permit(permissions_of(options)):
+        with _ended_by_signals(), permit(permissions_of(options)):
             code = run(options)
         sys.stdout.flush()
         return code

@@ -6,23 +6,19 @@ import os
 import re
 import signal
 import stat
-import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+import forked
 import pytest
 
 from capbench import drafts
-from capbench.drafts import (
-    draft_beside,
-    folder_lock,
-    put_if_absent,
-    temporary_folder,
-    write_whole,
-    written_whole,
-)  # fmt: skip
+from capbench.drafts import folder_lock, temporary_folder, write_whole, written_whole
 
 
 @pytest.fixture
@@ -32,21 +28,20 @@ def here(tmp_path: Path) -> Path:
     return tmp_path / "here"
 
 
-_KILLED_ON_THE_WAY = """
-import os, signal, sys
-from pathlib import Path
-from capbench.drafts import temporary_folder, written_whole
-with {place} as draft:
-    ({file}).write_bytes(b"half of the n")
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
+def kill_on_the_way(place: Callable[[], AbstractContextManager[Path]], name: str = "") -> None:
+    """Kill a process that writes to a draft, or a file in it."""
+
+    def write() -> None:
+        with place() as draft:
+            (draft / name).write_bytes(b"half of the n")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert forked.carried_out(write) == -signal.SIGKILL
 
 
 def kill_while_writing(path: Path) -> Path:
     """Kill a process that writes to a file; return the draft that it left."""
-    script = _KILLED_ON_THE_WAY.format(place=f"written_whole(Path({str(path)!r}))", file="draft")
-    done = subprocess.run([sys.executable, "-c", script], check=False)
-    assert done.returncode == -signal.SIGKILL
+    kill_on_the_way(lambda: written_whole(path))
     (left,) = path.parent.glob(".draft-*")
     return left
 
@@ -120,17 +115,6 @@ def test_folder_of_a_killed_process_goes_too_and_a_link_so_named_is_not_followed
     assert (here / "mine" / "kept").exists()
 
 
-def test_of_several_drafts_the_first_gets_the_name_and_no_other_replaces_it(here: Path):
-    path = here / "file"
-    for content, is_first in (("first", True), ("second", False)):
-        draft = draft_beside(path)
-        draft.write_text(content)
-        assert put_if_absent(draft, path) is is_first
-        assert path.read_text() == "first"
-        draft.unlink()
-    assert list(here.iterdir()) == [path]
-
-
 def test_link_is_followed_and_the_mode_of_a_file_stays(here: Path):
     (here / "elsewhere").mkdir()
     file = here / "elsewhere" / "file"
@@ -192,8 +176,7 @@ def test_temporary_folder_is_this_users_alone_and_goes_also_that_of_a_killed_pro
     place.mkdir()
     (place / "capbench-notes").write_text("another's")
     monkeypatch.setattr(tempfile, "tempdir", str(place))
-    script = _KILLED_ON_THE_WAY.format(place="temporary_folder()", file='draft / "question.json"')
-    subprocess.run([sys.executable, "-c", script], env={**os.environ, "TMPDIR": str(place)}, check=False)
+    kill_on_the_way(temporary_folder, "question.json")
     assert len(list(place.iterdir())) == 2
     with temporary_folder() as folder:
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -202,34 +185,27 @@ def test_temporary_folder_is_this_users_alone_and_goes_also_that_of_a_killed_pro
     assert [one.name for one in place.iterdir()] == ["capbench-notes"]
 
 
-_TAKES_THE_LOCK = """
-import sys
-from pathlib import Path
-from capbench.drafts import folder_lock
-with folder_lock(Path(sys.argv[1])):
-    print("mine", flush=True)
-    sys.stdin.read()
-"""
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no locks")
 def test_lock_of_a_folder_has_one_process_and_goes_with_it(here: Path):
-    command = [sys.executable, "-c", _TAKES_THE_LOCK, str(here)]
-    with (
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other,
-        ThreadPoolExecutor(1) as pool,
-    ):
-        assert other.stdout is not None and other.stdout.readline() == "mine\n"
+    def hold() -> None:
+        with folder_lock(here):
+            (here / "held").touch()
+            signal.pause()
 
-        def take() -> str:
-            with folder_lock(here):
-                return "taken"
+    def take() -> str:
+        with folder_lock(here):
+            return "taken"
 
+    other = forked.start(hold)
+    while not (here / "held").exists():
+        time.sleep(0.01)
+    with ThreadPoolExecutor(1) as pool:
         taken = pool.submit(take)
         with pytest.raises(TimeoutError):
             taken.result(timeout=0.1)
-        other.kill()
+        os.kill(other, signal.SIGKILL)
         assert taken.result(timeout=30) == "taken"
+    forked.end_of(other)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,8 +11,6 @@ from ...metrics import Cache, Context, Items
 from ...metrics.vectors.features import Features, image_features, over_context, seen_tokens, text_features
 from ...metrics.vectors.pair_scores import PairScores, pair_scores
 from ...progress import Progress
-
-_FEATURES = ("images", "texts")
 
 
 @dataclass(frozen=True)
@@ -55,25 +51,6 @@ class EncodedItems:
             images, _spread(self.texts, texts, n), _filled(self.cut, texts, n), _filled(self.seen, texts, n)
         )
 
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return them as arrays of numbers, by name."""
-        arrays = {"cut": self.cut, "seen": self.seen}
-        told: dict[str, list[list[tuple[int, str]]]] = {}
-        for name in _FEATURES:
-            one: Features = getattr(self, name)
-            arrays |= {f"{name}/vectors": one.vectors, f"{name}/rows": one.rows}
-            told[name] = [list(one.failures.items()), list(one.remarks.items())]
-        return {**arrays, "told": np.frombuffer(json.dumps(told).encode(), np.uint8)}
-
-    @classmethod
-    def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> EncodedItems:
-        """Return what such arrays hold."""
-        told = json.loads(arrays["told"].tobytes())
-        images, texts = (
-            Features(arrays[f"{name}/vectors"], arrays[f"{name}/rows"], *map(dict, told[name])) for name in _FEATURES
-        )
-        return cls(images, texts, arrays["cut"], arrays["seen"])
-
 
 @dataclass(frozen=True)
 class ScoredItems:
@@ -106,30 +83,9 @@ class ScoredItems:
             PairScores(values, failures, remarks), _filled(self.cut, pairs, n), _filled(self.seen, pairs, n)
         )
 
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return them as arrays of numbers, by name."""
-        told = [list(self.scores.failures.items()), list(self.scores.remarks.items())]
-        return {
-            "cut": self.cut,
-            "seen": self.seen,
-            "pairs": self.scores.values,
-            "told": np.frombuffer(json.dumps(told).encode(), np.uint8),
-        }
-
-    @classmethod
-    def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> ScoredItems:
-        """Return what such arrays hold."""
-        failures, remarks = map(dict, json.loads(arrays["told"].tobytes()))
-        return cls(PairScores(arrays["pairs"], failures, remarks), arrays["cut"], arrays["seen"])
-
 
 AnyEncoded = EncodedItems | ScoredItems
 """What an encoder makes of items: vectors, or the scores of pairs where it has none."""
-
-
-def encoded_of_arrays(arrays: Mapping[str, np.ndarray]) -> AnyEncoded:
-    """Return what arrays hold that one of the two was made into."""
-    return ScoredItems.of_arrays(arrays) if "pairs" in arrays else EncodedItems.of_arrays(arrays)
 
 
 def encode_items(items: Items, encoder: Encoder | None, cache: Cache, progress: Progress) -> AnyEncoded:

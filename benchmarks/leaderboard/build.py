@@ -10,7 +10,6 @@ from dataclasses import replace
 from itertools import chain, takewhile
 from pathlib import Path, PurePosixPath
 
-from ...allocation import seldom_collected
 from ...boundary import unlinked
 from ...drafts import DRAFT, draft_beside, is_abandoned, remove_abandoned, write_whole
 from ...errors import DataError, UsageError
@@ -25,7 +24,6 @@ from .suites_of_board import suite_tables
 from .task_tables import rank_tables, task_table
 
 
-@seldom_collected()
 def build(runs: Path, output: Path, readme_of_repository: Path | None = None) -> Board:
     """Make the leaderboard of the runs below a folder.
 

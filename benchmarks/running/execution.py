@@ -131,8 +131,7 @@ class ShardPlace:
         from ...permissions import permitted
         from ..scale.executors import InProcess
         from ..scale.folders import Folder
-        from ..scale.identities import model_identities
-        from ..scale.mapping import ShardMap, ShardWork
+        from ..scale.mapping import ShardMap, ShardWork, model_identities
         from ..scale.shards import Originals, ShardFiles, unfinished_folder
 
         execution = self.execution
@@ -147,7 +146,7 @@ class ShardPlace:
                 folder.require_usable()
             own = stack.enter_context(unfinished_folder(self.key[:32]))
             folder = folder or Folder(own)
-        files = ShardFiles(folder, self.originals or Originals(), Folder(own))
+        files = ShardFiles(folder, self.originals or Originals())
         here: AnyModels = models
         if executor is not None:
             if folder.path is not None:
@@ -160,8 +159,8 @@ class ShardPlace:
         work = ShardWork(files, metrics, here, of_process, in_steps, self.batch_size, permitted())
         identities = model_identities(self.named, models)
         told = silent if executor is None else progress
-        written = own if execution.folder is not None and folder.path is not None else None
-        return ShardMap(work, executor or InProcess(), identities, cache, told, written)
+        is_watched = execution.folder is not None and folder.path is not None
+        return ShardMap(work, executor or InProcess(), identities, cache, own, told, is_watched)
 
 
 def score_over_shards(
@@ -172,8 +171,8 @@ def score_over_shards(
     stack: ExitStack,
     shards: Generator[Shard, None, Summary] | None = None,
 ) -> Scored:
-    """Score a task over shards; see :func:`~..scale.tasks.score_task`."""
-    from ..scale.tasks import score_task
+    """Score a task over shards; see :func:`~..scale.mapping.score_task`."""
+    from ..scale.mapping import score_task
 
     return score_task(plan, job, failures, execution, stack, shards)
 

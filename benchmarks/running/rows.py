@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from ...adapters.pixels.handles import as_png, is_decoded
-from ...allocation import seldom_collected
 from ...boundary import Boundary
 from ...errors import DataError, UsageError
 from ...metrics import Need
@@ -86,7 +85,6 @@ def plan_rows(metrics: Sequence[str], named: NamedModels) -> list[PlannedMetric]
     return planned
 
 
-@seldom_collected()
 def score_rows(
     rows: RowSource,
     metrics: Sequence[PlannedMetric],

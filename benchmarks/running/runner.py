@@ -13,7 +13,6 @@ import numpy as np
 
 from ...adapters import adapters
 from ...adapters.contracts import PAIRWISE
-from ...allocation import seldom_collected
 from ...metrics import Cache
 from ...progress import Progress, numbered, silent
 from ...tasks.documents import load_documents
@@ -37,7 +36,6 @@ from .scoring import Scored, Scorer, score_shards
 from .writing import write
 
 
-@seldom_collected()
 def run(
     plan: PlannedRun,
     settings: RunSettings,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import pickle
@@ -15,7 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from ...errors import ExecutorError, UsageError, counted
 
@@ -61,8 +62,6 @@ class Executor(ABC):
     """
 
     pools: Mapping[str, Resources] = field(default_factory=dict[str, Resources], kw_only=True)
-    workers: ClassVar[int] = 1
-    """How many calls are worked on at once."""
 
     @abstractmethod
     def map(
@@ -141,11 +140,6 @@ class LocalExecutor(Executor):
     processes: int | None = None
     gpus: Sequence[str] | None = None
 
-    @property
-    def workers(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """How many calls are worked on at once."""
-        return self.processes or default_processes()
-
     def has_gpus(self) -> bool:
         """Return whether workers can have a GPU."""
         return bool(self._gpus())
@@ -192,14 +186,19 @@ class LocalExecutor(Executor):
                     in_flight.clear()
                     how = pool.end_broken()
                     if is_renewed:
-                        raise worker_died(how, [call for _, call in again])
+                        raise ExecutorError(
+                            f"a worker process ended{how} while these were worked on: "
+                            f"{', '.join(name_of(call) for _, call in again)}",
+                            "What is done is kept: the same command goes on. Where memory ran out, take fewer workers.",
+                        )
                     pool, is_renewed = _Pool(content, environments, context), True
         finally:
             pool.end()
 
     def _environments(self, resources: Resources) -> list[dict[str, str]]:
         """Return what each worker's environment holds besides that of this process."""
-        number, gpus, groups = self.workers, self._gpus() if resources.gpus else (), list[str]()
+        gpus, groups = self._gpus() if resources.gpus else (), list[str]()
+        number = self.processes or default_processes()
         if gpus:
             size = min(max(int(resources.gpus), 1), len(gpus))
             groups = [",".join(gpus[first : first + size]) for first in range(0, len(gpus) - size + 1, size)]
@@ -247,6 +246,8 @@ def _begin(function: bytes, environments: Any) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_driver, daemon=True).start()
     os.environ.update(environments.get())
+    # A shard is many objects, and none of them in a circle: every search goes through them for nothing.
+    gc.set_threshold(10_000)
     _function = function
 
 
@@ -275,14 +276,6 @@ def portable(error: Exception, call: Any) -> Exception:
     except Exception:  # noqa: BLE001 - whatever an error of another library does here
         return ExecutorError(f"{name_of(call)}: {type(error).__name__}: {error}")
     return error
-
-
-def worker_died(how: str, calls: Iterable[Any]) -> ExecutorError:
-    """Return the error of a worker that ended, which says on what calls it may have been at work."""
-    return ExecutorError(
-        f"a worker process ended{how} while these were worked on: {', '.join(map(name_of, calls))}",
-        "What is done is kept: the same command goes on. Where memory ran out, take fewer workers.",
-    )
 
 
 def _end_of(code: int) -> str:

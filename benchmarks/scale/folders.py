@@ -90,18 +90,6 @@ class Folder:
                 draft.unlink(missing_ok=True)
             return True
 
-    def names(self, prefix: str = "") -> list[str]:
-        """Return the names of all files that begin so, sorted."""
-        folder = prefix.rpartition("/")[0]
-        with self._errors():
-            if self.path:
-                files = (file for file in (self.path / folder).rglob("*") if file.is_file())
-                found = (file.relative_to(self.path).as_posix() for file in files if not file.name.startswith("."))
-            else:
-                root = f"{self._root}/{folder}".rstrip("/")
-                found = (file.removeprefix(f"{self._root.lstrip('/')}/") for file in self._found(root))
-            return sorted(name for name in found if name.startswith(prefix))
-
     def require_usable(self) -> None:
         """Make sure that files can be written and read here, and that the first one stands.
 
@@ -119,11 +107,6 @@ class Folder:
         finally:
             with self._errors():
                 (self.path / name).unlink() if self.path else self._files.rm_file(f"{self._root}/{name}")
-
-    def _found(self, root: str) -> list[str]:
-        with suppress(FileNotFoundError):
-            return [file.lstrip("/") for file in self._files.find(root)]
-        return []
 
     def _open(self, scheme: str) -> tuple[Any, str]:
         try:

@@ -2,41 +2,52 @@
 
 from __future__ import annotations
 
+import json
+import os
 import pickle
 import secrets
-from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 
-from ...adapters import Captioned, CaptionRequest, ImageHandle, VideoHandle
+from ...adapters.aliases import ModelSpec
+from ...adapters.pixels.file_digests import file_digests
 from ...adapters.pixels.handles import digests
-from ...allocation import give_back_large_blocks, seldom_collected
 from ...metrics import Cache, CorpusMetric, Items
+from ...paths import checkpoint_folder, is_file
 from ...permissions import Permissions, permit
 from ...progress import Progress, silent
+from ...tasks.documents import load_documents
+from ...tasks.locate import DataLocations
+from ...tasks.schema import TaskConfig
 from ..inputs.asking import answers, merged
-from ..inputs.encoding import AnyEncoded, encode_items, encoded_of_arrays
+from ..inputs.encoding import encode_items
 from ..inputs.failures import FailureLog
-from ..inputs.models import ROLES, AnyModels, ModelFacts, added_up, model_facts
-from ..protocols.job import Shard, Summary
+from ..inputs.models import ROLES, AnyModels, ModelFacts, NamedModels, added_up, facts_of_loaded, model_facts
+from ..protocols.job import Job, Shard, Summary
+from ..records.environment import version
+from ..records.hashes import fingerprint
+from ..running.execution import Execution, ShardPlace
+from ..running.plan import PlannedRun
 from ..running.planned_metrics import PlannedMetric, metric_fingerprints, pool_of
 from ..running.scoring import Scored, Scorer, attempt, remarks_on
-from ..store.store import Store
-from .collecting import ShardedCorpus, ShardRef
+from ..store.store import Store, default_store_path
 from .executors import Executor
-from .merge import map_state, merge_scores, merge_states, merged_states, restore
+from .folders import Folder
+from .merge import ShardedCorpus, ShardRef, map_state, merge_scores, merge_states, merged_states
 from .progress_file import progress_written
-from .shards import ShardFiles, ShardResult, name_of
+from .shards import Originals, ShardFiles, ShardScores, name_of
 
-_Given = TypeVar("_Given", Sequence[CaptionRequest], Items)
-_Made = TypeVar("_Made")
 _ITEMS_AT_HAND = 2
+_LIBRARIES = ("capbench", "open_clip_torch", "peft", "pillow", "torch", "torchvision", "transformers", "vllm")
+"""What runs models; other versions may give other numbers."""
+_STEPS = {"captioner": "captions", "encoder": "features"}
+"""What models are asked for before anything is scored, by their role."""
 
 
 @dataclass(frozen=True)
@@ -46,22 +57,24 @@ class ShardCall:
     Attributes:
         name: What messages call it.
         result: Name of the file that it writes.
-        items: Names of the files of items; of several shards, all are scored together.
+        given: Names of the files that it reads; of several shards, all items are scored together.
         metrics: Those that score.
         states: Metric to the name of the file into which what the items say of the corpus is written.
         merged: Metric to the names of the state of the corpus, and of what these items said of it.
         distinct: Name of the file that says which of the items of several shards are distinct.
         with_remarks: Whether candidates are remarked on.
+        asked: Role of the model that is asked for captions or features; empty where items are scored.
     """
 
     name: str
     result: str
-    items: Sequence[str]
+    given: Sequence[str]
     metrics: Sequence[str] = ()
     states: Mapping[str, str] = field(default_factory=dict[str, str])
     merged: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     distinct: str = ""
     with_remarks: bool = False
+    asked: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,105 +132,91 @@ class ShardWork:
             metrics = pickle.loads(values["metrics"])  # noqa: S301 - it comes with the rest
         vars(self).update(values, metrics=metrics)
 
-    @seldom_collected()
-    def __call__(self, call: Any) -> ShardDone:
+    def __call__(self, call: ShardCall) -> ShardDone:
         """Carry out a call, unless its result is there."""
         with permit(self.permissions):
-            give_back_large_blocks()
             cache = _opened(self.cache) if isinstance(self.cache, Path) else self.cache
             hits, computed = _counts(cache)
-            done = self._score(call, cache) if isinstance(call, ShardCall) else self._ask(call, cache)
+            if all(map(self.files.has, (call.result, *call.states.values()))):
+                done = ShardDone(call.result, facts=self.files.facts(call.result))
+            else:
+                done = self._make(call, cache)
             if isinstance(self.cache, Path):
                 found, new = _counts(cache)
                 done = replace(done, found=found - hits, computed=new - computed)
             return done
 
-    def _score(self, call: ShardCall, cache: Cache) -> ShardDone:
-        """Score the items of a shard, or of all."""
-        if self.files.has(call.result) and all(map(self.files.has, call.states.values())):
-            return ShardDone(call.result, facts=self.files.facts(call.result))
-        scorer = Scorer(self.metrics, self.models, cache, self.progress)
+    def _make(self, call: ShardCall, cache: Cache) -> ShardDone:
         metrics = [one for one in self.metrics if one.name in call.metrics]
-        before = {role: model_facts(self.models, role) for role in roles_of(metrics)}
-        items = self._items(call)
+        before = {role: model_facts(self.models, role) for role in ([call.asked] if call.asked else roles_of(metrics))}
         faults: dict[str, str] = {}
-        for planned in self.metrics:
-            if (name := call.states.get(planned.name)) is None or self.files.has(name):
-                continue
-            metric = planned.metric
-            assert isinstance(metric, CorpusMetric)  # noqa: S101 - it has a state
-            context = scorer.context(metric, planned.name)
-            error = planned.error
-            if not error:
-                cut = metric.cut(items)
-                _, error = attempt(partial(map_state, self.files, name, metric, cut, context))
-            if error:
-                faults[planned.name] = error
-        states: dict[str, Any] = {}
-        for planned in metrics:
-            if names := call.merged.get(planned.name):
-                metric = planned.metric
-                assert isinstance(metric, CorpusMetric)  # noqa: S101 - as above
-                states[planned.name] = merged_states(self.files, names[0])
-                if not items.memo:
-                    restore(self.files, names[1], metric, items)
-        results = scorer.score(items, metrics, states)
-        remarks = remarks_on(items, self.metrics) if call.with_remarks else {}
-        named = {item for one in results if one.scores for item in (*one.scores.failures, *one.scores.remarks)}
-        ids = {item: items.ids[item] for item in sorted(named | remarks.keys())}
+        made, is_whole = self._ask(call, cache) if call.asked else self._score(call, metrics, cache, faults)
         facts = {
             role: after.since(known)
             for role, known in before.items()
             if known and (after := model_facts(self.models, role))
         }
+        name = call.result if is_whole and not faults else f"{call.result}-failed-{self.attempt}"
+        self.files.put(name, made, facts)
+        return ShardDone(name, faults, facts)
+
+    def _ask(self, call: ShardCall, cache: Cache) -> tuple[Any, bool]:
+        """Return captions or features, and whether no failure of the model is among them."""
+        given = self.files.read(call.given[0])
+        if call.asked == "encoder":
+            encoded = encode_items(given, self.models.encoder, cache, self.progress)
+            return encoded, encoded.is_whole
+        assert self.models.captioner is not None  # noqa: S101 - it is asked
+        report = self.progress("captions")
+        captioned = merged(answers(self.models.captioner, given, cache, self.batch_size, report, len(given)))
+        return captioned, not captioned.failures
+
+    def _score(
+        self, call: ShardCall, metrics: Sequence[PlannedMetric], cache: Cache, faults: dict[str, str]
+    ) -> tuple[ShardScores, bool]:
+        """Return the scores of a shard's items, or of all, and whether they are those of any other run."""
+        scorer = Scorer(self.metrics, self.models, cache, self.progress)
+        items = self._items(call)
+        for planned in self.metrics:
+            if (name := call.states.get(planned.name)) is None or self.files.has(name):
+                continue
+            metric, error = planned.metric, planned.error
+            assert isinstance(metric, CorpusMetric)  # noqa: S101 - it has a state
+            if not error:
+                context = scorer.context(metric, planned.name)
+                _, error = attempt(partial(map_state, self.files, name, metric, metric.cut(items), context))
+            if error:
+                faults[planned.name] = error
+        states: dict[str, Any] = {}
+        for planned in metrics:
+            if names := call.merged.get(planned.name):
+                assert isinstance(planned.metric, CorpusMetric)  # noqa: S101 - as above
+                states[planned.name] = merged_states(self.files, names[0])
+                if not items.memo and (kept := self.files.read(names[1])["kept"]):
+                    planned.metric.restore(items, kept)
+        results = scorer.score(items, metrics, states)
+        remarks = remarks_on(items, self.metrics) if call.with_remarks else {}
+        named = {item for one in results if one.scores for item in (*one.scores.failures, *one.scores.remarks)}
+        ids = {item: items.ids[item] for item in sorted(named | remarks.keys())}
         failed = any(one.error for one in results) or any(
             one.scores and one.scores.failures and roles_of([planned])
             for one, planned in zip(results, metrics, strict=True)
         )
-        name = f"{call.result}-failed-{self.attempt}" if failed or faults else call.result
-        self.files.put_scores(name, ShardResult(results, ids, remarks), facts)
-        return ShardDone(name, faults, facts)
+        return ShardScores(results, ids, remarks), not failed
 
     def _items(self, call: ShardCall) -> Items:
         """Return what is scored: the items of a shard, or the distinct ones of all."""
         if not call.distinct:
-            (name,) = call.items
+            (name,) = call.given
             if name not in self._at_hand:
                 while len(self._at_hand) >= _ITEMS_AT_HAND:
                     self._at_hand.pop(next(iter(self._at_hand)))
-                self._at_hand[name] = self.files.items(name)
+                self._at_hand[name] = self.files.read(name)
             return self._at_hand[name]
-        items = Items.concatenate([self.files.items(name) for name in call.items])
-        distinct, _ = self.files.read(call.distinct)
-        first = distinct["first"]
+        items = Items.concatenate([self.files.read(name) for name in call.given])
+        first, weights = self.files.read(call.distinct)
         corpus = None if items.corpus is None else items.corpus[first]
-        return replace(items.subset(first), corpus=corpus, weights=np.array(distinct["weights"]))
-
-    def _ask(self, call: ModelCall, cache: Cache) -> ShardDone:
-        """Have a model work on a shard."""
-        if self.files.has(call.result):
-            return ShardDone(call.result, facts=self.files.facts(call.result))
-        before = model_facts(self.models, call.role)
-        name = f"{call.result}-failed-{self.attempt}"
-        if call.role == "captioner":
-            assert self.models.captioner is not None  # noqa: S101 - it is asked
-            requests = self.files.requests(call.given)
-            report = self.progress("captions")
-            captioned = merged(answers(self.models.captioner, requests, cache, self.batch_size, report, len(requests)))
-            name = name if captioned.failures else call.result
-            facts = _used(self.models, call.role, before)
-            self.files.put_captions(name, captioned, facts)
-            return ShardDone(name, facts=facts)
-        encoded = encode_items(self.files.items(call.given), self.models.encoder, cache, self.progress)
-        facts = _used(self.models, call.role, before)
-        name = call.result if encoded.is_whole else name
-        self.files.put(name, encoded.to_arrays(), None, facts)
-        return ShardDone(name, facts=facts)
-
-
-def _used(models: AnyModels, role: str, before: ModelFacts | None) -> dict[str, ModelFacts]:
-    after = model_facts(models, role)
-    return {role: after.since(before)} if before and after else {}
+        return replace(items.subset(first), corpus=corpus, weights=np.array(weights))
 
 
 @cache
@@ -246,8 +245,9 @@ class ShardMap:
         executor: Where they are.
         identities: What tells the models of the run from others, by role.
         cache: That of this process, which counts what workers' stores knew.
+        own: Where files lie that only this process needs.
         progress: Gives a reporter for a step.
-        folder: Where it is written how far it is; None: nowhere.
+        is_watched: Whether it is written beside these how far it is.
         facts: What workers said of the models that they used, by role.
     """
 
@@ -255,8 +255,9 @@ class ShardMap:
     executor: Executor
     identities: Mapping[str, str]
     cache: Cache
+    own: Path
     progress: Progress = silent
-    folder: Path | None = None
+    is_watched: bool = False
     facts: dict[str, list[ModelFacts]] = field(default_factory=dict[str, list[ModelFacts]])
 
     def score(
@@ -270,7 +271,7 @@ class ShardMap:
             hash_images: Whether something depends on what the files of images hold.
             total: How many items there will be, where that is known.
         """
-        with progress_written(self.folder, self.progress) if self.folder else nullcontext(self.progress) as told:
+        with progress_written(self.own, self.progress) if self.is_watched else nullcontext(self.progress) as told:
             self.progress = told
             return self._score(shards, failures, hash_images, total)
 
@@ -278,7 +279,7 @@ class ShardMap:
         self, shards: Generator[Shard, None, Summary], failures: FailureLog, hash_images: bool, total: int
     ) -> Scored:
         metrics, files = self.work.metrics, self.work.files
-        corpus = ShardedCorpus(files, hash_images)
+        corpus = ShardedCorpus(files, Folder(self.own), hash_images)
         refs: Iterable[ShardRef] = corpus.collect(shards)
         results: dict[str, list[str]] = {}
         states: dict[str, list[str]] = {}
@@ -286,15 +287,11 @@ class ShardMap:
         pools: dict[str, list[PlannedMetric]] = {}
         for planned in metrics:
             pools.setdefault(pool_of(planned), []).append(planned)
-        for number, (role, own) in enumerate((pools or {"cpu": []}).items()):
-            with_remarks = number == 0
-            first = self._first_calls(refs, own, states, with_remarks)
-            done = self._map(first, role, total)
-            refs = corpus.refs
-            names = [one.result for one in done]
-            for planned in own:
-                if not planned.metric.corpus_dependent:
-                    results[planned.name] = names
+        for role, own in (pools or {"cpu": []}).items():
+            with_remarks = not results
+            done = self._map(self._first_calls(refs, own, states, with_remarks), role, total)
+            refs, names = corpus.refs, [one.result for one in done]
+            results |= {one.name: names for one in own if not one.metric.corpus_dependent}
             if with_remarks:
                 results[""] = names
             for one in done:
@@ -302,19 +299,20 @@ class ShardMap:
         by_state = [one for one in metrics if one.metric.has_state and one.name not in errors]
         merged: dict[str, str] = {}
         for planned in by_state:
-            metric = planned.metric
-            assert isinstance(metric, CorpusMetric)  # noqa: S101 - it has a state
+            assert isinstance(planned.metric, CorpusMetric)  # noqa: S101 - it has a state
             name = merged[planned.name] = f"state-{name_of(states[planned.name])}"
             if not files.has(name):
-                _, error = attempt(partial(merge_states, files, name, metric, states[planned.name]))
+                _, error = attempt(partial(merge_states, files, name, planned.metric, states[planned.name]))
                 errors |= {planned.name: error} if error else {}
         for role in pools:
-            own = [one for one in by_state if one.name not in errors and pool_of(one) == role]
-            if own:
-                second = self._second_calls(corpus.refs, own, merged, states)
-                names = [one.result for one in self._map(second, role, total)]
-                results |= {one.name: names for one in own}
-        of_all = self._score_all(corpus)
+            if own := [one for one in by_state if one.name not in errors and pool_of(one) == role]:
+                done = self._map(self._second_calls(corpus.refs, own, merged, states), role, total)
+                results |= {one.name: [each.result for each in done] for one in own}
+        of_all = {
+            one.name: self._score_all(corpus, one)
+            for one in metrics
+            if one.metric.corpus_dependent and not one.metric.has_state
+        }
         return merge_scores(metrics, corpus, files, results, of_all, errors, failures)
 
     def _first_calls(
@@ -326,21 +324,14 @@ class ShardMap:
     ) -> Iterator[ShardCall]:
         """Yield what can be done of each shard as soon as it is there."""
         now = [one for one in metrics if not one.metric.corpus_dependent]
+        said = metric_fingerprints(self.work.metrics) if with_remarks else None
         for ref in refs:
-            own: dict[str, str] = {}
-            for planned in metrics:
-                if planned.metric.has_state:
-                    own[planned.name] = name = f"state-{self._name(ref, [planned], 'state')}"
-                    states.setdefault(planned.name, []).append(name)
-            said = metric_fingerprints(self.work.metrics) if with_remarks else None
-            yield ShardCall(
-                _called(ref, metrics),
-                f"scores-{self._name(ref, now, said, sorted(own.values()))}",
-                [ref.items],
-                [one.name for one in now],
-                own,
-                with_remarks=with_remarks,
-            )
+            own = {one.name: f"state-{self._name(ref, [one], 'state')}" for one in metrics if one.metric.has_state}
+            for name, state in own.items():
+                states.setdefault(name, []).append(state)
+            result = f"scores-{self._name(ref, now, said, sorted(own.values()))}"
+            names = [one.name for one in now]
+            yield ShardCall(_called(ref, metrics), result, [ref.items], names, own, with_remarks=with_remarks)
 
     def _second_calls(
         self,
@@ -353,66 +344,58 @@ class ShardMap:
         for ref in refs:
             names = {one.name: (merged[one.name], states[one.name][ref.number]) for one in metrics}
             result = f"scores-{self._name(ref, metrics, sorted(names.values()))}"
-            yield ShardCall(_called(ref, metrics), result, [ref.items], [one.name for one in metrics], merged=names)
+            yield ShardCall(_called(ref, metrics), result, [ref.items], list(names), merged=names)
 
-    def _score_all(self, corpus: ShardedCorpus) -> dict[str, str]:
-        """Score what must see all items at once; return metric to the name of the result."""
-        found: dict[str, str] = {}
-        for planned in self.work.metrics:
-            if not planned.metric.corpus_dependent or planned.metric.has_state:
-                continue
-            first = np.arange(corpus.n_items) if corpus.distinct is None else corpus.distinct[0]
-            items = [ref.items for ref in corpus.refs]
-            distinct = self.work.files.put_distinct(first, corpus.weights)
-            images = [ref.images for ref in corpus.refs]
-            result = f"scores-{name_of(distinct, items, images, self._made_by([planned]))}"
-            call = ShardCall(f"all shards ({planned.name})", result, items, [planned.name], distinct=distinct)
-            (done,) = self._map([call], pool_of(planned), 0)
-            found[planned.name] = done.result
-        return found
+    def _score_all(self, corpus: ShardedCorpus, planned: PlannedMetric) -> str:
+        """Have a metric score all items at once that must see them; return the name of the result."""
+        first = np.arange(corpus.n_items) if corpus.distinct is None else corpus.distinct[0]
+        items = [ref.items for ref in corpus.refs]
+        distinct = self.work.files.put_named("distinct", [first, corpus.weights])
+        images = [ref.images for ref in corpus.refs]
+        result = f"scores-{name_of(distinct, items, images, self._made_by([planned]))}"
+        call = ShardCall(f"all shards ({planned.name})", result, items, [planned.name], distinct=distinct)
+        (done,) = self._map([call], pool_of(planned), 0)
+        return done.result
 
-    def ask(self, model: type[ModelPass[_Given, _Made]], shards: Iterable[_Given]) -> Iterator[_Made]:
+    def ask(self, role: str, shards: Iterable[Any]) -> Iterator[Any]:
         """Yield what a model makes of each shard, in order.
 
         Args:
-            model: What is asked of it.
+            role: A captioner, which writes captions of requests, or an encoder, which makes features of items.
             shards: What it is given.
         """
-        asked = model(self.work.files)
 
-        def calls() -> Iterator[ModelCall]:
+        def calls() -> Iterator[ShardCall]:
             for number, given in enumerate(shards):
-                name = asked.put(given)
+                name = self.work.files.put_named("given", given if isinstance(given, Items) else list(given))
                 # What a file holds may change, while its name does not.
-                pixels = map(str, digests(asked.pixels(given)))
-                result = f"{asked.step}-{name_of(self.identities[asked.role], name, *pixels)}"
-                yield ModelCall(f"shard {number} ({asked.step})", result, asked.role, name, len(given))
+                pixels = given.images if isinstance(given, Items) else [one.pixels for one in given if one.pixels]
+                result = name_of(self.identities[role], name, *map(str, digests(pixels)))
+                step = _STEPS[role]
+                yield ShardCall(f"shard {number} ({step})", f"{step}-{result}", [name], asked=role)
 
-        for done in self._map(calls(), asked.role, 0):
-            yield asked.made(done.result)
+        for done in self._map(calls(), role, 0):
+            yield self.work.files.read(done.result)
 
-    def _map(self, calls: Iterable[Any], role: str, total: int) -> list[ShardDone]:
+    def _map(self, calls: Iterable[ShardCall], role: str, total: int) -> list[ShardDone]:
         """Return what workers say of calls, in the order of these."""
-        report = self.progress("shards")
-        sizes: dict[int, Any] = {}
+        report, begun = self.progress("shards"), 0
 
-        def counted() -> Iterator[Any]:
-            for number, call in enumerate(calls):
-                sizes[number] = call
+        def counted() -> Iterator[ShardCall]:
+            nonlocal begun
+            for begun, call in enumerate(calls, 1):  # noqa: B007 - it is looked at below
                 yield call
 
         found: dict[int, ShardDone] = {}
         resources = self.executor.resources_for("" if role == "cpu" else role)
         for number, done in self.executor.map(self.work, counted(), resources):
             found[number] = done
-            report(len(found), max(len(sizes), total))
+            report(len(found), max(begun, total))
             for of, one in done.facts.items():
                 self.facts.setdefault(of, []).append(one)
             if isinstance(self.cache, Store):
-                self.cache.hits, self.cache.computed = (
-                    self.cache.hits + done.found,
-                    self.cache.computed + done.computed,
-                )
+                self.cache.hits += done.found
+                self.cache.computed += done.computed
         return [found[number] for number in sorted(found)]
 
     def model_facts(self) -> dict[str, ModelFacts]:
@@ -433,82 +416,106 @@ def _called(ref: ShardRef, metrics: Sequence[PlannedMetric]) -> str:
     return f"shard {ref.number} ({items}; {', '.join(one.name for one in metrics)})"
 
 
-@dataclass(frozen=True)
-class ModelCall:
-    """What a model is to make of a shard.
+def model_identities(named: NamedModels, models: AnyModels) -> dict[str, str]:
+    """Return what tells the models of a run from others, by role.
 
-    Attributes:
-        name: What messages call it.
-        result: Name of the file that it writes.
-        role: The model's.
-        given: Name of the file that it reads.
-        count: How many captions, or items, are asked for.
+    Of one that is loaded here it is the fingerprint, which is what decides its numbers. Of another it is how it is
+    named, what the files hold that its arguments name (one that lies at the same place may have been trained anew), and
+    the versions of what runs it. A file that is only there where workers are is known by its name.
     """
+    found: dict[str, str] = {}
+    for role in ROLES:
+        if (spec := getattr(named, role)) is not None:
+            facts = model_facts(models, role)
+            identity = facts.fingerprint if facts else _named_identity(spec)
+            found[role] = json.dumps(identity, sort_keys=True, default=str)
+    return found
 
-    name: str
-    result: str
-    role: str
-    given: str
-    count: int
+
+def _named_identity(spec: ModelSpec) -> dict[str, Any]:
+    """Return what is known of a model without loading it."""
+    named = {name: _files(one) for name, one in spec.arguments.items() if one and isinstance(one, str | Path)}
+    return {
+        "adapter": spec.adapter,
+        "arguments": spec.arguments,
+        "source": spec.source,
+        "files": {
+            name: [(file.name, str(digest)) for file, digest in zip(files, file_digests(files), strict=True)]
+            for name, files in named.items()
+        },
+        "versions": {name: version(name) for name in _LIBRARIES},
+    }
 
 
-class ModelPass(ABC, Generic[_Given, _Made]):
-    """What a model is asked of shards, before anything is scored.
+def _files(name: str | Path) -> list[Path]:
+    """Return the file that a name leads to, or those right in a folder; none where it is the name of no such thing."""
+    for place in (Path(os.path.expanduser(name)), checkpoint_folder() / name):  # noqa: PTH111 - it may be any text
+        if is_file(place):
+            return [place]
+        if os.path.isdir(place):  # noqa: PTH112 - as above
+            return sorted(file for file in place.iterdir() if file.is_file())
+    return []
+
+
+@dataclass
+class DocumentRows:
+    """The documents of a task, which another process loads anew."""
+
+    task: TaskConfig
+    path: Path
+    locations: DataLocations
+    rows: Any = None
+
+    def __call__(self) -> Any:
+        """Return the rows."""
+        if self.rows is None:
+            self.rows = load_documents(self.task, self.path, self.locations).rows
+        return self.rows
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process is sent."""
+        return {**vars(self), "rows": None}
+
+
+def score_task(
+    plan: PlannedRun,
+    job: Job,
+    failures: FailureLog,
+    execution: Execution,
+    stack: ExitStack,
+    shards: Generator[Shard, None, Summary] | None = None,
+) -> Scored:
+    """Score a task over shards.
 
     Args:
-        files: The files of the run's shards.
+        plan: The run.
+        job: The same, with its documents.
+        failures: Receives what cannot be used.
+        execution: Where the work is carried out.
+        stack: Holds what the run puts aside.
+        shards: What the protocol collects, where it has begun; None where it has not.
     """
-
-    role: ClassVar[str]
-    step: ClassVar[str]
-
-    def __init__(self, files: ShardFiles) -> None:
-        self.files = files
-
-    @abstractmethod
-    def put(self, given: _Given) -> str:
-        """Write what the model is given, and return the name of the file."""
-
-    @abstractmethod
-    def pixels(self, given: _Given) -> Sequence[ImageHandle | VideoHandle]:
-        """Return what it looks at."""
-
-    @abstractmethod
-    def made(self, name: str) -> _Made:
-        """Read what it made."""
-
-
-class CaptionPass(ModelPass[Sequence[CaptionRequest], Captioned]):
-    """Captions of shards."""
-
-    role, step = "captioner", "captions"
-
-    def put(self, given: Sequence[CaptionRequest]) -> str:
-        """Write requests."""
-        return self.files.put_requests(given)
-
-    def pixels(self, given: Sequence[CaptionRequest]) -> Sequence[ImageHandle | VideoHandle]:
-        """Return the images of requests."""
-        return [one.pixels for one in given if one.pixels is not None]
-
-    def made(self, name: str) -> Captioned:
-        """Read the answers."""
-        return self.files.captions(name)
-
-
-class EncodingPass(ModelPass[Items, AnyEncoded]):
-    """Features of shards."""
-
-    role, step = "encoder", "features"
-
-    def put(self, given: Items) -> str:
-        """Write items."""
-        return self.files.put_items(given)
-
-    def pixels(self, given: Items) -> Sequence[ImageHandle | VideoHandle]:
-        """Return the images of items."""
-        return given.images
-
-    def made(self, name: str) -> AnyEncoded:
-        """Read the features, or scores of pairs."""
-        return encoded_of_arrays(self.files.read(name)[0])
+    specs = plan.captioner, plan.encoder, plan.judge
+    parts = [plan.task.fingerprint(), plan.protocol.fingerprint(), metric_fingerprints(plan.metrics)]
+    parts.append([vars(one) if one else None for one in specs])
+    place = ShardPlace(
+        execution,
+        NamedModels(*specs),
+        job.cache.path if isinstance(job.cache, Store) else default_store_path(),
+        fingerprint({"parts": parts, "settings": job.settings.to_json()}),
+        Originals(DocumentRows(plan.task, plan.path, job.locations, job.documents.rows), job.pixels),
+        plan.task.task,
+        job.settings.batch_size,
+    )
+    total = len(job.documents.rows)
+    mapped = place.open(
+        plan.metrics, job.models, job.cache, job.progress, stack, is_large=total > job.shard, total=total
+    )
+    if execution.is_always_elsewhere:
+        if plan.captioner and job.models.captioner is None:
+            job = replace(job, asking=partial(mapped.ask, "captioner"))
+        if plan.protocol.needs_encoder:
+            job = replace(job, encoding=partial(mapped.ask, "encoder"))
+    hash_images = plan.encoder is not None or plan.looks_at_images
+    scored = mapped.score(shards or plan.protocol.collect(job, failures), failures, hash_images, total)
+    return replace(scored, facts={**facts_of_loaded(job.models), **mapped.model_facts()})

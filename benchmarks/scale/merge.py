@@ -1,23 +1,191 @@
-"""Merges what shards hold: what metrics must know of a whole corpus, and the scores of all shards."""
+"""Merges shards: the corpus that they are of, what metrics must know of all of it, and the scores."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
+from ...adapters import ImageHandle, VideoHandle
 from ...metrics import Context, CorpusMetric, Items, Scores, State, add_sums
 from ..inputs.failures import Failure, FailureLog
-from ..protocols.job import ScoredMetric
+from ..protocols.job import Collected, ScoredMetric, Shard, Summary
+from ..records.hashes import DataHash
+from ..running.corpus import Columns, Corpus, sample_of, words_of
 from ..running.planned_metrics import PlannedMetric
 from ..running.scoring import MetricScores, Scored, States, attempt, corpora, reviews
-from .collecting import ShardedCorpus
-from .shards import ShardFiles
+from ..statistics.rated_rows import first_seen
+from .folders import Folder
+from .shards import ShardFiles, ShardScores
 
 PARTS = 32
 """Parts of a corpus' state, each of some n-grams, say: no more than one of all shards is in memory at a time."""
+
+
+@dataclass(frozen=True)
+class ShardRef:
+    """A shard whose texts are in files.
+
+    Attributes:
+        number: Its number, from 0.
+        items: Name of the file of its items.
+        columns: Name of the file of its rows.
+        first_row: Number of its first row.
+        first_item: Number of its first item.
+        n_items: How many items it has.
+        images: Hash of its images; None where they do not matter.
+    """
+
+    number: int
+    items: str
+    columns: str
+    first_row: int
+    first_item: int
+    n_items: int
+    images: str | None = None
+
+
+class ShardedCorpus(Corpus):
+    """A corpus whose texts are in files, and whose numbers are in memory.
+
+    Args:
+        files: The files of items.
+        own: Where files of rows are, which only this process needs.
+        hash_images: Whether something depends on what the files of images hold.
+    """
+
+    def __init__(self, files: ShardFiles, own: Folder, hash_images: bool) -> None:
+        self._files = files
+        self._rows_of_shards = ShardFiles(own)
+        self._hash_images = hash_images
+        self.refs: list[ShardRef] = []
+        self.rows = self.n_items = 0
+        self._hashes = DataHash()
+        self._has_images = False
+        self._summary: Summary | None = None
+        # Of each shard, by name.
+        self._arrays: dict[str, list[np.ndarray]] = defaultdict(list)
+        self._numbers: dict[str, list[np.ndarray]] = defaultdict(list)
+
+    def collect(self, shards: Generator[Shard, None, Summary]) -> Iterator[ShardRef]:
+        """Yield each shard once its texts are in files."""
+        while True:
+            try:
+                shard = next(shards)
+            except StopIteration as end:
+                self._summary = end.value
+                return
+            ref = self._add(shard)
+            # Nothing holds its texts while it is scored, and the next one made.
+            del shard
+            yield ref
+
+    def _add(self, shard: Shard) -> ShardRef:
+        self._hashes.add(shard)
+        self._has_images = self._has_images or bool(shard.items.images)
+        arrays = {
+            # Half the memory: nobody has 2**31 items in memory.
+            "item_of_sample": shard.item_of_sample.astype(np.int32) + np.int32(self.n_items),
+            "weights": shard.items.weights.astype(np.int32),
+            "item_numbers": shard.item_numbers,
+            "words": words_of(shard),
+        }
+        for name, array in arrays.items():
+            if array is not None:
+                self._arrays[name].append(array)
+        for name, array in shard.numbers.items():
+            self._numbers[name].append(array)
+        ref = ShardRef(
+            len(self.refs),
+            self._files.put_named("items", shard.items),
+            self._rows_of_shards.put_named("rows", dict(shard.columns)),
+            self.rows,
+            self.n_items,
+            len(shard.items),
+            self._hashes.add_images(shard.items) if self._hash_images else None,
+        )
+        self.rows += shard.rows
+        self.n_items += len(shard.items)
+        self.refs.append(ref)
+        return ref
+
+    @cached_property
+    def distinct(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """``[k]`` where each distinct item of all shards occurs first, ascending, and ``[n]`` which of them each is.
+
+        None where each item is one of its own.
+        """
+        numbers = self._arrays.pop("item_numbers", [])
+        if len(self.refs) < 2 or not numbers:
+            return None
+        of_item = first_seen(np.concatenate(numbers))
+        if not len(of_item) or of_item[-1] == len(of_item) - 1:
+            return None
+        # The first of each number is where the numbers reach a new height.
+        return np.flatnonzero(np.diff(np.maximum.accumulate(of_item), prepend=-1)), of_item
+
+    def number(self, item: int) -> int:
+        """Return which distinct item one of all shards is."""
+        return item if self.distinct is None else int(self.distinct[1][item])
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """``[k]`` how many samples each distinct item stands for."""
+        every = np.concatenate(self._arrays["weights"]).astype(np.float64)
+        return every if self.distinct is None else np.bincount(self.distinct[1], every, len(self.distinct[0]))
+
+    @property
+    def shards(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """How many shards it came in."""
+        return len(self.refs)
+
+    @cached_property
+    def collected(self) -> Collected:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Which items the rows are of, and their numbers."""
+        assert self._summary is not None  # noqa: S101 - the last shard was collected
+        items = np.concatenate(self._arrays["item_of_sample"])
+        return Collected(
+            items if self.distinct is None else self.distinct[1][items],
+            self.weights,
+            {name: np.concatenate(numbers) for name, numbers in self._numbers.items()},
+            self._summary,
+            self.rows,
+        )
+
+    @property
+    def words(self) -> np.ndarray | None:
+        """``[rows]`` words of each caption; None where rows are no single captions."""
+        return np.concatenate(words) if (words := self._arrays.get("words")) else None
+
+    @property
+    def has_images(self) -> bool:
+        """Whether any item has an image."""
+        return self._has_images
+
+    @property
+    def data_hash(self) -> str:
+        """Hash of what is scored."""
+        return self._hashes.data
+
+    @property
+    def images_hash(self) -> str | None:
+        """Hash of the images that it is of; None where there are none."""
+        return self._hashes.images
+
+    def columns(self) -> Iterator[Columns]:
+        """Yield what the protocol says of the rows, shard by shard."""
+        for ref in self.refs:
+            yield self._rows_of_shards.read(ref.columns)
+
+    def sample(self, row: int) -> tuple[str, ImageHandle | VideoHandle | None]:
+        """Return the id and the image of a row that is a single caption."""
+        ref = next(one for one in reversed(self.refs) if one.first_row <= row)
+        item = int(self._arrays["item_of_sample"][ref.number][row - ref.first_row]) - ref.first_item
+        columns = self._rows_of_shards.read(ref.columns)
+        return sample_of(self._files.read(ref.items), columns, row - ref.first_row, item)
 
 
 def map_state(files: ShardFiles, name: str, metric: CorpusMetric, items: Items, context: Context) -> None:
@@ -26,25 +194,16 @@ def map_state(files: ShardFiles, name: str, metric: CorpusMetric, items: Items, 
     Raises:
         MetricError: The metric cannot tell.
     """
-    columns: dict[str, np.ndarray] = {}
+    states: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
     for corpus, which in corpora(items):
         own = items if which is None else items.subset(which)
         parts = metric.partition(metric.state_map(own, context), PARTS)
-        for array in parts[0]:
-            values = [part[array] for part in parts]
-            columns[f"{corpus}/{array}"] = np.concatenate(values)
-            columns[f"{corpus}/{array}/ends"] = np.cumsum([0, *map(len, values)])
-    if items.corpus is None:
-        # What was derived of them, and is needed again to score them.
-        columns |= {f"kept/{array}": values for array, values in metric.keep(items).items()}
-    files.put(name, columns)
-
-
-def restore(files: ShardFiles, name: str, metric: CorpusMetric, items: Items) -> None:
-    """Give items what was derived of them when their state was mapped."""
-    columns, _ = files.read(name)
-    if kept := _named(columns, "kept/"):
-        metric.restore(items, kept)
+        arrays = {array: [part[array] for part in parts] for array in parts[0]}
+        states[str(corpus)] = {
+            array: (np.concatenate(values), np.cumsum([0, *map(len, values)])) for array, values in arrays.items()
+        }
+    # What was derived of them, and is needed again to score them.
+    files.put(name, {"states": states, "kept": dict(metric.keep(items)) if items.corpus is None else {}})
 
 
 def merge_states(files: ShardFiles, name: str, metric: CorpusMetric, shards: Sequence[str]) -> None:
@@ -59,84 +218,48 @@ def merge_states(files: ShardFiles, name: str, metric: CorpusMetric, shards: Seq
     Raises:
         MetricError: No item of a corpus can be scored.
     """
-    condensed: dict[str, list[State]] = {}
+    condensed: dict[str, list[State]] = defaultdict(list)
     for part in range(PARTS):
-        waiting: dict[str, list[tuple[int, State]]] = {}
+        waiting: dict[str, list[tuple[int, State]]] = defaultdict(list)
         for shard in shards:
-            for corpus, state in _states_of(files, shard, part).items():
-                _add_in_twos(metric, waiting.setdefault(corpus, []), state)
+            for corpus, arrays in files.read(shard)["states"].items():
+                state = {array: values[ends[part] : ends[part + 1]] for array, (values, ends) in arrays.items()}
+                # To those of as many shards: of ``n`` each is copied ``log2 n`` times, not ``n``.
+                merged, count = waiting[corpus], 1
+                while merged and merged[-1][0] == count:
+                    state, count = metric.merge([merged.pop()[1], state]), 2 * count
+                merged.append((count, state))
         for corpus, merged in waiting.items():
-            whole = metric.merge([state for _, state in merged])
-            condensed.setdefault(corpus, []).append(metric.condense(whole))
-    joined = {corpus: metric.join(parts) for corpus, parts in condensed.items()}
-    condensed.clear()
-    files.put(
-        name, {f"{corpus}/{array}": values for corpus, state in joined.items() for array, values in state.items()}
-    )
-
-
-def _states_of(files: ShardFiles, shard: str, part: int) -> dict[str, State]:
-    """Return a part of what a shard says of its corpora, by these."""
-    columns, _ = files.read(shard)
-    states: dict[str, dict[str, np.ndarray]] = {}
-    for key, ends in columns.items():
-        name, _, last = key.rpartition("/")
-        corpus, _, array = name.partition("/")
-        if last == "ends" and corpus != "kept":
-            states.setdefault(corpus, {})[array] = columns[name][ends[part] : ends[part + 1]]
-    return dict(states)
-
-
-def _add_in_twos(metric: CorpusMetric, waiting: list[tuple[int, State]], state: State) -> None:
-    """Add the state of a shard to those of as many: of ``n`` shards each is copied ``log2 n`` times, not ``n``."""
-    shards = 1
-    while waiting and waiting[-1][0] == shards:
-        _, other = waiting.pop()
-        state, shards = metric.merge([other, state]), 2 * shards
-    waiting.append((shards, state))
+            condensed[corpus].append(metric.condense(metric.merge([state for _, state in merged])))
+    files.put(name, {corpus: dict(metric.join(condensed[corpus])) for corpus in list(condensed)})
 
 
 def merged_states(files: ShardFiles, name: str) -> States:
     """Return what :func:`merge_states` wrote, by corpus, mapped."""
-    states: dict[int, dict[str, np.ndarray]] = {}
-    for key, values in files.read(name)[0].items():
-        corpus, _, array = key.partition("/")
-        states.setdefault(int(corpus), {})[array] = values
-    return dict(states)
-
-
-def _named(columns: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {name.removeprefix(prefix): one for name, one in columns.items() if name.startswith(prefix)}
+    return {int(corpus): state for corpus, state in files.read(name).items()}
 
 
 @dataclass
 class _Merged:
-    """What a metric made of all shards so far."""
+    """What a metric made of all shards.
 
-    planned: PlannedMetric
-    values: list[np.ndarray] = field(default_factory=list[np.ndarray])
-    parts: dict[str, list[np.ndarray]] = field(default_factory=dict[str, list[np.ndarray]])
+    Attributes:
+        pieces: Items of each shard, and what it made of them; of parts, only those that are needed.
+        like: The scores of no items, in all parts; None where none were scored.
+    """
+
+    pieces: list[tuple[int, Scores | None]] = field(default_factory=list[tuple[int, Scores | None]])
+    like: Scores | None = None
     failures: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
     remarks: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
     sums: Mapping[str, np.ndarray] | None = None
-    is_scored: bool = False
     seconds: float = 0.0
     counted: int = 0
     error: str = ""
     of_model: str = ""
-    first_scores: Scores | None = None
-    unscored: int = 0
-    """Items of shards on which the metric failed before any other was scored."""
 
-    def add(self, made: MetricScores, first: int, ids: Mapping[int, str] | Sequence[str], n_items: int) -> None:
-        """Add what it made of a shard.
-
-        Args:
-            made: That.
-            first: Number of the shard's first item.
-            ids: Ids of its items, at least of those that have a failure or remark.
-            n_items: How many it has.
-        """
+    def add(self, made: MetricScores, first: int, ids: Mapping[int, str] | Sequence[str], n: int, every: bool) -> None:
+        """Add what was made of a shard of ``n`` items, of which some have ids; ``every`` part is needed, or few are."""
         self.seconds += made.seconds
         self.counted += made.counted
         if (scores := made.scores) is None:
@@ -144,38 +267,31 @@ class _Merged:
             self.of_model = self.of_model or (made.error if made.of_model else "")
             # Where it failed on all that there is, its error says so.
             self.failures |= {first + item: (ids[item], made.error) for item in range(len(ids))}
-            self.values.append(np.full(n_items, np.nan))
-            self._add_parts(None, n_items)
+            self.pieces.append((n, None))
             return
-        self.is_scored = True
         if made.sums is not None:
             self.sums = add_sums([made.sums] if self.sums is None else [self.sums, made.sums])
         self.failures |= {first + item: (ids[item], why) for item, why in scores.failures.items()}
         self.remarks += [(first + item, ids[item], why) for item, why in scores.remarks.items()]
-        self.values.append(np.array(scores.values))
-        if self.first_scores is None:
-            self.first_scores = _no_items(scores)
-        self._add_parts(scores, n_items)
+        self.like = self.like or Scores(
+            np.array(scores.values[:0]), {name: np.array(part[:0]) for name, part in scores.parts.items()}
+        )
+        # Copied: a file is mapped no longer than it is looked at.
+        parts = {name: np.array(part) for name, part in scores.parts.items() if every or name == "truncated"}
+        self.pieces.append((n, Scores(np.array(scores.values), parts)))
 
-    def _add_parts(self, scores: Scores | None, n_items: int) -> None:
-        """Keep what is counted, and what a corpus value is made of that must see all scores."""
-        if self.first_scores is None:
-            self.unscored += n_items
-            return
-        every = self.planned.aggregation == "corpus" and not self.planned.aggregate.has_sums
-        for name, like in self.first_scores.parts.items():
-            if not every and name != "truncated":
-                continue
-            numbers = self.parts.setdefault(name, [])
-            if self.unscored:
-                numbers.append(np.full((self.unscored, *like.shape[1:]), np.nan))
-            part = np.full((n_items, *like.shape[1:]), np.nan) if scores is None else scores.parts[name]
-            numbers.append(np.array(part))
-        self.unscored = 0
-
-
-def _no_items(scores: Scores) -> Scores:
-    return Scores(scores.values[:0], {name: part[:0].copy() for name, part in scores.parts.items()})
+    def scores(self) -> Scores:
+        """Return the scores of all items; NaN where the metric failed on a shard."""
+        known = next((scores for _, scores in self.pieces if scores), Scores(np.zeros(0)))
+        parts = {
+            name: np.concatenate(
+                [scores.parts[name] if scores else np.full((n, *part.shape[1:]), np.nan) for n, scores in self.pieces]
+            )
+            for name, part in known.parts.items()
+        }
+        return Scores(
+            np.concatenate([scores.values if scores else np.full(n, np.nan) for n, scores in self.pieces]), parts
+        )
 
 
 def merge_scores(
@@ -198,84 +314,84 @@ def merge_scores(
         errors: Metric to why it has no state of the corpus, and so no scores.
         failures: Receives what metrics cannot score.
     """
-    merged = {one.name: _Merged(one) for one in metrics}
     candidates: dict[tuple[int, str], Failure] = {}
-    for number, ref in enumerate(corpus.refs):
-        for name in dict.fromkeys(names[number] for names in results.values()):
-            shard = files.scores(name)
-            for made in shard.metrics:
-                ids = shard.ids if made.scores is not None else files.items(ref.items).ids
-                merged[made.name].add(made, ref.first_item, ids, ref.n_items)
-            for item, text in shard.remarks.items():
-                key = corpus.number(ref.first_item + item), text
-                candidates.setdefault(key, Failure(shard.ids[item], "candidate", text))
-    for metric, name in of_all.items():
-        shard = files.scores(name)
-        merged[metric].add(shard.metrics[0], 0, shard.ids, len(corpus.weights))
+    for ref, name in zip(corpus.refs, results[""], strict=True):
+        shard: ShardScores = files.read(name)
+        for item, text in shard.remarks.items():
+            remarked = Failure(shard.ids[item], "candidate", text)
+            candidates.setdefault((corpus.number(ref.first_item + item), text), remarked)
     scored: list[ScoredMetric] = []
     remarks: list[Failure] = []
+    seconds, counts = dict[str, float](), dict[str, int]()
     for planned in metrics:
-        one, is_of_all = merged[planned.name], planned.name in of_all
+        name, merged = planned.name, _Merged()
+        every = planned.aggregation == "corpus" and not planned.aggregate.has_sums
+        if is_of_all := name in of_all:
+            shards = [(of_all[name], "", 0, len(corpus.weights))]
+        else:
+            # None where it has no state.
+            refs = zip(results.get(name, ()), corpus.refs, strict=False)
+            shards = [(result, ref.items, ref.first_item, ref.n_items) for result, ref in refs]
+        for result, items, first, n in shards:
+            made, ids = _of_metric(files, result, name)
+            ids = files.read(items).ids if made.scores is None and not is_of_all else ids
+            merged.add(made, first, ids, n, every)
         told: dict[tuple[int, str], Failure] = {}
-        for item, identity, text in one.remarks:
-            number = item if is_of_all else corpus.number(item)
-            told.setdefault((number, text), Failure(identity, "image", text))
+        for item, identity, text in merged.remarks:
+            told.setdefault((item if is_of_all else corpus.number(item), text), Failure(identity, "image", text))
         remarks += told.values()
-        names = [of_all[planned.name]] if is_of_all else results.get(planned.name, ())
-        error = errors.get(planned.name) or one.of_model or ("" if one.is_scored else one.error)
+        error = errors.get(name) or merged.of_model or ("" if merged.like else merged.error)
         if not error and reviews(planned.metric):
-            said, error = attempt(partial(planned.metric.review, _pieces(files, planned, names)))
-            remarks += [Failure(planned.name, "metric", text) for text in said or ()]
+            said, error = attempt(partial(planned.metric.review, _pieces(files, name, [one[0] for one in shards])))
+            remarks += [Failure(name, "metric", text) for text in said or ()]
+        seconds[name], counts[name] = merged.seconds, 0 if error and merged.of_model else merged.counted
         if error:
-            scored.append(ScoredMetric(planned.name, planned.metric, planned.aggregation, None, error))
-            one.counted = 0 if one.of_model else one.counted
+            scored.append(ScoredMetric(name, planned.metric, planned.aggregation, None, error))
             continue
-        sizes = [len(corpus.weights)] if is_of_all else [ref.n_items for ref in corpus.refs]
-        chosen = None if is_of_all or corpus.distinct is None else corpus.distinct[0]
         if not is_of_all:
-            one.failures = dict(sorted(one.failures.items()))
-        scored.append(_scored_metric(one, chosen, failures, files, list(zip(names, sizes, strict=True))))
-    return Scored(
-        corpus,
-        scored,
-        {name: one.seconds for name, one in merged.items()},
-        {name: one.counted for name, one in merged.items()},
-        list(dict.fromkeys([*remarks, *candidates.values()])),
-    )
+            merged.failures = dict(sorted(merged.failures.items()))
+        chosen = None if is_of_all or corpus.distinct is None else corpus.distinct[0]
+        sizes = [(result, n) for result, _, _, n in shards]
+        scored.append(_scored_metric(planned, merged, chosen, failures, files, sizes))
+    return Scored(corpus, scored, seconds, counts, list(dict.fromkeys([*remarks, *candidates.values()])))
+
+
+def _of_metric(files: ShardFiles, result: str, metric: str) -> tuple[MetricScores, Mapping[int, str]]:
+    """Return what a metric made of a shard, and the ids of the items that it has something to say of."""
+    shard: ShardScores = files.read(result)
+    return next(one for one in shard.metrics if one.name == metric), shard.ids
 
 
 def _scored_metric(
-    one: _Merged, chosen: np.ndarray | None, failures: FailureLog, files: ShardFiles, shards: Sequence[tuple[str, int]]
+    planned: PlannedMetric,
+    merged: _Merged,
+    chosen: np.ndarray | None,
+    failures: FailureLog,
+    files: ShardFiles,
+    shards: Sequence[tuple[str, int]],
 ) -> ScoredMetric:
     """Return the scores of distinct items: each has that of the first."""
-    planned, values = one.planned, np.concatenate(one.values)
-    parts = {name: np.concatenate(numbers) for name, numbers in one.parts.items()}
-    lost = one.failures
+    scores, lost = merged.scores(), merged.failures
     if chosen is not None:
-        values = values[chosen]
-        parts = {name: part[chosen] for name, part in parts.items()}
-        places = {item: place for place, item in enumerate(chosen.tolist()) if item in lost} if lost else {}
-        lost = {place: lost[item] for item, place in places.items()}
+        scores = Scores(scores.values[chosen], {name: part[chosen] for name, part in scores.parts.items()})
+        lost = {place: lost[item] for place, item in enumerate(chosen.tolist()) if item in lost} if lost else {}
     for identity, reason in lost.values():
         failures.add(identity, "metric", f"{planned.name}: {reason}")
-    scores = Scores(values, parts, {item: reason for item, (_, reason) in lost.items()})
+    scores.failures.update({item: reason for item, (_, reason) in lost.items()})
     terms = None
-    if one.sums is not None:
-        assert one.first_scores is not None  # noqa: S101 - it has sums
-        width = planned.aggregate.terms(one.first_scores).shape[1]
+    if merged.sums is not None:
+        assert merged.like is not None  # noqa: S101 - it has sums
+        width = planned.aggregate.terms(merged.like).shape[1]
         terms = partial(_terms, files, planned, shards, width, chosen)
-    return ScoredMetric(planned.name, planned.metric, planned.aggregation, scores, "", one.sums, terms)
+    return ScoredMetric(planned.name, planned.metric, planned.aggregation, scores, "", merged.sums, terms)
 
 
-def _pieces(
-    files: ShardFiles, planned: PlannedMetric, names: Iterable[str]
-) -> Iterator[tuple[Scores, Mapping[int, str]]]:
+def _pieces(files: ShardFiles, metric: str, names: Iterable[str]) -> Iterator[tuple[Scores, Mapping[int, str]]]:
     """Yield what a metric made of each shard, and the ids of the items that it could not score."""
     for name in names:
-        shard = files.scores(name)
-        made = next(one for one in shard.metrics if one.name == planned.name)
+        made, ids = _of_metric(files, name, metric)
         if made.scores is not None:
-            yield made.scores, {item: shard.ids[item] for item in made.scores.failures}
+            yield made.scores, {item: ids[item] for item in made.scores.failures}
 
 
 def _terms(
@@ -284,7 +400,7 @@ def _terms(
     """Yield ``[m, t]`` what distinct items add to the sums of a metric, shard by shard."""
     first = 0
     for name, size in shards:
-        made = next(one for one in files.scores(name).metrics if one.name == planned.name)
+        made, _ = _of_metric(files, name, planned.name)
         piece = np.zeros((size, width)) if made.scores is None else planned.aggregate.terms(made.scores)
         if chosen is None:
             yield piece

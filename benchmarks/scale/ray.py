@@ -50,12 +50,6 @@ class RayExecutor(Executor):
     _stack: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
     _is_connected: bool = field(default=False, init=False)
 
-    @property
-    def workers(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """How many calls are worked on at once, where each takes a core."""
-        self._connect()
-        return max(int(sum(node["CPU"] for node in _nodes())), 1)
-
     def has_gpus(self) -> bool:
         """Return whether a node has a GPU."""
         self._connect()

@@ -7,124 +7,158 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...adapters import Caption, Captioned, CaptionRequest, ImageHandle, VideoHandle
-from ...adapters.pixels.handles import FrameSource
+from ...adapters.pixels.handles import EncodedImage, FrameSource
 from ...boundary import OutsideFile
 from ...drafts import is_abandoned, own_name
 from ...errors import StoreError
 from ...metrics import Items, Scores
+from ...metrics.vectors.features import Features
+from ...metrics.vectors.pair_scores import PairScores
 from ...paths import cache_folder
 from ...tasks.document_rows import RowImage
+from ..inputs.encoding import EncodedItems, ScoredItems
 from ..inputs.items import image_key
 from ..inputs.models import ModelFacts
 from ..inputs.pixels import LateImage, PixelFinder
 from ..running.scoring import MetricScores
 from .folders import Folder
-from .frames import KeptFrames
 
-Columns = Mapping[str, np.ndarray | Sequence[str] | Sequence[bytes | None]]
-"""Arrays of numbers, texts, or encoded images, of any lengths."""
+if TYPE_CHECKING:
+    from PIL import Image
+
 _AGAIN = "Run again: what is whole is used, and the rest made anew."
 _KEPT_SECONDS = 7 * 24 * 3600
 _OWNER = "~"
+_MARK = "\0"
+"""Begins the only key of an object that stands for what is no JSON value."""
 
 
-def encode(columns: Columns, about: Any = None, facts: Any = None) -> bytes:
-    """Return columns as bytes of an Arrow IPC file with one row.
+@dataclass(frozen=True)
+class ShardScores:
+    """What metrics made of a shard.
+
+    Attributes:
+        metrics: What each did.
+        ids: Id of each item that a metric could not score, or on which something is remarked.
+        remarks: Item to what is to be remarked on its caption, whatever the metric.
+    """
+
+    metrics: Sequence[MetricScores]
+    ids: Mapping[int, str]
+    remarks: Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class KeptFrames:
+    """The frames of a video that gives them itself, read so that another process has them.
+
+    Attributes:
+        known: What that video's digest was.
+        name: How messages call it.
+        frames: ``[height, width, 3]`` each.
+    """
+
+    known: str
+    name: str
+    frames: Sequence[np.ndarray] = field(repr=False, compare=False)
+
+    def read_frames(self) -> Iterator[Image.Image]:
+        """Return every frame in RGB, in order."""
+        from PIL import Image
+
+        return map(Image.fromarray, self.frames)
+
+    def digest(self) -> str:
+        """Return a text that changes with the frames."""
+        return self.known
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_CLASSES: Mapping[str, type[Any]] = {
+    one.__name__: one
+    for one in (
+        Caption, Captioned, CaptionRequest, EncodedItems, Features, ImageHandle, MetricScores, ModelFacts, PairScores,
+        ScoredItems, Scores, ShardScores, VideoHandle,
+    )
+}  # fmt: skip
+"""What is written field by field."""
+
+
+def encode(value: Any) -> bytes:
+    """Return a value as bytes of an Arrow IPC file: JSON, beside the arrays and bytes that it holds.
 
     Args:
-        columns: The columns.
-        about: What else is to be known, as JSON values.
-        facts: What a record says of the models that made it, by role, as JSON values.
+        value: JSON values, arrays, bytes, sets, handles of images, items, and what is in ``_CLASSES``.
+
+    Raises:
+        TypeError: It holds something else.
     """
     import pyarrow as pa
 
-    shapes: dict[str, tuple[str, list[int]] | None] = {}
-    arrays: dict[str, Any] = {"": pa.nulls(1)}
-    for name, column in columns.items():
-        if isinstance(column, np.ndarray):
-            shapes[name] = column.dtype.str, list(column.shape)
-            content = np.ascontiguousarray(column).reshape(-1)
-            # Arrow packs truth values.
-            kind = pa.uint8() if column.dtype == bool else pa.from_numpy_dtype(column.dtype)
-            flat = pa.Array.from_buffers(kind, len(content), [None, pa.py_buffer(content)])
-        else:
-            shapes[name] = None
-            flat = _texts(column)
-        ends = pa.py_buffer(np.array([0, len(flat)], np.int64))
-        arrays[name] = pa.Array.from_buffers(pa.large_list(flat.type), 1, [None, ends], children=[flat])
-    meta = {"shapes": json.dumps(shapes), "about": json.dumps(about), "facts": json.dumps(facts, default=str)}
-    batch = pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays), metadata=meta)
+    blobs: list[Any] = []
+
+    def plain(value: Any) -> Any:
+        match value:
+            case np.ndarray():
+                blobs.append(np.ascontiguousarray(value))
+                return {"\0array": [len(blobs), value.dtype.str, value.shape]}
+            case bytes():
+                blobs.append(value)
+                return {"\0bytes": len(blobs)}
+            case np.generic():
+                return value.item()
+            case frozenset():
+                return {"\0set": sorted(value)}
+            case Items():
+                return {"\0items": _columns_of(value)}
+            case ModelFacts():
+                return {"\0ModelFacts": json.loads(json.dumps(vars(value), default=str))}
+            case Path() | OutsideFile():
+                return {f"\0{type(value).__name__ if isinstance(value, OutsideFile) else 'Path'}": str(value)}
+            case LateImage():
+                return {"\0LateImage": value.name}
+            case RowImage():
+                return {"\0RowImage": [value.column, value.row]}
+            case FrameSource():
+                frames = [np.asarray(frame.convert("RGB")) for frame in value.read_frames()]
+                return {"\0KeptFrames": [value.digest(), str(value), frames]}
+            case EncodedImage():
+                # What is drawn when it is read, say: others get what is read here.
+                return plain(value.read_bytes())
+            case CaptionRequest(image=image) if not isinstance(image, str | int | None):
+                # What is no name is called by its key.
+                return plain(replace(value, image=image_key(image)))
+            case _ if type(value).__name__ in _CLASSES:
+                known = {one.name: getattr(value, one.name) for one in fields(value)}
+                # The keys of mappings are numbers, too.
+                known = {k: {"\0dict": [*v.items()]} if isinstance(v, Mapping) else v for k, v in known.items()}
+                return {_MARK + type(value).__name__: known}
+            case _:
+                raise TypeError(f"a shard holds no {type(value).__name__}: {value!r:.80}")
+
+    blobs.insert(0, json.dumps(value, default=plain).encode())
+    arrays = [
+        pa.Array.from_buffers(
+            pa.large_binary(), 1, [None, pa.py_buffer(np.array([0, memoryview(one).nbytes])), pa.py_buffer(one)]
+        )
+        for one in blobs
+    ]
+    batch = pa.RecordBatch.from_arrays(arrays, names=list(map(str, range(len(arrays)))))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
     return sink.getvalue().to_pybytes()
-
-
-def _numbers(values: Any, kind: str, shape: Sequence[int]) -> np.ndarray:
-    """Return an array of numbers; what pyarrow has for it imports pandas."""
-    dtype = np.dtype(kind)
-    # Of an array without a value there may be no buffer.
-    buffer = values.buffers()[1] or b""
-    return np.frombuffer(buffer, dtype, len(values), values.offset * dtype.itemsize).reshape(shape)
-
-
-def _texts(values: Sequence[str] | Sequence[bytes | None]) -> Any:
-    """Return texts, or bytes and None, as an array; what pyarrow has for lists imports pandas."""
-    import pyarrow as pa
-
-    kind = pa.large_string() if all(isinstance(one, str) for one in values) else pa.large_binary()
-    contents = [one.encode() if isinstance(one, str) else one for one in values]
-    ends = np.cumsum([0, *(len(one or b"") for one in contents)], dtype=np.int64)
-    is_there = np.array([one is not None for one in contents], dtype=bool)
-    valid = None if is_there.all() else pa.py_buffer(np.packbits(is_there, bitorder="little"))
-    joined = pa.py_buffer(b"".join(one or b"" for one in contents))
-    return pa.Array.from_buffers(kind, len(contents), [valid, pa.py_buffer(ends), joined])
-
-
-def decode(content: Any) -> tuple[dict[str, Any], Any, Any]:
-    """Return columns, what else is known, and facts of bytes, or a mapped file, that :func:`encode` made.
-
-    Arrays cannot be written to; they are views of what was given.
-
-    Raises:
-        StoreError: They are damaged.
-    """
-    import pyarrow as pa
-
-    try:
-        batch = pa.ipc.open_file(content).get_batch(0)
-        meta = {name.decode(): json.loads(text) for name, text in batch.schema.metadata.items()}
-        columns: dict[str, Any] = {}
-        for name, shape in meta["shapes"].items():
-            values = batch.column(name).flatten()
-            columns[name] = values.to_pylist() if shape is None else _numbers(values, *shape)
-        return columns, meta["about"], meta["facts"]
-    except (pa.ArrowException, ValueError, TypeError, KeyError, IndexError, AttributeError, OSError) as error:
-        raise StoreError(f"what a run put aside cannot be read: {type(error).__name__}: {error}", _AGAIN) from error
-
-
-def name_of(*parts: Any) -> str:
-    """Return the name of what is made of some JSON values: a hash."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _put_named(folder: Folder, kind: str, content: bytes) -> str:
-    """Write what is named by its hash, and return the name; a file of this machine that is damaged is replaced."""
-    name = f"{kind}-{hashlib.sha256(content).hexdigest()}"
-    if not folder.put(name, content) and folder.path is not None and folder.read(name) != content:
-        (folder.path / name).unlink(missing_ok=True)
-        folder.put(name, content)
-    return name
 
 
 @dataclass(frozen=True)
@@ -139,113 +173,146 @@ class Originals:
     rows: Callable[[], Any] = list
     pixels: PixelFinder | None = None
 
-    def handle(self, text: str, encoded: bytes | None) -> ImageHandle | VideoHandle:
-        """Return what :func:`_handle_text` and :func:`_encoded` wrote."""
-        known = json.loads(text)
-        if "drawn" in known:
-            source: Any = KeptFrames(known["drawn"][0], known["drawn"][1], encoded or b"")
-        elif encoded is not None:
-            source = encoded
-        elif "row" in known:
-            column = known["column"]
-            # The images of all rows are with any of them, whatever became of the documents.
-            first = next(image for row in self.rows() if isinstance(image := row.get(column), RowImage))
-            source = replace(first, row=known["row"])
-        elif "late" in known and self.pixels is not None:
-            source = LateImage(self.pixels, known["late"])
-        elif "outside" in known:
-            source = OutsideFile(Path(known["outside"]))
-        else:
-            source = Path(known.get("path") or known["late"])
-        if "video" in known:
-            return VideoHandle(source, tuple(known["span"]) if known["span"] else None)
-        return ImageHandle(source, tuple(known["box"]) if known["box"] else None)
+    def late(self, name: str) -> LateImage | Path:
+        """Return an image that a document names."""
+        return LateImage(self.pixels, name) if self.pixels else Path(name)
+
+    def in_row(self, column: str, row: int) -> RowImage:
+        """Return the image in a row of the documents."""
+        # The images of all rows are with any of them, whatever became of the documents.
+        return next(replace(image, row=row) for one in self.rows() if isinstance(image := one.get(column), RowImage))
 
 
-def _handle_text(handle: ImageHandle | VideoHandle) -> str:
-    known: dict[str, Any] = (
-        {"video": None, "span": handle.span} if isinstance(handle, VideoHandle) else {"box": handle.box}
-    )
-    match handle.source:
-        case OutsideFile() as source:
-            known["outside"] = str(source.path)
-        case Path() as source:
-            known["path"] = str(source)
-        case RowImage() as source:
-            known |= {"row": source.row, "column": source.column}
-        case LateImage() as source:
-            known["late"] = source.name
-        case FrameSource() as source:
-            known["drawn"] = [source.digest(), str(source)]
-        case _:
-            pass
-    return json.dumps(known)
+def decode(content: Any, originals: Originals = Originals()) -> Any:
+    """Return what bytes, or a mapped file, hold that :func:`encode` made.
+
+    Arrays cannot be written to; they are views of what was given.
+
+    Args:
+        content: That.
+        originals: Where images are.
+
+    Raises:
+        StoreError: They are damaged.
+    """
+    import pyarrow as pa
+
+    def array(known: Sequence[Any]) -> np.ndarray:
+        number, kind, shape = known
+        return np.ndarray(shape, kind, blobs[number])
+
+    def one_of(kind: type[Any], known: dict[str, Any]) -> Any:
+        # Handles are hashed.
+        return kind(**{k: tuple(v) if k in ("box", "span") and v else v for k, v in known.items()})
+
+    made: dict[str, Callable[[Any], Any]] = {
+        "array": array,
+        "bytes": lambda number: blobs[number].to_pybytes(),
+        "set": frozenset,
+        "dict": dict,
+        "items": lambda columns: _items_of(**columns),
+        "Path": Path,
+        "OutsideFile": lambda path: OutsideFile(Path(path)),
+        "LateImage": originals.late,
+        "RowImage": lambda place: originals.in_row(*place),
+        "KeptFrames": lambda known: KeptFrames(*known),
+    }
+
+    def restored(known: dict[str, Any]) -> Any:
+        key = next(iter(known), "")
+        if not key.startswith(_MARK):
+            return known
+        name, value = key.removeprefix(_MARK), known[key]
+        return made[name](value) if name in made else one_of(_CLASSES[name], value)
+
+    try:
+        batch = pa.ipc.open_file(content).get_batch(0)
+        blobs = [column[0].as_buffer() for column in batch.columns]
+        return json.loads(blobs[0].to_pybytes(), object_hook=restored)
+    except (pa.ArrowException, ValueError, TypeError, KeyError, IndexError, AttributeError, OSError) as error:
+        raise StoreError(f"what a run put aside cannot be read: {type(error).__name__}: {error}", _AGAIN) from error
 
 
-def _encoded(handle: ImageHandle | VideoHandle) -> bytes | None:
-    match handle.source:
-        case bytes() as source:
-            return source
-        case Path() | RowImage() | OutsideFile() | LateImage():
-            return None
-        # What is drawn when it is read, say: others get what is read here.
-        case FrameSource() as source:
-            return KeptFrames.of(source).content
-        case source:
-            return source.read_bytes()
+def _columns_of(items: Items) -> dict[str, Any]:
+    """Return items as columns, in which what many of them share stands once."""
+    columns: dict[str, Any] = {one: getattr(items, one) for one in ("ids", "candidates", "boxes", "objects")}
+    columns = {name: list(column) for name, column in columns.items()}
+    for name in ("references", "images", "image_names"):
+        column = getattr(items, name)
+        number = {value: place for place, value in enumerate(dict.fromkeys(column))}
+        columns[name] = list(number), np.array([number[value] for value in column], np.int64)
+    return {**columns, "weights": items.weights, "corpus": items.corpus}
 
 
+def _items_of(**columns: Any) -> Items:
+    """Return what :func:`_columns_of` gave as items, which share again what they shared."""
+    for name in ("references", "images", "image_names"):
+        values, number = columns[name]
+        values = list(map(tuple, values)) if name == "references" else values
+        columns[name] = [values[place] for place in number.tolist()]
+    columns["boxes"] = [tuple(map(tuple, boxes)) for boxes in columns["boxes"]]
+    return Items(**columns)
+
+
+def name_of(*parts: Any) -> str:
+    """Return the name of what is made of some JSON values: a hash."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
 class ShardFiles:
     """The files of a run's shards. It can be pickled.
 
-    Args:
+    Attributes:
         folder: Where they are.
         originals: Where the images are that they name.
-        own: Where files are that only this process needs.
     """
 
-    def __init__(self, folder: Folder, originals: Originals, own: Folder) -> None:
-        self.folder = folder
-        self.originals = originals
-        self._own = own
+    folder: Folder
+    originals: Originals = field(default_factory=Originals)
 
-    def put_rows(self, rows: Mapping[str, Any]) -> str:
-        """Write what a protocol says of rows, and return the name of the file."""
-        content = encode({}, dict(rows))
-        return _put_named(self._own, "rows", content)
+    def put(self, name: str, value: Any, facts: Mapping[str, ModelFacts] | None = None) -> None:
+        """Write a file unless it is there.
 
-    def rows(self, name: str) -> dict[str, Any]:
-        """Read what a protocol says of rows."""
-        return decode(self._own.read(name))[1]
+        Args:
+            name: Its name.
+            value: What it holds.
+            facts: What a record says of the models that made it, by role.
+        """
+        self.folder.put(name, encode([value, facts or {}]))
 
-    def read(self, name: str) -> tuple[dict[str, Any], Any]:
-        """Return the columns of a file, mapped where it is on this machine, and what else is to be known.
+    def put_named(self, kind: str, value: Any) -> str:
+        """Write what is named by its hash, and return the name; a file of this machine that is damaged is replaced."""
+        content = encode([value, {}])
+        name = f"{kind}-{hashlib.sha256(content).hexdigest()}"
+        if not self.folder.put(name, content) and self.folder.path and self.folder.read(name) != content:
+            (self.folder.path / name).unlink(missing_ok=True)
+            self.folder.put(name, content)
+        return name
+
+    def read(self, name: str) -> Any:
+        """Return what a file holds; arrays are mapped where it is on this machine.
 
         Raises:
             StoreError: There is none, or it is damaged.
         """
-        return self._read(name)[:2]
+        return self._read(name)[0]
 
     def facts(self, name: str) -> dict[str, ModelFacts]:
         """Return what a record says of the models that made a file, by role."""
-        return {role: ModelFacts(**one) for role, one in (self._read(name)[2] or {}).items()}
+        return self._read(name)[1]
 
-    def _read(self, name: str) -> tuple[dict[str, Any], Any, Any]:
-        """Return all that a file holds.
-
-        Raises:
-            StoreError: There is none, or it is damaged.
-        """
+    def _read(self, name: str) -> Any:
         import pyarrow as pa
 
+        place = self.folder.path
         try:
-            if self.folder.path is not None:
-                return decode(pa.memory_map(str(self.folder.path / name)))
-            return decode(pa.py_buffer(self.folder.read(name)))
+            content = pa.memory_map(str(place / name)) if place else pa.py_buffer(self.folder.read(name))
         except FileNotFoundError as error:
             raise StoreError(f"{self.folder.label}: has no result {name}", _AGAIN) from error
         except (OSError, ValueError) as error:
             raise StoreError(f"{self.folder.label}: {name} cannot be read: {error}", _AGAIN) from error
+        return decode(content, self.originals)
 
     def has(self, name: str) -> bool:
         """Return whether there is a file of a name; one of this machine that is damaged goes."""
@@ -258,155 +325,6 @@ class ShardFiles:
                 (self.folder.path / name).unlink(missing_ok=True)
                 return False
         return True
-
-    def put(
-        self, name: str, columns: Columns, about: Any = None, facts: Mapping[str, ModelFacts] | None = None
-    ) -> None:
-        """Write a file unless it is there."""
-        told = {role: vars(one) for role, one in (facts or {}).items()}
-        self.folder.put(name, encode(columns, about, told))
-
-    def put_items(self, items: Items) -> str:
-        """Write items, and return their name, which follows from what they are."""
-        sets, set_of_item = items.reference_sets
-        # Many items may be of one image.
-        images = list(dict.fromkeys(items.images))
-        number = {image: place for place, image in enumerate(images)}
-        names = {name: place for place, name in enumerate(dict.fromkeys(items.image_names))}
-        columns: dict[str, Any] = {
-            "ids": list(items.ids),
-            "candidates": list(items.candidates),
-            "references": [text for references in sets for text in references],
-            "set_sizes": np.array([len(references) for references in sets], np.int64),
-            "set_of_item": set_of_item,
-            "weights": items.weights,
-            "names": list(names),
-            "name_of_item": np.array([names[name] for name in items.image_names], np.int64),
-            "images": [_handle_text(image) for image in images],
-            "encoded": [_encoded(image) for image in images],
-            "image_of_item": np.array([number[image] for image in items.images], np.int64),
-        }
-        if items.corpus is not None:
-            columns["corpus"] = items.corpus
-        content = encode(columns, [[sorted(one) for one in items.objects], items.boxes])
-        return _put_named(self.folder, "items", content)
-
-    def items(self, name: str) -> Items:
-        """Read items."""
-        columns, (objects, boxes) = self.read(name)
-        references, ends = columns["references"], np.cumsum([0, *columns["set_sizes"]]).tolist()
-        sets = [tuple(references[start:end]) for start, end in pairwise(ends)]
-        images = list(map(self.originals.handle, columns["images"], columns["encoded"]))
-        return Items(
-            ids=columns["ids"],
-            candidates=columns["candidates"],
-            references=[sets[number] for number in columns["set_of_item"].tolist()],
-            weights=np.array(columns["weights"], np.float64),
-            images=[images[number] for number in columns["image_of_item"].tolist()],
-            boxes=[tuple((box[0], box[1], box[2], box[3]) for box in one) for one in boxes],
-            corpus=np.array(columns["corpus"]) if "corpus" in columns else None,
-            objects=[frozenset(one) for one in objects],
-            image_names=[columns["names"][number] for number in columns["name_of_item"].tolist()],
-        )
-
-    def put_scores(self, name: str, result: ShardResult, facts: Mapping[str, ModelFacts]) -> None:
-        """Write what metrics made of a shard."""
-        columns: dict[str, np.ndarray] = {}
-        metrics: list[dict[str, Any]] = []
-        for number, one in enumerate(result.metrics):
-            plain = {key: getattr(one, key) for key in _PLAIN}
-            failures = remarks = None
-            if one.scores is not None:
-                columns[f"{number}"] = one.scores.values
-                columns |= {f"{number}/{part}": values for part, values in one.scores.parts.items()}
-                columns |= {f"{number}+{part}": values for part, values in (one.sums or {}).items()}
-                failures, remarks = list(one.scores.failures.items()), list(one.scores.remarks.items())
-            metrics.append({**plain, "failures": failures, "remarks": remarks})
-        self.put(name, columns, [metrics, list(result.ids.items()), list(result.remarks.items())], facts)
-
-    def scores(self, name: str) -> ShardResult:
-        """Read what metrics made of a shard."""
-        columns, (metrics, ids, remarks) = self.read(name)
-
-        def named(prefix: str) -> dict[str, np.ndarray]:
-            return {name.removeprefix(prefix): one for name, one in columns.items() if name.startswith(prefix)}
-
-        found: list[MetricScores] = []
-        for number, one in enumerate(metrics):
-            scores = None
-            if one["failures"] is not None:
-                values, parts = columns[f"{number}"], named(f"{number}/")
-                scores = Scores(values, parts, dict(one["failures"]), dict(one["remarks"]))
-            plain = {key: one[key] for key in _PLAIN}
-            found.append(MetricScores(scores=scores, sums=named(f"{number}+") or None, **plain))
-        return ShardResult(found, dict(ids), dict(remarks))
-
-    def put_distinct(self, first: np.ndarray, weights: np.ndarray) -> str:
-        """Write which items of all shards are distinct and how often each counts, and return the name of the file."""
-        return _put_named(self.folder, "distinct", encode({"first": first, "weights": weights}))
-
-    def put_requests(self, requests: Sequence[CaptionRequest]) -> str:
-        """Write what a captioner is asked, and return its name, which follows from that."""
-        about: list[Any] = []
-        for one in requests:
-            # What is no name is called by its key.
-            named = one.image if one.image is None or isinstance(one.image, str | int) else image_key(one.image)
-            handle = None if one.pixels is None else _handle_text(one.pixels)
-            about.append([one.id, named, one.prompt, dict(one.generation_kwargs), one.numbered, handle])
-        images = [None if one.pixels is None else _encoded(one.pixels) for one in requests]
-        content = encode({"encoded": images}, about)
-        return _put_named(self.folder, "requests", content)
-
-    def requests(self, name: str) -> list[CaptionRequest]:
-        """Read what a captioner is asked."""
-        columns, about = self.read(name)
-        return [
-            CaptionRequest(
-                identity,
-                image,
-                prompt,
-                settings,
-                numbered,
-                None if handle is None else self.originals.handle(handle, encoded),
-            )
-            for (identity, image, prompt, settings, numbered, handle), encoded in zip(
-                about, columns["encoded"], strict=True
-            )
-        ]
-
-    def put_captions(self, name: str, captioned: Captioned, facts: Mapping[str, ModelFacts]) -> None:
-        """Write what a captioner answered."""
-        captions = [[number, asdict(caption)] for number, caption in captioned.captions.items()]
-        failures, unseen = list(captioned.failures.items()), list(captioned.unseen.items())
-        self.put(name, {}, [captions, failures, unseen, sorted(captioned.absent)], facts)
-
-    def captions(self, name: str) -> Captioned:
-        """Read what a captioner answered."""
-        _, (captions, failures, unseen, absent) = self.read(name)
-        return Captioned(
-            {number: Caption(**caption) for number, caption in captions},
-            dict(failures),
-            dict(unseen),
-            frozenset(absent),
-        )
-
-
-_PLAIN = ("name", "error", "seconds", "counted", "of_model")
-
-
-@dataclass(frozen=True)
-class ShardResult:
-    """What metrics made of a shard.
-
-    Attributes:
-        metrics: What each did.
-        ids: Id of each item that a metric could not score, or on which something is remarked.
-        remarks: Item to what is to be remarked on its caption, whatever the metric.
-    """
-
-    metrics: Sequence[MetricScores]
-    ids: Mapping[int, str]
-    remarks: Mapping[int, str]
 
 
 @contextmanager

@@ -41,11 +41,6 @@ class SlurmExecutor(Executor):
     options: Sequence[str] = ()
     _folder: Path | None = field(default=None, init=False)
 
-    @property
-    def workers(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """How many jobs there are at once."""
-        return self.slots
-
     def has_gpus(self) -> bool:
         """Return whether workers have GPUs: the cluster file says so of its pools."""
         return False

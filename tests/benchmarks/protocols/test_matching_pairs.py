@@ -19,9 +19,10 @@ import capbench
 from capbench.adapters import ImageHandle, ScoredPairs
 from capbench.adapters.encoders.hf_pairs import BlipItm
 from capbench.adapters.encoders.pair_scores import RecordedPairs
-from capbench.benchmarks.inputs.encoding import ScoredItems, encoded_of_arrays
+from capbench.benchmarks.inputs.encoding import ScoredItems
 from capbench.benchmarks.records.schema import SCHEMA_PATH
 from capbench.benchmarks.running import runner as runner_file
+from capbench.benchmarks.scale.shards import decode, encode
 from capbench.benchmarks.tables.run import Run
 from capbench.cli.main import main
 from capbench.errors import AdapterError, UsageError
@@ -177,7 +178,7 @@ def test_scores_of_some_items_are_spread_over_all_and_survive_as_arrays():
         np.array([False, True, False]),
         np.array([0, 7, 0]),
     )
-    whole = encoded_of_arrays(some.spread(np.array([0, 2]), np.array([1, 2, 2]), "is lost").to_arrays())
+    whole = decode(encode(some.spread(np.array([0, 2]), np.array([1, 2, 2]), "is lost")))
     assert isinstance(whole, ScoredItems)
     np.testing.assert_array_equal(whole.scores.values, np.float32([1, np.nan, np.nan, 2, 3]))
     assert whole.scores.failures == {1: "is lost", 2: "is broken"}

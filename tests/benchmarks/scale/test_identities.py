@@ -9,8 +9,8 @@ import pytest
 
 from capbench.adapters.aliases import ModelSpec
 from capbench.benchmarks.inputs.models import LoadedWhenAsked, Models, NamedModels
-from capbench.benchmarks.scale import identities as models
-from capbench.benchmarks.scale.identities import model_identities
+from capbench.benchmarks.scale import mapping as models
+from capbench.benchmarks.scale.mapping import model_identities
 
 
 def identity(**arguments: Any) -> str:

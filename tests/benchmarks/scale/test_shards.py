@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from capbench.benchmarks.inputs.models import ModelFacts
 from capbench.benchmarks.inputs.pixels import LateImage, PixelFinder
 from capbench.benchmarks.running.scoring import MetricScores
 from capbench.benchmarks.scale.folders import Folder
-from capbench.benchmarks.scale.shards import Originals, ShardFiles, ShardResult, decode, encode
+from capbench.benchmarks.scale.shards import Originals, ShardFiles, ShardScores, decode, encode
 from capbench.boundary import Boundary, OutsideFile
 from capbench.errors import StoreError
 from capbench.metrics import Items, Scores
@@ -77,31 +76,9 @@ def items(draw: st.DrawFn) -> Items:
     )
 
 
-def files_in(folder: str) -> ShardFiles:
-    place = Folder(Path(folder))
-    return ShardFiles(place, ORIGINALS, place)
-
-
 def there_and_back(value: Any) -> Any:
-    """Return what comes out of a file, of whatever kind."""
-    with tempfile.TemporaryDirectory() as folder:
-        files = files_in(folder)
-        match value:
-            case Items():
-                name = files.put_items(value)
-                assert name == files.put_items(value)
-                return files.items(name)
-            case Captioned():
-                files.put_captions("one", value, {})
-                return files.captions("one")
-            case ShardResult():
-                files.put_scores("one", value, {"judge": FACTS})
-                assert files.facts("one") == {"judge": FACTS}
-                return files.scores("one")
-            case list():
-                return files.requests(files.put_requests(value))
-            case _:
-                return files.rows(files.put_rows(value))
+    """Return what comes out of bytes."""
+    return decode(encode(value), ORIGINALS)
 
 
 FACTS = ModelFacts({"adapter": "mine"}, {"tokens": 3.0}, 77)
@@ -177,25 +154,25 @@ def is_same(one: np.ndarray, other: np.ndarray) -> bool:
 @given(st.dictionaries(texts, arrays, max_size=3))
 @settings(max_examples=60)
 def test_arrays(value: dict[str, np.ndarray]):
-    found, _, _ = decode(encode(value))
+    found = there_and_back(value)
     assert list(found) == list(value)
     assert all(is_same(found[name], value[name]) for name in value)
 
 
 @st.composite
-def scores(draw: st.DrawFn) -> ShardResult:
+def scores(draw: st.DrawFn) -> ShardScores:
     n = draw(st.integers(0, 3))
     values = npst.arrays(np.float64, n, elements=st.floats(allow_nan=True))
     told = st.dictionaries(st.integers(0, 12), any_texts, max_size=2)
     parts = st.dictionaries(texts, values, max_size=2)
     one = st.builds(Scores, values, parts, told, told)
     metrics = st.builds(MetricScores, texts, st.none() | one, any_texts, st.floats(0, 9), of_model=st.booleans())
-    return ShardResult(draw(st.lists(metrics, max_size=12)), draw(told), draw(told))
+    return ShardScores(draw(st.lists(metrics, max_size=12)), draw(told), draw(told))
 
 
 @given(scores())
 @settings(max_examples=60)
-def test_scores(value: ShardResult):
+def test_scores(value: ShardScores):
     found = there_and_back(value)
     assert (found.ids, found.remarks) == (value.ids, value.remarks)
     for one, other in zip(found.metrics, value.metrics, strict=True):
@@ -242,8 +219,13 @@ def test_items_of_one_image_share_its_handle_and_of_one_set_of_references_the_se
     assert found.references[0] is found.references[1]
 
 
+def test_value_that_is_none_of_these_is_refused():
+    with pytest.raises(TypeError, match="a shard holds no object"):
+        encode([object()])
+
+
 def test_cut_bytes_are_an_error():
-    content = encode({"a": np.arange(4), "b": ["x", "y"]}, [1])
+    content = encode([{"a": np.arange(4)}, ["x", "y"]])
     for end in range(0, len(content), 7):
         with pytest.raises(StoreError, match="what a run put aside cannot be read"):
             decode(content[:end])
@@ -251,14 +233,23 @@ def test_cut_bytes_are_an_error():
 
 @pytest.mark.parametrize("content", [b"", b"\xff" * 9, b"ARROW1" + b"x" * 20])
 def test_file_of_something_else_is_none(tmp_path: Path, content: bytes):
-    files = files_in(str(tmp_path))
+    files = ShardFiles(Folder(tmp_path))
     (tmp_path / "one").write_bytes(content)
     assert not files.has("one")
-    files.put("one", {"a": np.arange(3)})
+    files.put("one", np.arange(3), {"judge": FACTS})
     assert files.has("one")
-    assert files.read("one")[0]["a"].tolist() == [0, 1, 2]
+    assert files.read("one").tolist() == [0, 1, 2]
+    assert files.facts("one") == {"judge": FACTS}
+
+
+def test_file_that_is_named_by_its_content_is_written_once_and_again_where_it_is_damaged(tmp_path: Path):
+    files = ShardFiles(Folder(tmp_path))
+    name = files.put_named("items", [1, 2])
+    (tmp_path / name).write_bytes(b"")
+    assert files.put_named("items", [1, 2]) == name
+    assert files.read(name) == [1, 2]
 
 
 def test_file_that_is_not_there_is_an_error(tmp_path: Path):
     with pytest.raises(StoreError, match=r"has no result one\nRun again"):
-        files_in(str(tmp_path)).read("one")
+        ShardFiles(Folder(tmp_path)).read("one")

@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+import signal
 import time
 from pathlib import Path
 
+import forked
 import pytest
 
 from capbench.benchmarks.scale.shards import unfinished_folder
 from capbench.drafts import own_name
 from capbench.paths import cache_folder
 
-LEAVER = """
-import os, sys
-from capbench.benchmarks.scale.shards import unfinished_folder
-with unfinished_folder(sys.argv[1]) as folder:
-    (folder / "value").write_text(sys.argv[1])
-    print(folder, flush=True)
-    if len(sys.argv) > 2:
-        sys.stdin.read()
-    os._exit(9)
-"""
-
 
 def left_by_another(run: str) -> Path:
     """Return the folder that a process which is no more has left."""
-    done = subprocess.run([sys.executable, "-c", LEAVER, run], capture_output=True, text=True)
-    assert done.returncode == 9, done.stderr
-    return Path(done.stdout.strip())
+
+    def leave() -> None:
+        with unfinished_folder(run) as folder:
+            (folder / "value").write_text(run)
+            os._exit(9)
+
+    assert forked.carried_out(leave) == 9
+    (left,) = (cache_folder() / "unfinished").glob(f"{run}~*")
+    return left
 
 
 def values(folder: Path) -> list[str]:
@@ -44,12 +39,14 @@ def test_run_that_ends_leaves_nothing():
     assert list((cache_folder() / "unfinished").iterdir()) == []
 
 
-def test_folder_of_a_run_that_was_broken_off_is_taken_over_by_the_same_run_alone():
+def test_folder_of_a_run_that_was_broken_off_is_taken_over_by_the_same_run_alone_and_is_young_again():
     left = left_by_another("run")
     with unfinished_folder("run2") as other:
         assert values(other) == []
+    os.utime(left, (0, 0))
     with unfinished_folder("run") as folder:
         assert values(folder) == ["run"]
+        assert folder.stat().st_mtime > time.time() - 3600
         assert not left.exists()
         with unfinished_folder("run") as second:
             assert values(second) == []
@@ -57,15 +54,21 @@ def test_folder_of_a_run_that_was_broken_off_is_taken_over_by_the_same_run_alone
 
 
 def test_folder_of_a_process_that_lives_is_left_alone():
-    with subprocess.Popen(
-        [sys.executable, "-c", LEAVER, "run", "wait"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout is not None
-        theirs = Path(other.stdout.readline().strip())
+    def hold() -> None:
+        with unfinished_folder("run") as folder:
+            (folder / "value").write_text("run")
+            signal.pause()
+
+    other = forked.start(hold)
+    try:
+        while not (theirs := list(cache_folder().glob("unfinished/run~*/value"))):
+            time.sleep(0.01)
         with unfinished_folder("run") as folder:
             assert values(folder) == []
-            assert values(theirs) == ["run"]
-        other.communicate()
+            assert theirs[0].read_text() == "run"
+    finally:
+        os.kill(other, signal.SIGKILL)
+        forked.end_of(other)
 
 
 def test_run_that_failed_is_taken_over_by_the_next_of_the_same_process():
@@ -89,11 +92,3 @@ def test_what_nobody_took_over_for_a_week_is_removed():
         assert not old.exists()
         assert new.exists()
         assert mine.exists()
-
-
-def test_folder_that_is_taken_over_is_young_again():
-    left = left_by_another("run")
-    os.utime(left, (0, 0))
-    with unfinished_folder("run") as folder:
-        assert values(folder) == ["run"]
-        assert folder.stat().st_mtime > time.time() - 3600
