@@ -36,12 +36,9 @@ def shared(labels: list[str], in_all: int = 26) -> set[tuple[int, int]]:
     return {(i, j) for i, j in itertools.combinations(range(len(held)), 2) if held[i] & held[j]}
 
 
-def test_holm_multiplies_by_the_tests_that_are_left():
+def test_holm_multiplies_by_the_tests_that_are_left_never_passes_1_and_does_not_count_missing_tests():
     # 0.01 x 4, 0.02 x 3, max(0.06, 0.03 x 2), max(0.06, 0.04 x 1); the order of the tests is kept.
     assert holm([0.04, 0.01, 0.03, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
-
-
-def test_holm_never_passes_1_and_does_not_count_missing_tests():
     assert holm([0.6, None, 0.9]) == [1.0, None, 1.0]
     assert holm([0.01, None]) == [0.01, None]
     assert holm([]) == []
@@ -54,17 +51,20 @@ def test_holm_keeps_the_chance_of_any_false_finding_at_the_level():
     assert 0.04 <= found <= 0.06
 
 
-def test_letters_of_an_example():
-    # Best and worst differ; the middle one differs from neither, and shares a letter with each.
-    assert significance_letters(3, [(0, 2)]) == ["a", "ab", "b"]
-    assert significance_letters(3, []) == ["a", "a", "a"]
-    assert significance_letters(3, [(0, 1), (0, 2), (1, 2)]) == ["a", "b", "c"]
-    assert significance_letters(0, []) == []
-
-
-def test_letters_of_four_worked_by_hand():
-    # 1-2, 1-4 and 3-4 differ; the largest sets without such a pair are {1,3}, {2,3} and {2,4}.
-    assert significance_letters(4, [(0, 1), (0, 3), (2, 3)]) == ["a", "bc", "ab", "c"]
+@pytest.mark.parametrize(
+    ("count", "different", "letters"),
+    [
+        # Best and worst differ; the middle one differs from neither, and shares a letter with each.
+        (3, [(0, 2)], ["a", "ab", "b"]),
+        (3, [], ["a", "a", "a"]),
+        (3, [(0, 1), (0, 2), (1, 2)], ["a", "b", "c"]),
+        (0, [], []),
+        # 1-2, 1-4 and 3-4 differ; the largest sets without such a pair are {1,3}, {2,3} and {2,4}.
+        (4, [(0, 1), (0, 3), (2, 3)], ["a", "bc", "ab", "c"]),
+    ],
+)
+def test_letters_of_few_worked_by_hand(count, different, letters):
+    assert significance_letters(count, different) == letters
 
 
 @given(st.integers(1, 9).flatmap(lambda n: st.tuples(st.just(n), st.sets(st.sampled_from(

@@ -77,14 +77,10 @@ def test_an_image_drawn_k_times_counts_as_k_images(columns, draws):
     assert SampleKendall().value(rated, weights) == pytest.approx(expected, abs=1e-12)
 
 
-def test_weights_may_leave_out_single_rows_of_an_image():
+def test_weights_may_leave_out_single_rows_and_rows_of_another_metric_are_not_mistaken_for_the_latest():
     # Without its second row image 1 is (0.1, 1) (0.3, 2): concordant.
-    rated = RatedScores(SCORES[:3], HUMAN[:3], GROUPS[:3])
-    assert SampleKendall().value(rated, np.array([1, 0, 1])) == 1
-
-
-def test_rows_of_another_metric_are_not_mistaken_for_the_latest():
-    statistic = SampleKendall()
+    rated, statistic = RatedScores(SCORES[:3], HUMAN[:3], GROUPS[:3]), SampleKendall()
+    assert statistic.value(rated, np.array([1, 0, 1])) == 1
     forward = statistic(SCORES, HUMAN, GROUPS)
     assert statistic(-SCORES, HUMAN, GROUPS) == pytest.approx(-forward)
 

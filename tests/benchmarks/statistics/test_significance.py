@@ -25,9 +25,7 @@ def test_best_comes_first_and_those_that_do_not_differ_share_a_letter():
     assert ranking.groups == {"good": "a", "fair": "b", "poor": "b"}
     assert ranking.pairs == [("good", "fair"), ("good", "poor"), ("fair", "poor")]
     assert ranking.differences[1].value == pytest.approx(1.9)
-
-
-def test_least_is_best_where_less_is_better():
+    # Where less is better the least is.
     assert rank(estimates(poor=2.0, good=0.1), higher_is_better=False).groups == {"good": "a", "poor": "b"}
 
 

@@ -42,10 +42,12 @@ def test_of_four_systems_in_the_same_order_the_exact_p_is_one_of_24(name: str):
     assert statistics[name]().p_value(rated) == pytest.approx(1 / 24)
 
 
-def test_exact_p_counts_the_orders_that_agree_as_much():
+def test_exact_p_counts_the_orders_that_agree_as_much_and_many_systems_have_none():
     # One exchange of neighbours: 1 order is better, 3 are as good (of 24, by number of discordant pairs: 1, 3, 5, ...).
     rated = systems([[1], [2], [4], [3]], [[1], [2], [3], [4]])
     assert SystemKendall().p_value(rated) == pytest.approx(4 / 24)
+    values = [[float(number)] for number in range(9)]
+    assert SystemPearson().p_value(systems(values, values)) is None
 
 
 def test_two_systems_agree_or_do_not_and_no_p_is_small():
@@ -53,11 +55,6 @@ def test_two_systems_agree_or_do_not_and_no_p_is_small():
     assert SystemKendall().value(rated, ones(rated)) == -1
     assert SystemKendall().p_value(rated) == 1
     assert statistics["pairwise_accuracy"]().value(rated, ones(rated)) == 0
-
-
-def test_many_systems_have_no_exact_p():
-    values = [[float(number)] for number in range(9)]
-    assert SystemPearson().p_value(systems(values, values)) is None
 
 
 def test_tie_of_systems_is_right_where_it_is_one_of_both():
@@ -114,27 +111,22 @@ def test_soft_pairwise_accuracy_of_few_images_is_exact_with_mid_p():
     assert SoftPairwiseAccuracy("mid_p").value(rated, ones(rated)) == 1
 
 
-def test_soft_pairwise_accuracy_counts_an_image_as_often_as_it_is_drawn():
+def test_soft_pairwise_accuracy_counts_an_image_as_often_as_it_is_drawn_and_ratings_of_a_caption_as_one():
     rated = systems([[0.4, 0.1, 0.7], [0.2, 0.5, 0.1]], [[3, 1, 2], [1, 2, 2]])
     twice = systems([[0.4, 0.4, 0.7], [0.2, 0.2, 0.1]], [[3, 3, 2], [1, 1, 2]])
+    several = RatedScores(np.array([1.0, 1.0, 2.0]), np.array([1.0, 3.0, 4.0]), np.zeros(3, int), np.array([0, 0, 1]))
+    single = systems([[1], [2]], [[2], [4]])
     for variant in ("released", "mid_p"):
         statistic = SoftPairwiseAccuracy(variant)  # pyright: ignore[reportArgumentType]
         drawn = statistic.value(rated, np.tile([2.0, 0.0, 1.0], 2))
         assert drawn == pytest.approx(statistic.value(twice, ones(twice)))
+        assert statistic.value(several, np.ones(3)) == statistic.value(single, np.ones(2))
 
 
 def test_soft_pairwise_accuracy_needs_an_image_with_captions_of_all():
     rated = RatedScores(np.arange(2.0), np.arange(2.0), np.arange(2), np.arange(2))
     with pytest.raises(UndefinedStatistic, match="no image has captions of all systems"):
         SoftPairwiseAccuracy().value(rated, np.ones(2))
-
-
-def test_several_ratings_of_a_caption_are_one_of_its_system():
-    rated = RatedScores(np.array([1.0, 1.0, 2.0]), np.array([1.0, 3.0, 4.0]), np.zeros(3, int), np.array([0, 0, 1]))
-    single = systems([[1], [2]], [[2], [4]])
-    for variant in ("released", "mid_p"):
-        statistic = SoftPairwiseAccuracy(variant)  # pyright: ignore[reportArgumentType]
-        assert statistic.value(rated, np.ones(3)) == statistic.value(single, np.ones(2))
 
 
 def test_calibrated_ties_are_found_in_spite_of_rounding():
@@ -144,14 +136,10 @@ def test_calibrated_ties_are_found_in_spite_of_rounding():
     rated = RatedScores(scores, human, np.zeros(5, int))
     assert AccuracyEq().value(rated, np.ones(5)) == 1
     assert AccuracyEq().remark(rated) == "ε = 0.3"
+    assert AccuracyEq().value(RatedScores(np.zeros(3), np.zeros(3), np.zeros(3, int)), np.ones(3)) == 1
     # Three pairs at 0.1, two at 0.2, one at 0.3, and four of the last caption.
     for epsilon, right in ((0.0, 4), (0.1, 7), (0.2, 9), (0.3, 10), (0.4, 9), (0.7, 6)):
         assert AccuracyEq(epsilon=epsilon).value(rated, np.ones(5)) == pytest.approx(right / 10)
-
-
-def test_accuracy_with_ties_of_rows_that_say_the_same_is_one():
-    rated = RatedScores(np.zeros(3), np.zeros(3), np.zeros(3, int))
-    assert AccuracyEq().value(rated, np.ones(3)) == 1
 
 
 def test_image_that_is_drawn_twice_is_two_images_and_a_caption_two_captions():
@@ -187,8 +175,5 @@ def test_pairs_need_two_captions_of_an_image_and_must_not_be_too_many():
 def test_wrong_options_are_refused(name: str, options: dict[str, object]):
     with pytest.raises(ValueError, match=next(iter(options))):
         statistics[name](**options)
-
-
-def test_systems_are_needed_where_pairs_are_of_a_system():
-    assert AccuracyEq("system").needs == ("doc_to_system",)
-    assert AccuracyEq("image").needs == ()
+    # Systems are needed where pairs are of one.
+    assert (AccuracyEq("system").needs, AccuracyEq("image").needs) == (("doc_to_system",), ())

@@ -1,0 +1,143 @@
+"""Williams' and McNemar's tests: published examples, scipy, all signs by hand, and samples with a known truth."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from capbench.benchmarks.statistics.classical import mcnemar_test, williams_test
+from capbench.benchmarks.statistics.contract import UndefinedStatistic
+
+
+@pytest.mark.parametrize(
+    ("r12", "r13", "r23", "n", "t", "p", "decimals"),
+    [
+        # Silver, Hittner & May 2006 (doi 10.1177/0146621605277132), as the tests of R's cocor quote it.
+        (0.3, 0.4, 0.5, 100, -1.0767, 0.2843, 4),
+        # Howell, Statistical Methods for Psychology, 6th ed., p. 262; output of B. Weaver's Williams1959.sps.
+        (0.80, 0.72, 0.89, 26, 1.361, 0.187, 3),
+    ],
+)
+def test_published_examples_are_reproduced(r12, r13, r23, n, t, p, decimals):
+    result = williams_test(r12, r13, r23, n)
+    assert round(result.t, decimals) == t
+    assert round(result.p, decimals) == p
+    assert result.degrees == n - 3
+
+
+def correlations(generator, samples, rows, noise):
+    """Return r12, r13 and r23 ``[samples]`` of two metrics that add noise to the ratings."""
+    human, *noises = generator.normal(size=(3, samples, rows))
+    first, second = (human + scale * one for scale, one in zip(noise, noises, strict=True))
+
+    def r(one, other):
+        one, other = (x - x.mean(axis=1, keepdims=True) for x in (one, other))
+        return (one * other).sum(axis=1) / np.sqrt((one**2).sum(axis=1) * (other**2).sum(axis=1))
+
+    return r(human, first), r(human, second), r(first, second)
+
+
+@pytest.mark.parametrize("rows", [20, 100])
+def test_equal_correlations_of_independent_rows_are_told_apart_in_about_5_percent_of_samples(rows):
+    # 1,500 samples: the binomial standard error of a share of 0.05 is 0.0056.
+    found = correlations(np.random.default_rng(0), 1500, rows, noise=(1.0, 1.0))
+    rejected = np.mean([williams_test(*one, rows).p <= 0.05 for one in zip(*found, strict=True)])
+    assert 0.04 <= rejected <= 0.06
+
+
+def test_a_real_difference_is_found():
+    # True correlations 0.71 and 0.45 on 100 rows: in about 81 % of samples.
+    found = correlations(np.random.default_rng(0), 300, 100, noise=(1.0, 2.0))
+    assert np.mean([williams_test(*one, 100).p <= 0.05 for one in zip(*found, strict=True)]) > 0.75
+
+
+def test_a_metric_does_not_differ_from_itself_and_swapping_two_turns_the_sign():
+    assert williams_test(0.5, 0.5, 1.0, 100).p == 1
+    one, other = williams_test(0.5, 0.3, 0.6, 50), williams_test(0.3, 0.5, 0.6, 50)
+    assert one.t == pytest.approx(-other.t)
+    assert one.p == pytest.approx(other.p)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ((0.5, 0.3, 0.6, 3), "4 rows"),
+        ((NAN, 0.4, 0.3, 100), "finite correlations"),
+        ((0.5, NAN, 0.3, 100), "finite correlations"),
+        ((0.5, 0.4, NAN, 100), "finite correlations"),
+    ],
+)
+def test_few_rows_and_correlations_that_are_not_finite_leave_it_undefined(given, reason):
+    with pytest.raises(UndefinedStatistic, match=reason):
+        williams_test(*given)
+
+
+credits = st.sampled_from([0.0, 0.5, 1.0])
+
+
+def pairs(first_better: int, second_better: int, equal: int = 5):
+    first = np.array([1.0] * first_better + [0.0] * second_better + [1.0] * equal)
+    second = np.array([0.0] * first_better + [1.0] * second_better + [1.0] * equal)
+    return first, second
+
+
+@pytest.mark.parametrize(("better", "worse"), [(8, 2), (2, 8), (5, 5), (1, 0), (0, 0), (40, 61), (900, 1000)])
+def test_without_ties_it_is_the_binomial_test_of_the_pairs_that_differ(better: int, worse: int):
+    result = mcnemar_test(*pairs(better, worse))
+    assert (result.first_better, result.second_better) == (better, worse)
+    expected = binomtest(better, better + worse).pvalue if better + worse else 1.0
+    assert result.p == pytest.approx(expected, rel=1e-9)
+
+
+def test_mid_p_takes_off_half_the_chance_of_what_was_seen():
+    # 8 of 10: P(8) = P(2) = 45 / 1024; exact 2 (1 + 10 + 45) / 1024 = 112 / 1024; mid-p 67 / 1024.
+    result = mcnemar_test(*pairs(8, 2))
+    assert result.p == pytest.approx(112 / 1024)
+    assert result.mid_p == pytest.approx(67 / 1024)
+
+
+@given(st.lists(st.tuples(credits, credits), min_size=1, max_size=9))
+def test_with_ties_p_is_the_share_of_all_signs_whose_sum_is_as_far_from_zero(rows):
+    first, second = np.array(rows).T
+    differences = [d for d in first - second if d]
+    sums = np.abs([np.dot(signs, differences) for signs in itertools.product((-1, 1), repeat=len(differences))])
+    seen = abs(sum(differences))
+    result = mcnemar_test(first, second)
+    assert result.p == pytest.approx(np.mean(sums >= seen))
+    assert result.mid_p == pytest.approx(np.mean(sums > seen) + np.mean(sums == seen) / 2)
+
+
+def test_equally_right_metrics_are_told_apart_in_about_5_percent_of_samples():
+    # Both right on 70 % of 300 pairs, ties included. The exact p keeps below the level, mid-p meets it.
+    generator = np.random.default_rng(0)
+    exact = mid = 0
+    for _ in range(1000):
+        easy = generator.random(300) < 0.5
+        first, second = (
+            np.where(easy, 1.0, generator.choice([0.0, 0.5, 1.0], size=300, p=[0.5, 0.2, 0.3])) for _ in "12"
+        )
+        result = mcnemar_test(first, second)
+        exact += result.p <= 0.05
+        mid += result.mid_p <= 0.05
+    assert 0.03 <= exact / 1000 <= 0.055
+    assert 0.04 <= mid / 1000 <= 0.06
+    assert exact <= mid
+
+
+def test_a_real_difference_of_pairs_is_found():
+    generator = np.random.default_rng(0)
+    found = [mcnemar_test(generator.random(400) < 0.8, generator.random(400) < 0.65).p <= 0.05 for _ in range(200)]
+    assert np.mean(found) > 0.95
+
+
+def test_credits_of_other_sizes_are_refused():
+    with pytest.raises(UndefinedStatistic, match="needs credits of 0"):
+        mcnemar_test(np.array([0.2, 1.0]), np.array([0.0, 1.0]))
