@@ -16,9 +16,10 @@ import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rated_task import TASK, run_rated, write_rated
+from rated_task import run_rated, write_rated
 
 import capbench
+from capbench.benchmarks.protocols.rated_captions import ratings_of
 from capbench.benchmarks.records.samples import COLUMNS
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.statistics import statistics
@@ -200,15 +201,9 @@ def test_every_row_is_scored_or_named(tmp_path_factory: pytest.TempPathFactory, 
     assert run.record.documents.effective + named == 4 + len(lines)
 
 
-def test_nan_in_a_parquet_file_is_a_rater_who_skipped(tmp_path: Path):
-    rows = [row("a", 1, [1.0, math.nan]), row("b", 2, [2.0, 3.0]), row("c", 3, [math.nan, math.nan])]
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "rows.parquet")
-    (tmp_path / "rated.yaml").write_text(
-        json.dumps({**TASK, "dataset_path": "parquet", "dataset_kwargs": {"data_files": "rows.parquet"}})
-    )
-    done = capbench.evaluate(tasks=["rated"], include_path=[tmp_path], resamples=0)["rated"]
-    assert failures(done) == {"rating is missing": ["c"]}
-    assert done.results[0].n == 3
+def test_nan_is_a_rater_who_skipped():
+    assert ratings_of([math.nan, 3.0, None], None) == pytest.approx([math.nan, 3.0, math.nan], nan_ok=True)
+    assert ratings_of((math.nan, math.nan), None) == "is missing"
 
 
 def test_equal_ratings_have_no_tau_and_say_why(run, tmp_path: Path):

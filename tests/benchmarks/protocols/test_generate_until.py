@@ -7,15 +7,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 import capbench
-from capbench.adapters import Caption, Captioned, Captioner, CaptionRequest, adapters, register_adapter
+from capbench.adapters import Caption, Captioned, Captioner, CaptionRequest, adapters
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.statistics import bootstrap
 from capbench.benchmarks.statistics.bootstrap import draw
 from capbench.benchmarks.tables.results import render
 from capbench.errors import AdapterError, DataError, TaskError, UsageError
+from capbench.metrics import Context, Items, Metric, Scores
+from capbench.metrics import metrics as known_metrics
 
 TASK = {
     "task": "captioning",
@@ -66,14 +69,11 @@ class Short(Counter):
 
 
 @pytest.fixture(autouse=True)
-def _registered() -> Iterator[None]:
+def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
     Counter.batches.clear()
     Counter.answers.clear()
-    for name, captioner in {"counter": Counter, "forgetful": Forgetful, "short": Short}.items():
-        register_adapter(name)(captioner)
-    yield
-    for name in ("counter", "forgetful", "short"):
-        del adapters._entries[name]
+    known = {"counter": Counter, "forgetful": Forgetful, "short": Short}
+    monkeypatch.setattr(adapters, "_entries", {**adapters._entries, **known})
 
 
 @pytest.fixture
@@ -111,8 +111,10 @@ def test_captioner_is_asked_in_batches_with_prompt_image_and_settings(folder: Pa
     assert (request.image, request.prompt) == ("1.jpg", "Describe 1.jpg.")
     assert request.generation_kwargs == {"max_new_tokens": 32, "temperature": 0}
     # 1 to 5 words.
-    assert done.results[0].value == 3
-    assert done.results[0].n == 5
+    assert (done.results[0].value, done.results[0].n) == (3, 5)
+    run(folder, generation_kwargs={"temperature": 1, "top_p": 0.9})
+    settings = {"max_new_tokens": 32, "temperature": 1, "top_p": 0.9}
+    assert all(request.generation_kwargs == settings for batch in Counter.batches[3:] for request in batch)
 
 
 @pytest.mark.parametrize(("size", "batches"), [(1, 5), (3, 2), (100, 1)])
@@ -122,14 +124,11 @@ def test_batch_size_of_the_run_goes_before_that_of_the_captioner(folder: Path, s
     assert max(map(len, asked())) == min(size, 5)
 
 
-def test_generation_settings_of_the_run_go_before_those_of_the_task(folder: Path):
-    run(folder, generation_kwargs={"temperature": 1, "top_p": 0.9})
-    settings = {"max_new_tokens": 32, "temperature": 1, "top_p": 0.9}
-    assert all(request.generation_kwargs == settings for batch in Counter.batches for request in batch)
-
-
 def test_captions_are_kept_and_not_asked_for_again(folder: Path):
+    run(folder, limit=2)
+    Counter.batches.clear()
     first = run(folder)
+    assert asked() == [["d2", "d3"], ["d4"]]
     Counter.batches.clear()
     second = run(folder)
     assert asked() == []
@@ -138,31 +137,21 @@ def test_captions_are_kept_and_not_asked_for_again(folder: Path):
     assert second.record.fingerprint == first.record.fingerprint
 
 
-def test_only_captions_that_are_not_kept_yet_are_asked_for(folder: Path):
-    run(folder, limit=2)
-    Counter.batches.clear()
-    run(folder)
-    assert asked() == [["d2", "d3"], ["d4"]]
-
-
 @pytest.mark.parametrize(
-    "change",
-    [{"model_args": "pretrained=second"}, {"generation_kwargs": {"temperature": 1}}],
-    ids=["checkpoint", "decoding"],
+    ("change", "keys"),
+    [
+        ({"model_args": "pretrained=second"}, {}),
+        ({"generation_kwargs": {"temperature": 1}}, {}),
+        ({}, {"doc_to_text": "What is in {{image}}?"}),
+    ],
+    ids=["checkpoint", "decoding", "prompt"],
 )
-def test_another_checkpoint_or_setting_is_asked_anew(folder: Path, change: dict[str, Any]):
+def test_another_checkpoint_setting_or_prompt_is_asked_anew(folder: Path, change: dict[str, Any], keys: dict[str, Any]):
     first = run(folder)
     Counter.batches.clear()
-    second = run(folder, **change)
+    second = run(write(folder, **keys), **change)
     assert len(asked()) == 3
     assert second.record.fingerprint != first.record.fingerprint
-
-
-def test_another_prompt_is_asked_anew(folder: Path):
-    run(folder)
-    Counter.batches.clear()
-    run(write(folder, doc_to_text="What is in {{image}}?"))
-    assert len(asked()) == 3
 
 
 def test_image_file_that_changed_is_asked_anew(tmp_path: Path):
@@ -182,27 +171,43 @@ def test_captions_that_are_not_worth_keeping_are_asked_for_again(folder: Path):
     assert done.record.store == {"found": 0, "computed": 0}
 
 
-def test_caption_of_a_captioner_that_loops_is_kept_and_counted_in_full(folder: Path):
+class Impatient(Metric):
+    """Counts characters, of short captions alone."""
+
+    label = "Impatient"
+    source = "here"
+    longest_caption = 20_000
+
+    def score(self, items: Items, context: Context) -> Scores:
+        return Scores(np.array([float(len(text)) for text in items.candidates]))
+
+
+def test_caption_of_a_captioner_that_loops_is_kept_and_counted_in_full(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(known_metrics._entries, "impatient", Impatient)
     looping = "a dog and " * 2_500
-    Counter.answers.update(d0=looping, d1="a dog " * 200_000, d2="a dog")
-    metrics = ["length", "rep_1", "bleu_1", "meteor"]
+    Counter.answers.update(d0=looping, d1="a dog " * 4_000, d2="a dog")
+    metrics = ["length", "rep_1", "bleu_1", "impatient"]
     done = run(folder, metrics=metrics)
     assert failures(done) == empty(done) == {}
     rows = done.samples.to_pylist()
-    assert [row["candidate"] for row in rows[:3]] == [looping.strip(), ("a dog " * 200_000).strip(), "a dog"]
-    assert [row["length"] for row in rows[:3]] == [7_500, 400_000, 2]
+    assert [row["candidate"] for row in rows[:3]] == [looping.strip(), ("a dog " * 4_000).strip(), "a dog"]
+    assert [row["length"] for row in rows[:3]] == [7_500, 8_000, 2]
+    assert [row["impatient"] for row in rows[:3]] == [20_000, 20_000, 5]
     # Of 7,500 words three are new.
-    assert [row["rep_1"] for row in rows[:3]] == [7_497, 399_998, 0]
+    assert [row["rep_1"] for row in rows[:3]] == [7_497, 7_998, 0]
     assert [(one["stage"], one["reason"], one["samples"]) for one in done.record.remarks] == [
-        ("candidate", "is cut at 20,000 characters for METEOR", ["d0", "d1"])
+        ("candidate", "is cut at 20,000 characters for Impatient", ["d0", "d1"])
     ]
-    assert done.record.generation["mean_words"] == (7_500 + 400_000 + 2 + 4 + 5) / 5
+    assert done.record.generation["mean_words"] == (7_500 + 8_000 + 2 + 4 + 5) / 5
     Counter.batches.clear()
     assert [one.value for one in run(folder, metrics=metrics).results] == [one.value for one in done.results]
     assert asked() == []
 
 
 def test_batches_before_a_failure_of_the_model_are_kept(folder: Path):
+    with pytest.raises(AdapterError, match="Short gave 1 captions for 2 requests"):
+        run(folder, "short")
+    Counter.batches.clear()
     with pytest.raises(AdapterError, match="out of memory"):
         run(folder, model_args="fail_at=d3")
     assert asked() == [["d0", "d1"]]
@@ -246,8 +251,10 @@ def test_captions_that_say_nothing_are_left_out_where_the_task_says_so(folder: P
     assert list(failures(done)) == ["caption is empty", "caption has no letter or digit", "caption is not text but int"]
     assert empty(done) == {}
     assert (done.results[0].value, done.results[0].n) == (3, 2)
-    kept = run(write(folder))
-    assert kept.record.identity != done.record.identity
+    assert run(write(folder)).record.identity != done.record.identity
+    Counter.answers.update({f"d{n}": "" for n in range(5)})
+    with pytest.raises(DataError, match="no caption can be scored; first failure: d0: caption is empty"):
+        run(folder, model_args="pretrained=silent")
 
 
 def test_unknown_rule_for_empty_captions_is_named_with_its_place(folder: Path):
@@ -293,17 +300,13 @@ def test_document_on_which_the_model_fails_makes_the_run_incomplete_and_is_asked
 
 
 @pytest.mark.parametrize("of", ["failures", "unseen"])
-def test_only_what_the_model_could_not_be_shown_leaves_a_run_complete(folder: Path, of: str):
-    class Answers(Counter):
-        def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None):
-            yield Captioned({0: Caption("a dog"), 2: Caption("a cat")}, **{of: {1: "HTTP 500"}})
-            # Of the last two documents it says nothing at all.
-
-    register_adapter("answers")(Answers)
-    try:
-        done = run(folder, "answers", limit=3)
-    finally:
-        del adapters._entries["answers"]
+def test_only_what_the_model_could_not_be_shown_leaves_a_run_complete(
+    folder: Path, of: str, monkeypatch: pytest.MonkeyPatch
+):
+    # Of the last two documents it says nothing at all.
+    given = Captioned({0: Caption("a dog"), 2: Caption("a cat")}, **{of: {1: "HTTP 500"}})
+    monkeypatch.setattr(Counter, "stream", lambda self, requests, batch_size=None: iter([given]))
+    done = run(folder, limit=3)
     assert failures(done) == {f"{'model' if of == 'failures' else 'image'} HTTP 500": ["d1"]}
     assert done.is_complete == (of == "unseen")
     assert done.results[0].n == 2
@@ -318,18 +321,16 @@ def test_only_what_the_model_could_not_be_shown_leaves_a_run_complete(folder: Pa
     ],
     ids=["model", "image", "caption"],
 )
-def test_remedy_is_that_of_the_step_that_failed(folder: Path, answer: dict[str, Any], remedy: str):
-    class Answers(Counter):
-        def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None):
-            ((kind, one),) = answer.items()
-            yield Captioned(**{kind: dict.fromkeys(range(len(requests)), one)})
+def test_remedy_is_that_of_the_step_that_failed(
+    folder: Path, answer: dict[str, Any], remedy: str, monkeypatch: pytest.MonkeyPatch
+):
+    def stream(self: Counter, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
+        ((kind, one),) = answer.items()
+        yield Captioned(**{kind: dict.fromkeys(range(len(requests)), one)})
 
-    register_adapter("answers")(Answers)
-    try:
-        with pytest.raises(DataError, match="no caption can be scored; first failure: d0: ") as caught:
-            run(folder, "answers")
-    finally:
-        del adapters._entries["answers"]
+    monkeypatch.setattr(Counter, "stream", stream)
+    with pytest.raises(DataError, match="no caption can be scored; first failure: d0: ") as caught:
+        run(folder)
     assert caught.value.hint.startswith(remedy)
     assert "ids" not in caught.value.hint
 
@@ -339,17 +340,6 @@ def test_remedy_of_data_that_cannot_be_used_is_to_look_at_the_data(tmp_path: Pat
     with pytest.raises(DataError, match="d0: reference is an empty list") as caught:
         run(write(tmp_path, rows))
     assert caught.value.hint.startswith("'bench data captioning'")
-
-
-def test_model_that_gives_no_caption_at_all_is_an_error(folder: Path):
-    Counter.answers.update({f"d{n}": "" for n in range(5)})
-    with pytest.raises(DataError, match="no caption can be scored; first failure: d0: caption is empty"):
-        run(folder)
-
-
-def test_captioner_that_loses_captions_is_named(folder: Path):
-    with pytest.raises(AdapterError, match="Short gave 1 captions for 2 requests"):
-        run(folder, "short")
 
 
 def test_document_without_references_is_not_asked_for(tmp_path: Path):
@@ -389,15 +379,6 @@ def test_interval_of_a_mean_can_come_of_the_captions_that_have_a_score(folder: P
     assert run(folder, resamples=0, intervals="influence").results[0].interval is None
 
 
-def test_nothing_is_drawn_where_no_interval_is_of_resamples(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    drawn: list[bool] = []
-    monkeypatch.setattr(bootstrap, "draw", lambda *given: drawn.append(True) or draw(*given))
-    run(folder, resamples=5, intervals="influence")
-    assert not drawn
-    run(folder, resamples=5)
-    assert drawn
-
-
 def test_all_metrics_see_the_same_resamples_which_are_drawn_once(folder: Path, monkeypatch: pytest.MonkeyPatch):
     drawn: list[int] = []
 
@@ -409,6 +390,8 @@ def test_all_metrics_see_the_same_resamples_which_are_drawn_once(folder: Path, m
     metrics = ["length", "bleu_4", "rouge_l"]
     alone = [run(folder, metrics=[name], resamples=70).results[0].interval for name in metrics]
     monkeypatch.setattr(bootstrap, "draw", counted)
+    run(folder, resamples=5, intervals="influence")
+    assert not drawn
     together = run(folder, metrics=metrics, resamples=70).results
     assert [one.interval for one in together] == alone and None not in alone
     assert len(drawn) == 70
@@ -424,13 +407,10 @@ def test_task_without_a_model_says_how_to_name_one(folder: Path):
     assert "--model captions:FILE" in caught.value.hint
 
 
-def test_model_that_writes_no_captions_is_refused(folder: Path):
-    register_adapter("encoder only")(object)
-    try:
-        with pytest.raises(UsageError, match="a model that writes captions is needed; 'encoder only'"):
-            run(folder, "encoder only")
-    finally:
-        del adapters._entries["encoder only"]
+def test_model_that_writes_no_captions_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(adapters._entries, "encoder only", object)
+    with pytest.raises(UsageError, match="a model that writes captions is needed; 'encoder only'"):
+        run(folder, "encoder only")
 
 
 def test_recorded_captions_are_served_by_id_or_image(folder: Path):
