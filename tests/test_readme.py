@@ -20,6 +20,25 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each example run in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+
+def write(path: str, text: str) -> None:
+    """Write a file, and the folder that it lies in."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(text)
+
+
+def paint(*paths: str) -> None:
+    """Write small images."""
+    for path in paths:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (64, 48), "green").save(path)
+
+
 def block(language: str, containing: str, of: str = "README.md") -> str:
     text = (ROOT / of).read_text(encoding="utf-8")
     blocks = re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
@@ -27,12 +46,9 @@ def block(language: str, containing: str, of: str = "README.md") -> str:
     return found
 
 
-def test_task_of_the_readme_runs_from_a_folder_of_its_own(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    tasks = tmp_path / "my_tasks"
-    tasks.mkdir()
-    (tasks / "my_ratings.jsonl").write_text(block("json", "two dogs run"))
-    (tasks / "my_ratings.yaml").write_text(block("yaml", "task: my_ratings"))
+def test_task_of_the_readme_runs_from_a_folder_of_its_own(tmp_path, capsys):
+    write("my_tasks/my_ratings.jsonl", block("json", "two dogs run"))
+    write("my_tasks/my_ratings.yaml", block("yaml", "task: my_ratings"))
     assert main(["validate", "--include_path", "my_tasks", "my_ratings"]) == 0
     assert "4 of 4 documents usable" in capsys.readouterr().out
     assert main(["run", "--include_path", "my_tasks", "--task", "my_ratings"]) == 0
@@ -44,16 +60,13 @@ def test_task_of_the_readme_runs_from_a_folder_of_its_own(tmp_path, capsys, monk
     assert list(tmp_path.glob("runs/my_ratings/no-model/*/run.json"))
 
 
-def test_task_of_a_folder_of_images_runs_with_recorded_captions(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "my_photos" / "photos").mkdir(parents=True)
-    (tmp_path / "my_photos/my_photos.jsonl").write_text(block("json", "someone cycles", of="docs/tasks.md"))
-    (tmp_path / "my_photos/my_photos.yaml").write_text(block("yaml", "task: my_photos", of="docs/tasks.md"))
-    for name in ("beach", "street"):
-        Image.new("RGB", (64, 48), "green").save(tmp_path / f"my_photos/photos/{name}.jpg")
+def test_task_of_a_folder_of_images_runs_with_recorded_captions(tmp_path, capsys):
+    write("my_photos/my_photos.jsonl", block("json", "someone cycles", of="docs/tasks.md"))
+    write("my_photos/my_photos.yaml", block("yaml", "task: my_photos", of="docs/tasks.md"))
+    paint("my_photos/photos/beach.jpg", "my_photos/photos/street.jpg")
     for name, words in (("a", "two dogs at the sea"), ("b", "a photo")):
         rows = [{"id": f"{image}.jpg", "caption": words} for image in ("beach", "street")]
-        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        write(f"{name}.jsonl", "\n".join(map(json.dumps, rows)))
         run = ["run", "--include_path", "my_photos", "--task", "my_photos", "--model", f"captions:{name}.jsonl"]
         assert main([*run, "--encoder", "shapes-clip", "--metrics", "cider,clip_s"]) == 0
         assert re.search(r"CLIP-S.*\| +2 \|", capsys.readouterr().out)
@@ -64,16 +77,10 @@ def test_task_of_a_folder_of_images_runs_with_recorded_captions(tmp_path, capsys
     assert "CIDEr" in (tmp_path / "my_photos.tex").read_text(encoding="utf-8")
 
 
-def test_pairs_of_a_json_object_and_references_of_another_run_as_the_page_on_tasks_shows(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    tasks = tmp_path / "my_tasks"
-    tasks.mkdir()
-    for name, language, containing in (
-        ("pairs.json", "json", "a dog rests on sand"),
-        ("refs.json", "json", "rides past a shop"),
-        ("my_pairs.yaml", "yaml", "task: my_pairs"),
-    ):
-        (tasks / name).write_text(block(language, containing, of="docs/tasks.md"))
+def test_pairs_of_a_json_object_and_references_of_another_run_as_the_page_on_tasks_shows(capsys):
+    write("my_tasks/pairs.json", block("json", "a dog rests on sand", of="docs/tasks.md"))
+    write("my_tasks/refs.json", block("json", "rides past a shop", of="docs/tasks.md"))
+    write("my_tasks/my_pairs.yaml", block("yaml", "task: my_pairs", of="docs/tasks.md"))
     assert main(["run", "--include_path", "my_tasks", "--task", "my_pairs", "--bootstrap", "0"]) == 0
     printed = capsys.readouterr()
     assert "2 of 2 documents scored" in printed.err
@@ -86,9 +93,8 @@ def test_pairs_of_a_json_object_and_references_of_another_run_as_the_page_on_tas
     ]
 
 
-def test_python_example_of_the_readme_runs(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    exec(block("python", "import capbench"), {})  # noqa: S102 - our own README
+def test_python_example_of_the_readme_runs(capsys):
+    carry_out(block("python", "import capbench"))
     printed = capsys.readouterr().out
     assert "ImageInWords-400" in printed
     assert "'cider'" in printed
@@ -108,21 +114,17 @@ def carry_out(code: str) -> None:
 
 @pytest.mark.usefixtures("registered_names")
 @pytest.mark.parametrize("containing", ["class WordOverlap", "Parrot", "mean_gap", "evaluate.combine"])
-def test_examples_of_how_to_extend_run(containing: str, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_examples_of_how_to_extend_run(containing: str, capsys):
     code = block("python", containing, of="docs/extending.md")
     carry_out(code)
     assert ("ImageInWords-400" in capsys.readouterr().out) == ("capbench.evaluate(" in code)
 
 
 @pytest.mark.usefixtures("registered_names")
-def test_protocol_of_how_to_extend_runs_with_its_task(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    tasks = tmp_path / "my_tasks"
-    tasks.mkdir()
-    (tasks / "my_ratings.jsonl").write_text(block("json", "two dogs run"))
-    (tasks / "my_ratings.yaml").write_text(block("yaml", "task: my_ratings"))
-    (tasks / "my_ratings_begun.yaml").write_text(block("yaml", "first_words", of="docs/extending.md"))
+def test_protocol_of_how_to_extend_runs_with_its_task(capsys):
+    write("my_tasks/my_ratings.jsonl", block("json", "two dogs run"))
+    write("my_tasks/my_ratings.yaml", block("yaml", "task: my_ratings"))
+    write("my_tasks/my_ratings_begun.yaml", block("yaml", "first_words", of="docs/extending.md"))
     code = block("python", "FirstWords", of="docs/extending.md")
     code += '\nprint(run["my_ratings_begun"].samples["candidate"].to_pylist())'
     carry_out(code)
@@ -132,11 +134,9 @@ def test_protocol_of_how_to_extend_runs_with_its_task(tmp_path, monkeypatch, cap
 
 
 @pytest.mark.usefixtures("registered_names")
-def test_choice_of_how_to_extend_runs_with_its_task(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "my_tasks").mkdir()
-    (tmp_path / "my_tasks/odd.yaml").write_text(block("yaml", "odd_one_out", of="docs/extending.md"))
-    (tmp_path / "my_tasks/odd.jsonl").write_text(block("json", "a bowl of soup", of="docs/extending.md"))
+def test_choice_of_how_to_extend_runs_with_its_task(capsys):
+    write("my_tasks/odd.yaml", block("yaml", "odd_one_out", of="docs/extending.md"))
+    write("my_tasks/odd.jsonl", block("json", "a bowl of soup", of="docs/extending.md"))
     carry_out(block("python", "OddOneOut", of="docs/extending.md"))
     assert re.search(r"ROUGE-L +\| accuracy ↑ +\| +1\.0000", capsys.readouterr().out)
 
@@ -147,44 +147,37 @@ def test_every_command_of_the_readme_is_one():
     assert set(re.findall(r"^bench (\w+)", README, flags=re.MULTILINE)) <= set(COMMANDS)
 
 
-def test_caption_is_explained_as_the_page_on_captioners_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
+def test_caption_is_explained_as_the_page_on_captioners_says(tmp_path: Path):
     page = (ROOT / "docs/score_a_captioner.md").read_text(encoding="utf-8")
     (command,) = re.findall(r"^bench (explain [^#\n]*)", page, flags=re.MULTILINE)
     assert main(command.split()) == 0
     assert "</html>" in (tmp_path / "why.html").read_text(encoding="utf-8")
 
 
-def test_tasks_of_choices_and_squares_run_with_an_encoder(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "choices" / "photos").mkdir(parents=True)
-    row = json.loads(block("json", "a dog chases a cat", of="docs/tasks.md"))
-    (tmp_path / "choices/rows.jsonl").write_text(json.dumps(row))
+def test_tasks_of_choices_and_squares_run_with_an_encoder(capsys):
+    write("choices/rows.jsonl", json.dumps(json.loads(block("json", "a dog chases a cat", of="docs/tasks.md"))))
     task = yaml.safe_load(block("yaml", "task: my_choices", of="docs/tasks.md"))
-    (tmp_path / "choices/my_choices.yaml").write_text(yaml.safe_dump(task))
-    for name in ("1.jpg", "2.jpg"):
-        Image.new("RGB", (64, 48), "green").save(tmp_path / "choices/photos" / name)
+    write("choices/my_choices.yaml", yaml.safe_dump(task))
+    paint("choices/photos/1.jpg", "choices/photos/2.jpg")
     run = ["run", "--include_path", "choices", "--model", "shapes-clip"]
     assert main([*run, "--task", "my_choices"]) == 0
     assert re.search(r"Neg .* accuracy .*\((shorter|longer|words)\)", capsys.readouterr().out)
     square = yaml.safe_load(block("yaml", "measure: square", of="docs/tasks.md"))
     choice = ("doc_to_image", "doc_to_negatives", "doc_to_category")
     task = {key: value for key, value in task.items() if key not in choice} | square | {"task": "my_squares"}
-    (tmp_path / "choices/my_squares.yaml").write_text(yaml.safe_dump(task))
+    write("choices/my_squares.yaml", yaml.safe_dump(task))
     photos = {"photo_0": "1.jpg", "photo_1": "2.jpg", "caption_0": "a dog", "caption_1": "a cat"}
-    (tmp_path / "choices/rows.jsonl").write_text(json.dumps(photos))
+    write("choices/rows.jsonl", json.dumps(photos))
     assert main([*run, "--task", "my_squares"]) == 0
     printed = capsys.readouterr().out
     assert all(re.search(rf"\| {score} ↑ +\| accuracy", printed) for score in ("Text", "Image", "Group"))
 
 
-def test_task_of_questions_runs_with_recorded_answers(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "questions").mkdir()
-    (tmp_path / "questions/questions.jsonl").write_text(block("json", "Is there a dog", of="docs/tasks.md"))
-    (tmp_path / "questions/my_questions.yaml").write_text(block("yaml", "task: my_questions", of="docs/tasks.md"))
+def test_task_of_questions_runs_with_recorded_answers(capsys):
+    write("questions/questions.jsonl", block("json", "Is there a dog", of="docs/tasks.md"))
+    write("questions/my_questions.yaml", block("yaml", "task: my_questions", of="docs/tasks.md"))
     answers = [{"question_id": 1, "answer": "Yes."}, {"question_id": 2, "answer": "There is no bus."}]
-    (tmp_path / "answers.jsonl").write_text("\n".join(map(json.dumps, answers)))
+    write("answers.jsonl", "\n".join(map(json.dumps, answers)))
     run = ["run", "--include_path", "questions", "--task", "my_questions", "--model", "captions:answers.jsonl"]
     assert main(run) == 0
     printed = capsys.readouterr().out
@@ -192,11 +185,8 @@ def test_task_of_questions_runs_with_recorded_answers(tmp_path, capsys, monkeypa
     assert re.search(r"strictly read ↑ +\| accuracy +\| +0\.5000", printed)
 
 
-def test_pictures_of_the_shapes_world_are_written_as_files(tmp_path, monkeypatch, capsys):
-    from PIL import Image
-
-    monkeypatch.chdir(tmp_path)
-    exec(block("python", "DrawnPicture", of="docs/shapes.md"), {})  # noqa: S102 - our own page
+def test_pictures_of_the_shapes_world_are_written_as_files(tmp_path, capsys):
+    carry_out(block("python", "DrawnPicture", of="docs/shapes.md"))
     photos = sorted((tmp_path / "photos").iterdir())
     assert [photo.stem for photo in photos] == [str(number) for number in range(10)]
     assert {Image.open(photo).size for photo in photos} == {(128, 128)}
@@ -204,8 +194,7 @@ def test_pictures_of_the_shapes_world_are_written_as_files(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("containing", ["predictions=[", "clip_score.update"])
-def test_examples_of_the_page_on_python_run(containing: str, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    exec(block("python", containing, of="docs/python.md"), {})  # noqa: S102 - our own page
+def test_examples_of_the_page_on_python_run(containing: str, capsys):
+    carry_out(block("python", containing, of="docs/python.md"))
     printed = capsys.readouterr().out
     assert "refclip_s" in printed if "predictions" in containing else printed.count("tensor(") == 2

@@ -243,7 +243,7 @@ def test_model_with_images_of_lm_eval_is_shown_them(tasks: Path, lm_eval: LmEval
 def test_rated_and_preferred_captions_of_the_papers(lm_eval, data_folder, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CAPBENCH_DATA", str(data_folder("flickr8k").parent))
     data_folder("foil")
-    names, metrics = ["flickr8k_expert", "foil_valse_4ref"], ["cider", "rouge_l", "bleu_4"]
+    names, metrics = ["flickr8k_expert", "foil_valse_4ref"], ["rouge_l"]
     results, _ = lm_eval(names, [], "--model", "dummy", metrics=metrics)
     run = capbench.evaluate(None, names, metrics=metrics, resamples=0)
     for name in names:

@@ -92,7 +92,7 @@ def values(run: Run, task: str, metric: str) -> dict[str, float]:
 
 
 def test_true_captions_are_preferred_and_with_random_weights_guessed(measure):
-    trained, guessing = (values(run, "shapes_choices", "neg") for run in measure("shapes_choices"))
+    trained, guessing = (values(run, "shapes_choices", "neg") for run in measure("shapes_choices", limit=160))
     print(f"choices: {trained}, with random weights {guessing}")
     assert trained["replace_obj"] >= 0.85
     assert trained["replace_att"] >= 0.7
@@ -101,14 +101,14 @@ def test_true_captions_are_preferred_and_with_random_weights_guessed(measure):
 
 
 def test_length_alone_solves_what_is_added_and_is_seen_to(measure):
-    trained, _ = measure("shapes_choices")
+    trained, _ = measure("shapes_choices", limit=160)
     found = {one.category: one.alone for one in trained["shapes_choices"].results}
     assert found["add_obj"]["shorter"] == 1
     assert max(found["replace_obj"]["shorter"], found["replace_obj"]["longer"]) < 0.6
 
 
 def test_squares_are_solved_by_shapes_and_with_random_weights_guessed(measure):
-    runs = measure("shapes_squares")
+    runs = measure("shapes_squares", limit=80)
     for measured, bar, chance in (("text", 0.7, 0.25), ("image", 0.7, 0.25), ("group", 0.6, 1 / 6)):
         trained, guessing = (values(run, "shapes_squares", measured)["replace_obj"] for run in runs)
         print(f"squares, {measured}: {trained:.3f}, with random weights {guessing:.3f}, chance {chance:.3f}")

@@ -69,7 +69,9 @@ def test_clip_s_ranks_systems_as_raters_do_and_with_random_weights_does_not(meas
 
 
 def test_clip_s_decides_battles_as_people_do_and_with_random_weights_guesses(measure):
-    trained, guessing = (of_clip_s(run, "shapes_battles") for run in measure("shapes_battles", metrics=["clip_s"]))
+    trained, guessing = (
+        of_clip_s(run, "shapes_battles") for run in measure("shapes_battles", metrics=["clip_s"], limit=120)
+    )
     print(f"battles: {trained}, with random weights {guessing}")
     assert trained["accuracy"] >= 0.85
     assert trained["bt_kendall"] >= 0.8
