@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import combinations
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -126,37 +128,24 @@ class Preference(Choices[PreferenceSettings]):
         _ = document.references, document.category
         systems = _systems(document, count)
         document.check_view()
-        name = _pair_of(document)
+        name, settings = _pair_of(document), self.settings
+        shares = partial(shares_of, tie_words=settings.words_of_ties, grades=settings.grades)
         if document["doc_to_ranking"] is None:
-            chosen = [(name, range(count), self._shares(document["doc_to_preferred"], count, systems))]
+            chosen = [(name, range(count), shares(document["doc_to_preferred"], count, systems))]
         else:
             pairs = pairs_of_ranking(document["doc_to_ranking"], count)
-            chosen = [(f"{name}|{one}|{other}", (one, other), shares) for one, other, shares in pairs]
-        verdicts = self._verdicts(document, count, systems)
-        for identity, numbers, shares in chosen:
-            yield Choice.of(
-                document,
-                shares,
-                [document.candidates[number] for number in numbers],
-                name=identity,
-                systems=[systems[number] for number in numbers] if systems else (),
-                verdicts=verdicts,
-            )
-
-    def _shares(self, vote: Any, count: int, systems: Sequence[str]) -> tuple[float, ...]:
-        settings = self.settings
-        return shares_of(vote, count, systems, tie_words=settings.words_of_ties, grades=settings.grades)
-
-    def _verdicts(self, document: Document, count: int, systems: Sequence[str]) -> dict[str, tuple[float, ...]]:
-        """Return what judges say, by name; one that is null is not there."""
-        found: dict[str, tuple[float, ...]] = {}
-        verdicts: Mapping[str, Any] = document["doc_to_verdict"] or {}
-        for name, verdict in verdicts.items():
+            chosen = [(f"{name}|{one}|{other}", (one, other), of_both) for one, other, of_both in pairs]
+        verdicts: dict[str, tuple[float, ...]] = {}
+        for judge, verdict in (document["doc_to_verdict"] or {}).items():
+            # One that is null is not there.
             try:
-                found[name] = (math.nan,) * count if verdict is None else self._shares(verdict, count, systems)
+                verdicts[judge] = (math.nan,) * count if verdict is None else shares(verdict, count, systems)
             except UnusableDocument as fault:
-                raise UnusableDocument(fault.stage, f"of {name} {fault}") from fault
-        return found
+                raise UnusableDocument(fault.stage, f"of {judge} {fault}") from fault
+        for identity, numbers, of_all in chosen:
+            captions = [document.candidates[number] for number in numbers]
+            wrote = [systems[number] for number in numbers] if systems else ()
+            yield Choice.of(document, of_all, captions, name=identity, systems=wrote, verdicts=verdicts)
 
     def choices(self, job: Job, failures: FailureLog) -> Iterator[Choice]:
         """Yield the choices that can be scored; documents of one ``doc_to_pair`` are one choice."""
@@ -185,8 +174,17 @@ class Preference(Choices[PreferenceSettings]):
         return [one.known for one in choices if set(one.shares) != {0.0, 1.0} or one.systems]
 
     def references_of(self, part: ChoicePart) -> list[tuple[str, ...]]:
-        """Return the references of each draw."""
-        return _drawn(part.references, self.settings, part.id)
+        """Return the references of each draw; they depend on the document's id and the seed, not on other documents."""
+        settings = self.settings
+        references = part.references[: settings.first_references]
+        if settings.drawn_references is None or len(references) <= settings.drawn_references:
+            return [references] * settings.draws
+        draws: list[tuple[str, ...]] = []
+        for draw in range(settings.draws):
+            generator = np.random.default_rng([settings.draw_seed, draw, *part.id.encode()])
+            chosen: list[int] = generator.choice(len(references), settings.drawn_references, replace=False).tolist()
+            draws.append(tuple(references[i] for i in sorted(chosen)))
+        return draws
 
     def credit(self, scores: np.ndarray, shares: np.ndarray) -> np.ndarray:
         """Return ``[k]`` what choices count by the task's rules of ties and votes."""
@@ -299,39 +297,33 @@ def shares_of(
 def _shares(
     vote: Any, candidates: int, systems: Sequence[str], tie_words: frozenset[str], grades: tuple[float, float] | None
 ) -> list[float]:
-    if isinstance(vote, str):
-        if vote.strip().lower() in tie_words:
-            return [1 / candidates] * candidates
-        if systems.count(vote) == 1:
-            return _all_for(systems.index(vote), candidates)
-    try:
-        number = parse_number(vote)
-    except (TypeError, ValueError, OverflowError) as error:
-        names = f", none of {', '.join(map(repr, systems))}" if systems else ""
-        reason = f"is no number of a candidate, no tie{names}: {vote!r:.80}"
-        raise UnusableDocument("rating", reason) from error
+    if isinstance(vote, str) and vote.strip().lower() in tie_words:
+        return [1 / candidates] * candidates
+    if isinstance(vote, str) and systems.count(vote) == 1:
+        vote = systems.index(vote)
+        return [float(number == vote) for number in range(candidates)]
+    names = f", none of {', '.join(map(repr, systems))}" if systems else ""
+    number = _number(vote, f"is no number of a candidate, no tie{names}: {vote!r:.80}")
     if grades is not None:
-        return _graded(number, candidates, grades)
+        if candidates != 2:
+            raise UnusableDocument("rating", f"is a grade of two candidates, and there are {candidates}")
+        number = (number - grades[0]) / (grades[1] - grades[0])
+        if not 0 <= number <= 1:
+            reason = f"lies outside of the grades {grades[0]:g} to {grades[1]:g}: {parse_number(vote):g}"
+            raise UnusableDocument("rating", reason)
     if candidates == 2 and 0 <= number <= 1:
         return [1 - number, number]
     if number in range(candidates):
-        return _all_for(int(number), candidates)
+        return [float(one == number) for one in range(candidates)]
     reason = f"is a vote for a candidate that does not exist, as there are {candidates} (from 0): {vote!r:.80}"
     raise UnusableDocument("rating", reason)
 
 
-def _graded(number: float, candidates: int, grades: tuple[float, float]) -> list[float]:
-    if candidates != 2:
-        raise UnusableDocument("rating", f"is a grade of two candidates, and there are {candidates}")
-    share = (number - grades[0]) / (grades[1] - grades[0])
-    if not 0 <= share <= 1:
-        reason = f"lies outside of the grades {grades[0]:g} to {grades[1]:g}: {number:g}"
-        raise UnusableDocument("rating", reason)
-    return [1 - share, share]
-
-
-def _all_for(candidate: int, candidates: int) -> list[float]:
-    return [float(number == candidate) for number in range(candidates)]
+def _number(value: Any, fault: str) -> float:
+    try:
+        return parse_number(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UnusableDocument("rating", fault) from error
 
 
 def pairs_of_ranking(ranking: Any, candidates: int) -> list[tuple[int, int, tuple[float, float]]]:
@@ -346,32 +338,14 @@ def pairs_of_ranking(ranking: Any, candidates: int) -> list[tuple[int, int, tupl
     """
     if not is_list(ranking) or len(ranking) != candidates:
         raise UnusableDocument("rating", f"is not a list of {candidates} ranks: {ranking!r:.80}")
-    ranks: list[float | None] = []
-    for rank in ranking:
-        try:
-            ranks.append(None if rank is None else parse_number(rank))
-        except (TypeError, ValueError, OverflowError) as error:
-            raise UnusableDocument("rating", f"holds a rank that is no number: {rank!r:.80}") from error
+    ranks = [
+        None if rank is None else _number(rank, f"holds a rank that is no number: {rank!r:.80}") for rank in ranking
+    ]
     found: list[tuple[int, int, tuple[float, float]]] = []
-    for first, one in enumerate(ranks):
-        for second in range(first + 1, candidates):
-            other = ranks[second]
-            if one is not None and other is not None:
-                share = 0.5 if one == other else float(one > other)
-                found.append((first, second, (1 - share, share)))
+    for (first, one), (second, other) in combinations(enumerate(ranks), 2):
+        if one is not None and other is not None:
+            share = 0.5 if one == other else float(one > other)
+            found.append((first, second, (1 - share, share)))
     if not found:
         raise UnusableDocument("rating", "has no two ranks")
     return found
-
-
-def _drawn(references: tuple[str, ...], settings: PreferenceSettings, identity: str) -> list[tuple[str, ...]]:
-    """Return the references of each draw; they depend on the document's id and the seed, not on other documents."""
-    references = references[: settings.first_references]
-    if settings.drawn_references is None or len(references) <= settings.drawn_references:
-        return [references] * settings.draws
-    draws: list[tuple[str, ...]] = []
-    for draw in range(settings.draws):
-        generator = np.random.default_rng([settings.draw_seed, draw, *identity.encode()])
-        chosen: list[int] = generator.choice(len(references), settings.drawn_references, replace=False).tolist()
-        draws.append(tuple(references[i] for i in sorted(chosen)))
-    return draws

@@ -1,19 +1,24 @@
-"""Captions as rules see them: tokens, and what a reader found among them."""
+"""Captions as rules see them: tokens, what a reader found among them, and the words that rules know."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal
-
-from .words import WordLists
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Literal
 
 Kind = Literal["noun", "adjective", "preposition", "number", "article", "auxiliary", "mark", "other"]
 
 _ENDS = re.compile(r"(?<=[.!?])[\"'”’)]*\s+(?=[\"'“‘(]*[A-Z0-9])|\n+")
+
+
+_FILE = Path(__file__).parent / "words.json"
+_WORD = re.compile(r"\w+(?:['’-]\w+)*")
 
 
 @dataclass(frozen=True)
@@ -121,3 +126,146 @@ def replaced(tokens: Sequence[Token], by: Mapping[int, str], words: WordLists) -
 def written(pieces: Iterable[tuple[str, str]]) -> str:
     """Return texts with the space behind each."""
     return "".join(text + space for text, space in pieces).strip()
+
+
+@dataclass(frozen=True)
+class WordLists:
+    """The lists of ``words.json``.
+
+    Attributes:
+        digest: Hash of the file.
+        sisters: Noun to the others of its kind ("dog": "cat", "horse", ...).
+        never_replaced: Nouns for which nothing can stand ("group", "part").
+        singular: Every form of a noun to its singular.
+        colours: Names of colours; ``spellings`` has others of the same.
+        spellings: Other spelling of a colour to its name.
+        antonyms: Adjective of size, age or state to its opposite.
+        materials: What things are made of.
+        adjectives: All adjectives, of colour, size, state and others.
+        not_swapped: Adjectives that are no attribute of a thing ("other", "several").
+        opposites: Preposition or side to its opposite.
+        prepositions: All prepositions.
+        particles: WordLists that a preposition belongs to ("next" of "next to").
+        numbers: From one to twelve.
+        articles: What a noun phrase begins with.
+        auxiliaries: Forms of "to be", and modal verbs.
+        linking: Forms of "to be" alone.
+        negated: Form of a verb to what denies it ("runs": "does not run", "running": "not running").
+        synonyms: Noun to the noun that may stand for it.
+    """
+
+    digest: str
+    sisters: dict[str, tuple[str, ...]]
+    never_replaced: frozenset[str]
+    singular: dict[str, str]
+    colours: tuple[str, ...]
+    spellings: dict[str, str]
+    antonyms: dict[str, str]
+    materials: tuple[str, ...]
+    adjectives: frozenset[str]
+    not_swapped: frozenset[str]
+    opposites: dict[str, str]
+    prepositions: frozenset[str]
+    particles: frozenset[str]
+    numbers: tuple[str, ...]
+    articles: frozenset[str]
+    auxiliaries: frozenset[str]
+    linking: frozenset[str]
+    negated: dict[str, str]
+    synonyms: dict[str, str]
+    irregular_plurals: dict[str, str]
+    an_before: tuple[str, ...]
+    a_before: tuple[str, ...]
+
+    def plural(self, noun: str) -> str:
+        """Return the plural of a noun."""
+        return _plural(noun, self.irregular_plurals)
+
+    def article(self, before: str) -> str:
+        """Return "a" or "an", as it stands before a word."""
+        word = before.lower()
+        if word.startswith(self.an_before):
+            return "an"
+        return "an" if word[:1] in tuple("aeiou") and not word.startswith(self.a_before) else "a"
+
+
+@cache
+def load() -> WordLists:
+    """Return the lists that ship."""
+    content = _FILE.read_bytes()
+    given: dict[str, Any] = json.loads(content)
+    lists: dict[str, list[str]] = {
+        name: " ".join(given[name]).split() for name in given.keys() - {"sisters"} if isinstance(given[name], list)
+    }
+    groups = [group.split() for group in given["sisters"]]
+    irregular: dict[str, str] = given["irregular_plurals"]
+    nouns = [*(noun for group in groups for noun in group), *lists["other_nouns"], *given["synonyms"]]
+    sides = {"left", "right", "top", "bottom"}
+    spellings: dict[str, str] = given["spellings"]
+    return WordLists(
+        digest=hashlib.sha256(content).hexdigest(),
+        sisters={noun: tuple(one for one in group if one != noun) for group in groups for noun in group},
+        never_replaced=frozenset(lists["never_replaced"]),
+        singular={form: noun for noun in nouns for form in (_plural(noun, irregular), noun)},
+        colours=tuple(lists["colours"]),
+        spellings=spellings,
+        antonyms=given["antonyms"],
+        materials=tuple(lists["materials"]),
+        adjectives=frozenset(
+            [*lists["colours"], *spellings, *given["antonyms"], *lists["materials"], *lists["other_adjectives"]]
+        ),
+        not_swapped=frozenset(lists["not_swapped"]),
+        opposites=given["opposites"],
+        prepositions=frozenset([*given["opposites"], *lists["other_prepositions"]]) - sides,
+        particles=frozenset(lists["particles"]),
+        numbers=tuple(lists["numbers"]),
+        articles=frozenset(lists["articles"]),
+        auxiliaries=frozenset([*lists["linking"], *lists["modals"]]),
+        linking=frozenset(lists["linking"]),
+        negated=_negated(lists["verbs"], frozenset(lists["not_verbs"])),
+        synonyms=given["synonyms"],
+        irregular_plurals=irregular,
+        an_before=tuple(lists["an_before"]),
+        a_before=tuple(lists["a_before"]),
+    )
+
+
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a text, in small letters."""
+    return frozenset(_WORD.findall(text.lower()))
+
+
+def cased(word: str, like: str) -> str:
+    """Return a word with a capital where another has one."""
+    return word[:1].upper() + word[1:] if like[:1].isupper() else word
+
+
+def _plural(noun: str, irregular: dict[str, str]) -> str:
+    if noun in irregular:
+        return irregular[noun]
+    if noun.endswith(("s", "x", "z", "ch", "sh")):
+        return f"{noun}es"
+    if noun.endswith("y") and noun[-2:-1] not in tuple("aeiou"):
+        return f"{noun[:-1]}ies"
+    return f"{noun}s"
+
+
+def _negated(verbs: list[str], no_verbs: frozenset[str]) -> dict[str, str]:
+    """Return every form that a caption may say, with what denies it."""
+    found: dict[str, str] = {}
+    for verb in verbs:
+        found[verb] = f"do not {verb}"
+        found[_plural(verb, {"have": "has", "go": "goes"})] = f"does not {verb}"
+        found[_participle(verb)] = f"not {_participle(verb)}"
+    return {form: denied for form, denied in found.items() if form not in no_verbs}
+
+
+def _participle(verb: str) -> str:
+    if verb.endswith("ie"):
+        return f"{verb[:-2]}ying"
+    if verb.endswith("e") and not verb.endswith(("ee", "oe", "ye")):
+        return f"{verb[:-1]}ing"
+    # One short vowel before one consonant: "running", but "looking" and "bowling".
+    if re.fullmatch(r"[^aeiou]*[aeiou][^aeiouwxy]", verb) or verb == "begin":
+        return f"{verb}{verb[-1]}ing"
+    return f"{verb}ing"

@@ -37,10 +37,9 @@ from ..job import (
     expected_result,
     numbers_of,
 )
-from .captions import CaptionReader, sentences
+from .captions import CaptionReader, load, sentences, words_of
 from .readers import ListsReader, SpacyReader
 from .rules import CHANGES, RULES, VERSION, ChangeRule, Corpus, Donor, NothingToChange, RuleInput, typical
-from .words import load, words_of
 
 CLEAN = "clean"
 NAMES = (CLEAN, *(rule.name for rule in CHANGES))

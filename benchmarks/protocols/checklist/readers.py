@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ....errors import DataError, MetricError
 from ....metrics.capture import wordnet
 from ....metrics.words.spacy_pipelines import load_pipeline
-from .captions import CaptionReader, Kind, ReadCaption, Token
-from .words import WordLists
+from .captions import CaptionReader, Kind, ReadCaption, Token, WordLists
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc  # pyright: ignore[reportMissingImports] - an extra

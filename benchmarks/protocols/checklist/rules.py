@@ -13,8 +13,7 @@ from itertools import combinations
 from statistics import median
 from typing import Literal, TypeVar
 
-from .captions import CaptionReader, ReadCaption, Token, ended, replaced, sentences, written
-from .words import WordLists, cased, words_of
+from .captions import CaptionReader, ReadCaption, Token, WordLists, cased, ended, replaced, sentences, words_of, written
 
 VERSION = 1
 """Raised when a rule changes."""

@@ -197,30 +197,23 @@ def read_matched(job: Job, settings: MatchingSettings, keys: Sequence[str], fail
         for category, (name, of_document) in found:
             matched.image_names[document.id] = name
             matched.categories[document.id] = category
-            matched.entries += _with_enough(of_document, settings, failures)
+            for entry in of_document:
+                if len(entry.captions) >= settings.captions:
+                    matched.entries.append(replace(entry, captions=_picked(entry.captions, settings, entry.id)))
+                else:
+                    reason = f"is left out: {len(entry.captions)} captions of {settings.captions} are there"
+                    failures.add(entry.id, "candidate", reason)
     return matched
 
 
 def _category(document: Document) -> str:
+    given = document["doc_to_category"]
     if "doc_to_category" not in document.job.task.templates:
         return ""
-    given = document["doc_to_category"]
     levels = given if is_list(given) else [given]
     if any(map(is_blank, levels)):
         raise UnusableDocument("data", f"has no category: {given!r:.80}")
     return "/".join(printable(str(level)) for level in levels)
-
-
-def _with_enough(
-    entries: Sequence[MatchEntry], settings: MatchingSettings, failures: FailureLog
-) -> Iterator[MatchEntry]:
-    """Yield entries with the captions that are used, where there are so many."""
-    for entry in entries:
-        if len(entry.captions) < settings.captions:
-            reason = f"is left out: {len(entry.captions)} captions of {settings.captions} are there"
-            failures.add(entry.id, "candidate", reason)
-        else:
-            yield replace(entry, captions=_picked(entry.captions, settings, entry.id))
 
 
 def _picked(captions: Sequence[str], settings: MatchingSettings, identity: str) -> tuple[str, ...]:
@@ -240,7 +233,7 @@ def _entries(document: Document, settings: MatchingSettings) -> Found:
     needed = ("captions", "negatives") if settings.measure == "neg" else ("captions",)
     for number, one in enumerate(given):
         name = f"entry {one.get('key', number)}"
-        _require_box(one.get("box"), f"{name} ")
+        _box(one.get("box"), f"{name} ")
         for key in needed:
             texts = one.get(key)
             if not is_list(texts) or not texts:
@@ -266,8 +259,8 @@ def _choice(document: Document, settings: MatchingSettings) -> Found:
     negatives: tuple[str, ...] = ()
     if settings.measure == "neg":
         negatives = _texts(document["doc_to_negatives"], "candidate", "negative")
-    _require_box(document["doc_to_box"])
-    handle = ImageHandle(_pixels(document, document["doc_to_image"]).source, _box(document["doc_to_box"]))
+    box = _box(document["doc_to_box"])
+    handle = ImageHandle(_pixels(document, document["doc_to_image"]).source, box)
     return image_key(document["doc_to_image"]), [MatchEntry(document.id, document.id, handle, captions, negatives)]
 
 
@@ -303,14 +296,12 @@ def _require_texts(texts: Sequence[Any], which: str, stage: Stage = "data") -> N
             raise UnusableDocument(stage, f"{which} {fault}".strip())
 
 
-def _require_box(box: Any, whose: str = "") -> None:
-    if box is not None and (fault := boxes_fault([box])):
+def _box(box: Any, whose: str = "") -> Box | None:
+    if box is None:
+        return None
+    if fault := boxes_fault([box]):
         raise UnusableDocument("data", f"{whose}{fault}")
-
-
-def _box(box: Any) -> Box | None:
-    boxes = None if box is None else boxes_of([box])
-    return boxes[0] if boxes else None
+    return (boxes_of([box]) or (None,))[0]
 
 
 def _pixels(document: Document, image: Any) -> ImageHandle:

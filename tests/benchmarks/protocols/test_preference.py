@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import capbench
-from capbench.benchmarks.protocols.preference import PreferenceSettings, _drawn
+from capbench.benchmarks.protocols.choices import ChoicePart
+from capbench.benchmarks.protocols.preference import Preference, PreferenceSettings
 from capbench.benchmarks.records.samples import COLUMNS
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.statistics.contract import UndefinedStatistic
@@ -153,17 +154,23 @@ def test_no_usable_pair_is_an_error(run):
         run([pair("bad", 2, 1, preferred="left")])
 
 
+def drawn(references: list[str], identity: str, **settings: int) -> list[tuple[str, ...]]:
+    part = ChoicePart(identity, (), tuple(references))
+    return Preference(PreferenceSettings(**settings)).references_of(part)
+
+
 def test_draws_are_the_same_for_both_captions_and_differ_between_draws(run):
     references = [f"reference {number} of many" for number in range(48)]
     rows = [pair(str(n), 2, 1, references=references, image=str(n)) for n in range(3)]
     done = run(rows, protocol={"drawn_references": 5, "draws": 4}, metric_list=["cider"], doc_to_image="image")
     assert done.results[0].n == 3
-    settings = PreferenceSettings(drawn_references=5, draws=4)
-    draws = _drawn(tuple(references), settings, "7")
+    draws = drawn(references, "7", drawn_references=5, draws=4)
     assert [len(set(draw)) for draw in draws] == [5, 5, 5, 5]
     assert len(set(draws)) == 4
-    assert draws == _drawn(tuple(references), settings, "7")
-    assert draws != _drawn(tuple(references), settings, "8")
+    assert draws == drawn(references, "7", drawn_references=5, draws=4)
+    # Parts of a pair have draws of their own.
+    assert draws != drawn(references, "8", drawn_references=5, draws=4)
+    assert drawn(["a", "b", "c"], "0", first_references=2) == [("a", "b")]
 
 
 def test_draws_do_not_depend_on_other_pairs_or_their_order(run):
@@ -182,16 +189,6 @@ def test_draws_do_not_depend_on_other_pairs_or_their_order(run):
     assert len(set(whole.values())) > 1
     assert credit([{**rows[0], "captions": ["red"]}, *rows[1:]]) == whole | {"pair 0": None}
     assert credit(rows[::-1]) == whole
-
-
-def test_parts_of_a_pair_have_draws_of_their_own():
-    references = tuple(f"reference {number}" for number in range(48))
-    settings = PreferenceSettings(drawn_references=5)
-    assert _drawn(references, settings, "video-0") != _drawn(references, settings, "video-1")
-
-
-def test_first_references_keeps_the_file_s_order():
-    assert _drawn(("a", "b", "c"), PreferenceSettings(first_references=2), "0") == [("a", "b")]
 
 
 def test_accuracy_is_the_mean_over_draws(run):

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from capbench.benchmarks.protocols.checklist.captions import sentences
+from capbench.benchmarks.protocols.checklist.captions import load, sentences
 from capbench.benchmarks.protocols.checklist.readers import ListsReader
 from capbench.benchmarks.protocols.checklist.rules import (
     CHANGES,
@@ -18,7 +18,6 @@ from capbench.benchmarks.protocols.checklist.rules import (
     drawn,
     typical,
 )
-from capbench.benchmarks.protocols.checklist.words import load
 from capbench.errors import MetricError
 from capbench.metrics.capture import wordnet
 from capbench.metrics.capture.grammar_parser import LEXICONS

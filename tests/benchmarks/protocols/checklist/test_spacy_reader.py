@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from capbench.benchmarks.protocols.checklist.captions import ReadCaption
+from capbench.benchmarks.protocols.checklist.captions import ReadCaption, load
 from capbench.benchmarks.protocols.checklist.readers import WordNetSisters, read_doc
-from capbench.benchmarks.protocols.checklist.words import load
 from capbench.errors import MetricError
 
 
