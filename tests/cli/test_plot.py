@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -69,26 +68,3 @@ def test_wrong_use_is_refused_before_anything_is_written(bench, arguments, said,
     (tmp_path / "folder.png").mkdir()
     bench("plot", *arguments).failed(2, said)
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "cache") == ["folder.png", "run"]
-
-
-def test_a_run_without_histograms_is_to_be_made_again(bench, tmp_path: Path):
-    record = agreement_record(VALUES)
-    del record["histograms"]
-    bench("plot", "ratings", write_record(tmp_path / "run", record), "-o", "figure.png").failed(
-        1, "Run the task again: bench run --task rated"
-    )
-
-
-def test_a_folder_that_is_not_there_is_named(bench):
-    bench("plot", "agreement", "absent", "-o", "figure.png").failed(1, "absent: there is no such folder")
-
-
-def test_record_that_was_edited_is_not_plotted(bench, tmp_path: Path):
-    run = write_record(tmp_path / "run", agreement_record(VALUES))
-    record = json.loads((run / "run.json").read_text())
-    record["fingerprint_parts"]["data"] = "other"
-    (run / "run.json").write_text(json.dumps(record))
-    bench("plot", "agreement", run, "-o", "figure.png").failed(
-        1, "was edited by hand: its fingerprint is not that of its fingerprint_parts"
-    )
-    assert not Path("figure.png").exists()
