@@ -13,7 +13,7 @@ from typing import Any
 from ...drafts import write_whole
 from ...errors import DataError, UsageError
 from ...permissions import permitted
-from ...tasks.index import IndexEntry, TaskIndex, build_index
+from ...tasks.index import TaskIndex, build_index
 from ...tasks.locate import DataLocations
 from ..inputs.failures import FailureLog
 from ..inputs.settings import RunSettings
@@ -87,15 +87,38 @@ def plan_export(
     refused: list[UsageError] = []
     for entry in index.resolve(names):
         try:
-            planned = _plan_one(entry, shipped, metrics, locations, text_only, tell)
+            plan = plan_for_lm_eval(entry, metrics, locations)
+            task = plan.task
+            images = plan.protocol.needs_captioner and "doc_to_image" in task.templates and not text_only
+            if images and task.video_folder:
+                raise UsageError(
+                    f"lm-eval cannot run task '{task.task}': its documents are videos, "
+                    "and lm-eval shows models images.",
+                    "--text_only exports it without them.",
+                )
         except UsageError as error:
             if entry.name in names:
                 raise
             tell(error.message)
             refused.append(error)
             continue
-        exported.append(planned)
-        for metric, reason in planned.plan.left_out.items():
+        known = shipped.get(entry.name)
+        by_name = known is not None and known.path.resolve() == entry.path.resolve()
+        data = locations.named.get(task.task)
+        unscored = [ScoredMetric(one.name, one.metric, one.aggregation, scores=None) for one in plan.metrics]
+        results = plan.protocol.expected(unscored, plan.statistics, _categories(plan, locations, tell))
+        exported.append(
+            ExportedTask(
+                plan,
+                data.absolute() if data else None,
+                None if by_name else entry.path.absolute(),
+                metrics,
+                images,
+                [folder.absolute() for folder in locations.allowed],
+                _functions(results),
+            )
+        )
+        for metric, reason in plan.left_out.items():
             tell(f"{entry.name}: metric {metric} is left out: it {reason}")
     if refused and not exported:
         raise refused[0]
@@ -126,37 +149,6 @@ def write_tasks(exported: Sequence[ExportedTask], folder: Path) -> list[Path]:
             raise UsageError(f"{place}: cannot be written: {error.strerror}") from error
         written.append(place / f"{one.name}.yaml")
     return written
-
-
-def _plan_one(
-    entry: IndexEntry,
-    shipped: dict[str, IndexEntry],
-    metrics: Sequence[str],
-    locations: DataLocations,
-    text_only: bool,
-    tell: Callable[[str], None],
-) -> ExportedTask:
-    plan = plan_for_lm_eval(entry, metrics, locations)
-    task = plan.task
-    images = plan.protocol.needs_captioner and "doc_to_image" in task.templates and not text_only
-    if images and task.video_folder:
-        raise UsageError(
-            f"lm-eval cannot run task '{task.task}': its documents are videos, and lm-eval shows models images.",
-            "--text_only exports it without them.",
-        )
-    known = shipped.get(entry.name)
-    by_name = known is not None and known.path.resolve() == entry.path.resolve()
-    data = locations.named.get(task.task)
-    unscored = [ScoredMetric(one.name, one.metric, one.aggregation, scores=None) for one in plan.metrics]
-    return ExportedTask(
-        plan,
-        data.absolute() if data else None,
-        None if by_name else entry.path.absolute(),
-        metrics,
-        images,
-        [folder.absolute() for folder in locations.allowed],
-        _functions(plan.protocol.expected(unscored, plan.statistics, _categories(plan, locations, tell))),
-    )
 
 
 def _categories(plan: PlannedRun, locations: DataLocations, tell: Callable[[str], None]) -> list[str]:
