@@ -154,7 +154,10 @@ def yaml_page() -> str:
     text += "### Keys `doc_to_*`\n\n[Task files](../docs/tasks.md#documents) says what they give.\n\n"
     text += f"{template_keys()}\n\n"
     text += "## Protocols\n\nThe section `protocol` of a task, by its `output_type`.\n\n"
-    text += "".join(page_of(protocols[name].Settings, f"`{name}`", seen, 3) for name in _own(protocols))
+    for name in _own(protocols):
+        # Of several that have no keys of their own, one says so.
+        if protocols[name].Settings not in seen:
+            text += page_of(protocols[name].Settings, f"`{name}`", seen, 3)
     text += page_of(DataSource, "Data card", seen)
     text += "## Alias of a model\n\nAll other keys are arguments of its [adapter](models.md#adapters).\n\n"
     text += f"{alias_keys()}\n\n"

@@ -17,8 +17,7 @@ from tiny_dci import ENTRIES, edit, make_tiny_dci
 import capbench
 from capbench.adapters import Encoded, ImageHandle, aliases
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
-from capbench.benchmarks.protocols.matching import documents as entries_file
-from capbench.benchmarks.protocols.matching import entry_scoring as holding_file
+from capbench.benchmarks.protocols.matching import entry_scoring
 from capbench.benchmarks.records.schema import SCHEMA_PATH
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.running import runner as runner_file
@@ -173,10 +172,8 @@ def test_blocks_do_not_depend_on_how_much_is_held_in_memory(
 
 
 def test_pieces_hold_whole_images_and_little_more_than_asked_for():
-    picture = ImageHandle(b"")
-    entries = [entries_file.MatchEntry(f"{image}{n}", image, picture, (), ()) for image in "abcde" for n in range(3)]
-    pieces = list(holding_file._pieces(entries, 4))
-    assert [[entry.image for entry in piece] for piece in pieces] == [list("aaabbb"), list("cccddd"), list("eee")]
+    pieces = entry_scoring._some_groups([[image] * 3 for image in "abcde"], 4)  # pyright: ignore
+    assert [["".join(image) for image in piece] for piece in pieces] == [["aaa", "bbb"], ["ccc", "ddd"], ["eee"]]
 
 
 def test_image_that_breaks_off_is_left_out_whole_and_the_others_close_up(
