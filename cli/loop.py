@@ -41,10 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Carry out the turns, and print what tasks say of each."""
     from ..progress import bars
-    from ..recipes.looping.call import LoopCall
-    from ..recipes.looping.checking import dry_run
     from ..recipes.looping.schema import list_loops, load_loop
-    from ..recipes.looping.turns import LoopReporter, carry_out
+    from ..recipes.looping.turns import LoopCall, LoopReporter, carry_out, dry_run
     from ..recipes.training.processes import TrainingProcesses
     from ..tasks.locate import parse_data_options
 

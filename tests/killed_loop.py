@@ -10,9 +10,8 @@ from pathlib import Path
 
 from killed_training import killed_at
 
-from capbench.recipes.looping.call import LoopCall
 from capbench.recipes.looping.schema import load_loop
-from capbench.recipes.looping.turns import LoopReporter, carry_out
+from capbench.recipes.looping.turns import LoopCall, LoopReporter, carry_out
 from capbench.recipes.training.processes import TrainingProcesses
 
 

@@ -27,3 +27,7 @@ def killed_at(step: int) -> Callable[[StepReport], None]:
 def train_until_killed(call: TrainingCall, folder: Path, step: int) -> None:
     """Train in a process of its own that ends at a step."""
     assert forked.carried_out(lambda: carry_out(call, folder, killed_at(step), {})) == -signal.SIGKILL
+
+
+def untold(taken: StepReport) -> None:
+    """Be told of a step, and do nothing."""

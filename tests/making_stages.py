@@ -10,6 +10,7 @@ from typing import Any
 
 from capbench.adapters.contracts import Judge, Judged, Judgement, JudgeRequest
 from capbench.recipes.making.contract import Made, MakerModels, MakingRow, Stage, StageSettings, Unmade, register_stage
+from capbench.rows import read_rows
 
 
 class AddSettings(StageSettings):
@@ -85,6 +86,17 @@ class Models(MakerModels):
 
     def name(self, role: str) -> str:
         return self._loaded[role].name
+
+
+def rows_of(folder: Path, name: str = "rows.jsonl") -> list[dict[str, Any]]:
+    """Return the rows that a maker wrote into a folder."""
+    return [row for row in read_rows(folder / name) if isinstance(row, dict)]
+
+
+def made_of(stage: Stage, row: MakingRow, models: Models | None = None) -> Any:
+    """Return what a stage makes of one row."""
+    (made,) = stage.carry_out([row], models or Models())
+    return made
 
 
 register_stage("add")(Add)

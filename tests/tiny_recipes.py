@@ -18,7 +18,7 @@ FURTHER = {"batch": 4, "further_images": 0.3, "further_texts": 0.2}
 VALIDATION = {
     "reader": "rows.described",
     "arguments": {"scenes": 12},
-    "validation": {"reader": "rows.described", "arguments": {"scenes": 4, "split": "validation"}},
+    "validation": {"reader": "rows.described", "arguments": {"scenes": 5, "split": "validation"}},
 }
 
 

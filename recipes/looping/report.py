@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 from ...benchmarks.comparing.comparison import changes
 from ...benchmarks.tables.results import result_rows
 from ...drafts import write_whole
 from ...errors import UsageError
-from ...tasks.yaml_files import display_path
-from ..training.judging import JudgedRun, Row
-from .schema import FOLDER, LoadedLoop
+from ..training.judging import JudgedRun, Row, difference_of, markdown_table, with_interval
+from .schema import LoadedLoop
 
 _OF_RESULT = ("task", "metric", "statistic", "n", "value", "low", "high")
 REPORT, CURVE = "report", "loop.svg"
@@ -76,8 +73,7 @@ def rows_of(turns: Sequence[LoopTurn]) -> list[Row]:
                         "label": run.record.metric_label(row["metric"]),
                         "scale": run.record.scale_of(row["metric"], row["statistic"]),
                         **{key: row[key] for key in _OF_RESULT},
-                        "difference": change
-                        and {"value": change.value, "low": change.interval.low, "high": change.interval.high},
+                        "difference": change and difference_of(change),
                     }
                 )
     return found
@@ -151,38 +147,25 @@ def write_report(loaded: LoadedLoop, turns: Sequence[LoopTurn], folder: Path) ->
 
 def _markdown(loaded: LoadedLoop, rows: Sequence[Row], remarks: Sequence[str]) -> str:
     loop = loaded.loop
-    file = loaded.parsed.path
-    named = file.stem if file.parent == FOLDER else display_path(file)
-    changes = (part for key, value in loaded.changed.items() for part in ("--set", f"{key}={value}"))
-    lines = [f"# {loop.loop}", "", loop.description, "", f"    {shlex.join(['bench', 'loop', named, *changes])}", ""]
+    lines = [f"# {loop.loop}", "", loop.description, "", f"    {loaded.command('loop')}", ""]
     lines += [f"- **Method**: {loop.paper}"] if loop.paper else []
     lines += [
         f"- **Each turn**: {loop.make.recipe} makes data of {loop.make.data} with the captioner of the turn before; "
         f"{loop.train.recipe} trains on them, from its own model. Turn 0 is {loop.captioner}. Seed {loop.seed}.",
         "",
-        "| task | metric | turn | rows | value | to turn 0 |",
-        "|---|---|---|---|---|---|",
     ]
+    cells: list[list[str]] = []
     # By metric, so that its turns stand below each other.
     names = list(dict.fromkeys((row["task"], row["metric"], row["statistic"]) for row in rows))
     for row in sorted(rows, key=lambda row: names.index((row["task"], row["metric"], row["statistic"]))):
-        cells = [row["task"], row["metric"], str(row["turn"]), f"{row['rows']:,}" if row["turn"] else "–"]
-        change = row["difference"]
-        lines.append(f"| {' | '.join([*cells, _shown(row), _shown(change, '+') if change else '–'])} |")
+        trained_on = f"{row['rows']:,}" if row["turn"] else "–"
+        told = with_interval(row["difference"], "+", 4) if row["difference"] else "–"
+        cells.append([row["task"], row["metric"], str(row["turn"]), trained_on, with_interval(row, digits=4), told])
     lines += [
+        *markdown_table(["task", "metric", "turn", "rows", "value", "to turn 0"], cells),
         "",
         "Values have 95 % intervals of their own. Differences are those of the same documents, with the intervals of "
         "the paired bootstrap.",
     ]
     lines += ["", *(f"- {remark}" for remark in remarks)] if remarks else []
-    if loop.choices:
-        lines += ["", "What the paper leaves open, and was chosen:", ""]
-        lines += [f"- `{key}`: {why}" for key, why in loop.choices.items()]
-    return "\n".join(lines) + "\n"
-
-
-def _shown(found: Mapping[str, Any], sign: str = "") -> str:
-    if found["value"] is None:
-        return "–"
-    interval = "" if found["low"] is None else f" [{found['low']:{sign}.4f}, {found['high']:{sign}.4f}]"
-    return f"{found['value']:{sign}.4f}{interval}"
+    return "\n".join([*lines, "", *loaded.choices()]).rstrip() + "\n"

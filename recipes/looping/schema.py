@@ -8,25 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from ...access import Request, requests_of
 from ...boundary import HINT, OUTSIDE, Boundary
 from ...errors import UsageError, did_you_mean
 from ...permissions import is_installed
-from ...tasks.schema import faults_of
-from ...tasks.yaml_files import ParsedFile, parse
+from ...tasks.yaml_files import ParsedFile
 from ..making.schema import LoadedMaker, list_makers, load_maker
-from ..training.schema import (
-    JudgeTask,
-    LoadedRecipe,
-    Positive,
-    Strict,
-    change_value,
-    list_recipes,
-    load_recipe,
-    shipped_file,
-)
+from ..training.schema import JudgeTask, Loaded, LoadedRecipe, Positive, Strict, change_value, list_recipes, load_recipe
 
 FOLDER = Path(__file__).parent / "loops"
 """Loops that ship."""
@@ -80,25 +70,25 @@ class SelfLoop(Strict):
     """Of the maker and of the training."""
 
 
-class LoadedLoop:
-    """A loop with the file that it is from, its maker and its training recipe.
-
-    Args:
-        loop: The loop.
-        parsed: Its file.
-        changed: Keys that were set from outside.
+class LoadedLoop(Loaded[SelfLoop]):
+    """A loop with the file that it is from, its maker and its training recipe; see :class:`Loaded`.
 
     Raises:
         UsageError: The maker or the recipe is not there, or faulty.
     """
 
+    kind = "loop"
+    folder = FOLDER
+    Document = SelfLoop
+
     def __init__(self, loop: SelfLoop, parsed: ParsedFile, changed: Mapping[str, str]) -> None:
+        super().__init__(loop, parsed, changed)
         self.loop = loop
-        self.parsed = parsed
-        self.changed = changed
         self._maker = self._beside("make", "maker", list_makers())
         self._recipe = self._beside("train", "training recipe", list_recipes())
-        self.data = self._data()
+        path = self.folder_of("make", "data") / Path(loop.make.data).expanduser()
+        self.data = str(path) if path.exists() or "/" in loop.make.data else loop.make.data
+        """What data are made of: a path, or the name of a task."""
         maker = self._placed("make", load_maker, self._maker, loop.make.set)
         if "captioner" not in maker.maker.models:
             raise UsageError(
@@ -111,9 +101,7 @@ class LoadedLoop:
     @property
     def requests(self) -> list[Request]:
         """What the file, its maker and its training recipe ask for that costs."""
-        parsed = self.parsed
-        typed = [tuple(name.split(".")) for name in self.changed]
-        asked = requests_of(parsed.values, parsed.path, parsed.where, typed)
+        parsed, asked = self.parsed, super().requests
         for section, part in (("make", self.loop.make), ("train", self.loop.train)):
             if f"{section}.set" not in self.changed:
                 place = parsed.where(section, "set")
@@ -163,7 +151,7 @@ class LoadedLoop:
     def _beside(self, section: str, kind: str, shipped: Mapping[str, Path]) -> str:
         """Return what a section's recipe is loaded by: its name, or the path of a file beside the loop's."""
         named = getattr(self.loop, section).recipe
-        path = self._folder(section, "recipe") / Path(named).expanduser()
+        path = self.folder_of(section, "recipe") / Path(named).expanduser()
         boundary = Boundary.around(self.parsed.path)
         if f"{section}.recipe" not in self.changed and not (boundary.holds(path) or is_installed(path)):
             raise UsageError(f"{self.parsed.where(section, 'recipe')}: {named} {OUTSIDE}", HINT)
@@ -181,36 +169,5 @@ class LoadedLoop:
         except UsageError as error:
             raise UsageError(f"{self.parsed.where(section)}: {error.message}", error.hint) from error
 
-    def _folder(self, *keys: str) -> Path:
-        """Return the folder of the file in which a key stands; where it was set from outside, that this runs in."""
-        place = self.parsed.places.get(keys)
-        return Path.cwd() if ".".join(keys) in self.changed or place is None else place[0].parent
 
-    def _data(self) -> str:
-        """Return what data are made of: a path, or the name of a task."""
-        named = self.loop.make.data
-        path = self._folder("make", "data") / Path(named).expanduser()
-        return str(path) if path.exists() or "/" in named else named
-
-
-def list_loops() -> dict[str, Path]:
-    """Return the loops that ship, by name."""
-    return {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
-
-
-def load_loop(named: str, changes: Sequence[str] = ()) -> LoadedLoop:
-    """Read and check a loop, its maker and its training recipe.
-
-    Args:
-        named: A file, or the name of a loop that ships.
-        changes: ``key=value`` each, such as ``turns=2``, ``seed=1`` or ``make.data=FOLDER``.
-
-    Raises:
-        UsageError: There is none, or each fault with its file and line.
-    """
-    parsed = parse(shipped_file("loop", named, list_loops()))
-    changed = dict(change_value(parsed.values, one) for one in changes)
-    try:
-        return LoadedLoop(SelfLoop.model_validate(parsed.values), parsed, changed)
-    except ValidationError as error:
-        raise UsageError("\n".join(faults_of(error, parsed, SelfLoop))) from error
+list_loops, load_loop = LoadedLoop.shipped, LoadedLoop.load

@@ -1,27 +1,193 @@
-"""Carries out a self-loop, turn by turn; a turn that is finished is not carried out again."""
+"""Checks and carries out a self-loop, turn by turn; a turn that is finished is not carried out again."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
+from ...access import require_permitted
 from ...adapters.aliases import resolve_model
 from ...benchmarks.records.reading import read_task_run
+from ...benchmarks.scale.executors import Executor
 from ...drafts import write_whole
-from ...errors import DataError, UsageError
+from ...errors import AdapterError, BenchError, DataError, MetricError, UsageError, as_one
 from ...permissions import Permissions, permit
+from ...progress import Progress, silent
 from ...rows import BadRow, load_json, read_rows
-from ..making.making import make
+from ..making import making
+from ..making.making import MakingCall, make
 from ..making.report import StageFacts
+from ..making.schema import Maker
+from ..training import carrying_out as training
 from ..training.carrying_out import carry_out as train
-from ..training.judging import JudgedRun, judged
+from ..training.contract import TrainingCall
+from ..training.judging import JudgedRun, judged, require_judges
 from ..training.loop import StepReport
+from ..training.processes import TrainingProcesses
 from ..training.tuning import start_of, with_start
-from .call import LoopCall
-from .checking import dry_run
 from .report import LoopTurn, write_report
+from .schema import LoadedLoop
+
+
+@dataclass(frozen=True)
+class LoopCall:
+    """A loop, and where it is carried out.
+
+    Attributes:
+        loaded: The loop.
+        processes: The one that trains.
+        data: Task name to the path of its local data.
+        include_path: Folders with task files of the user's own.
+        allow_outside: Folders besides those of tasks and data whose files tasks may read.
+        store: What ``parse_store`` reads; None for the user's own.
+        executor: Who makes shards of rows; None is this process.
+        run_folder: Where is written how far it is; None: nowhere.
+        progress: Gives a reporter for a step.
+    """
+
+    loaded: LoadedLoop
+    processes: TrainingProcesses
+    data: Mapping[str, str | Path] = field(default_factory=dict[str, "str | Path"])
+    include_path: Sequence[str | Path] = ()
+    allow_outside: Sequence[str | Path] = ()
+    store: str | None = None
+    executor: Executor | None = None
+    run_folder: Path | None = None
+    progress: Progress = silent
+
+    def making(self, captioner: str, turn: str) -> MakingCall:
+        """Return what makes the data of a turn.
+
+        Args:
+            captioner: The captioner of the turn before.
+            turn: The turn's name.
+        """
+        loaded = self.loaded
+        shared = self._given("include_path", "allow_outside", "store", "executor", "progress")
+        folder = self.run_folder and self.run_folder / turn
+        return MakingCall(loaded.maker(captioner), loaded.data, loaded.loop.make.limit, run_folder=folder, **shared)
+
+    def training(self, rows: Path) -> TrainingCall:
+        """Return what trains on the data of a turn."""
+        shared = self._given("data", "include_path", "allow_outside", "progress")
+        return TrainingCall(self.loaded.recipe(rows), self.processes, **shared)
+
+    def judging(self) -> dict[str, Any]:
+        """Return what the tasks that judge are given; see ``judged``."""
+        return self._given("store", "data", "include_path", "allow_outside", "progress")
+
+    def _given(self, *names: str) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in names}
+
+
+_OF_ROWS = ("id", "image", "box", "group")
+"""Keys of training rows that hold no texts."""
+
+
+def dry_run(call: LoopCall) -> Iterator[tuple[str, str]]:
+    """Check everything without making, training or judging, and yield what would be done: a label and a value each.
+
+    The training recipe is held against rows as the maker writes them: as many as it is given, each with the columns
+    that its output names. Models and data of tasks that cannot be had are named when all else is told.
+
+    Raises:
+        BenchError: A part of the loop does not do, or not with the part before it; or something cannot be had.
+    """
+    loaded, loop = call.loaded, call.loaded.loop
+    require_permitted(loaded.requests)
+    _require_captioners(call)
+    making_call = call.making(loop.captioner, "turn-1")
+    # What is no path is the name of a task.
+    if "/" in loop.make.data and not Path(loaded.data).exists():
+        raise UsageError(
+            f"{loaded.parsed.where('make', 'data')}: there is no {loaded.data}",
+            "Name a folder of images, a table or a task: --set make.data=DATA.",
+        )
+    maker = making_call.loaded.maker
+    if maker.output.form != "rows":
+        raise UsageError(
+            f"{loaded.parsed.where('make', 'recipe')}: maker '{maker.maker}' writes a folder of the form "
+            f"'{maker.output.form}', which no training recipe reads.",
+            "Name a maker whose output has the form 'rows'.",
+        )
+    missing: list[BenchError] = []
+    yield "loop", loop.loop
+    yield "captioner", loop.captioner
+    yield "turns", f"{loop.turns:,}"
+    try:
+        yield from ((f"make: {label}", value) for label, value in making.dry_run(making_call))
+    except (AdapterError, MetricError) as error:
+        missing += error.parts
+    try:
+        yield from ((f"train: {label}", value) for label, value in _trained(call, maker))
+    except AdapterError as error:
+        missing += error.parts
+    yield "judged by", ", ".join(dict.fromkeys(judge.task for judge in loop.judge))
+    try:
+        require_judges(loop.judge, resolve_model(loop.captioner), None, (), call.judging())
+    except BenchError as error:
+        missing += error.parts
+    if missing:
+        raise as_one(list({one.message: one for one in missing}.values()))
+
+
+def _trained(call: LoopCall, maker: Maker) -> Iterator[tuple[str, str]]:
+    """Yield what the training recipe would do with as many rows as the maker is given."""
+    loaded, loop = call.loaded, call.loaded.loop
+    recipe = loaded.recipe().recipe
+    try:
+        resolve_model(recipe.model.name, recipe.model.arguments).check()
+    except AdapterError:
+        # Rows, steps and memory are told by the model that is opened.
+        yield "recipe", recipe.recipe
+        yield "model", recipe.model.name
+        raise
+    with TemporaryDirectory() as folder:
+        making_call, file = call.making(loop.captioner, "turn-1"), Path(folder) / "rows.jsonl"
+        image = next(replace(making_call, limit=1).given(Path(folder)).rows()).image
+        # A text of ours in each column.
+        columns: dict[str, Any] = {
+            name: [str(image)] if name == "further_images" else ["A picture."]
+            for name in maker.output.columns
+            if name not in _OF_ROWS
+        }
+        columns |= {"image": str(image)} if image else {}
+        lines = [json.dumps({"id": row.id, **columns}) + "\n" for row in making_call.given(None).rows()]
+        file.write_text("".join(lines), encoding="utf-8")
+        try:
+            # The rows name an image that the maker is allowed to read.
+            with permit(Permissions(folders=(image.parent,) if image else ())):
+                told = training.dry_run(call.training(file))
+        except BenchError as error:
+            named = ", ".join(maker.output.columns) or "no column"
+            raise UsageError(
+                f"{loaded.parsed.where('train', 'recipe')}: recipe '{loop.train.recipe}', on what maker "
+                f"'{maker.maker}' writes ({named}): {error.message}",
+                error.hint,
+            ) from error
+    yield from (one for one in told if one[0] != "judged by")
+
+
+def _require_captioners(call: LoopCall) -> None:
+    """Raise unless what is captioned with first, and what is trained, are captioners."""
+    loaded = call.loaded
+    trained = loaded.recipe().recipe.model
+    for keys, name, arguments in (
+        (("captioner",), loaded.loop.captioner, {}),
+        (("train", "recipe"), trained.name, trained.arguments),
+    ):
+        role = resolve_model(name, arguments).role
+        if role != "captioner":
+            raise UsageError(
+                f"{loaded.parsed.where(*keys)}: '{name}' is no captioner ({role}), and a loop asks and trains "
+                "captioners.",
+                "'bench ls models' lists what there is.",
+            )
+
 
 MARK, FINISHED, DATA, RUNS = "loop.json", "turn.json", "data", "runs"
 

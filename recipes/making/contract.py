@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 from ...adapters import ImageHandle
 from ...adapters.aliases import ModelSpec, Role, resolve_model
+from ...adapters.pixels.reading import UnreadableImage
 from ...errors import DataError, UsageError
 from ...metrics.contract import Cache, NoCache
 from ...registry import Registry
@@ -143,15 +144,7 @@ def digest_of(*parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
-ROLES: Mapping[str, Role] = {
-    "captioner": "captioner",
-    "answerer": "captioner",
-    "encoder": "encoder",
-    "judge": "judge",
-    "segmenter": "segmenter",
-    "detector": "detector",
-    "painter": "painter",
-}
+ROLES: Mapping[str, Role] = {**{role: role for role in get_args(Role)}, "answerer": "captioner"}
 """What stages call a model to what it does; an answerer writes what it is asked for of an image."""
 
 
@@ -257,17 +250,9 @@ class StageFacts:
 
     def to_values(self) -> dict[str, Any]:
         """Return the facts as JSON values; nothing in them is of one run, so that they are the same again."""
-        return {
-            "name": self.name,
-            "given": self.given,
-            "made": self.made,
-            "unmade": self.unmade,
-            "kept": self.kept,
-            "not_chosen": dict(self.not_chosen),
-            "counts": dict(self.counts),
-            "left_out": dict(self.left_out.most_common()),
-            "requests": self.requests,
-        }
+        names = ("name", "given", "made", "unmade", "kept", "not_chosen", "counts", "left_out", "requests")
+        values = {name: getattr(self, name) for name in names}
+        return values | {"left_out": dict(self.left_out.most_common())}
 
 
 class StageSettings(Strict):
@@ -292,6 +277,10 @@ class Stage(ABC):
     Settings: ClassVar[type[StageSettings]] = StageSettings
     roles: ClassVar[tuple[str, ...]] = ()
     """The models that it asks: ``captioner``, ``encoder``, ``judge``, ``segmenter``, ``detector``, ``painter``."""
+    takes: ClassVar[tuple[str, ...]] = ()
+    """The values that a row must have; ``{key}`` is the one that this key of the settings names, where it names one."""
+    gives: ClassVar[tuple[str, ...] | None] = None
+    """The values that a row has then besides those that it had, named alike; None where only the row can say."""
     shard: ClassVar[int] = 16
     """Rows that are made at once, and kept together."""
     chooses: ClassVar[bool] = False
@@ -306,11 +295,15 @@ class Stage(ABC):
 
     def reads(self) -> Sequence[str]:
         """Return the values that a row must have."""
-        return ()
+        return self._named(self.takes)
 
     def makes(self) -> Sequence[str] | None:
         """Return the values that a row has then, besides those that it had; None where only the row can say."""
-        return None
+        return None if self.gives is None else self._named(self.gives)
+
+    def _named(self, values: Sequence[str]) -> list[str]:
+        keys = [getattr(self.settings, one[1:-1]) if one[0] == "{" else one for one in values]
+        return [key for key in keys if key is not None]
 
     def check(self) -> None:  # noqa: B027 - most need nothing
         """Raise if something that it needs beside its models is not on this machine; nothing is loaded.
@@ -345,6 +338,28 @@ class Stage(ABC):
             rows: All that it made, to be looked at one after the other.
         """
         return {}
+
+
+class RowStage(Stage):
+    """A stage that makes something of each row by itself."""
+
+    @abstractmethod
+    def make(self, row: MakingRow, models: MakerModels) -> MakingRow:
+        """Return what is made of a row.
+
+        Raises:
+            UnreadableImage: Nothing is made of it, as its image cannot be read.
+        """
+
+    def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
+        """Return what is made of each row, in order."""
+        made: list[Made] = []
+        for row in rows:
+            try:
+                made.append(self.make(row, models))
+            except UnreadableImage as error:
+                made.append(Unmade(f"image: {error}"))
+        return made
 
 
 stages: Registry[type[Stage]] = Registry(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -219,13 +219,40 @@ def _starting_centres(points: np.ndarray, count: int, rng: np.random.Generator) 
 
 def _belong(box: np.ndarray, boxes: np.ndarray) -> np.ndarray:
     """Return which boxes a box is to be united with."""
-    inner = np.minimum(box[2:], boxes[:, 2:]) - np.maximum(box[:2], boxes[:, :2])
-    shared = np.maximum(inner, 0).prod(axis=1)
+    shared, union = _shared_and_union(box, boxes)
     outer = np.maximum(box[2:], boxes[:, 2:]) - np.minimum(box[:2], boxes[:, :2])
     hull = outer.prod(axis=1)
-    union = (box[2:] - box[:2]).prod() + (boxes[:, 2:] - boxes[:, :2]).prod(axis=1) - shared
     gap = (hull - union) / hull
     return (shared / union - gap > 0) | (gap < 0.1)
+
+
+def kept_boxes(boxes: np.ndarray, scores: np.ndarray, most: float) -> np.ndarray:
+    """Return the boxes that no better one overlaps, the best first.
+
+    Args:
+        boxes: Left, top, right, bottom, ``[n, 4]``. A box without area overlaps none.
+        scores: How good they are, ``[n]``; of equal ones the first is the better.
+        most: IoU above which a box goes.
+
+    Returns:
+        Their positions, int64 ``[kept]``.
+    """
+    left = np.argsort(-np.asarray(scores, np.float64), kind="stable")
+    edges = np.asarray(boxes, np.float64).reshape(-1, 4)[left]
+    kept = []
+    while len(left):
+        kept.append(left[0])
+        shared, union = _shared_and_union(edges[0], edges)
+        stays = ~(np.divide(shared, union, out=np.zeros(len(edges)), where=union > 0) > most)
+        stays[0] = False
+        left, edges = left[stays], edges[stays]
+    return np.array(kept, np.int64)
+
+
+def _shared_and_union(box: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the areas that a box has in common with others, and of both together."""
+    shared = np.maximum(np.minimum(box[2:], boxes[:, 2:]) - np.maximum(box[:2], boxes[:, :2]), 0).prod(axis=1)
+    return shared, (box[2:] - box[:2]).prod() + (boxes[:, 2:] - boxes[:, :2]).prod(axis=1) - shared
 
 
 def _hull(boxes: np.ndarray) -> WholeBox:
@@ -290,8 +317,8 @@ def mask_tree(regions: Sequence[Region], *, comparison: Comparison = "exact") ->
     shapes = {one.mask.shape for one in regions}
     if len(shapes) > 1:
         raise UsageError(f"masks of several sizes are no tree: {sorted(shapes)}", "They are of one image.")
-    masks = [_Scored(one.mask, one.iou * one.stability**2, (number,)) for number, one in enumerate(regions)]
-    falling = sorted((one for one in masks if one.bits.size), key=lambda one: -one.bits.size)
+    masks = [MaskNode(one.mask, one.iou * one.stability**2, (number,), ()) for number, one in enumerate(regions)]
+    falling = sorted((one for one in masks if one.mask.size), key=lambda one: -one.mask.size)
     rules = _Rules(comparison == "released")
     return tuple(_node(one) for one in rules.refined(rules.grouped(falling)).values())
 
@@ -303,9 +330,7 @@ def shown(tree: Sequence[MaskNode], least: int = SHOWN) -> tuple[MaskNode, ...]:
         tree: The tree.
         least: Pixels that a mask must have.
     """
-    return tuple(
-        MaskNode(one.mask, one.score, one.regions, shown(one.children, least)) for one in tree if one.mask.size >= least
-    )
+    return tuple(replace(one, children=shown(one.children, least)) for one in tree if one.mask.size >= least)
 
 
 def walked(tree: Sequence[MaskNode], depth: int = 0) -> Iterator[tuple[int, MaskNode]]:
@@ -315,20 +340,9 @@ def walked(tree: Sequence[MaskNode], depth: int = 0) -> Iterator[tuple[int, Mask
         yield from walked(one.children, depth + 1)
 
 
-@dataclass(frozen=True, eq=False)
-class _Scored:
-    bits: PackedMask
-    score: float
-    regions: tuple[int, ...]
-
-    def united(self, other: _Scored) -> _Scored:
-        bits = self.bits.united(other.bits)
-        return _Scored(bits, (self.score + other.score) / 2, (*self.regions, *other.regions))
-
-
 @dataclass(eq=False)
 class _Group:
-    outer: _Scored
+    outer: MaskNode
     children: dict[int, _Group] = field(default_factory=dict)
 
 
@@ -342,20 +356,20 @@ class _Rules:
 
     released: bool
 
-    def grouped(self, falling: Sequence[_Scored]) -> dict[int, _Group]:
+    def grouped(self, falling: Sequence[MaskNode]) -> dict[int, _Group]:
         """Return masks, the largest first, as groups by number, with all that is part of them."""
         groups: list[_Group] = []
-        parts: list[list[_Scored]] = []
+        parts: list[list[MaskNode]] = []
         for mask in falling:
-            same = next((one for one in groups if self._near(one.outer.bits, mask.bits, _SAME)), None)
+            same = next((one for one in groups if self._near(one.outer.mask, mask.mask, _SAME)), None)
             if same is not None:
                 same.outer = max(same.outer, mask, key=lambda one: one.score)
                 continue
-            around = next((n for n, one in enumerate(groups) if self._contained(mask.bits, one.outer.bits)), None)
+            around = next((n for n, one in enumerate(groups) if self._contained(mask.mask, one.outer.mask)), None)
             if around is None:
                 groups.append(_Group(mask))
                 parts.append([])
-            elif mask.bits.size / groups[around].outer.bits.size > _TOO_LARGE:
+            elif mask.mask.size / groups[around].outer.mask.size > _TOO_LARGE:
                 groups[around].outer = max(groups[around].outer, mask, key=lambda one: one.score)
             else:
                 parts[around].append(mask)
@@ -368,13 +382,13 @@ class _Rules:
         kept: dict[int, _Group] = {}
         for number, group in enumerate(groups.values()):
             group.children = self.refined(group.children)
-            overlapping = [n for n, one in kept.items() if self._overlap(group.outer.bits, one.outer.bits)]
+            overlapping = [n for n, one in kept.items() if self._overlap(group.outer.mask, one.outer.mask)]
             if overlapping:
                 group = self._united(number, group, [kept.pop(n) for n in overlapping])
             kept[number] = group
         for group in kept.values():
             only = next(iter(group.children.values())) if len(group.children) == 1 else None
-            if only and self._near(group.outer.bits, only.outer.bits, _FOLDED):
+            if only and self._near(group.outer.mask, only.outer.mask, _FOLDED):
                 group.children = only.children
         return kept
 
@@ -383,7 +397,9 @@ class _Rules:
         # The release asks for a child by its number, so that one may take another's place.
         children = {number: group} if self.released else dict(group.children)
         for other in others:
-            united.outer = united.outer.united(other.outer)
+            one, two = united.outer, other.outer
+            mean = (one.score + two.score) / 2
+            united.outer = MaskNode(one.mask.united(two.mask), mean, (*one.regions, *two.regions), ())
             if self.released:
                 children.update(other.children)
             else:
@@ -423,27 +439,12 @@ def _holds(box: WholeBox, x: int, y: int) -> bool:
 
 
 def _node(group: _Group) -> MaskNode:
-    outer = group.outer
-    return MaskNode(outer.bits, outer.score, outer.regions, tuple(map(_node, group.children.values())))
+    return replace(group.outer, children=tuple(map(_node, group.children.values())))
 
 
 _BORDER, _SPACING, _JITTER, _EXTRA = 10, 12, 35.0, 8
 
 Which: TypeAlias = Literal["all", "first"]
-
-
-def edge_points(pixels: np.ndarray, *, seed: int, which: Which = "all") -> np.ndarray:
-    """Return points of an image near its edges; see :func:`points_near`.
-
-    Args:
-        pixels: RGB of 8 bits, ``[height, width, 3]``.
-        seed: Of the order of edges, and of the points around them.
-        which: ``all``, or ``first``.
-
-    Raises:
-        UsageError: OpenCV is not installed.
-    """
-    return points_near(canny_edges(pixels), seed=seed, which=which)
 
 
 def opencv() -> Any:

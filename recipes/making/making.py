@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,17 +63,6 @@ class MakingCall:
             self.data, output, limit=self.limit, include_path=self.include_path, allow_outside=self.allow_outside
         )
 
-    def store_file(self) -> Path:
-        """Return the store's file.
-
-        Raises:
-            UsageError: It names results that machines share.
-        """
-        named = parse_store(self.store)
-        if named.objects:
-            raise UsageError("makers keep rows in a file of this machine", "Name a file with --store.")
-        return named.file
-
 
 def dry_run(call: MakingCall) -> Iterator[tuple[str, str]]:
     """Check everything without a model, and yield what would be done: a label and a value each.
@@ -123,14 +112,16 @@ def make(call: MakingCall, output: Path, told: Callable[[StageFacts], object] = 
     """
     require_permitted(call.loaded.requests)
     maker = call.loaded.maker
-    stages = build_stages(call.loaded)
-    with Store(call.store_file()) as store, _own(output, maker.maker) as (work, folder), ExitStack() as stack:
+    stages, named = build_stages(call.loaded), parse_store(call.store)
+    if named.objects:
+        raise UsageError("makers keep rows in a file of this machine", "Name a file with --store.")
+    written = nullcontext(call.progress)
+    if call.run_folder is not None:
+        written = progress_written(call.run_folder, call.progress)
+    with Store(named.file) as store, _own(output, maker.maker) as (work, folder), written as progress:
         models = MakerModels(maker.models, store)
         require_models(stages, models)
         require_judges(maker)
-        progress = call.progress
-        if call.run_folder is not None:
-            progress = stack.enter_context(progress_written(call.run_folder, progress))
         making = Making(maker, stages, models, store, folder, work, call.executor, progress)
         given = call.given(output)
         rows = RowFile(folder / "given.jsonl", with_digests(given.rows()))
@@ -144,8 +135,7 @@ def make(call: MakingCall, output: Path, told: Callable[[StageFacts], object] = 
             rows = made
         result = write_output(rows, maker.output, output)
         table, remarks = judged(maker, rows, store.path, progress)
-        told_of = lengths(maker.judged, rows)
-        report = Report(call.loaded, given, count, facts, rows, told_of, table, remarks, result)
+        report = Report(call.loaded, given, count, facts, rows, lengths(maker.judged, rows), table, remarks, result)
         write_report(report, output)
     return report
 

@@ -16,9 +16,9 @@ from ...benchmarks.store.store import Store
 from ...errors import BenchError, DataError, UsageError, as_one, did_you_mean, require_all
 from ...permissions import Permissions, permit, permitted
 from ...progress import Progress, silent
-from ..training.schema import Strict
+from ..training.schema import Strict, validated
 from .contract import ROLES, MakerModels, MakingRow, RowFile, Stage, StageFacts, Unmade, digest_of, key_of, stages
-from .schema import LoadedMaker, Maker, MakerModel, settings_of
+from .schema import LoadedMaker, Maker, MakerModel
 from .writing import OF_DCI
 
 SHARDS = 8
@@ -42,9 +42,9 @@ def build_stages(loaded: LoadedMaker) -> list[Stage]:
     built: list[Stage] = []
     for number, given in enumerate(maker.stages):
         head, keys = ({k: v for k, v in given.items() if (k in StageHead.model_fields) is own} for own in (True, False))
-        named = settings_of(head, StageHead, parsed, number)
+        named = validated(StageHead, head, parsed, "stages", str(number))
         kind = stages[named.stage]
-        settings = settings_of(keys, kind.Settings, parsed, number)
+        settings = validated(kind.Settings, keys, parsed, "stages", str(number))
         built.append(kind(named.name or named.stage, settings, maker.seed))
     names = [one.name for one in built]
     if twice := next((name for name in names if names.count(name) > 1), None):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,12 +26,11 @@ from ...drafts import write_whole
 from ...errors import BenchError, UsageError, counted
 from ...metrics import metrics as known_metrics
 from ...progress import Progress, silent
-from ...tasks.yaml_files import display_path
 from .asking import clip_tokens
 from .contract import MakingRow, RowFile, StageFacts
-from .schema import FOLDER, JudgingSettings, LoadedMaker, Maker
+from .schema import JudgingSettings, LoadedMaker, Maker
 from .sources import SourceRows
-from .writing import value_at
+from .writing import path_from, value_at
 
 _BESIDE = ("references", "boxes", "objects")
 """Values of rows that metrics look at, beside the text and the image."""
@@ -114,16 +112,12 @@ def _values(metric: str, key: str, rows: RowFile, maker: Maker, store: Path | No
         progress=progress,
     )
     (name,) = found.labels
-    sums, counts = np.zeros(len(rows)), np.zeros(len(rows))
-    for number, row in enumerate(rows):
-        counts[number] = len(_texts(value_at(row, key)))
-    of_row = np.repeat(np.arange(len(rows)), counts.astype(int))
+    counts = np.array([len(_texts(value_at(row, key))) for row in rows])
     # What was left out has no row.
-    values = np.full(len(of_row), math.nan)
+    values, sums = np.full(counts.sum(), math.nan), np.zeros(len(rows))
     for one in found:
-        value = one[name]
-        values[int(one["id"])] = math.nan if value is None else value
-    np.add.at(sums, of_row, values)
+        values[int(one["id"])] = math.nan if one[name] is None else one[name]
+    np.add.at(sums, np.repeat(np.arange(len(rows)), counts), values)
     with np.errstate(invalid="ignore"):
         return sums / counts
 
@@ -162,24 +156,21 @@ def _finite(number: float | None) -> float | None:
 
 def lengths(told: JudgingSettings | None, rows: RowFile) -> list[Row]:
     """Return of each text how many there are, and how long they are: words, and tokens of CLIP."""
-    return [_lengths_of(name, key, rows) for name, key in (told.texts.items() if told else ())]
-
-
-def _lengths_of(name: str, key: str, rows: RowFile) -> Row:
-    texts = words = tokens = most = over = 0
-    for row in rows:
-        for text in _texts(value_at(row, key)):
-            length = clip_tokens(text)
-            texts, words, tokens = texts + 1, words + len(text.split()), tokens + length
-            most, over = max(most, length), over + (length > CONTEXT)
-    return {
-        "text": name,
-        "texts": texts,
-        "words": words / texts if texts else None,
-        "tokens": tokens / texts if texts else None,
-        "most_tokens": most,
-        "over_context": over,
-    }
+    table: list[Row] = []
+    for name, key in told.texts.items() if told else ():
+        texts = (text for row in rows for text in _texts(value_at(row, key)))
+        found = [(len(text.split()), clip_tokens(text)) for text in texts]
+        tokens = [count for _, count in found]
+        row: Row = {
+            "text": name,
+            "texts": len(found),
+            "words": sum(count for count, _ in found) / len(found) if found else None,
+            "tokens": sum(tokens) / len(found) if found else None,
+            "most_tokens": max(tokens, default=0),
+            "over_context": sum(one > CONTEXT for one in tokens),
+        }
+        table.append(row)
+    return table
 
 
 def _texts(found: Any) -> list[str]:
@@ -201,8 +192,8 @@ class Report:
         count: Rows of that.
         stages: Facts of each stage.
         rows: What is written.
-        lengths: See ``judging.lengths``.
-        table: See ``judging.judged``.
+        lengths: See ``lengths``.
+        table: See ``judged``.
         remarks: What could not be computed.
         result: The file or folder that others read.
     """
@@ -238,18 +229,13 @@ class Report:
             folder: Where it is written.
         """
         maker = self.loaded.maker
-        file = self.loaded.parsed.path
-        named = file.stem if file.parent == FOLDER else display_path(file)
-        changes = (part for key, value in self.loaded.changed.items() for part in ("--set", f"{key}={value}"))
         limit = [] if self.given.limit is None else ["--limit", str(self.given.limit)]
         lines = [f"# {maker.maker}", "", *([maker.description, ""] if maker.description else [])]
-        command = ["bench", "make", named, "--data", self.given.name, *limit, *changes]
-        lines += [f"    {shlex.join(command)}", ""]
+        lines += [f"    {self.loaded.command('make', '--data', self.given.name, *limit)}", ""]
         if maker.paper:
             lines += [f"- **Method**: {maker.paper}"]
-        lines += [
-            f"- **Models**: {_joined(f'{role} {one.told}' for role, one in maker.models.items())}; seed {maker.seed}."
-        ]
+        models = ", ".join(f"{role} {one.told}" for role, one in maker.models.items()) or "none"
+        lines += [f"- **Models**: {models}; seed {maker.seed}."]
         lines += [f"- **Rows**: {self.count:,} given, {len(self.rows):,} made: `{self.result.name}`.", ""]
         if self.given.left_out:
             lines += [f"Left out of the data: {_reasons(Counter(self.given.left_out.values()))}.", ""]
@@ -257,9 +243,7 @@ class Report:
         lines += _of_lengths(self.lengths)
         lines += _of_metrics(self.table)
         lines += [f"- not computed: {_one_line(remark)}" for remark in self.remarks]
-        if maker.choices:
-            lines += ["", "What the paper leaves open, and was chosen:", ""]
-            lines += [f"- `{key}`: {why}" for key, why in maker.choices.items()]
+        lines += ["", *self.loaded.choices()]
         # Parts that are not there leave their blank lines.
         return re.sub("\n{3,}", "\n\n", "\n".join([*lines, "", *self._examples(folder)]).rstrip() + "\n")
 
@@ -292,14 +276,9 @@ class Report:
         for row in islice(self.rows, _EXAMPLES):
             lines += [f"### {row.id}", ""]
             if row.image is not None:
-                whole = folder.absolute()
-                inside = row.image.is_relative_to(whole)
-                name = row.image.relative_to(whole).as_posix() if inside else str(row.image)
-                lines += [f"![{row.id}]({quote(name)})", ""]
+                lines += [f"![{row.id}]({quote(path_from(row.image, folder))})", ""]
             for name, key in told.texts.items():
-                found = value_at(row, key)
-                texts = [found] if isinstance(found, str) else list(found)
-                lines += [f"- **{name}**: {_one_line(text)}" for text in texts[:_EXAMPLES]]
+                lines += [f"- **{name}**: {_one_line(text)}" for text in _texts(value_at(row, key))[:_EXAMPLES]]
             for one in row.provenance:
                 gone = one.get("removed", ())
                 lines += [f"- `{one['stage']}` took out {_removed(what)}" for what in gone[:_REASONS]]
@@ -315,29 +294,30 @@ def write_report(report: Report, folder: Path) -> None:
 
 
 def _of_lengths(table: Sequence[Row]) -> list[str]:
-    if not table:
-        return []
     head = ["| text | texts | words | CLIP tokens | longest | over 77 |", "|---|---:|---:|---:|---:|---:|"]
-    lines = ["## Lengths", "", *head]
-    for row in table:
-        cells = [row["text"], f"{row['texts']:,}", _shown(row["words"], 1), _shown(row["tokens"], 1)]
-        lines.append(f"| {' | '.join([*cells, str(row['most_tokens']), str(row['over_context'])])} |")
-    return [*lines, ""]
+    rows = (
+        [row["text"], f"{row['texts']:,}", _shown(row["words"], 1), _shown(row["tokens"], 1), row["most_tokens"],
+         row["over_context"]]
+        for row in table
+    )  # fmt: skip
+    return ["## Lengths", "", *head, *map(_line, rows), ""] if table else []
 
 
 def _of_metrics(table: Sequence[Row]) -> list[str]:
-    if not table:
-        return []
     head = ["| metric | text | rows | value | to the text before |", "|---|---|---:|---:|---:|"]
-    lines = ["## Metrics", "", *head]
+    lines: list[str] = []
     for row in table:
         step = "–"
         if row.get("difference") is not None:
-            low, high = row["low"], row["high"]
-            interval = "" if low is None else f" [{low:+.4f}, {high:+.4f}]"
+            interval = "" if row["low"] is None else f" [{row['low']:+.4f}, {row['high']:+.4f}]"
             step = f"{row['difference']:+.4f}{interval}"
-        lines.append(f"| {row['metric']} | {row['text']} | {row['n']:,} | {_shown(row['value'], 4)} | {step} |")
-    return [*lines, "", "Differences are paired, with 95 % intervals over rows.", ""]
+        lines.append(_line([row["metric"], row["text"], f"{row['n']:,}", _shown(row["value"], 4), step]))
+    told = "Differences are paired, with 95 % intervals over rows."
+    return ["## Metrics", "", *head, *lines, "", told, ""] if table else []
+
+
+def _line(cells: Sequence[object]) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def _reasons(counts: Mapping[str, int]) -> str:
@@ -350,10 +330,6 @@ def _removed(what: Mapping[str, Any]) -> str:
     """Return what a stage took out of a row, and why, in words."""
     text, why = what.get("phrase", what.get("text")), what.get("reason", what.get("why"))
     return _one_line(f'"{text}": {why}' if text and why else json.dumps(what, ensure_ascii=False))
-
-
-def _joined(texts: Iterable[str]) -> str:
-    return ", ".join(texts) or "none"
 
 
 def _shown(value: float | None, digits: int) -> str:

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from ...access import Request, requests_of
 from ...errors import UsageError
-from ...tasks.schema import faults_of
-from ...tasks.yaml_files import ParsedFile, parse
-from ..training.schema import Strict, change_value, shipped_file
+from ..training.schema import Loaded, Strict, change_value
 
 FOLDER = Path(__file__).parent / "makers"
 """Makers that ship."""
@@ -58,10 +51,6 @@ class Output(Strict):
         return self
 
 
-def _as_model(named: Any) -> Any:
-    return {"name": named} if isinstance(named, str) else named
-
-
 class JudgingSettings(Strict):
     """How what was made is judged."""
 
@@ -69,7 +58,9 @@ class JudgingSettings(Strict):
     """What a text is called in the table, in order, to the value that holds it: a text or a list of texts."""
     metrics: list[str] = Field(min_length=1)
     """Metrics, as ``bench score`` names them."""
-    encoder: Annotated[MakerModel | None, BeforeValidator(_as_model)] = None
+    encoder: Annotated[
+        MakerModel | None, BeforeValidator(lambda named: {"name": named} if isinstance(named, str) else named)
+    ] = None
     """Encodes for those that need it: a model as makers name them, or its name alone; the maker's own unless given."""
 
 
@@ -101,100 +92,42 @@ class Maker(Strict):
 
     def fingerprint(self) -> str:
         """Return a hash of everything that decides what is made."""
-        told = {"description", "paper", "choices", "judged"}
-        return hashlib.sha256(
-            json.dumps(self.model_dump(mode="json", exclude=told), sort_keys=True).encode()
-        ).hexdigest()
+        return self.digest_without("description", "paper", "choices", "judged")
 
 
-class LoadedMaker:
-    """A maker with the file that it is from.
+class LoadedMaker(Loaded[Maker]):
+    """A maker with the file that it is from; its stages are checked when they are built. See :class:`Loaded`."""
 
-    Args:
-        maker: The maker.
-        parsed: Its file.
-        changed: Keys that were set from outside.
-    """
-
-    def __init__(self, maker: Maker, parsed: ParsedFile, changed: Mapping[str, str]) -> None:
-        self.maker = maker
-        self.parsed = parsed
-        self.changed = changed
+    kind = "maker"
+    folder = FOLDER
+    Document = Maker
 
     @property
-    def requests(self) -> list[Request]:
-        """What the file asks for that costs."""
-        return requests_of(self.parsed.values, self.parsed.path, self.parsed.where, self.parsed.changed)
+    def maker(self) -> Maker:
+        """The maker."""
+        return self.document
+
+    @classmethod
+    def change(cls, values: dict[str, Any], change: str) -> tuple[tuple[str, ...], str, str]:
+        """Set a key of the maker's values; that of a stage is ``stages.NAME.KEY``."""
+        name, sign, text = change.partition("=")
+        keys = name.split(".")
+        if keys[0] != "stages" or len(keys) < 3:
+            return super().change(values, change)
+        found = [
+            number
+            for number, one in enumerate(values.get("stages") or ())
+            if isinstance(one, dict) and keys[1] in (one.get("name"), one.get("stage"))
+        ]
+        if len(found) != 1:
+            raise UsageError(
+                f"--set {change}: {len(found)} stages are called '{keys[1]}'", "Name one by its 'name', or its 'stage'."
+            )
+        # A list that is changed is a copy, as an included file's may stand in several places.
+        values["stages"] = list(values["stages"])
+        stage = values["stages"][found[0]] = dict(values["stages"][found[0]])
+        of_stage = change_value(stage, f"{'.'.join(keys[2:])}{sign}{text}")
+        return ("stages", str(found[0]), *keys[2:]), name, of_stage[1]
 
 
-def list_makers() -> dict[str, Path]:
-    """Return the makers that ship, by name."""
-    return {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
-
-
-def load_maker(named: str, changes: Sequence[str] = ()) -> LoadedMaker:
-    """Read and check a maker; its stages are checked when they are built.
-
-    Args:
-        named: A file, or the name of a maker that ships.
-        changes: ``key=value`` each, such as ``seed=1``, ``models.judge.name=NAME`` or ``stages.merge.max_tokens=300``.
-
-    Raises:
-        UsageError: There is none, or each fault with its file and line, or the change that made it.
-    """
-    parsed = parse(shipped_file("maker", named, list_makers()))
-    set_here = [_change(parsed.values, one) for one in changes]
-    options = {keys: f"--set {name}={text}" for keys, name, text in set_here}
-    parsed = replace(parsed, changed=options)
-    try:
-        maker = Maker.model_validate(parsed.values)
-    except ValidationError as error:
-        raise UsageError("\n".join(faults_of(error, parsed, Maker))) from error
-    return LoadedMaker(maker, parsed, {name: text for _, name, text in set_here})
-
-
-def _change(values: dict[str, Any], change: str) -> tuple[tuple[str, ...], str, str]:
-    """Set a key of the maker's values; that of a stage is ``stages.NAME.KEY``.
-
-    Returns:
-        The keys that lead to it in the values, what it is called, and its text.
-    """
-    name, sign, text = change.partition("=")
-    keys = name.split(".")
-    if keys[0] != "stages" or len(keys) < 3:
-        return tuple(keys), *change_value(values, change)
-    found = [
-        number
-        for number, one in enumerate(values.get("stages") or ())
-        if isinstance(one, dict) and keys[1] in (one.get("name"), one.get("stage"))
-    ]
-    if len(found) != 1:
-        raise UsageError(
-            f"--set {change}: {len(found)} stages are called '{keys[1]}'", "Name one by its 'name', or its 'stage'."
-        )
-    # A list that is changed is a copy, as an included file's may stand in several places.
-    values["stages"] = list(values["stages"])
-    stage = values["stages"][found[0]] = dict(values["stages"][found[0]])
-    of_stage = change_value(stage, f"{'.'.join(keys[2:])}{sign}{text}")
-    return ("stages", str(found[0]), *keys[2:]), name, of_stage[1]
-
-
-Settings = TypeVar("Settings", bound=BaseModel)
-
-
-def settings_of(given: Mapping[str, Any], model: type[Settings], parsed: ParsedFile, number: int) -> Settings:
-    """Return a stage's settings.
-
-    Args:
-        given: Its keys, without ``stage`` and ``name``.
-        model: What they are.
-        parsed: The maker's file.
-        number: Which stage it is.
-
-    Raises:
-        UsageError: Each fault with its file and line.
-    """
-    try:
-        return model.model_validate(given)
-    except ValidationError as error:
-        raise UsageError("\n".join(faults_of(error, parsed, model, "stages", str(number)))) from error
+list_makers, load_maker = LoadedMaker.shipped, LoadedMaker.load

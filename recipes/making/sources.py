@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -11,17 +11,14 @@ from typing import Any
 
 from ...adapters import ImageHandle
 from ...adapters.pixels.handles import digests, image_suffix
-from ...benchmarks.inputs.pixels import PixelFinder, pixels_value
-from ...boundary import HINT, OUTSIDE, Boundary
+from ...boundary import Boundary
 from ...drafts import write_whole
 from ...errors import DataError, UsageError
 from ...rows import SUFFIXES, BadRow, load_json, no_such_file, read_rows
-from ...tasks.documents import load_documents
 from ...tasks.index import build_index
 from ...tasks.locate import DataLocations
 from ...tasks.schema import load_task
-from ...tasks.sources import load_source
-from ...tasks.templates import DocumentError, compile_template
+from ..training.rows import image_fault, no_rows, walked
 from .contract import MakingRow
 
 IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
@@ -29,7 +26,6 @@ _DCI = ("image", "short_caption", "extra_caption", "mask_data", "mask_keys")
 """What of an annotation of DCI a maker begins with: not what is made of it."""
 _AT_ONCE = 1_024
 """Rows whose images are looked at together."""
-_OF_TASK = {"doc_to_target": "references", "doc_to_boxes": "boxes"}
 
 
 @dataclass
@@ -64,9 +60,7 @@ class SourceRows:
                 seen.add(one.id)
                 yield one
         if not seen:
-            faults = "; ".join(f"{place}: {why}" for place, why in list(self.left_out.items())[:3])
-            hint = HINT if any(OUTSIDE in why for why in self.left_out.values()) else ""
-            raise DataError(f"{self.name}: gives no row{': ' if faults else ''}{faults}", hint)
+            raise no_rows(f"{self.name}: gives no row", self.left_out)
 
 
 def read_given(
@@ -118,19 +112,11 @@ def with_digests(rows: Iterable[MakingRow]) -> Iterator[MakingRow]:
 
 def _of_images(folder: Path) -> Iterator[MakingRow | BadRow]:
     """Yield a row an image, in the order of names; the id is the path in the folder, without the suffix."""
-    boundary = Boundary.around(folder)
-    for path in _files(folder.absolute()):
-        if path.suffix.lower() in IMAGES and not boundary.holds(path):
-            yield BadRow(path.relative_to(folder.absolute()).as_posix(), f"image {path} {OUTSIDE}")
-        elif path.suffix.lower() in IMAGES:
-            yield MakingRow(path.relative_to(folder.absolute()).with_suffix("").as_posix(), path)
-
-
-def _fault_of(image: Path, boundary: Boundary) -> str:
-    """Return why an image that a row names cannot be used; empty where it can."""
-    if not boundary.holds(image):
-        return f"image {image} {OUTSIDE}"
-    return "" if image.is_file() else f"there is no image {image}"
+    boundary, whole = Boundary.around(folder), folder.absolute()
+    for path in _files(whole):
+        if path.suffix.lower() in IMAGES:
+            name, fault = path.relative_to(whole), image_fault(path, boundary)
+            yield BadRow(name.as_posix(), fault) if fault else MakingRow(name.with_suffix("").as_posix(), path)
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -156,7 +142,7 @@ def _of_table(path: Path) -> Iterator[MakingRow | BadRow]:
             yield BadRow(identity, f"is no path of an image: {name!r:.60}")
             continue
         image = None if name is None else (path.parent / Path(name).expanduser()).absolute()
-        if image is not None and (fault := _fault_of(image, boundary)):
+        if image is not None and (fault := image_fault(image, boundary)):
             yield BadRow(identity, fault)
             continue
         provenance = row.get("provenance") or ()
@@ -178,7 +164,7 @@ def _of_dci(folder: Path) -> Iterator[MakingRow | BadRow]:
             yield BadRow(name, f"has no {missing[0]}")
             continue
         photo = (folder / "photos" / content["image"]).absolute()
-        if fault := _fault_of(photo, boundary):
+        if fault := image_fault(photo, boundary):
             yield BadRow(name, fault)
             continue
         yield MakingRow(Path(name).stem, photo, {key: content[key] for key in _DCI if key in content})
@@ -199,36 +185,21 @@ def _of_task(
     path = entries[0].path
     task, _ = load_task(path)
     locations = DataLocations.from_environment({}, allow_outside)
-    documents = load_documents(task, path, locations)
-    source = load_source(task, path)
-    finder = PixelFinder(task, locations.find(task, path, source), locations.boundary(task, path, source))
-    wanted = ("doc_to_id", "doc_to_pixels", "doc_to_image", *_OF_TASK)
-    getters = {key: compile_template(task, key, documents.columns) for key in wanted if key in task.templates}
-    yield from documents.bad_rows
-    for number, document in enumerate(documents.rows):
+    for row in walked(task, path, locations, "doc_to_target", "doc_to_boxes"):
+        if isinstance(row, BadRow):
+            yield row
+            continue
+        identity, found, image = row
+        values: dict[str, Any] = {}
+        if "doc_to_target" in found:
+            target = found["doc_to_target"]
+            values["references"] = list(target) if isinstance(target, list | tuple) else [target]
+        if "doc_to_boxes" in found:
+            values["boxes"] = [list(map(float, box)) for box in found["doc_to_boxes"]]
         try:
-            yield _row_of(number, document, getters, finder, output)
-        except (DocumentError, OSError) as error:
-            yield BadRow(f"document {number}", str(error))
-
-
-def _row_of(
-    number: int, document: Any, getters: Mapping[str, Callable[[Any], Any]], finder: PixelFinder, output: Path | None
-) -> MakingRow:
-    found = {key: get(document) for key, get in getters.items()}
-    identity = str(found.get("doc_to_id", number))
-    values: dict[str, Any] = {}
-    if "doc_to_target" in found:
-        target = found["doc_to_target"]
-        values["references"] = list(target) if isinstance(target, list | tuple) else [target]
-    if "doc_to_boxes" in found:
-        values["boxes"] = [list(map(float, box)) for box in found["doc_to_boxes"]]
-    if "doc_to_image" not in found:
-        return MakingRow(identity, None, values)
-    handle = finder(pixels_value(found))
-    if not isinstance(handle, ImageHandle):
-        raise OSError(f"is no image of this machine: {found['doc_to_image']!r:.60}")
-    return MakingRow(identity, _file_of(handle, identity, output), values)
+            yield MakingRow(identity, image and _file_of(image, identity, output), values)
+        except OSError as error:
+            yield BadRow(identity, str(error))
 
 
 def _file_of(handle: ImageHandle, identity: str, output: Path | None) -> Path | None:

@@ -36,10 +36,8 @@ def write_output(rows: Iterable[MakingRow], output: Output, folder: Path) -> Pat
         OSError: It cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    return _write_dci(rows, output, folder) if output.form == "dci" else _write_rows(rows, output, folder)
-
-
-def _write_rows(rows: Iterable[MakingRow], output: Output, folder: Path) -> Path:
+    if output.form == "dci":
+        return _write_dci(rows, output, folder)
     path = folder / f"rows.{output.format}"
     values = (_values(row, output, folder) for row in rows)
     with written_whole(path) as draft:
@@ -85,7 +83,7 @@ def _tables(lines: IO[str], schema: Any = None) -> Iterator[Any]:
 def _values(row: MakingRow, output: Output, folder: Path) -> dict[str, Any]:
     values: dict[str, Any] = {"id": row.id}
     if row.image is not None:
-        values["image"] = _path(row.image, folder)
+        values["image"] = path_from(row.image, folder)
     for column, key in output.columns.items():
         found = value_at(row, key)
         found = [found] if column in _LISTS and isinstance(found, str) else found
@@ -117,11 +115,11 @@ def _write_images(row: MakingRow, encoded: Sequence[str], folder: Path) -> list[
         path = folder / "further_images" / f"{file_name(row.id)}-{number}{image_suffix(content)}"
         path.parent.mkdir(exist_ok=True)
         write_whole(path, content)
-        names.append(_path(path, folder))
+        names.append(path_from(path, folder))
     return names
 
 
-def _path(path: Path, folder: Path) -> str:
+def path_from(path: Path, folder: Path) -> str:
     """Return a path as readers of a table beside it find it: relative where it lies below."""
     whole = folder.absolute()
     return path.relative_to(whole).as_posix() if path.is_relative_to(whole) else str(path.absolute())

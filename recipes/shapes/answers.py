@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
+from peft import LoraConfig, get_peft_model
+from torch.nn.functional import cross_entropy
+from transformers import LlavaForConditionalGeneration, LlavaProcessor
 
 from ...tasks.shapes.asked import NEGATIVES, SceneQuestion, questions_of
 from ...tasks.shapes.sampling import SPLITS, sample_scene
 from ...tasks.shapes.scene import SIZES, TEXTURES, Scene
 from . import together
-from .arguments import run
-from .captioner_losses import LabelledPicture, conversations, pixels_of
-
-if TYPE_CHECKING:
-    import torch
-    from transformers import LlavaForConditionalGeneration, LlavaProcessor
+from .captioner import LabelledPicture, conversations, pixels_of
+from .losses import mean_cross_entropy
+from .together import run
 
 _TARGETS = r".*language_model\..*_proj|lm_head"
 _IGNORED = -100
@@ -58,10 +59,6 @@ def tune(settings: AnswerTuning, captioner: Path, folder: Path) -> None:
         captioner: The folder of the captioner.
         folder: Where the LoRA goes.
     """
-    import torch
-    from peft import LoraConfig, get_peft_model
-    from transformers import LlavaForConditionalGeneration, LlavaProcessor
-
     torch.set_num_threads(1)
     torch.manual_seed(settings.seed)
     rng = np.random.default_rng((settings.seed, 2))
@@ -95,9 +92,6 @@ def _losses(
         which the last layer reads, tells whether the thing is there and what size and texture it has. Without it next
         to nothing is learnt: a yes or no says too little of where to look.
     """
-    import torch
-    from torch.nn.functional import cross_entropy
-
     asked = [_asked(one.scene, rng) for one in shown]
     ids, answers = conversations(processor, [(one.text, "Yes" if one.answer else "No") for one in asked])
     labels = torch.tensor([_label(one, picture.scene) for one, picture in zip(asked, shown, strict=True)])
@@ -108,13 +102,8 @@ def _losses(
         said = answers[:, 1:] != _IGNORED
         words = model.lm_head(found.last_hidden_state[:, :-1][said]).float()
         states = found.hidden_states[-2][torch.arange(len(shown)), ends - _AFTER_SHAPE]
-        kinds = probe(states).float().split(_KINDS, dim=1)
-    return {
-        "answers": cross_entropy(words, answers[:, 1:][said]),
-        "found": torch.stack(
-            [cross_entropy(one, labels[:, at], ignore_index=_IGNORED) for at, one in enumerate(kinds)]
-        ).mean(),
-    }
+        kinds = probe(states).float()
+    return {"answers": cross_entropy(words, answers[:, 1:][said]), "found": mean_cross_entropy(kinds, labels, _KINDS)}
 
 
 def _label(asked: SceneQuestion, scene: Scene) -> tuple[int, int, int]:

@@ -7,24 +7,258 @@ First the tower and the projector learn what each patch shows and when that is t
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from torch.nn.functional import cross_entropy
+from transformers import (
+    CLIPImageProcessor,
+    CLIPModel,
+    CLIPVisionConfig,
+    LlamaConfig,
+    LlavaConfig,
+    LlavaForConditionalGeneration,
+    LlavaProcessor,
+    PreTrainedTokenizerFast,
+)
 
+from ...adapters.decoding.dbd import FactPrompts
+from ...tasks.shapes.accounts import account_of
+from ...tasks.shapes.describing import detailed_reference, name
+from ...tasks.shapes.drawing import pixels
 from ...tasks.shapes.sampling import SPLITS, sample_scene
-from .architecture import HEAD, IMAGE_SIZE, MEAN, PATCH, STD
-from .arguments import run
-from .captioner_losses import MIX, LabelledPicture, described, losses, make_probes, patches_loss
-from .together import optimise
+from ...tasks.shapes.scene import BACKGROUNDS, Scene, Thing
+from .clip import HEAD, IMAGE_SIZE, MEAN, PATCH, STD, normalised
+from .losses import mean_cross_entropy, patches_loss
+from .pool import GRID, PROPERTIES, as_seen, kinds_of
+from .together import in_processes, optimise, run
 
-if TYPE_CHECKING:
-    import torch
-    from transformers import CLIPVisionConfig, LlavaForConditionalGeneration, LlavaProcessor, PreTrainedTokenizerFast
+Ask: TypeAlias = Callable[[Scene, np.random.Generator], tuple[str, str]]
+"""Makes an instruction on a scene, and what is to be answered."""
+DESCRIBE = "Describe this image in detail."
+_MOST_FALSE = 4
+"""Facts that need not be true among those that are summed up: a search finds some of that kind."""
+
+
+def described(scene: Scene, rng: np.random.Generator) -> tuple[str, str]:
+    """Return the instruction to describe a scene, and the detailed description."""
+    return DESCRIBE, detailed_reference(scene)
+
+
+def one_fact(scene: Scene, rng: np.random.Generator) -> tuple[str, str]:
+    """Return the instruction that searches facts in differentiated beam decoding, and one of the things."""
+    return FactPrompts.named("default").search, _fact(scene.things[rng.integers(len(scene.things))])
+
+
+def summed_up(scene: Scene, rng: np.random.Generator) -> tuple[str, str]:
+    """Return the instruction that sums facts up, with some that are true and some that are not, and the description."""
+    true = [scene.things[at] for at in rng.permutation(len(scene.things))]
+    facts = true[: rng.integers(1, len(true) + 1)]
+    false = rng.integers(0, _MOST_FALSE + 1)
+    facts += [_changed(true[rng.integers(len(true))], rng) for _ in range(false)]
+    texts = [_fact(facts[at]) for at in rng.permutation(len(facts))]
+    return "\n".join([FactPrompts.named("default").summary, *texts]), detailed_reference(scene)
+
+
+def _changed(thing: Thing, rng: np.random.Generator) -> Thing:
+    """Return a thing with one of its four properties drawn anew."""
+    field, values = PROPERTIES[rng.integers(len(PROPERTIES))]
+    return replace(thing, **{field: str(rng.choice(values))})
+
+
+def _fact(thing: Thing) -> str:
+    return f"{name(thing, '')}."
+
+
+MIX: dict[Ask, float] = {described: 0.625, one_fact: 0.1875, summed_up: 0.1875}
+"""The share of each instruction in training."""
+
+
+_MOST = 5
+"""Things in a scene."""
+_KINDS = [len(values) for _, values in PROPERTIES]
+_RELATIONS = ("left of", "right of", "above", "below")
+CLASSES = (len(BACKGROUNDS), *(1 + number for number in (*_KINDS, _MOST, len(_RELATIONS))), _MOST + 1)
+"""How many values each row of the labels has."""
+
+
+def labels_of(scene: Scene) -> np.ndarray:
+    """Return ``[8, patches]`` uint8 labels of the patches, row by row of the picture.
+
+    The rows: the background; shape, colour, size and texture of the thing whose box holds the middle of the
+    patch; its place in the order of telling; its relation to the thing that is told before it; and how many
+    things there are in all. Where there is no thing, or none before, the label is 0.
+    """
+    middles = (np.arange(GRID) + 0.5) / GRID
+    labels = np.zeros((len(CLASSES), GRID, GRID), dtype=np.uint8)
+    labels[0] = BACKGROUNDS.index(scene.background)
+    labels[-1] = len(scene.things)
+    relations = {one.subject: 1 + _RELATIONS.index(one.predicate) for one in account_of(scene).relations}
+    for number, thing in enumerate(scene.things):
+        left, top, right, bottom = thing.box
+        where = np.ix_((top <= middles) & (middles <= bottom), (left <= middles) & (middles <= right))
+        values = [*(1 + kind for kind in (*kinds_of(thing), number)), relations.get(number, 0)]
+        for row, value in zip(labels[1:-1], values, strict=True):
+            row[where] = value
+    return labels.reshape(len(CLASSES), -1)
+
+
+_IGNORED = -100
+
+
+@dataclass(frozen=True)
+class LabelledPicture:
+    """A picture to train on.
+
+    Attributes:
+        scene: What it shows.
+        pixels: ``[side, side, 3]`` uint8, as the model sees it.
+        labels: ``[8, patches]``; see ``labels_of``.
+        things: ``[things, 4]`` int64: shape, colour, size and texture of each, by number.
+    """
+
+    scene: Scene
+    pixels: np.ndarray
+    labels: np.ndarray
+    things: np.ndarray
+
+    @classmethod
+    def of(cls, scene: Scene) -> LabelledPicture:
+        """Draw a scene."""
+        return cls(scene, as_seen(pixels(scene)), labels_of(scene), np.array([kinds_of(one) for one in scene.things]))
+
+
+def make_probes(model: LlavaForConditionalGeneration) -> torch.nn.ModuleDict:
+    """Return what predicts from patches what they show, and from words which thing they are on.
+
+    Both see what the language model sees of patches, and makes of words; they are thrown away after training.
+    """
+    width = model.lm_head.in_features
+    return torch.nn.ModuleDict(
+        {"patches": torch.nn.Linear(width, sum(CLASSES)), "things": torch.nn.Linear(width, sum(_KINDS))}
+    )
+
+
+def warm_up_loss(
+    model: LlavaForConditionalGeneration, probes: torch.nn.ModuleDict, pictures: Sequence[LabelledPicture]
+) -> torch.Tensor:
+    """Return how badly the probe tells what patches show: a mean cross entropy."""
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        # Typed as a tuple, which it is only where that is asked for.
+        seen: Any = model.model.get_image_features(pixels_of(pictures))
+        predicted = probes["patches"](torch.stack(list(seen.pooler_output)))
+    return patches_loss(predicted.float(), [one.labels for one in pictures], CLASSES)
+
+
+def losses(
+    model: LlavaForConditionalGeneration,
+    processor: LlavaProcessor,
+    probes: torch.nn.ModuleDict,
+    pictures: Sequence[LabelledPicture],
+    mix: Mapping[Ask, float],
+    rng: np.random.Generator,
+) -> dict[str, torch.Tensor]:
+    """Return the losses of a step.
+
+    Args:
+        model: The model.
+        processor: Its processor.
+        probes: See :func:`make_probes`.
+        pictures: What is shown.
+        mix: The share of pictures with each instruction.
+        rng: Decides what is asked and answered.
+
+    Returns:
+        ``patches``: see :func:`warm_up_loss`. ``words``: the mean cross entropy of the answers' tokens. ``things``:
+        how badly the states of a description's words tell, from the first word of a sentence on, what thing it is
+        on; so the model looks for the right patches at every word, not only where a word gives it away.
+    """
+    tokenizer: Any = processor.tokenizer  # pyright: ignore[reportAttributeAccessIssue]
+    words, things, patches = [], [], []
+    ends = np.cumsum([round(share * len(pictures)) for share in mix.values()])
+    for ask, part in zip(mix, np.split(np.arange(len(pictures)), ends[:-1]), strict=True):
+        shown = [pictures[at] for at in part]
+        ids, answers = conversations(processor, [ask(one.scene, rng) for one in shown])
+        told = things_told(answers, tokenizer.convert_tokens_to_ids("."), shown)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            # Padding is on the right, where nothing that counts can see it.
+            found = model.model(input_ids=ids, pixel_values=pixels_of(shown))
+            said = answers[:, 1:] != _IGNORED
+            states = found.last_hidden_state[:, :-1][said]
+            words.append((model.lm_head(states).float(), answers[:, 1:][said]))
+            things.append((probes["things"](states).float(), told[:, 1:][said]))
+            seen = found.image_hidden_states.unflatten(0, (len(shown), -1))
+            predicted = probes["patches"](seen).float()
+            patches.append(patches_loss(predicted, [one.labels for one in shown], CLASSES) * len(shown))
+    logits, said = (torch.cat(part) for part in zip(*words, strict=True))
+    predicted, true = (torch.cat(part) for part in zip(*things, strict=True))
+    return {
+        "words": cross_entropy(logits, said),
+        "things": mean_cross_entropy(predicted, true, _KINDS),
+        "patches": torch.stack(patches).sum() / len(pictures),
+    }
+
+
+def things_told(answers: torch.Tensor, stop: int, pictures: Sequence[LabelledPicture]) -> torch.Tensor:
+    """Return the thing that each token's sentence is on, where an answer has a sentence for each thing.
+
+    Args:
+        answers: ``[b, n]`` tokens of answers, and -100 elsewhere.
+        stop: The token that ends a sentence.
+        pictures: What the answers are on.
+
+    Returns:
+        ``[b, n, 4]`` shape, colour, size and texture by number; -100 for tokens of no sentence, and in other answers.
+    """
+    stops = answers == stop
+    sentence = stops.cumsum(1) - stops.long()
+    told = torch.full((*answers.shape, len(_KINDS)), _IGNORED)
+    for row, one in enumerate(pictures):
+        count = len(one.scene.things)
+        if int(stops[row].sum()) == count:
+            where = (answers[row] != _IGNORED) & (sentence[row] < count)
+            told[row, where] = torch.from_numpy(one.things)[sentence[row, where]]
+    return told
+
+
+def conversations(processor: LlavaProcessor, asked: Sequence[tuple[str, str]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return instructions with their answers as the model is trained on them.
+
+    Args:
+        processor: The model's.
+        asked: Instructions and answers.
+
+    Returns:
+        ``[b, n]`` tokens, padded on the right; and the same, with -100 where there is no token of an answer.
+    """
+    tokenizer: Any = processor.tokenizer  # pyright: ignore[reportAttributeAccessIssue]
+    rows = []
+    for instruction, answer in asked:
+        talk = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": instruction}]}]
+        prompt = processor.apply_chat_template(talk, add_generation_prompt=True, tokenize=False)
+        before = tokenizer(prompt.replace("<image>", "<image>" * GRID**2))["input_ids"]
+        after = tokenizer(f" {answer}", add_special_tokens=False)["input_ids"]
+        rows.append((before, [*after, tokenizer.eos_token_id]))
+    length = max(len(before) + len(after) for before, after in rows)
+    ids = torch.full((len(rows), length), tokenizer.pad_token_id)
+    answers = torch.full((len(rows), length), _IGNORED)
+    for row, (before, after) in enumerate(rows):
+        end = len(before) + len(after)
+        ids[row, :end] = torch.tensor([*before, *after])
+        answers[row, len(before) : end] = torch.tensor(after)
+    return ids, answers
+
+
+def pixels_of(pictures: Sequence[LabelledPicture]) -> torch.Tensor:
+    """Return pictures ``[b, 3, side, side]`` as the model takes them."""
+    return normalised([one.pixels for one in pictures])
+
 
 _WIDTH = 128
 """Of the language model."""
@@ -41,30 +275,7 @@ _TEMPLATE = (
 """As LLaVA-1.5's."""
 
 
-def make_processor(texts: Iterable[str]) -> LlavaProcessor:
-    """Return the processor: pictures squashed to the tower's size, LLaVA's conversation, a tokenizer of the texts.
-
-    Args:
-        texts: Instructions and captions; each of their words becomes a token. All bytes are tokens too, so that
-            none is unknown.
-    """
-    from transformers import CLIPImageProcessor, LlavaProcessor
-
-    side = {"height": IMAGE_SIZE, "width": IMAGE_SIZE}
-    return LlavaProcessor(
-        CLIPImageProcessor(size=side, do_center_crop=False, image_mean=MEAN, image_std=STD),
-        _make_tokenizer(texts),
-        patch_size=PATCH,
-        vision_feature_select_strategy="default",
-        num_additional_image_tokens=1,
-        chat_template=_TEMPLATE,
-    )
-
-
 def _make_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-    from transformers import PreTrainedTokenizerFast
-
     tokenizer: Any = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -96,9 +307,6 @@ def make_captioner(processor: LlavaProcessor, vision: CLIPVisionConfig, seed: in
         vision: The tower's architecture.
         seed: Other seeds give other weights.
     """
-    import torch
-    from transformers import LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
-
     torch.manual_seed(seed)
     tokenizer: Any = processor.tokenizer  # pyright: ignore[reportAttributeAccessIssue]
     special = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")}
@@ -121,8 +329,7 @@ def make_captioner(processor: LlavaProcessor, vision: CLIPVisionConfig, seed: in
         image_seq_length=(IMAGE_SIZE // PATCH) ** 2,
     )
     model = LlavaForConditionalGeneration(config)
-    for name, number in special.items():
-        setattr(model.generation_config, name, number)
+    model.generation_config.update(**special)
     return model
 
 
@@ -181,20 +388,11 @@ def train(settings: CaptionerTraining, encoder: Path, folder: Path) -> None:
         encoder: Folder of the dual encoder.
         folder: Where the captioner's files go.
     """
-    from torch.multiprocessing.spawn import spawn
-
-    with tempfile.TemporaryDirectory() as shared:
-        spawn(_work, (settings, encoder, folder, f"file://{shared}/store"), settings.processes)
+    in_processes(_work, settings, encoder, folder)
 
 
-def _work(rank: int, settings: CaptionerTraining, encoder: Path, folder: Path, store: str) -> None:
+def _work(rank: int, settings: CaptionerTraining, encoder: Path, folder: Path) -> None:
     """Be one of the processes: each has its own pictures, and all take each step together."""
-    import torch
-    from torch import distributed
-    from transformers import CLIPModel
-
-    torch.set_num_threads(1)
-    distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=settings.processes)
     rng = np.random.default_rng((settings.seed, rank))
     seeds = SPLITS["train"][: settings.pictures][rank :: settings.processes]
     pictures = [LabelledPicture.of(sample_scene(seed)) for seed in seeds]
@@ -212,7 +410,7 @@ def _work(rank: int, settings: CaptionerTraining, encoder: Path, folder: Path, s
     tower, projector = model.model.vision_tower, model.model.multi_modal_projector
     optimise(
         [(_parameters(tower, projector, probes["patches"]), settings.warm_up_rate)],
-        lambda: {"patches": patches_loss(model, probes, chosen(settings.warm_up_batch))},
+        lambda: {"patches": warm_up_loss(model, probes, chosen(settings.warm_up_batch))},
         settings.warm_up,
         "warm-up",
     )
@@ -229,7 +427,6 @@ def _work(rank: int, settings: CaptionerTraining, encoder: Path, folder: Path, s
     )
     if rank == 0:
         write_captioner(model, processor, folder)
-    distributed.destroy_process_group()
 
 
 def _parameters(*modules: torch.nn.Module) -> list[torch.nn.Parameter]:
@@ -237,11 +434,23 @@ def _parameters(*modules: torch.nn.Module) -> list[torch.nn.Parameter]:
 
 
 def world_processor() -> LlavaProcessor:
-    """Return the processor, whose tokenizer is made from texts on pictures of the training split."""
+    """Return the processor: pictures squashed to the tower's size, LLaVA's conversation, a tokenizer of its own.
+
+    Each word of instructions and captions on pictures of the training split is a token; all bytes are, too, so that
+    none is unknown.
+    """
     rng = np.random.default_rng(0)
     scenes = [sample_scene(seed) for seed in SPLITS["train"][:_TOLD]]
     texts = [part for scene in scenes for ask in MIX for part in ask(scene, rng)]
-    return make_processor([f"USER: \n{text} ASSISTANT: {text}" for text in texts])
+    side = {"height": IMAGE_SIZE, "width": IMAGE_SIZE}
+    return LlavaProcessor(
+        CLIPImageProcessor(size=side, do_center_crop=False, image_mean=MEAN, image_std=STD),
+        _make_tokenizer([f"USER: \n{text} ASSISTANT: {text}" for text in texts]),
+        patch_size=PATCH,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
+        chat_template=_TEMPLATE,
+    )
 
 
 if __name__ == "__main__":

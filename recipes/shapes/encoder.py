@@ -5,26 +5,19 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from open_clip import CLIP
+from transformers import CLIPTokenizer
 
-from .architecture import build
-from .arguments import run
-from .checkpoint import write_encoder
-from .losses import LOSSES, dense_loss, losses, make_batch, make_probes, true_text_of
+from .clip import build, train_tokenizer, write_encoder
+from .losses import LOSSES, dense_loss, losses, make_probes, true_text_of
 from .pool import View, draw_pool, view_of
-from .together import optimise
-from .tokens import train_tokenizer
-
-if TYPE_CHECKING:
-    import torch
-    from open_clip import CLIP
-    from transformers import CLIPTokenizer
+from .together import in_processes, optimise, run
 
 _MERGES = 300
 _PROMPTS = ("A photo depicts",) * 200
@@ -62,23 +55,11 @@ def train(settings: EncoderTraining, folder: Path) -> None:
         settings: How it is trained.
         folder: Where its files go.
     """
-    from torch.multiprocessing.spawn import spawn
-
-    with tempfile.TemporaryDirectory() as shared:
-        given = settings, world_tokenizer(), folder, f"file://{shared}/store"
-        if settings.processes == 1:
-            _work(0, *given)
-        else:
-            spawn(_work, given, settings.processes)
+    in_processes(_work, settings, world_tokenizer(), folder)
 
 
-def _work(rank: int, settings: EncoderTraining, tokenizer: CLIPTokenizer, folder: Path, store: str) -> None:
+def _work(rank: int, settings: EncoderTraining, tokenizer: CLIPTokenizer, folder: Path) -> None:
     """Be one of the processes: each has its own pictures, and all take each step together."""
-    import torch
-    from torch import distributed
-
-    torch.set_num_threads(1)
-    distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=settings.processes)
     model = build(len(tokenizer), settings.seed)
     probes = make_probes()
     # The same weights, but other pictures.
@@ -92,14 +73,13 @@ def _work(rank: int, settings: EncoderTraining, tokenizer: CLIPTokenizer, folder
     warm_up(model, probes, views, settings.warm_up_rate, settings.warm_up)
     optimise(
         [([*model.parameters(), *probes.parameters()], settings.rate)],
-        lambda: losses(model, probes, make_batch(views(), tokenizer, rng)),
+        lambda: losses(model, probes, views(), tokenizer, rng),
         settings.steps,
         "training",
         weights=LOSSES,
     )
     if rank == 0:
         write_encoder(model.state_dict(), tokenizer, folder)
-    distributed.destroy_process_group()
 
 
 def warm_up(

@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 
-from ..looping.call import LoopCall
 from ..looping.report import Point, curve_of, draw_curves, rows_of
 from ..looping.schema import load_loop
-from ..looping.turns import carry_out
-from ..training.judging import Row
+from ..looping.turns import LoopCall, carry_out
+from ..training.judging import Row, markdown_table
 from ..training.processes import TrainingProcesses
+from .signs import cell, report
 
 _SPREADS = 3.0
 """Standard deviations over seeds by which the mean of turn 1 must be above turn 0."""
@@ -47,20 +47,13 @@ def table(found: Mapping[int, Sequence[Row]]) -> str:
     """Return the values of each turn as Markdown: mean ± standard deviation over seeds, as tables scale them."""
     loops = list(found.values())
     labels = list(dict.fromkeys(row["label"] for row in loops[0]))
-    lines = [f"| turn | {' | '.join(labels)} |", f"|---|{'---|' * len(labels)}"]
-    for turn in sorted({row["turn"] for row in loops[0]}):
-        cells: list[str] = []
-        for label in labels:
-            values = [
-                row["scale"] * row["value"]
-                for rows in loops
-                for row in rows
-                if (row["turn"], row["label"]) == (turn, label)
-            ]
-            spread = f" ± {stdev(values):.1f}" if turn and len(values) > 1 else ""
-            cells.append(f"{fmean(values):.1f}{spread}")
-        lines.append(f"| {turn} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    lines: list[list[str]] = []
+    # All begin with one captioner.
+    for turn, some in [(turn, loops if turn else loops[:1]) for turn in sorted({row["turn"] for row in loops[0]})]:
+        of_turn = [{row["label"]: row for row in rows if row["turn"] == turn} for rows in some]
+        scaled = ([row[label]["scale"] * row[label]["value"] for row in of_turn] for label in labels)
+        lines.append([str(turn), *(cell(values, 1) for values in scaled)])
+    return "\n".join(markdown_table(["turn", *labels], lines))
 
 
 def missing(found: Mapping[int, Sequence[Row]]) -> list[str]:
@@ -96,10 +89,7 @@ def main() -> int:
     found = measured(options.output, range(options.seeds), options.turns)
     curves: dict[str, list[Point]] = {f"seed {seed}": curve_of(rows)[1] for seed, rows in found.items()}
     draw_curves(options.output / "loop.svg", curve_of(next(iter(found.values())))[0], curves)
-    print(table(found))
-    faults = missing(found)
-    print("\n".join(faults), file=sys.stderr)
-    return 1 if faults else 0
+    return report(missing(found), table(found))
 
 
 if __name__ == "__main__":

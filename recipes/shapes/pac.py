@@ -13,28 +13,25 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from open_clip import CLIP
+from safetensors.torch import load_file
+from torch.nn.functional import normalize, softplus
+from transformers import CLIPTokenizer
 
 from ...adapters.encoders.pac_checkpoint import LORA_RANK, LORA_SCALING, lora_shapes
 from ...tasks.shapes.describing import detailed_reference, short_references
 from ...tasks.shapes.drawing import pixels
 from ...tasks.shapes.sampling import SPLITS, sample_scene
+from ..training.pac_lora import add_factors
 from . import together
-from .architecture import architecture, normalised
-from .arguments import run
-from .facts import facts_of_text, facts_of_things
-from .features import image_features
+from .clip import architecture, image_features, normalised, token_ids
 from .losses import encode_texts
 from .pool import as_seen
-from .texts import false_text
-from .tokens import token_ids
-
-if TYPE_CHECKING:
-    import torch
-    from open_clip import CLIP
-    from transformers import CLIPTokenizer
+from .texts import facts_of_text, facts_of_things, false_text
+from .together import run
 
 _REDRAWN, _REWORDED = 0.05, 0.1
 """How much the pairs of a redrawn picture, and of another text, weigh: λv and λt of PAC-S (Sarto et al., CVPR 2023, as
@@ -66,13 +63,6 @@ def tune(settings: PacTuning, encoder: Path, file: Path) -> None:
         encoder: The folder of the encoder.
         file: Where the checkpoint goes.
     """
-    import torch
-    from open_clip import CLIP
-    from safetensors.torch import load_file
-    from transformers import CLIPTokenizer
-
-    from ..training.pac_lora import add_factors
-
     torch.set_num_threads(1)
     tokenizer = CLIPTokenizer.from_pretrained(encoder)
     plain = {name: value.float() for name, value in load_file(encoder / "open_clip_model.safetensors").items()}
@@ -98,8 +88,6 @@ def tune(settings: PacTuning, encoder: Path, file: Path) -> None:
 
 def lora_weights(plain: Mapping[str, torch.Tensor], seed: int) -> dict[str, torch.nn.Parameter]:
     """Return LoRA weights of rank 4 by the names of PAC-S++, in each layer where it has them; they add nothing yet."""
-    import torch
-
     generator = torch.Generator().manual_seed(seed)
     shapes = lora_shapes({name: tuple(value.shape) for name, value in plain.items()}, LORA_RANK)
     return {
@@ -112,9 +100,6 @@ def lora_weights(plain: Mapping[str, torch.Tensor], seed: int) -> dict[str, torc
 
 def _loss(model: CLIP, tokenizer: CLIPTokenizer, rng: np.random.Generator, batch: int) -> torch.Tensor:
     """Return the contrastive loss of pictures and texts, and of each with the other's further positives."""
-    import torch
-    from torch.nn.functional import normalize
-
     train = SPLITS["train"]
     scenes = [sample_scene(train[int(rng.integers(len(train)))]) for _ in range(batch)]
     first = [pixels(scene) for scene in scenes]
@@ -126,10 +111,7 @@ def _loss(model: CLIP, tokenizer: CLIPTokenizer, rng: np.random.Generator, batch
     said = torch.from_numpy(np.stack([facts_of_text(text) for text in [*texts, *wrong]])).float()
     facts = torch.from_numpy(np.stack([facts_of_things(one.things, one.background) for one in scenes])).float()
     holds = said @ (1 - facts).T == 0
-    images = normalize(
-        image_features(model, normalised(torch.from_numpy(np.stack([as_seen(one) for one in (*first, *again)]))))[0],
-        dim=1,
-    )
+    images = normalize(image_features(model, normalised([as_seen(one) for one in (*first, *again)]))[0], dim=1)
     words = normalize(encode_texts(model, token_ids(tokenizer, [*texts, *wrong])), dim=1)
     scale = model.logit_scale.exp()
     one, other = scale * words @ images[:batch].T, scale * words @ images[batch:].T
@@ -142,9 +124,6 @@ def _loss(model: CLIP, tokenizer: CLIPTokenizer, rng: np.random.Generator, batch
 
 def _contrast(logits: torch.Tensor, holds: torch.Tensor, start: int, batch: int) -> torch.Tensor:
     """Return the mean loss of both directions, the true texts being those from ``start``."""
-    import torch
-    from torch.nn.functional import softplus
-
     true = logits[start : start + batch].diagonal()
     # What is true of another picture too is not held against it.
     false = logits.masked_fill(holds, -math.inf)

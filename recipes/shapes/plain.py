@@ -7,21 +7,18 @@ It has never seen a false text or a crop, so that recipes which bring these have
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
+from torch.nn.functional import normalize
 
-from .architecture import SMALL, build, normalised
-from .arguments import run
-from .checkpoint import write_encoder
+from .clip import SMALL, build, image_features, normalised, token_ids, write_encoder
 from .encoder import warm_up, world_tokenizer
-from .features import image_features
-from .losses import encode_texts, make_probes, true_text_of
+from .losses import contrast, encode_texts, make_probes, true_text_of
 from .pool import View, draw_pool, whole
-from .together import optimise
-from .tokens import token_ids
+from .together import optimise, run
 
 
 @dataclass(frozen=True)
@@ -54,10 +51,6 @@ def train(settings: PlainTraining, folder: Path) -> None:
         settings: How it is trained.
         folder: Where its files go.
     """
-    import torch
-    from torch import distributed
-    from torch.nn.functional import cross_entropy, normalize
-
     torch.set_num_threads(1)
     tokenizer = world_tokenizer()
     model = build(len(tokenizer), settings.seed, SMALL)
@@ -68,22 +61,16 @@ def train(settings: PlainTraining, folder: Path) -> None:
     def views() -> list[View]:
         return [whole(pictures[at]) for at in rng.choice(len(pictures), settings.batch, replace=False)]
 
-    def contrast() -> dict[str, torch.Tensor]:
+    def loss() -> dict[str, torch.Tensor]:
         seen = views()
-        pixels = normalised(torch.from_numpy(np.stack([view.pixels for view in seen])))
+        pixels = normalised([view.pixels for view in seen])
         ids = token_ids(tokenizer, [true_text_of(view, rng) for view in seen])
         with torch.autocast("cpu", torch.bfloat16):
             images, texts = image_features(model, pixels)[0], encode_texts(model, ids)
-        logits = normalize(images.float(), dim=1) @ normalize(texts.float(), dim=1).T
-        logits = logits * model.logit_scale.exp().clamp(max=100)
-        own = torch.arange(len(seen))
-        return {"contrast": (cross_entropy(logits, own) + cross_entropy(logits.T, own)) / 2}
+        return contrast(model, normalize(images.float(), dim=1), normalize(texts.float(), dim=1))
 
-    with tempfile.TemporaryDirectory() as shared:
-        distributed.init_process_group("gloo", init_method=f"file://{shared}/store", rank=0, world_size=1)
-        warm_up(model, probes, views, settings.warm_up_rate, settings.warm_up)
-        optimise([([*model.parameters()], settings.rate)], contrast, settings.steps, "training")
-        distributed.destroy_process_group()
+    warm_up(model, probes, views, settings.warm_up_rate, settings.warm_up)
+    optimise([([*model.parameters()], settings.rate)], loss, settings.steps, "training")
     write_encoder(model.state_dict(), tokenizer, folder, SMALL)
 
 

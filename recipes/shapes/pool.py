@@ -11,9 +11,11 @@ from ...tasks.shapes.clips import FRAMES, Clip, moments, sample_clip
 from ...tasks.shapes.drawing import SIDE, frames_of, pixels
 from ...tasks.shapes.sampling import SPLITS, sample_scene
 from ...tasks.shapes.scene import BACKGROUNDS, COLOURS, SHAPES, SIZES, TEXTURES, Scene, Thing
-from .architecture import IMAGE_SIZE, PATCH
+from .clip import IMAGE_SIZE, PATCH
 
 GRID = IMAGE_SIZE // PATCH
+PROPERTIES = (("shape", SHAPES), ("colour", COLOURS), ("size", SIZES), ("texture", TEXTURES))
+"""Of a thing, each with its values."""
 _CROPPED = 0.35
 """Share of pictures of which a crop is seen."""
 _A_CLIP = 12
@@ -104,6 +106,11 @@ def as_seen(pixels: np.ndarray) -> np.ndarray:
     return np.asarray(Image.fromarray(pixels).resize(size, Image.Resampling.BICUBIC))
 
 
+def kinds_of(thing: Thing) -> list[int]:
+    """Return shape, colour, size and texture of a thing by number."""
+    return [values.index(getattr(thing, name)) for name, values in PROPERTIES]
+
+
 def _inside(thing: Thing, area: tuple[float, ...]) -> bool:
     left, top, right, bottom = thing.box
     slack = 1 / SIDE
@@ -121,7 +128,6 @@ def _labels(scene: Scene, area: tuple[float, ...]) -> np.ndarray:
     for thing in scene.things:
         left, top, right, bottom = thing.box
         where = np.ix_((top <= y) & (y <= bottom), (left <= x) & (x <= right))
-        kinds = ((SHAPES, thing.shape), (COLOURS, thing.colour), (SIZES, thing.size), (TEXTURES, thing.texture))
-        for row, (names, one) in zip(labels, kinds, strict=False):
-            row[where] = names.index(one) + 1
+        for row, kind in zip(labels[:4], kinds_of(thing), strict=True):
+            row[where] = kind + 1
     return labels.reshape(5, -1)

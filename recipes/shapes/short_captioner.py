@@ -12,13 +12,16 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+from transformers import VisionEncoderDecoderModel
+
 from ..training.carrying_out import carry_out
 from ..training.contract import TrainingCall
 from ..training.loop import StepReport
 from ..training.new_captioner import CaptionerSizes, write_new_captioner
 from ..training.processes import TrainingProcesses
 from ..training.schema import load_recipe
-from .arguments import run
+from .together import run
 
 SIZES = CaptionerSizes(layers=2, width=80, heads=2, inner=160, positions=48)
 _PRINTED = 50
@@ -51,9 +54,6 @@ def train(settings: ShortCaptionerTraining, encoder: Path, folder: Path) -> None
         encoder: Folder of the dual encoder.
         folder: Where its files go.
     """
-    import torch
-    from transformers import VisionEncoderDecoderModel
-
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as shared:
         start, out = Path(shared) / "start", Path(shared) / "out"

@@ -9,27 +9,20 @@ most of which call everything a thing; so further positives have room to show wh
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch.nn.functional import normalize
 
 from ...tasks.shapes.scene import SHAPES
-from .architecture import build, normalised
-from .arguments import run
-from .checkpoint import write_open_clip
+from .clip import build, image_features, normalised, token_ids, write_open_clip
 from .encoder import world_tokenizer
-from .features import image_features
-from .losses import encode_texts, true_text_of
+from .losses import contrast, encode_texts, true_text_of
 from .pool import View, draw_pool, whole
-from .together import optimise
-from .tokens import token_ids
-
-if TYPE_CHECKING:
-    import torch
-    from open_clip import CLIP
+from .together import optimise, run
 
 _PIECE = 200
 _A_SHAPE = re.compile(rf"\b({'|'.join(SHAPES)})\b")
@@ -64,10 +57,6 @@ def train(settings: SightedTraining, encoder: Path, folder: Path) -> None:
         encoder: The folder of the encoder whose vision tower it has.
         folder: Where its files go.
     """
-    import torch
-    from safetensors.torch import load_file
-    from torch.nn.functional import cross_entropy, normalize
-
     torch.set_num_threads(1)
     tokenizer = world_tokenizer()
     model = build(len(tokenizer), settings.seed)
@@ -78,20 +67,19 @@ def train(settings: SightedTraining, encoder: Path, folder: Path) -> None:
     model.visual.requires_grad_(False)
     rng = np.random.default_rng((settings.seed, 4))
     views = [whole(one) for one in draw_pool(range(settings.pictures))]
-    images = _seen(model, views)
+    pixels = normalised([view.pixels for view in views]).split(_PIECE)
+    with torch.no_grad():
+        images = normalize(torch.cat([image_features(model, one)[0] for one in pixels]), dim=1)
 
-    def contrast() -> dict[str, torch.Tensor]:
+    def loss() -> dict[str, torch.Tensor]:
         chosen = rng.choice(len(views), settings.batch, replace=False)
         ids = token_ids(tokenizer, [few_shapes(views[at], rng, settings.named) for at in chosen])
         with torch.autocast("cpu", torch.bfloat16):
             texts = encode_texts(model, ids)
-        logits = images[torch.from_numpy(chosen)] @ normalize(texts.float(), dim=1).T
-        logits = logits * model.logit_scale.exp().clamp(max=100)
-        own = torch.arange(len(chosen))
-        return {"contrast": (cross_entropy(logits, own) + cross_entropy(logits.T, own)) / 2}
+        return contrast(model, images[torch.from_numpy(chosen)], normalize(texts.float(), dim=1))
 
     trained = [one for one in model.parameters() if one.requires_grad]
-    optimise([(trained, settings.rate)], contrast, settings.steps, "training")
+    optimise([(trained, settings.rate)], loss, settings.steps, "training")
     write_open_clip(model.state_dict(), tokenizer, folder)
 
 
@@ -105,16 +93,6 @@ def few_shapes(view: View, rng: np.random.Generator, named: float) -> str:
     """
     text = true_text_of(view, rng)
     return text if rng.random() < named else _A_SHAPE.sub("thing", text)
-
-
-def _seen(model: CLIP, views: Sequence[View]) -> torch.Tensor:
-    """Return ``[n, d]`` the vision tower's features of views, of norm 1."""
-    import torch
-    from torch.nn.functional import normalize
-
-    pixels = torch.from_numpy(np.stack([view.pixels for view in views]))
-    with torch.no_grad():
-        return normalize(torch.cat([image_features(model, normalised(one))[0] for one in pixels.split(_PIECE)]), dim=1)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from typing import Any
 
 from ..training.carrying_out import CARD, SCORES, carry_out
 from ..training.contract import TrainingCall
+from ..training.judging import markdown_table
 from ..training.processes import TrainingProcesses
 from ..training.schema import load_recipe
 
@@ -131,18 +132,18 @@ def table(values: Values) -> str:
     groups: dict[tuple[str, ...], list[tuple[str, Mapping[str, Sequence[float]]]]] = {}
     for variant in others:
         groups.setdefault(tuple(variant[1]), [start]).append(variant)
-    return "\n\n".join(_drawn(figures, variants) for figures, variants in groups.items())
+    lines = (
+        markdown_table(
+            ["", *figures],
+            ([name, *(cell(found.get(one, ()), _scale(one)) for one in figures)] for name, found in variants),
+        )
+        for figures, variants in groups.items()
+    )
+    return "\n\n".join(map("\n".join, lines))
 
 
-def _drawn(figures: Sequence[str], variants: Sequence[tuple[str, Mapping[str, Sequence[float]]]]) -> str:
-    lines = [f"| | {' | '.join(figures)} |", f"|---|{'---|' * len(figures)}"]
-    for variant, found in variants:
-        cells = [_cell(found.get(figure, []), _scale(figure)) for figure in figures]
-        lines.append(f"| {variant} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def _cell(values: Sequence[float], scale: int) -> str:
+def cell(values: Sequence[float], scale: int) -> str:
+    """Return values of several seeds in words: mean ± standard deviation, as tables scale them."""
     if not values:
         return ""
     spread = f" ± {scale * stdev(values):.1f}" if len(values) > 1 else ""
@@ -157,7 +158,7 @@ def shown(values: Values, signs: Sequence[Sign]) -> str:
     """
     from scipy.stats import t
 
-    lines = ["| figure | higher | lower | difference |  |", "|---|---|---|---|---|"]
+    rows: list[list[str]] = []
     for sign, high, low in _pairs(values, signs):
         held = low if len(low) > 1 else [*low] * len(high)
         scale = _scale(sign.figure)
@@ -167,8 +168,8 @@ def shown(values: Values, signs: Sequence[Sign]) -> str:
             reach = float(t.ppf(0.975, len(gains) - 1)) * stdev(gains) / len(gains) ** 0.5
             interval = f" [{fmean(gains) - reach:+.1f}, {fmean(gains) + reach:+.1f}]"
         told = "shown" if _is_shown(high, low) else "missing"
-        lines.append(f"| {sign.figure} | {sign.higher} | {sign.lower} | {fmean(gains):+.1f}{interval} | {told} |")
-    return "\n".join(lines)
+        rows.append([sign.figure, sign.higher, sign.lower, f"{fmean(gains):+.1f}{interval}", told])
+    return "\n".join(markdown_table(["figure", "higher", "lower", "difference", ""], rows))
 
 
 def missing(values: Values, signs: Sequence[Sign]) -> list[str]:
@@ -197,19 +198,11 @@ def _scale(figure: str) -> int:
     return 1 if figure.endswith(_COUNTS) else 100
 
 
-def report(values: Values, signs: Sequence[Sign]) -> int:
-    """Print the figures and the signs, and return the exit code: 1 where a sign is missing."""
-    print(table(values), shown(values, signs), sep="\n\n")
-    faults = missing(values, signs)
+def report(faults: Sequence[str], *tables: str) -> int:
+    """Print tables and what they do not show, and return the exit code: 1 where there is some."""
+    print(*tables, sep="\n\n")
     print("\n".join(faults), file=sys.stderr)
     return 1 if faults else 0
-
-
-def first_stage(folder: Path) -> None:
-    """Train the captioner that ships by cross-entropy, where that is not done."""
-    if not (folder / CARD).is_file():
-        call = TrainingCall(load_recipe("shapes_captioner_xe"), TrainingProcesses("cpu"))
-        carry_out(call, folder, lambda taken: None, {}, judge=False)
 
 
 def reward_variants(start: Path) -> Variants:
@@ -226,19 +219,18 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, help=f"how often each is trained (3; of rewards {REWARD_SEEDS})")
     parser.add_argument("--variants", nargs="+", metavar="NAME", help="these alone")
     options = parser.parse_args()
-    known, signs, seeds = VARIANTS, (*SIGNS, *POSITIVES), options.seeds or 3
+    start: Path = options.output / "captioner_xe"
+    known, signs, seeds = VARIANTS, (*SIGNS, *POSITIVES), 3
     if options.rewards:
-        known, signs, seeds = (
-            reward_variants(options.output / "captioner_xe"),
-            REWARD_SIGNS,
-            options.seeds or REWARD_SEEDS,
-        )
+        known, signs, seeds = reward_variants(start), REWARD_SIGNS, REWARD_SEEDS
     if unknown := set(options.variants or ()) - known.keys():
         parser.error(f"no variants: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
-    if options.rewards:
-        first_stage(options.output / "captioner_xe")
+    if options.rewards and not (start / CARD).is_file():
+        call = TrainingCall(load_recipe("shapes_captioner_xe"), TrainingProcesses("cpu"))
+        carry_out(call, start, lambda taken: None, {}, judge=False)
     variants = {name: known[name] for name in options.variants or known}
-    return report(measured(options.output, range(seeds), variants), signs)
+    values = measured(options.output, range(options.seeds or seeds), variants)
+    return report(missing(values, signs), table(values), shown(values, signs))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,61 @@
-"""Takes steps down a loss, in one process or in several that share their gradients."""
+"""Takes steps down a loss, in one process or in several that share their gradients, as the command line says."""
 
 from __future__ import annotations
 
+import argparse
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    import torch
+import torch
+from torch import distributed
+from torch.multiprocessing.spawn import spawn
+
+
+def run(description: str, settings: type, train: Callable[..., None], **places: str) -> None:
+    """Train as the arguments say.
+
+    Args:
+        description: Of the command.
+        settings: A dataclass whose fields all have defaults; each is an option of its name.
+        train: Is given the settings, then each place.
+        places: Names of options that are required, each the path of a file or folder, with what it is.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    for name, told in places.items():
+        parser.add_argument(f"--{name}", type=Path, required=True, help=told)
+    known: Any = fields(settings)
+    for field in known:
+        parser.add_argument(f"--{field.name}", type=type(field.default), default=field.default)
+    given = vars(parser.parse_args())
+    train(settings(**{field.name: given[field.name] for field in known}), *(given[name] for name in places))
+
+
+def in_processes(work: Callable[..., None], settings: Any, *given: Any) -> None:
+    """Have as many processes take each step together as settings say.
+
+    Args:
+        work: Is given the number of the process, the settings and all else.
+        settings: Of the training.
+        given: What else each takes.
+    """
+    with tempfile.TemporaryDirectory() as shared:
+        arguments = work, f"file://{shared}/store", settings, *given
+        if settings.processes == 1:
+            _be_one(0, *arguments)
+        else:
+            spawn(_be_one, arguments, settings.processes)
+
+
+def _be_one(number: int, work: Callable[..., None], store: str, settings: Any, *given: Any) -> None:
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", init_method=store, rank=number, world_size=settings.processes)
+    work(number, settings, *given)
+    distributed.destroy_process_group()
+
 
 _PRINTED = 25
 
@@ -28,8 +76,6 @@ def optimise(
         name: What is printed before the losses.
         weights: What each loss counts; others are printed alone. All count once unless given.
     """
-    import torch
-
     groups = [
         {"params": [one for one in part if (one.ndim > 1) == is_matrix], "weight_decay": decay, "highest": rate}
         for part, rate in parts
@@ -57,8 +103,6 @@ def tune(
         steps: How many.
         clip: Whether gradients are clipped to a norm of 1.
     """
-    import torch
-
     optimiser = torch.optim.AdamW([{"params": parameters, "highest": rate}], weight_decay=0.0)
     _descend(optimiser, parameters, compute, steps, "tuning", clip=clip)
 
@@ -73,9 +117,6 @@ def _descend(
     *,
     clip: bool = True,
 ) -> None:
-    import torch
-    from torch import distributed
-
     several = distributed.is_initialized()
     log = Log(name, steps) if not several or distributed.get_rank() == 0 else None
     for step in range(steps):
@@ -101,9 +142,6 @@ def share_of_rate(step: int, steps: int) -> float:
 
 
 def _share_gradients(parameters: Sequence[torch.Tensor]) -> None:
-    import torch
-    from torch import distributed
-
     gradients = [one.grad for one in parameters if one.grad is not None]
     flat = torch.cat([one.flatten() for one in gradients])
     distributed.all_reduce(flat)

@@ -1,26 +1,21 @@
-"""What both trainers of captioners share: the model, its inputs, and a step in pieces that fit."""
+"""What both trainers of captioners share, and the one that learns to write the captions of its data: cross-entropy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Literal, TypeVar
+
+import torch
 
 from ...adapters import ImageHandle
-from ...adapters.lending import Alias, LentCaptioner
+from ...adapters.lending import LentCaptioner
 from ...adapters.pixels.reading import read_image
 from ...errors import DataError, UsageError
-from .contract import Trainer, TrainingCall
-from .drawing import Batches
-from .images import ImageReader, Inputs
-from .rows import Rows, TrainingRow
+from .contract import TrainingCall
+from .rows import Batches, BatchSampler, Rows, TrainingRow
 from .schema import Positive, Strict
-from .towers import seed_of
-from .tuning import lent_and_tuned
-
-if TYPE_CHECKING:
-    from PIL import Image
+from .towers import ImageReader, Inputs, saved_bytes, seed_of
+from .tuning import TunedTrainer
 
 VALIDATION_SEED = 1
 _MOST_KEPT = 2 << 30
@@ -43,7 +38,7 @@ class CaptionerSettings(Strict):
     """Whether the pass with gradients leaves out what the model's own settings say."""
 
 
-class CaptionerTrainer(Trainer):
+class CaptionerTrainer(TunedTrainer):
     """A captioner that is trained; see ``Trainer``.
 
     Args:
@@ -56,34 +51,34 @@ class CaptionerTrainer(Trainer):
     """
 
     def __init__(self, call: TrainingCall, settings: CaptionerSettings, needs_captions: bool) -> None:
-        recipe = call.loaded.recipe
-        self.recipe, self.processes, self._shared = recipe, call.processes, settings
-        self.rows = _usable(call.read(recipe.data, "data"), needs_captions)
-        validation = recipe.data.validation
-        self.validation: Sequence[TrainingRow] = (
-            _usable(call.read(validation, "data", "validation"), needs_captions).rows if validation else []
-        )
+        self._shared = settings
+        super().__init__(call, _with_captions if needs_captions else lambda rows: rows)
         if len(self.rows.rows) < settings.batch:
             raise UsageError(
                 f"data: {len(self.rows.rows)} rows make no batch of {settings.batch}.",
                 "Have more rows, or a smaller objective.batch.",
             )
-        self.name, self.lent, self._tuning = lent_and_tuned(
-            call, LentCaptioner, "writes no captions.", f"Trainer '{recipe.trainer}' takes captioners."
+        hint = f"Trainer '{self.recipe.trainer}' takes captioners."
+        self.lent = self.lend(LentCaptioner, "writes no captions.", hint)
+        positions = self.lent.positions
+        if positions is not None and settings.tokens > positions:
+            raise UsageError(
+                f"objective.tokens: captions of {settings.tokens} tokens are longer than '{self.name}' can write, "
+                f"which has {positions} positions.",
+                f"Have {positions} or fewer, or a model with more positions.",
+            )
+        ids = [row.id for row in self.rows.rows]
+        self.take_batches(Batches(ids, settings.batch, "random", self.recipe.seed))
+        tower = self.lent.tower
+        is_frozen = tower is not None and not any(one.requires_grad for one in tower.parameters())
+        # What a frozen tower sees of an image is computed once, and kept.
+        self._grids = self.lent.grids if is_frozen else None
+        self._kept: dict[ImageHandle, Inputs] = {}
+        self._bytes = 0
+        self._reader = ImageReader(
+            lambda image: read_image(image).image.convert("RGB"),
+            lambda images: (self.lent.inputs(images, settings.prompt), {}),
         )
-        _require_positions(settings.tokens, self.lent, self.name)
-        self.module, self.parameters = self.lent.module, self._tuning.parameters
-        self._batches = Batches([row.id for row in self.rows.rows], settings.batch, "random", recipe.seed)
-        self.steps_in_an_epoch = self._batches.in_an_epoch
-        self._inputs = _CaptionerInputs(self.lent, settings.prompt)
-
-    def rows_of(self, step: int) -> list[TrainingRow]:
-        """Return a step's rows, of all processes."""
-        return [self.rows.rows[number] for number in self._batches.rows(step)]
-
-    def ids(self, step: int) -> list[str]:
-        """Return the ids of a step's rows."""
-        return [row.id for row in self.rows_of(step)]
 
     def pieces(self, rows: Sequence[TrainingRow]) -> list[Sequence[TrainingRow]]:
         """Return rows in pieces that fit into memory."""
@@ -97,97 +92,120 @@ class CaptionerTrainer(Trainer):
             DataError: An image cannot be read.
         """
         with self.lower():
-            return self._inputs.of(rows)
+            if self._grids is None:
+                return self._read(rows)
+            missing = [row for row in rows if row.image not in self._kept]
+            # One by one on a processor, where what an image gives would else depend on those beside it.
+            at_once = max(len(missing), 1) if self.lent.device.type == "cuda" else 1
+            new: dict[ImageHandle, Inputs] = {}
+            for start in range(0, len(missing), at_once):
+                part = missing[start : start + at_once]
+                seen = self._grids(self._read(part))
+                for number, row in enumerate(part):
+                    new[row.image] = {name: value[number] for name, value in seen.items()}
+            found = [new.get(row.image) or self._kept[row.image] for row in rows]
+            for image, one in new.items():
+                size = sum(value.nbytes for value in one.values())
+                if self._bytes + size <= _MOST_KEPT:
+                    self._bytes += size
+                    self._kept[image] = {name: value.clone() for name, value in one.items()}
+            return {name: torch.stack([one[name] for one in found]) for name in found[0]}
+
+    def _read(self, rows: Sequence[TrainingRow]) -> Inputs:
+        return self._reader.read([row.image for row in rows], [row.id for row in rows])
 
     def read_ahead(self, step: int) -> None:
         """Begin to read the images of a step."""
-        self._inputs.ask(self.processes.share(self.rows_of(step)))
+        rows = self.processes.share(self.rows_of(step))
+        self._reader.ask([row.image for row in rows if row.image not in self._kept])
 
     def learning(self, *seed: int) -> None:
         """Put the model into the state of a pass with gradients, with random numbers of its own."""
-        import torch
-
         self.module.train(self._shared.dropout)
         torch.manual_seed(seed_of(self.recipe.seed, *seed, self.processes.number))
 
-    def lower(self) -> AbstractContextManager[object]:
-        """Give what the model computes in."""
-        import torch
 
-        if self.recipe.precision == "fp32":
-            return nullcontext()
-        return torch.autocast(self.lent.device.type, torch.bfloat16)
-
-    def write(self, folder: Path) -> Alias:
-        """Write what was trained; see ``Trainer.write``."""
-        self.module.eval()
-        return self._tuning.write(folder)
-
-
-class _CaptionerInputs:
-    """Makes the inputs of images; what a frozen tower sees of them is computed once, and kept."""
-
-    def __init__(self, lent: LentCaptioner, prompt: str) -> None:
-        self._lent = lent
-        tower = lent.tower
-        is_frozen = tower is not None and not any(one.requires_grad for one in tower.parameters())
-        self._grids = lent.grids if is_frozen else None
-        self._kept: dict[ImageHandle, Inputs] = {}
-        self._bytes = 0
-        self._reader = ImageReader(_read, lambda images: (lent.inputs(images, prompt), {}))
-
-    def ask(self, rows: Sequence[TrainingRow]) -> None:
-        """Begin to read the images of rows that will be needed next."""
-        self._reader.ask([row.image for row in rows if row.image not in self._kept])
-
-    def of(self, rows: Sequence[TrainingRow]) -> Inputs:
-        """Return the inputs for the images of rows."""
-        import torch
-
-        if self._grids is None:
-            return self._made(rows)
-        missing = [row for row in rows if row.image not in self._kept]
-        # One by one on a processor, where what an image gives would else depend on those beside it.
-        at_once = max(len(missing), 1) if self._lent.device.type == "cuda" else 1
-        new: dict[ImageHandle, Inputs] = {}
-        for start in range(0, len(missing), at_once):
-            part = missing[start : start + at_once]
-            made = self._grids(self._made(part))
-            for number, row in enumerate(part):
-                new[row.image] = {name: value[number] for name, value in made.items()}
-        found = [new.get(row.image) or self._kept[row.image] for row in rows]
-        for image, one in new.items():
-            self._keep(image, one)
-        return {name: torch.stack([one[name] for one in found]) for name in found[0]}
-
-    def _keep(self, image: ImageHandle, inputs: Inputs) -> None:
-        size = sum(value.nbytes for value in inputs.values())
-        if self._bytes + size <= _MOST_KEPT:
-            self._bytes += size
-            self._kept[image] = {name: value.clone() for name, value in inputs.items()}
-
-    def _made(self, rows: Sequence[TrainingRow]) -> Inputs:
-        return self._reader.read([row.image for row in rows], [row.id for row in rows])
-
-
-def _read(image: ImageHandle) -> Image.Image:
-    return read_image(image).image.convert("RGB")
-
-
-def _require_positions(tokens: int, lent: LentCaptioner, name: str) -> None:
-    if lent.positions is not None and tokens > lent.positions:
-        raise UsageError(
-            f"objective.tokens: captions of {tokens} tokens are longer than '{name}' can write, which has "
-            f"{lent.positions} positions.",
-            f"Have {lent.positions} or fewer, or a model with more positions.",
-        )
-
-
-def _usable(rows: Rows, needs_captions: bool) -> Rows:
-    if not needs_captions:
-        return rows
+def _with_captions(rows: Rows) -> Rows:
     without = {row.id: "has no captions" for row in rows.rows if not row.captions}
     kept = [row for row in rows.rows if row.captions]
     if not kept:
         raise DataError("no row of the data has captions.", "This trainer learns from captions: add them.")
     return Rows(kept, {**rows.left_out, **without})
+
+
+class CrossEntropySettings(CaptionerSettings):
+    """The objective of cross-entropy: the mean over all tokens of a batch, the end token counted."""
+
+    pick: Literal["first", "random"] = "random"
+    """Which of an image's captions a step looks at."""
+
+
+class CrossEntropyTrainer(CaptionerTrainer):
+    """Trains a captioner by captions that are given; see ``Trainer`` and ``CrossEntropySettings``.
+
+    Source: Sarto et al. 2024 (PAC-S++), section 5.1, first stage.
+
+    Args:
+        call: What is to be done.
+
+    Raises:
+        BenchError: The recipe, its data or its model do not do.
+    """
+
+    Settings = CrossEntropySettings
+
+    def __init__(self, call: TrainingCall) -> None:
+        self._settings = settings = call.loaded.settings(CrossEntropySettings)
+        super().__init__(call, settings, needs_captions=True)
+        self._drawing, self._fixed = (
+            BatchSampler(1, settings.pick, False, False, False, "", seed)
+            for seed in (self.recipe.seed, VALIDATION_SEED)
+        )
+
+    def backward(self, step: int) -> dict[str, float]:
+        """Add the gradients of a step; see ``Trainer.backward``."""
+        rows = self.rows_of(step)
+        texts = self._drawing.draw(rows, step).texts
+        own, own_texts = self.processes.share(rows), self.processes.share(texts)
+        written = self._tokens(own_texts)
+        (all_tokens,) = self.processes.total([sum(map(len, written))])
+        loss, start = 0.0, 0
+        for number, piece in enumerate(self.pieces(own)):
+            inputs, these = self.inputs(piece), written[start : start + len(piece)]
+            start += len(piece)
+            self.learning(step, number)
+            part = self._sum(inputs, these) / all_tokens
+            part.backward()
+            loss += part.item()
+        self.read_ahead(step + 1)
+        self.processes.add_up(self.parameters.values())
+        (loss,) = self.processes.total([loss])
+        return {"loss": loss}
+
+    def validate(self) -> float:
+        """Return the mean over all tokens of the validation captions; see ``Trainer.validate``."""
+        self.module.eval()
+        texts = self._fixed.draw(self.validation, None).texts
+        own, written = self.processes.share(self.validation), self._tokens(self.processes.share(texts))
+        total, start = 0.0, 0
+        for piece in self.pieces(own):
+            with torch.no_grad():
+                total += self._sum(self.inputs(piece), written[start : start + len(piece)]).item()
+            start += len(piece)
+        total, tokens = self.processes.total([total, sum(map(len, written))])
+        return total / tokens
+
+    def memory(self) -> dict[str, int]:
+        """Return what the pass over one piece keeps; see ``Trainer.memory``."""
+        (piece, *_) = self.pieces(self.processes.share(self.rows_of(0)))
+        inputs, written = self.inputs(piece), self._tokens(self._drawing.draw(piece, 0).texts)
+        self.learning(0, 0)
+        return {"activations": saved_bytes(self.module, lambda: self._sum(inputs, written))}
+
+    def _tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the tokens of captions, each cut to the most that there may be."""
+        return [ids[: self._settings.tokens] for ids in self.lent.tokens(texts, self._settings.prompt)]
+
+    def _sum(self, inputs: dict[str, torch.Tensor], written: Sequence[list[int]]) -> torch.Tensor:
+        with self.lower():
+            return -self.lent.log_probs(inputs, written).sum()

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from ...access import require_permitted
-from ...adapters.aliases import ALIAS_FILE, ModelSpec, resolve_model
+from ...adapters.aliases import ALIAS_FILE, resolve_model
 from ...drafts import DRAFT, own_name, put_in_place, remove_abandoned, write_whole
 from ...permissions import permit, runs_code
 from .contract import Trainer, TrainingCall, trainers
-from .history import draw_history, read_history
-from .judging import Row, TrainingFacts, compared, judged, model_card, noticed, require_judges
-from .loop import Loop, StepReport, every, steps_of
+from .judging import Row, compared, judged, model_card, noticed, require_judges
+from .loop import Loop, StepReport, draw_history, every, read_history, steps_of
 from .tuning import WEIGHTS, start_of, with_start
 
 SCORES, NOTICED, CARD, RECIPE = "scores.json", "noticed.json", "README.md", "recipe.json"
@@ -135,9 +134,18 @@ def carry_out(
     if why := draw_history(folder, recipe.recipe):
         remarks.append(f"no figure of the losses: {why}")
     _write_result(trainer, folder)
-    scores = _scores(call, trainer, folder, start, options) if judge and recipe.judge else []
-    found = _noticed(call, trainer, folder, options) if judge else []
-    facts = TrainingFacts(
+    scores, found, shared = list[Row](), list[Row](), _shared(call, options)
+    if judge and recipe.judge:
+        with permit(with_start(start)):
+            both = {"before": start, "after": resolve_model(str(folder))}
+        runs = {when: judged(recipe.judge, model, folder / "runs" / when, shared) for when, model in both.items()}
+        scores = compared(runs["before"], runs["after"], trainer.rewarded)
+    if judge and recipe.probe is not None and trainer.rewarded:
+        found = noticed(recipe.probe, trainer.rewarded, folder / "runs" / "reward", shared)
+        write_whole(folder / NOTICED, json.dumps(found, indent=2) + "\n")
+    card = model_card(
+        call.loaded,
+        folder.name,
         model=trainer.name,
         parameters=_numbers(trainer),
         data=data,
@@ -146,10 +154,10 @@ def carry_out(
         seconds=sum(line.get("seconds", 0.0) for line in read_history(folder)),
         scores=scores,
         noticed=found,
-        versions={one: version for one in _LIBRARIES if (version := _version(one))},
+        versions={name: one.version for name in _LIBRARIES for one in distributions(name=name)},
     )
     write_whole(folder / SCORES, json.dumps(scores, indent=2) + "\n")
-    write_whole(folder / CARD, model_card(call.loaded, facts, folder.name))
+    write_whole(folder / CARD, card)
     return TrainingResult(folder, scores, remarks)
 
 
@@ -173,32 +181,5 @@ def _shared(call: TrainingCall, options: Mapping[str, Any]) -> dict[str, Any]:
     return of_call | dict(options)
 
 
-def _scores(
-    call: TrainingCall, trainer: Trainer, folder: Path, start: ModelSpec, options: Mapping[str, Any]
-) -> list[Row]:
-    judges, shared = call.loaded.recipe.judge, _shared(call, options)
-    with permit(with_start(start)):
-        both = {"before": start, "after": resolve_model(str(folder))}
-    found = {when: judged(judges, model, folder / "runs" / when, shared) for when, model in both.items()}
-    return compared(found["before"], found["after"], trainer.rewarded)
-
-
-def _noticed(call: TrainingCall, trainer: Trainer, folder: Path, options: Mapping[str, Any]) -> list[Row]:
-    """Return, and write, what the metrics of the reward notice."""
-    task = call.loaded.recipe.probe
-    if task is None or not trainer.rewarded:
-        return []
-    found = noticed(task, trainer.rewarded, folder / "runs" / "reward", _shared(call, options))
-    write_whole(folder / NOTICED, json.dumps(found, indent=2) + "\n")
-    return found
-
-
 def _numbers(trainer: Trainer) -> int:
     return sum(one.numel() for one in trainer.parameters.values())
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return ""

@@ -43,10 +43,7 @@ class TrainingCall:
 
     def read(self, source: Source, *keys: str) -> Rows:
         """Read the rows of a source that stands at these keys of the recipe; see ``read_source``."""
-        return read_source(
-            self.loaded, source, keys, data=self.data, include_path=self.include_path,
-            allow_outside=self.allow_outside,
-        )  # fmt: skip
+        return read_source(self, source, keys)
 
 
 class Trainer(ABC):
@@ -109,7 +106,7 @@ class Trainer(ABC):
 trainers: Registry[type[Trainer]] = Registry(
     "trainer",
     {
-        "captioner_xe": "capbench.recipes.training.cross_entropy:CrossEntropyTrainer",
+        "captioner_xe": "capbench.recipes.training.captioning:CrossEntropyTrainer",
         "contrastive": "capbench.recipes.training.contrastive:ContrastiveTrainer",
         "scst": "capbench.recipes.training.scst:ScstTrainer",
     },

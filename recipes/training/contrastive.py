@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Annotated, Literal
 
+import torch
 from pydantic import AfterValidator, Field
+from torch.nn.functional import cross_entropy, normalize, softplus
 
 from ...adapters.encoders.open_clip_transform import open_clip_transform
-from ...adapters.lending import Alias, LentEncoder
+from ...adapters.lending import LentEncoder
 from ...adapters.pixels.transforms import ImageTransform
 from ...errors import UsageError
-from .contract import Trainer, TrainingCall
-from .drawing import Batches, BatchSample, BatchSampler, Sampler
-from .images import ImageReader, Inputs
-from .rows import Rows, TrainingRow, require_some
+from .contract import TrainingCall
+from .rows import Batches, BatchSample, BatchSampler, Rows, Sampler, TrainingRow, require_some
 from .schema import Positive, Recipe, Share, Strict
-from .towers import Encoding, pass_back, saved_bytes
-from .tuning import lent_and_tuned
-
-if TYPE_CHECKING:
-    import torch
+from .towers import Encoding, ImageReader, Inputs, pass_back, saved_bytes
+from .tuning import TunedTrainer
 
 Pooling = Literal["average", "hardest", "hardest_released"]
 NegativesLoss = Literal["none", "bce", "negclip", "pairwise"]
@@ -36,9 +32,6 @@ def info_nce(pairs: torch.Tensor) -> torch.Tensor:
     Args:
         pairs: ``[b, b]``.
     """
-    import torch
-    from torch.nn.functional import cross_entropy
-
     own = torch.arange(len(pairs), device=pairs.device)
     return (cross_entropy(pairs, own) + cross_entropy(pairs.T, own)) / 2
 
@@ -57,8 +50,6 @@ def pooled(similarities: torch.Tensor, pooling: Pooling) -> torch.Tensor:
     Returns:
         ``[b, n]``.
     """
-    import torch
-
     if pooling == "average":
         return similarities.mean(2)
     most = similarities.amax(2)
@@ -92,8 +83,6 @@ def negatives_bce(positive: torch.Tensor, negative: torch.Tensor) -> torch.Tenso
         positive: ``[b]``.
         negative: ``[b]``.
     """
-    from torch.nn.functional import softplus
-
     return (softplus(-positive) + softplus(negative)).mean() / 2
 
 
@@ -104,8 +93,6 @@ def negatives_pairwise(positive: torch.Tensor, negative: torch.Tensor) -> torch.
         positive: ``[b]``.
         negative: ``[b]``.
     """
-    from torch.nn.functional import softplus
-
     return softplus(negative - positive).mean()
 
 
@@ -119,14 +106,9 @@ def negclip(pairs: torch.Tensor, negatives: torch.Tensor) -> torch.Tensor:
         pairs: ``[b, b]``: images with true texts.
         negatives: ``[b, n]``: images with false texts.
     """
-    import torch
-    from torch.nn.functional import cross_entropy
-
     own = torch.arange(len(pairs), device=pairs.device)
     of_images = cross_entropy(torch.cat([pairs, negatives], dim=1), own)
     return (of_images + cross_entropy(pairs.T, own)) / 2
-
-    import torch
 
 
 _VALIDATION_SEED = 1
@@ -155,7 +137,7 @@ class ContrastiveSettings(Strict):
     pick: Literal["first", "random"] = "random"
     """Which captions of a row, where it has more."""
     pooling: Pooling = "average"
-    """How several captions of a row become one similarity; see ``losses.pooled``."""
+    """How several captions of a row become one similarity; see ``pooled``."""
     each_caption: bool = False
     """Whether each caption is a row of its own."""
     contrastive: Share = 1.0
@@ -174,7 +156,7 @@ class ContrastiveSettings(Strict):
     """What stands before each caption."""
 
 
-class ContrastiveTrainer(Trainer):
+class ContrastiveTrainer(TunedTrainer):
     """Trains a dual encoder; see ``Trainer`` and ``ContrastiveSettings``.
 
     Sources: Sarto et al. 2024 (PAC-S++), equations 1-3; Urbanek et al. 2024 (DCI), section 5 and its train code;
@@ -190,68 +172,51 @@ class ContrastiveTrainer(Trainer):
     Settings = ContrastiveSettings
 
     def __init__(self, call: TrainingCall) -> None:
-        recipe = call.loaded.recipe
-        self._recipe, self._processes = recipe, call.processes
         self._settings = call.loaded.settings(ContrastiveSettings)
-        self.rows = self._usable(call.read(recipe.data, "data"))
-        validation = recipe.data.validation
-        self._validation = self._usable(call.read(validation, "data", "validation")).rows if validation else []
-        self.name, self._lent, self._tuning = lent_and_tuned(
-            call, LentEncoder, "is no dual encoder.", "The contrastive trainer takes no other."
-        )
-        self.module, self.parameters = self._lent.module, self._tuning.parameters
+        super().__init__(call, self._usable)
+        self._lent = self.lend(LentEncoder, "is no dual encoder.", "The contrastive trainer takes no other.")
         self._scale = self._scale_of(self._lent, self.name)
-        transform = _transform(recipe, self._lent)
+        transform = _transform(self.recipe, self._lent)
         self._reader = ImageReader(transform.read, transform.collate)
-        self._batches = self._batches_of(self.rows.rows, recipe.seed)
-        self.steps_in_an_epoch = self._batches.in_an_epoch
-        self._watched = self._batches_of(self._validation, _VALIDATION_SEED) if self._validation else None
-        self._drawing = self._drawing_of(recipe.seed)
+        self.take_batches(self._batches_of(self.rows.rows, self.recipe.seed))
+        if self.validation:
+            self._watched = self._batches_of(self.validation, _VALIDATION_SEED)
+        self._drawing = self._drawing_of(self.recipe.seed)
 
     def backward(self, step: int) -> dict[str, float]:
         """Add the gradients of a step; see ``Trainer.backward``."""
-        import torch
-
         drawn = self._drawn(step)
-        self._lent.module.train()
+        self.module.train()
         encodings = self._encode(drawn, step)
-        self._reader.ask(self._processes.part(self._drawn(step + 1).images))
+        self._reader.ask(self.processes.part(self._drawn(step + 1).images))
         counts = len(drawn.images), len(drawn.texts)
         (images, own_images), (texts, own_texts) = (
-            self._processes.whole(one.features, count) for one, count in zip(encodings, counts, strict=True)
+            self.processes.whole(one.features, count) for one, count in zip(encodings, counts, strict=True)
         )
         scale = self._scale()
         held = scale.detach().requires_grad_(scale.requires_grad)
         parts = self._losses(drawn, images, texts, held)
         leaves = [own_images, own_texts, *([held] if held.requires_grad else [])]
         gradients = torch.autograd.grad(parts["loss"], leaves)
-        pass_back(encodings, gradients[:2], self.parameters.values(), half=self._recipe.precision == "fp16")
+        pass_back(encodings, gradients[:2], self.parameters.values(), half=self.recipe.precision == "fp16")
         if held.requires_grad:
             # All processes know all of it, and their gradients are added up.
-            scale.backward(gradients[-1] / self._processes.count)
-        self._processes.add_up(self.parameters.values())
+            scale.backward(gradients[-1] / self.processes.count)
+        self.processes.add_up(self.parameters.values())
         names = list(parts)
         values = torch.stack([parts[name].detach() for name in names]).tolist()
         return dict(zip(names, values, strict=True))
 
-    def ids(self, step: int) -> list[str]:
-        """Return the ids of a step's rows."""
-        return [self.rows.rows[number].id for number in self._batches.rows(step)]
-
     def validate(self) -> float:
         """Return the mean loss of the validation rows; see ``Trainer.validate``."""
-        import torch
-
-        if self._watched is None:
-            raise UsageError("data: there is no 'validation'.")
-        self._lent.module.eval()
+        self.module.eval()
         drawing, found = self._drawing_of(_VALIDATION_SEED), []
         with torch.no_grad():
             for batch in range(self._watched.in_an_epoch):
-                drawn = drawing.draw([self._validation[at] for at in self._watched.rows(batch)], None)
+                drawn = drawing.draw([self.validation[at] for at in self._watched.rows(batch)], None)
                 encodings = self._encode(drawn, batch)
                 images, texts = (
-                    self._processes.whole(one.features, count)[0]
+                    self.processes.whole(one.features, count)[0]
                     for one, count in zip(encodings, (len(drawn.images), len(drawn.texts)), strict=True)
                 )
                 found.append(self._losses(drawn, images, texts, self._scale())["loss"].item())
@@ -261,17 +226,12 @@ class ContrastiveTrainer(Trainer):
         """Return what one piece of a step holds; see ``Trainer.memory``."""
         drawn = self._drawn(0)
         piece = self._settings.piece or max(len(drawn.images), len(drawn.texts))
-        images, ids = self._processes.part(drawn.images)[:piece], self._processes.part(_ids(drawn))[:piece]
-        texts = self._text_inputs(self._processes.part(drawn.texts)[:piece])
+        images, ids = self.processes.part(drawn.images)[:piece], self.processes.part(_ids(drawn))[:piece]
+        texts = self._text_inputs(self.processes.part(drawn.texts)[:piece])
         pixels = self._reader.read(images, ids)
-        with self._lower():
+        with self.lower():
             both = lambda: (self._lent.encode_images(pixels), self._lent.encode_texts(texts))  # noqa: E731
-            return {"activations": saved_bytes(self._lent.module, both)}
-
-    def write(self, folder: Path) -> Alias:
-        """Write what was trained; see ``Trainer.write``."""
-        self._lent.module.eval()
-        return self._tuning.write(folder)
+            return {"activations": saved_bytes(self.module, both)}
 
     def _usable(self, rows: Rows) -> Rows:
         """Return the rows that the objective can take, one a caption if it says so."""
@@ -286,19 +246,16 @@ class ContrastiveTrainer(Trainer):
         found, left_out = list(rows.rows), dict(rows.left_out)
         if settings.each_caption:
             found = [
-                TrainingRow(
-                    f"{row.id}#{number}", row.image, row.group, (caption,), row.negatives, row.further_images,
-                    row.further_captions,
-                )
+                replace(row, id=f"{row.id}#{number}", captions=(caption,))
                 for row in found
                 for number, caption in enumerate(row.captions)
-            ]  # fmt: skip
+            ]
         few = [row for row in found if len(row.captions) < settings.captions]
         left_out |= {row.id: f"has {len(row.captions)} captions of {settings.captions}" for row in few}
         return Rows([row for row in found if len(row.captions) >= settings.captions], left_out)
 
     def _batches_of(self, rows: Sequence[TrainingRow], seed: int) -> Batches:
-        size = min(self._settings.batch, len(rows)) if rows is self._validation else self._settings.batch
+        size = min(self._settings.batch, len(rows)) if rows is self.validation else self._settings.batch
         if size < 2 or len(rows) < size:
             raise UsageError(
                 f"data: {len(rows)} rows with {self._settings.captions} captions make no batch of {max(size, 2)}.",
@@ -314,32 +271,24 @@ class ContrastiveTrainer(Trainer):
         )  # fmt: skip
 
     def _drawn(self, step: int) -> BatchSample:
-        return self._drawing.draw([self.rows.rows[at] for at in self._batches.rows(step)], step)
+        return self._drawing.draw(self.rows_of(step), step)
 
     def _encode(self, drawn: BatchSample, step: int) -> tuple[Encoding, Encoding]:
         """Encode this process' part of the images and of the texts."""
-        part, piece = self._processes.part, self._settings.piece
+        part, piece = self.processes.part, self._settings.piece
         images = self._reader.read(part(drawn.images), part(_ids(drawn)))
-        seeds = [(self._recipe.seed, step, kind, self._processes.number) for kind in (0, 1)]
+        seeds = [(self.recipe.seed, step, kind, self.processes.number) for kind in (0, 1)]
         return (
-            Encoding(self._lent.encode_images, images, piece, self._lower, seeds[0]),
-            Encoding(self._lent.encode_texts, self._text_inputs(part(drawn.texts)), piece, self._lower, seeds[1]),
+            Encoding(self._lent.encode_images, images, piece, self.lower, seeds[0]),
+            Encoding(self._lent.encode_texts, self._text_inputs(part(drawn.texts)), piece, self.lower, seeds[1]),
         )
 
     def _text_inputs(self, texts: Sequence[str]) -> Inputs:
         made = self._lent.text_inputs(texts)
         return {name: value.to(self._lent.device) for name, value in made.items()}
 
-    def _lower(self) -> AbstractContextManager[object]:
-        import torch
-
-        lower = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self._recipe.precision)
-        return torch.autocast(self._lent.device.type, lower) if lower else nullcontext()
-
     def _scale_of(self, lent: LentEncoder, name: str) -> Callable[[], torch.Tensor]:
         """Return what gives the factor of cosines."""
-        import torch
-
         if self._settings.temperature != "model":
             fixed = torch.tensor(1 / self._settings.temperature, device=lent.device)
             return lambda: fixed
@@ -359,9 +308,6 @@ class ContrastiveTrainer(Trainer):
             texts: ``[m, d]`` of its texts.
             scale: The factor of cosines.
         """
-        import torch
-        from torch.nn.functional import normalize
-
         settings, count = self._settings, len(drawn.rows)
         images, texts = normalize(images, dim=1), scale * normalize(texts, dim=1)
         captions, negatives, further = texts.split(
@@ -371,12 +317,7 @@ class ContrastiveTrainer(Trainer):
         own = by_row[:count]
         pairs = pooled(own, settings.pooling)
         parts: dict[str, torch.Tensor] = {}
-        weights: Mapping[str, float] = {
-            "contrastive": settings.contrastive,
-            "further_images": settings.further_images,
-            "further_texts": settings.further_texts,
-            "negatives": settings.negatives_weight,
-        }
+        weights = settings.model_dump() | {"negatives": settings.negatives_weight}
         if settings.negatives == "negclip":
             parts["contrastive"] = negclip(pairs, images[:count] @ negatives.T)
         else:

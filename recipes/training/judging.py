@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +14,7 @@ from ...benchmarks.records.task_run import TaskRun
 from ...benchmarks.running.resolve import resolve_call
 from ...benchmarks.tables.results import result_rows
 from ...metrics import metrics
-from .checkpoints import TrainingState
+from .loop import TrainingState
 from .schema import JudgeTask, LoadedRecipe
 
 if TYPE_CHECKING:
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 """A result, as ``result_rows`` gives it."""
+ENDS = ("value", "low", "high")
 
 
 class JudgedRun(NamedTuple):
@@ -77,11 +76,8 @@ def judged(judges: Sequence[JudgeTask], model: ModelSpec, folder: Path, options:
     """
     found: list[JudgedRun] = []
     for judge in judges:
-        settings: dict[str, Any] = {} if judge.limit is None else {"limit": judge.limit}
-        if judge.encoder is not None:
-            settings["encoder"] = judge.encoder
-        if judge.generation_kwargs:
-            settings["generation_kwargs"] = judge.generation_kwargs
+        asked = {name: getattr(judge, name) for name in ("limit", "encoder", "generation_kwargs")}
+        settings: dict[str, Any] = {name: value for name, value in asked.items() if value}
         runs = evaluate(
             model.adapter, [judge.task], model_args=_arguments(model), metrics=_metrics(judge, model),
             output_path=folder, log_samples="scores", **settings, **options,
@@ -96,11 +92,9 @@ def _arguments(model: ModelSpec) -> dict[str, Any]:
 
 def _metrics(judge: JudgeTask, model: ModelSpec) -> list[str]:
     names = split_metrics(judge.metrics)
-    return [one for one in names if _fits(one, model.family)] if model.role == "encoder" else names
-
-
-def _fits(name: str, family: str) -> bool:
-    return metrics[_name(name)].encoder_family in (None, family)
+    if model.role != "encoder":
+        return names
+    return [one for one in names if metrics[_name(one)].encoder_family in (None, model.family)]
 
 
 def _name(metric: str) -> str:
@@ -126,13 +120,16 @@ def compared(before: Sequence[JudgedRun], after: Sequence[JudgedRun], rewarded: 
         for row in side_by_side(result_rows([first]), result_rows([second])):
             metric = row["metric"]
             change = rose.get(metric)
-            row["difference"] = change and {
-                "value": change.value, "low": change.interval.low, "high": change.interval.high
-            }  # fmt: skip
+            row["difference"] = change and difference_of(change)
             row["rewarded"] = bool(change) and _name(metric) in paid
             row["higher_is_better"] = is_better.get(metric, True)
             found.append(row)
     return found
+
+
+def difference_of(change: Any) -> Row:
+    """Return a change (of ``changes``) as values."""
+    return {"value": change.value, "low": change.interval.low, "high": change.interval.high}
 
 
 def noticed(probe: str, rewarded: Sequence[RewardPart], folder: Path, options: Mapping[str, Any]) -> list[Row]:
@@ -180,8 +177,8 @@ def side_by_side(before: Sequence[Row], after: Sequence[Row]) -> list[Row]:
             "task": key[0],
             "metric": " → ".join(dict.fromkeys([first[key]["metric"], second[key]["metric"]])),
             "statistic": " ".join(filter(None, key[1:3])),
-            "before": _with_interval(first[key]),
-            "after": _with_interval(second[key]),
+            "before": {name: first[key][name] for name in ENDS},
+            "after": {name: second[key][name] for name in ENDS},
             "n": second[key]["n"],
         }
         for key in first
@@ -189,15 +186,25 @@ def side_by_side(before: Sequence[Row], after: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _with_interval(row: Row) -> dict[str, float | None]:
-    return {name: row[name] for name in ("value", "low", "high")}
+def model_card(
+    loaded: LoadedRecipe,
+    name: str,
+    *,
+    model: str,
+    parameters: int,
+    data: str,
+    counts: Mapping[str, int],
+    state: TrainingState,
+    seconds: float,
+    scores: Sequence[Row],
+    noticed: Sequence[Row],
+    versions: Mapping[str, str],
+) -> str:
+    """Return the card as Markdown.
 
-
-@dataclass(frozen=True)
-class TrainingFacts:
-    """What is known of a training.
-
-    Attributes:
+    Args:
+        loaded: The recipe.
+        name: Of the result.
         model: What was trained.
         parameters: How many numbers of it.
         data: Hash of the rows.
@@ -208,53 +215,28 @@ class TrainingFacts:
         noticed: What the metrics of the reward notice; see ``noticed``.
         versions: Of the libraries.
     """
-
-    model: str
-    parameters: int
-    data: str
-    counts: Mapping[str, int]
-    state: TrainingState
-    seconds: float
-    scores: Sequence[Row]
-    noticed: Sequence[Row]
-    versions: Mapping[str, str]
-
-
-def model_card(loaded: LoadedRecipe, facts: TrainingFacts, name: str) -> str:
-    """Return the card as Markdown.
-
-    Args:
-        loaded: The recipe.
-        facts: What is known.
-        name: Of the result.
-    """
     recipe = loaded.recipe
-    kept = f"those of step {facts.state.best_step}, validation loss {facts.state.best:.4f}" if (
-        recipe.stop.keep == "best" and facts.state.best is not None
+    kept = f"those of step {state.best_step}, validation loss {state.best:.4f}" if (
+        recipe.stop.keep == "best" and state.best is not None
     ) else "the last"  # fmt: skip
-    changed = "".join(f" --set {shlex.quote(f'{key}={value}')}" for key, value in loaded.changed.items())
     lines = [
         f"# {name}",
         "",
         *([recipe.description, ""] if recipe.description else []),
-        f"    bench train {shlex.quote(loaded.named)}{changed}",
+        f"    {loaded.command('train')}",
         f"    bench run --model {name} --task TASK",
         "",
         f"- **Method**: {recipe.paper or recipe.recipe}",
-        f"- **Start**: {facts.model}; {facts.parameters:,} numbers were trained.",
-        f"- **Data**: {', '.join(f'{count:,} {what}' for what, count in facts.counts.items() if count)}; "
-        f"hash {facts.data[:16]} (names and texts, not pixels).",
-        f"- **Steps**: {facts.state.step:,} in {facts.seconds:,.0f} s ({facts.state.ended}); kept are {kept}. "
-        f"Seed {recipe.seed}.",
-        f"- **Made with**: {', '.join(f'{one} {version}' for one, version in facts.versions.items())}.",
+        f"- **Start**: {model}; {parameters:,} numbers were trained.",
+        f"- **Data**: {', '.join(f'{count:,} {what}' for what, count in counts.items() if count)}; "
+        f"hash {data[:16]} (names and texts, not pixels).",
+        f"- **Steps**: {state.step:,} in {seconds:,.0f} s ({state.ended}); kept are {kept}. Seed {recipe.seed}.",
+        f"- **Made with**: {', '.join(f'{one} {version}' for one, version in versions.items())}.",
         "",
-        *_table(facts.scores),
-        *_noticed(facts.noticed),
+        *_table(scores),
+        *_rules(noticed),
+        *loaded.choices(),
     ]
-    if recipe.choices:
-        lines += ["What the paper leaves open, and was chosen:", ""]
-        lines += [f"- `{key}`: {why}" for key, why in recipe.choices.items()]
-        lines.append("")
     return "\n".join(lines)
 
 
@@ -263,19 +245,19 @@ def _table(scores: Sequence[Row]) -> list[str]:
         return ["No task judged it.", ""]
     has_changes = any(row["difference"] for row in scores)
     heads = ["task", "metric", "statistic", "before", "after", *(["change", ""] if has_changes else [])]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    rows: list[list[str]] = []
     for row in scores:
-        cells = [row["task"], row["metric"], row["statistic"], *map(_shown, (row["before"], row["after"]))]
+        cells = [row["task"], row["metric"], row["statistic"], *map(with_interval, (row["before"], row["after"]))]
         if has_changes:
-            cells += [_shown(row["difference"], "+") if row["difference"] else "", _direction(row)]
-        lines.append(f"| {' | '.join(cells)} |")
+            cells += [with_interval(row["difference"], "+") if row["difference"] else "", _direction(row)]
+        rows.append(cells)
     told = "Values with 95 % intervals of each by itself."
     if has_changes:
         told += (
             " The change is that of the same documents, with the interval of the paired bootstrap: what it leaves "
             "open is neither higher nor lower."
         )
-    return [*lines, "", told, ""]
+    return [*markdown_table(heads, rows), "", told, ""]
 
 
 def _direction(row: Row) -> str:
@@ -289,7 +271,7 @@ def _direction(row: Row) -> str:
     return ", ".join(said)
 
 
-def _noticed(found: Sequence[Row]) -> list[str]:
+def _rules(found: Sequence[Row]) -> list[str]:
     """Return what the metrics of the reward notice: a row a rule, a column a metric."""
     if not found:
         return []
@@ -297,16 +279,26 @@ def _noticed(found: Sequence[Row]) -> list[str]:
     by_rule: dict[str, dict[str, Row]] = {}
     for row in found:
         by_rule.setdefault(row["rule"], {})[row["metric"]] = row
-    lines = ["What the metrics of the reward notice of captions that rules changed (docs/checklist.md):", ""]
-    lines += [f"| rule | {' | '.join(names)} | n |", f"|---|{'---|' * len(names)}---|"]
-    for rule, rows in by_rule.items():
-        cells = [_shown(rows[name]) if name in rows else "–" for name in names]
-        lines.append(f"| {rule} | {' | '.join(cells)} | {max(row['n'] for row in rows.values())} |")
-    return [*lines, ""]
+    lines = (
+        [
+            rule,
+            *(with_interval(rows[name]) if name in rows else "–" for name in names),
+            str(max(row["n"] for row in rows.values())),
+        ]
+        for rule, rows in by_rule.items()
+    )
+    told = "What the metrics of the reward notice of captions that rules changed (docs/checklist.md):"
+    return [told, "", *markdown_table(["rule", *names, "n"], lines), ""]
 
 
-def _shown(found: Mapping[str, Any], sign: str = "") -> str:
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table."""
+    return [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def with_interval(found: Mapping[str, Any], sign: str = "", digits: int = 3) -> str:
+    """Return a value and its interval in words; ``sign`` is ``+`` where it is a difference."""
     if found["value"] is None:
         return "–"
-    interval = "" if found["low"] is None else f" [{found['low']:{sign}.3f}, {found['high']:{sign}.3f}]"
-    return f"{found['value']:{sign}.3f}{interval}"
+    value, low, high = (found[key] if found[key] is None else f"{found[key]:{sign}.{digits}f}" for key in ENDS)
+    return value if low is None else f"{value} [{low}, {high}]"

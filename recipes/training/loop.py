@@ -1,23 +1,115 @@
-"""Takes the steps of a training: from wherever it was left to its end."""
+"""Takes the steps of a training, from wherever it was left to its end, and keeps its checkpoints and its history.
+
+A checkpoint is there whole or not at all, and holds tensors and a line of JSON alone. Random numbers need not be kept:
+they follow from seed and step.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ...errors import TrainingError
-from .checkpoints import BEST, LAST, TrainingState, load, save
+from ...drafts import write_whole, written_whole
+from ...errors import TrainingError, UsageError
 from .contract import Trainer
-from .history import History, read_history
 from .processes import TrainingProcesses
 from .schema import Optimiser, RateSchedule, Recipe
 
 if TYPE_CHECKING:
     import torch
+
+LAST, BEST = "last.safetensors", "best.safetensors"
+_TOLD = "capbench"
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """How far a training is.
+
+    Attributes:
+        step: Steps that were taken.
+        fingerprint: Of recipe and data.
+        best: The lowest validation loss so far; None before the first.
+        best_step: After how many steps it was.
+        ended: Whether no more steps follow, and why.
+    """
+
+    fingerprint: str
+    step: int = 0
+    best: float | None = None
+    best_step: int = 0
+    ended: str = ""
+
+
+def save(path: Path, state: TrainingState, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Write a checkpoint, whole or not at all.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    from safetensors.torch import save_file
+
+    held = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    with written_whole(path) as draft:
+        save_file(held, draft, {_TOLD: json.dumps(asdict(state))})
+
+
+def load(path: Path) -> tuple[TrainingState, dict[str, torch.Tensor]]:
+    """Read a checkpoint.
+
+    Raises:
+        TrainingError: It is damaged, or none.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            told = json.loads((file.metadata() or {})[_TOLD])
+            return TrainingState(**told), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+    except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
+        raise TrainingError(f"{path}: no checkpoint of a training: {error}", "Remove it to begin anew.") from error
+
+
+FILE, FIGURE = "metrics.jsonl", "loss.svg"
+
+
+def read_history(folder: Path) -> list[dict[str, Any]]:
+    """Return the lines of a training; a last one that is not whole is left out."""
+    path = folder / FILE
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
+    return [json.loads(line) for line in lines if line.endswith("}\n")]
+
+
+def draw_history(folder: Path, name: str) -> str:
+    """Draw the losses by step, and return why not where that cannot be done."""
+    from ...benchmarks.plots.style import BLUE, ORANGE, new_figure, style, write_figure
+
+    history = read_history(folder)
+    try:
+        with style():
+            figure = new_figure("single", 2.2)
+            axes = figure.subplots()
+            for kind, label, colour, marker in (
+                ("loss", "of the step", BLUE, ""),
+                ("validation_loss", "validation", ORANGE, "o"),
+            ):
+                if points := [(line["step"], line[kind]) for line in history if kind in line]:
+                    x, y = zip(*points, strict=True)
+                    axes.plot(x, y, color=colour, marker=marker, markersize=3, linewidth=0.8, label=label)
+            axes.set_xlabel("step")
+            axes.set_ylabel("loss")
+            axes.legend()
+            steps = sum("loss" in line for line in history)
+            figure.set_label(f"Losses of {name}\nThe loss of each of {steps} steps, and of validation.")
+            write_figure(figure, folder / FIGURE)
+    except UsageError as error:
+        return error.in_one_line
+    return ""
 
 
 def rate_at(step: int, steps: int, optimiser: Optimiser, schedule: RateSchedule) -> float:
@@ -53,13 +145,8 @@ class AdamSteps:
 
         self._parameters = parameters
         self._clip = optimiser.clip
-        self._adam = torch.optim.AdamW(
-            list(parameters.values()),
-            lr=optimiser.rate,
-            betas=optimiser.betas,
-            eps=optimiser.eps,
-            weight_decay=optimiser.weight_decay,
-        )
+        settings = optimiser.model_dump(include={"betas", "eps", "weight_decay"})
+        self._adam = torch.optim.AdamW(list(parameters.values()), lr=optimiser.rate, **settings)
 
     def clear(self) -> None:
         """Forget the gradients."""
@@ -161,19 +248,21 @@ class Loop:
         Raises:
             TrainingError: The loss is no number, or its gradients are none.
         """
-        history = History(self._folder, self.state.step) if self._processes.is_first else None
+        if self._processes.is_first:
+            # Lines of later steps are those of a killed process.
+            kept = [line for line in read_history(self._folder) if line["step"] <= self.state.step]
+            write_whole(self._folder / FILE, "".join(json.dumps(line) + "\n" for line in kept))
         began, first = time.monotonic(), self.state.step
         while not self.state.ended:
             line, step = self._step(), self.state.step + 1
             self.state = replace(self.state, step=step)
-            if history:
-                history.add(line)
+            self._note(line)
             gone = time.monotonic() - began
             left = gone / (step - first) * (self._steps - step)
             told(StepReport(step, self._steps, line["loss"], line["rate"], left if step > first + 1 else None))
             ends = step >= self._steps
             if ends or step % every(self._recipe, self._trainer) == 0:
-                self._look(history, ends)
+                self._look(ends)
         if self._recipe.stop.keep == "best":
             self._put(load(self._folder / BEST)[1])
         return self.state
@@ -188,20 +277,20 @@ class Loop:
         if not (math.isfinite(found["loss"]) and math.isfinite(norm)):
             loss = found["loss"]
             what = f"the norm of the gradients is {norm}" if math.isfinite(loss) else f"the loss is {loss}"
-            raise self._no_number(step + 1, f"{what}; its rows: {_listed(self._trainer.ids(step))}")
+            ids = self._trainer.ids(step)
+            raise self._no_number(step + 1, f"{what}; its rows: {', '.join(ids[:20])}{', …' if len(ids) > 20 else ''}")
         self._optimiser.take(rate)
         seconds = round(time.monotonic() - began, 4)
         return {"step": step + 1, **found, "rate": rate, "gradient_norm": norm, "seconds": seconds}
 
-    def _look(self, history: History | None, ends: bool) -> None:
+    def _look(self, ends: bool) -> None:
         """Look at the validation loss, decide what follows from it, and save all."""
         stop, state = self._recipe.stop, self.state
         if self._recipe.data.validation is not None:
             loss = self._trainer.validate()
             if not math.isfinite(loss):
                 raise self._no_number(state.step, f"the validation loss is {loss}")
-            if history:
-                history.add({"step": state.step, "validation_loss": loss})
+            self._note({"step": state.step, "validation_loss": loss})
             if state.best is None or loss < state.best:
                 state = replace(state, best=loss, best_step=state.step)
                 if self._processes.is_first and stop.keep == "best":
@@ -217,6 +306,12 @@ class Loop:
             weights = {f"weights/{name}": one for name, one in self._trainer.parameters.items()}
             save(self._folder / LAST, state, weights | remembered)
         self._processes.wait()
+
+    def _note(self, line: Mapping[str, Any]) -> None:
+        """Add a line to the history."""
+        if self._processes.is_first:
+            with (self._folder / FILE).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
 
     def _take_up(self, fingerprint: str) -> None:
         state, tensors = load(self._folder / LAST)
@@ -237,21 +332,13 @@ class Loop:
                 parameter.copy_(weights[name])
 
     def _no_number(self, step: int, what: str) -> TrainingError:
+        """Return the error, with what is known of the last checkpoint, whose own step may have ruined its weights."""
+        last, told = self._folder / LAST, "There is no checkpoint before it."
+        if last.is_file():
+            at = load(last)[0].step
+            lines = (line for line in read_history(self._folder) if line["step"] == at)
+            known = {key: value for line in lines for key, value in line.items()}
+            found = [f"{one.replace('_', ' ')} {known[one]:.4g}" for one in ("loss", "validation_loss") if one in known]
+            told = f"The last checkpoint before it is {last} ({', '.join([f'step {at}', *found])})."
         remedy = "A lower rate, a warm-up or 'optimiser.clip' help, in a new folder."
-        return TrainingError(f"step {step}: {what}.", f"{self._last_before()} {remedy}")
-
-    def _last_before(self) -> str:
-        """Return which checkpoint there is, with what is known of it: its own step may have ruined its weights."""
-        last = self._folder / LAST
-        if not last.is_file():
-            return "There is no checkpoint before it."
-        step = load(last)[0].step
-        known = {
-            key: value for line in read_history(self._folder) if line["step"] == step for key, value in line.items()
-        }
-        losses = [f"{key.replace('_', ' ')} {known[key]:.4g}" for key in ("loss", "validation_loss") if key in known]
-        return f"The last checkpoint before it is {last} ({', '.join([f'step {step}', *losses])})."
-
-
-def _listed(ids: Sequence[str]) -> str:
-    return f"{', '.join(ids[:20])}{', …' if len(ids) > 20 else ''}"
+        return TrainingError(f"step {step}: {what}.", f"{told} {remedy}")

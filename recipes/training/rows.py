@@ -1,4 +1,8 @@
-"""What is trained on: images with captions, and what belongs to them."""
+"""What is trained on: images with captions and what belongs to them; and which of these a step looks at.
+
+That is decided by seed and step alone. Nothing is remembered from step to step, so that a training that was cut off
+goes on as if it had not been.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,11 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import numpy as np
 
 from ...adapters import Box, EncodedImage, ImageHandle
 from ...benchmarks.inputs.pixels import PixelFinder, boxes_fault, boxes_of, pixels_value
@@ -21,7 +28,10 @@ from ...tasks.locate import DataLocations
 from ...tasks.schema import TaskConfig, load_task
 from ...tasks.sources import load_source
 from ...tasks.templates import DocumentError, compile_template
-from .schema import LoadedRecipe, Source, named_file
+from .schema import Source
+
+if TYPE_CHECKING:
+    from .contract import TrainingCall
 
 KEYS = ("id", "image", "box", "group", "captions", "negatives", "further_images", "further_captions")
 TOLD = ("provenance",)
@@ -68,10 +78,10 @@ class Rows:
         return {
             "rows": len(self.rows),
             "images": len({row.group for row in self.rows}),
-            "captions": sum(len(row.captions) for row in self.rows),
-            "negatives": sum(len(row.negatives) for row in self.rows),
-            "further images": sum(len(row.further_images) for row in self.rows),
-            "further captions": sum(len(row.further_captions) for row in self.rows),
+            **{
+                kind.replace("_", " "): sum(len(getattr(row, kind)) for row in self.rows)
+                for kind in ("captions", "negatives", "further_images", "further_captions")
+            },
             "left out": len(self.left_out),
         }
 
@@ -86,15 +96,13 @@ class Rows:
             texts = [row.captions, row.negatives, row.further_captions]
             # A group may be called by the path of its image.
             group = groups.setdefault(row.group, len(groups))
-            content = [row.id, [_name_below(one, folder) for one in images], group, *texts]
+            places = [
+                os.path.relpath(one.source, folder) if isinstance(one.source, Path) else one.name for one in images
+            ]
+            boxed = [[place, one.box] for place, one in zip(places, images, strict=True)]
+            content = [row.id, boxed, group, *texts]
             total.update(json.dumps(content).encode())
         return total.hexdigest()
-
-
-def _name_below(image: ImageHandle, folder: str) -> list[Any]:
-    """Return what tells an image from others: the path of a file from a folder, or its name; and its box."""
-    source = image.source
-    return [os.path.relpath(source, folder) if isinstance(source, Path) else image.name, image.box]
 
 
 class _Unusable(Exception):  # noqa: N818 - of a row, which is left out by name
@@ -127,10 +135,23 @@ def collect(given: Iterable[Any], origin: str, folder: Path) -> Rows:
         except _Unusable as fault:
             left_out[name] = str(fault)
     if not rows:
-        faults = "; ".join(f"{name}: {why}" for name, why in list(left_out.items())[:3])
-        hint = HINT if any(OUTSIDE in why for why in left_out.values()) else ""
-        raise DataError(f"{origin}: no row can be trained on{': ' if faults else ''}{faults}", hint)
+        raise no_rows(f"{origin}: no row can be trained on", left_out)
     return Rows(list(rows.values()), left_out)
+
+
+def no_rows(what: str, left_out: Mapping[str, str]) -> DataError:
+    """Return the error that says so, with the first reasons for which rows were left out."""
+    faults = "; ".join(f"{name}: {why}" for name, why in list(left_out.items())[:3])
+    return DataError(
+        f"{what}{': ' if faults else ''}{faults}", HINT if any(OUTSIDE in why for why in left_out.values()) else ""
+    )
+
+
+def image_fault(path: Path, boundary: Boundary) -> str:
+    """Return why an image that a row names cannot be used; empty where it can."""
+    if not boundary.holds(path):
+        return f"image {path} {OUTSIDE}"
+    return "" if path.is_file() else f"there is no image {path}"
 
 
 def _row(name: str, one: Any, origin: str, folder: Path, boundary: Boundary) -> TrainingRow:
@@ -173,10 +194,8 @@ def _image(image: Any, folder: Path, boundary: Boundary) -> ImageHandle:
     if not isinstance(image, str) or not image:
         raise _Unusable(f"is no image: {image!r:.60}")
     path = folder / Path(image).expanduser()
-    if not boundary.holds(path):
-        raise _Unusable(f"image {path} {OUTSIDE}")
-    if not path.is_file():
-        raise _Unusable(f"there is no image {path}")
+    if fault := image_fault(path, boundary):
+        raise _Unusable(fault)
     return ImageHandle(path)
 
 
@@ -195,45 +214,67 @@ def require_some(rows: Rows, kind: str, why: str) -> None:
         raise UsageError(f"{why} needs {kind}, and no row of the data has any.", "Add them, or leave the key out.")
 
 
-def read_source(
-    loaded: LoadedRecipe,
-    source: Source,
-    keys: Sequence[str],
-    *,
-    data: Mapping[str, str | Path],
-    include_path: Sequence[str | Path],
-    allow_outside: Sequence[str | Path],
-) -> Rows:
+def read_source(call: TrainingCall, source: Source, keys: Sequence[str]) -> Rows:
     """Read all rows of a source; images stay undecoded.
 
     Args:
-        loaded: The recipe.
+        call: Holds the recipe, and where data may be.
         source: One of its sources.
         keys: Where it stands in the recipe.
-        data: Task name to the path of its local data.
-        include_path: Folders with task files of the user's own.
-        allow_outside: Folders besides those of tasks and data whose files tasks may read.
 
     Raises:
         BenchError: There is no such source, or no row of it can be used.
     """
     if source.file is not None:
-        path = named_file(loaded, source.file, *keys, "file")
+        path = call.loaded.named_file(source.file, *keys, "file")
         return collect(read_rows(path), path.name, path.parent)
     if source.reader is not None:
         return collect(source.reader.resolve()(**source.arguments), str(source.reader), Path.cwd())
-    index = build_index(include_path)
-    named = {name: Path(path) for name, path in data.items()}
-    locations = DataLocations.from_environment(index.expand_names(named), allow_outside)
+    index = build_index(call.include_path)
+    named = {name: Path(path) for name, path in call.data.items()}
+    locations = DataLocations.from_environment(index.expand_names(named), call.allow_outside)
     name = str(source.task)
     entries = index.resolve([name])
     if len(entries) != 1:
-        raise UsageError(f"{loaded.parsed.where(*keys, 'task')}: '{name}' is {len(entries)} tasks", "Name one of them.")
+        raise UsageError(
+            f"{call.loaded.parsed.where(*keys, 'task')}: '{name}' is {len(entries)} tasks", "Name one of them."
+        )
     file = entries[0].path
     task, _ = load_task(file)
     if source.arguments:
         task = task.model_copy(update={"dataset_kwargs": {**task.dataset_kwargs, **source.arguments}})
     return collect(_of_task(task, file, locations), f"task '{name}'", Path.cwd())
+
+
+def walked(
+    task: TaskConfig, path: Path, locations: DataLocations, *keys: str
+) -> Iterator[tuple[str, dict[str, Any], ImageHandle | None] | BadRow]:
+    """Yield the documents of a task: the id, the values of templates that the task has, and its image.
+
+    Args:
+        task: The task.
+        path: Its file.
+        locations: Where data may be.
+        keys: Templates besides those of id and image.
+    """
+    documents = load_documents(task, path, locations)
+    source = load_source(task, path)
+    finder = PixelFinder(task, locations.find(task, path, source), locations.boundary(task, path, source))
+    wanted = [key for key in ("doc_to_id", "doc_to_pixels", "doc_to_image", *keys) if key in task.templates]
+    getters = {key: compile_template(task, key, documents.columns) for key in wanted}
+    yield from documents.bad_rows
+    for number, document in enumerate(documents.rows):
+        try:
+            values = {key: get(document) for key, get in getters.items()}
+        except DocumentError as error:
+            yield BadRow(f"document {number}", str(error))
+            continue
+        identity = str(values.get("doc_to_id", number))
+        image = finder(pixels_value(values)) if "doc_to_image" in values else None
+        if image is None or isinstance(image, ImageHandle):
+            yield identity, values, image
+        else:
+            yield BadRow(identity, f"is no image of this machine: {values['doc_to_image']!r:.60}")
 
 
 def _of_task(task: TaskConfig, path: Path, locations: DataLocations) -> Iterator[Any]:
@@ -244,23 +285,11 @@ def _of_task(task: TaskConfig, path: Path, locations: DataLocations) -> Iterator
             f"task '{task.task}' has no {' and no '.join(missing)}.",
             "Training takes tasks with doc_to_entries, or with doc_to_image and doc_to_target.",
         )
-    documents = load_documents(task, path, locations)
-    source = load_source(task, path)
-    finder = PixelFinder(task, locations.find(task, path, source), locations.boundary(task, path, source))
-    others = [key for key in ("doc_to_id", "doc_to_pixels") if key in task.templates]
-    getters = {key: compile_template(task, key, documents.columns) for key in [*others, *keys]}
-    yield from documents.bad_rows
-    for number, document in enumerate(documents.rows):
-        try:
-            values = {key: get(document) for key, get in getters.items()}
-        except DocumentError as error:
-            yield BadRow(f"document {number}", str(error))
+    for row in walked(task, path, locations, keys[1]):
+        if isinstance(row, BadRow):
+            yield row
             continue
-        identity = str(values.get("doc_to_id", number))
-        image = finder(pixels_value(values))
-        if not isinstance(image, ImageHandle):
-            yield BadRow(identity, f"is no image of this machine: {values['doc_to_image']!r:.60}")
-            continue
+        identity, values, image = row
         if keys[1] == "doc_to_target":
             target = values["doc_to_target"]
             captions = target if isinstance(target, list | tuple) else [target]
@@ -269,3 +298,129 @@ def _of_task(task: TaskConfig, path: Path, locations: DataLocations) -> Iterator
         for at, entry in enumerate(values["doc_to_entries"]):
             told = {key: entry.get(key) for key in ("box", "captions", "negatives")}
             yield {"id": f"{identity}|{entry.get('key', at)}", "image": image, "group": identity, **told}
+
+
+_T = TypeVar("_T")
+Sampler = Literal["random", "by_image"]
+_ORDER, _TEXTS, _FIXED, _NEGATIVE = range(4)
+"""What random numbers are for, so that one use does not move another."""
+
+
+class Batches:
+    """The batches of all epochs; a last one that is not whole is left out.
+
+    ``random`` puts rows in a new order each epoch. ``by_image`` puts images in a new order, and the rows of each, and
+    cuts the whole into batches: DCI's ImgGroup, in which the rows of an image are each other's negatives.
+
+    Args:
+        groups: What rows of one image have in common, by row.
+        size: Rows of a batch.
+        sampler: Which order.
+        seed: Other seeds give other orders.
+    """
+
+    def __init__(self, groups: Sequence[str], size: int, sampler: Sampler, seed: int) -> None:
+        self._groups = groups
+        self._size = size
+        self._sampler = sampler
+        self._seed = seed
+        self._order = lru_cache(maxsize=2)(self._new_order)
+
+    @property
+    def in_an_epoch(self) -> int:
+        """How many batches an epoch has."""
+        return len(self._groups) // self._size
+
+    def rows(self, step: int) -> list[int]:
+        """Return the numbers of the rows of a step."""
+        epoch, batch = divmod(step, self.in_an_epoch)
+        return self._order(epoch)[batch * self._size : (batch + 1) * self._size]
+
+    def _new_order(self, epoch: int) -> list[int]:
+        rng = np.random.default_rng((self._seed, _ORDER, epoch))
+        order: list[int] = rng.permutation(len(self._groups)).tolist()
+        if self._sampler == "random":
+            return order
+        places: dict[str, int] = {}
+        for row in order:
+            places.setdefault(self._groups[row], len(places))
+        # Images in the order of their first rows would be the more in front the more rows they have.
+        ranks = rng.permutation(len(places))
+        return sorted(order, key=lambda row: ranks[places[self._groups[row]]])
+
+
+@dataclass(frozen=True)
+class BatchSample:
+    """What a step looks at.
+
+    Attributes:
+        rows: The rows, ``b`` of them.
+        images: Theirs, then further ones.
+        texts: ``b * captions`` captions, the negatives, the further ones.
+        captions: Of a row.
+        with_negative: Numbers of the rows that have one.
+        with_image: Numbers of the rows that have a further image.
+        with_text: Numbers of the rows that have a further caption.
+    """
+
+    rows: Sequence[TrainingRow]
+    images: Sequence[ImageHandle]
+    texts: Sequence[str]
+    captions: int
+    with_negative: Sequence[int]
+    with_image: Sequence[int]
+    with_text: Sequence[int]
+
+
+@dataclass(frozen=True)
+class BatchSampler:
+    """Draws what is looked at of rows.
+
+    Attributes:
+        captions: Of a row.
+        pick: ``first``, or a ``random`` choice, new at each look.
+        negatives: Whether the losses look at negatives. Which of several a row has does not change, as in DCI.
+        further_images: Whether the losses look at further images.
+        further_texts: Whether the losses look at further captions.
+        prompt: What stands before each text.
+        seed: Other seeds draw otherwise.
+    """
+
+    captions: int
+    pick: Literal["first", "random"]
+    negatives: bool
+    further_images: bool
+    further_texts: bool
+    prompt: str
+    seed: int
+
+    def draw(self, rows: Sequence[TrainingRow], step: int | None) -> BatchSample:
+        """Return what is looked at of rows at a step, or where that shall not change (None), as for validation."""
+        rng = np.random.default_rng((self.seed, _FIXED) if step is None else (self.seed, _TEXTS, step))
+        texts = [self.prompt + text for row in rows for text in self._captions(row, rng)]
+        images = [row.image for row in rows]
+        with_negative, with_image, with_text = (
+            [number for number, row in enumerate(rows) if wanted and getattr(row, kind)]
+            for kind, wanted in (
+                ("negatives", self.negatives),
+                ("further_images", self.further_images),
+                ("further_captions", self.further_texts),
+            )
+        )
+        texts += [self.prompt + self._negative(rows[number]) for number in with_negative]
+        for number in with_image:
+            images.append(_one_of(rows[number].further_images, rng))
+        texts += [self.prompt + _one_of(rows[number].further_captions, rng) for number in with_text]
+        return BatchSample(rows, images, texts, self.captions, with_negative, with_image, with_text)
+
+    def _captions(self, row: TrainingRow, rng: np.random.Generator) -> list[str]:
+        if self.pick == "first":
+            return list(row.captions[: self.captions])
+        return [row.captions[at] for at in rng.permutation(len(row.captions))[: self.captions]]
+
+    def _negative(self, row: TrainingRow) -> str:
+        return _one_of(row.negatives, np.random.default_rng((self.seed, _NEGATIVE, *row.id.encode())))
+
+
+def _one_of(several: Sequence[_T], rng: np.random.Generator) -> _T:
+    return several[int(rng.integers(len(several)))]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
@@ -28,6 +29,11 @@ class Strict(BaseModel):
     """A section whose unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, allow_inf_nan=False)
+
+    def digest_without(self, *keys: str) -> str:
+        """Return a hash of all values but those of some keys."""
+        values = self.model_dump(mode="json", exclude=set(keys))
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 class Source(Strict):
@@ -161,10 +167,6 @@ class JudgeTask(Strict):
     """Decoding settings of a captioner, over those of the task."""
 
 
-def _as_lora(value: Any) -> Any:
-    return None if value == "none" else value
-
-
 class Recipe(Strict):
     """One training."""
 
@@ -184,7 +186,11 @@ class Recipe(Strict):
     """Which objective; its settings are in ``objective``."""
     objective: dict[str, Any] = Field(default_factory=dict)
     """The settings of the trainer, as the tables below list them."""
-    lora: Annotated[Lora | None, BeforeValidator(_as_lora), Field(examples=["none", "{kind: pac, rank: 4, alpha: 1}"])]
+    lora: Annotated[
+        Lora | None,
+        BeforeValidator(lambda value: None if value == "none" else value),
+        Field(examples=["none", "{kind: pac, rank: 4, alpha: 1}"]),
+    ]
     """Factors that are trained in place of the weights; ``none`` trains the weights that ``train`` names."""
     train: list[str] = Field(default_factory=lambda: ["*"])
     """Without LoRA: patterns of the names of parameters that are trained; ``*`` is all of them."""
@@ -221,27 +227,95 @@ class Recipe(Strict):
 
     def fingerprint(self) -> str:
         """Return a hash of everything that decides the weights."""
-        told = {"recipe", "description", "paper", "choices", "judge", "probe"}
-        values = self.model_dump(mode="json", exclude=told)
-        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+        return self.digest_without("recipe", "description", "paper", "choices", "judge", "probe")
 
 
 Settings = TypeVar("Settings", bound=BaseModel)
 
 
-class LoadedRecipe:
-    """A recipe with the file that it is from.
+def validated(model: type[Settings], values: Mapping[str, Any], parsed: ParsedFile, *section: str) -> Settings:
+    """Return what values of a file mean.
 
     Args:
-        recipe: The recipe.
+        model: What they are.
+        values: The values.
+        parsed: The file.
+        section: The keys that lead to them.
+
+    Raises:
+        UsageError: Each fault with its file and line, or the change that made it.
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise UsageError("\n".join(faults_of(error, parsed, model, *section))) from error
+
+
+_D = TypeVar("_D", bound=BaseModel)
+
+
+class Loaded(Generic[_D]):
+    """What a YAML file holds, with the file that it is from.
+
+    Args:
+        document: What it holds.
         parsed: Its file.
         changed: Keys that were set from outside.
     """
 
-    def __init__(self, recipe: Recipe, parsed: ParsedFile, changed: Mapping[str, str]) -> None:
-        self.recipe = recipe
+    kind: ClassVar[str]
+    """What it is of, for people."""
+    folder: ClassVar[Path]
+    """Those that ship lie below it."""
+    Document: ClassVar[type[BaseModel]]
+
+    def __init__(self, document: _D, parsed: ParsedFile, changed: Mapping[str, str]) -> None:
+        self.document = document
         self.parsed = parsed
         self.changed = changed
+
+    @classmethod
+    def shipped(cls) -> dict[str, Path]:
+        """Return the files of those that ship, by name."""
+        return {path.stem: path for path in sorted(cls.folder.glob("*.yaml"))}
+
+    @classmethod
+    def load(cls, named: str, changes: Sequence[str] = ()) -> Self:
+        """Read and check one.
+
+        Args:
+            named: A file, or the name of one that ships.
+            changes: ``key=value`` each, such as ``seed=1`` or ``objective.batch=64``.
+
+        Raises:
+            UsageError: There is none, or each fault with its file and line, or the change that made it.
+        """
+        shipped = cls.shipped()
+        path = shipped.get(named, Path(named).expanduser())
+        if not path.is_file():
+            raise UsageError(
+                f"there is no {cls.kind} '{named}'.{did_you_mean(named, shipped)}",
+                f"Name a file, or one that ships: {', '.join(shipped)}.",
+            )
+        parsed = parse(path)
+        changed: dict[str, str] = {}
+        options: dict[tuple[str, ...], str] = {}
+        for change in changes:
+            keys, name, text = cls.change(parsed.values, change)
+            changed[name] = text
+            options[keys] = f"--set {name}={text}"
+        parsed = replace(parsed, changed=options)
+        return cls(validated(cls.Document, parsed.values, parsed), parsed, changed)  # pyright: ignore[reportArgumentType]
+
+    @classmethod
+    def change(cls, values: dict[str, Any], change: str) -> tuple[tuple[str, ...], str, str]:
+        """Set a key of a file's values.
+
+        Returns:
+            The keys that lead to it, what it is called, and its text.
+        """
+        name, text = change_value(values, change)
+        return tuple(name.split(".")), name, text
 
     @property
     def requests(self) -> list[Request]:
@@ -250,9 +324,50 @@ class LoadedRecipe:
 
     @property
     def named(self) -> str:
-        """What ``bench train`` takes: the name of a recipe that ships, else the name of the file."""
+        """What the command takes: the name of one that ships, else the file."""
         path = self.parsed.path
-        return path.stem if path in list_recipes().values() else path.name
+        return path.stem if path in self.shipped().values() else display_path(path)
+
+    def command(self, verb: str, *options: str) -> str:
+        """Return the command line that carries it out, as a shell takes it."""
+        changes = (part for key, value in self.changed.items() for part in ("--set", f"{key}={value}"))
+        return shlex.join(["bench", verb, self.named, *options, *changes])
+
+    def choices(self) -> list[str]:
+        """Return what a report says of what the paper leaves open, line by line; nothing where that is nothing."""
+        chosen: Mapping[str, str] = getattr(self.document, "choices")  # noqa: B009 - of each kind of document
+        lines = [f"- `{key}`: {why}" for key, why in chosen.items()]
+        return ["What the paper leaves open, and was chosen:", "", *lines, ""] if lines else []
+
+    def folder_of(self, *keys: str) -> Path:
+        """Return where paths of a key begin: beside the file in which it stands, or where this runs if it was set."""
+        if any(".".join(keys[:end]) in self.changed for end in range(1, len(keys) + 1)):
+            return Path.cwd()
+        place = self.parsed.places.get(keys)
+        return (place[0] if place else self.parsed.path).parent
+
+
+class LoadedRecipe(Loaded[Recipe]):
+    """A recipe with the file that it is from; see :class:`Loaded`."""
+
+    kind = "recipe"
+    folder = FOLDER
+    Document = Recipe
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe."""
+        return self.document
+
+    @classmethod
+    def shipped(cls) -> dict[str, Path]:
+        """Return the recipes that ship, by name."""
+        return {path.stem: path for path in sorted(FOLDER.glob("*/*.yaml"))}
+
+    @property
+    def named(self) -> str:
+        """What ``bench train`` takes: the name of a recipe that ships, else the name of the file."""
+        return Path(super().named).name
 
     def settings(self, model: type[Settings]) -> Settings:
         """Return the objective's settings.
@@ -260,55 +375,24 @@ class LoadedRecipe:
         Raises:
             UsageError: Each fault with its file and line.
         """
-        try:
-            return model.model_validate(self.recipe.objective)
-        except ValidationError as error:
-            raise UsageError("\n".join(faults_of(error, self.parsed, model, "objective"))) from error
+        return validated(model, self.recipe.objective, self.parsed, "objective")
+
+    def named_file(self, name: str, *keys: str) -> Path:
+        """Return a file that the recipe names, beside the YAML file that does, or from here where ``--set`` does.
+
+        Raises:
+            UsageError: There is none.
+        """
+        path = self.folder_of(*keys) / Path(name).expanduser()
+        if not path.is_file():
+            raise UsageError(
+                f"{self.parsed.where(*keys)}: there is no file {display_path(path)}",
+                f"Make it, or name yours: --set {'.'.join(keys)}=FILE. docs/recipes.md says what its rows hold.",
+            )
+        return path
 
 
-def list_recipes() -> dict[str, Path]:
-    """Return the recipes that ship, by name."""
-    return {path.stem: path for path in sorted(FOLDER.glob("*/*.yaml"))}
-
-
-def load_recipe(named: str, changes: Sequence[str] = ()) -> LoadedRecipe:
-    """Read and check a recipe.
-
-    Args:
-        named: A file, or the name of a recipe that ships.
-        changes: ``key=value`` each, such as ``seed=1`` or ``objective.batch=64``.
-
-    Raises:
-        UsageError: There is none, or each fault with its file and line, or the change that made it.
-    """
-    parsed = parse(shipped_file("recipe", named, list_recipes()))
-    changed = dict(change_value(parsed.values, one) for one in changes)
-    options = {tuple(name.split(".")): f"--set {name}={text}" for name, text in changed.items()}
-    parsed = replace(parsed, changed=options)
-    try:
-        return LoadedRecipe(Recipe.model_validate(parsed.values), parsed, changed)
-    except ValidationError as error:
-        raise UsageError("\n".join(faults_of(error, parsed, Recipe))) from error
-
-
-def shipped_file(kind: str, named: str, shipped: Mapping[str, Path]) -> Path:
-    """Return the file of what ships under a name, or that a path leads to.
-
-    Args:
-        kind: What it is of, for people.
-        named: The name, or the path.
-        shipped: What ships, by name.
-
-    Raises:
-        UsageError: There is none.
-    """
-    path = shipped.get(named, Path(named).expanduser())
-    if not path.is_file():
-        raise UsageError(
-            f"there is no {kind} '{named}'.{did_you_mean(named, shipped)}",
-            f"Name a file, or one that ships: {', '.join(shipped)}.",
-        )
-    return path
+list_recipes, load_recipe = LoadedRecipe.shipped, LoadedRecipe.load
 
 
 def change_value(values: dict[str, Any], change: str) -> tuple[str, str]:
@@ -338,21 +422,3 @@ def change_value(values: dict[str, Any], change: str) -> tuple[str, str]:
     except yaml.YAMLError as error:
         raise UsageError(f"--set {change}: the value is no YAML") from error
     return name, text
-
-
-def named_file(loaded: LoadedRecipe, name: str, *keys: str) -> Path:
-    """Return a file that a recipe names, beside the YAML file that does, or from here where ``--set`` does.
-
-    Raises:
-        UsageError: There is none.
-    """
-    place = loaded.parsed.places.get(keys)
-    is_set = ".".join(keys) in loaded.changed
-    folder = Path.cwd() if is_set else (place[0] if place else loaded.parsed.path).parent
-    path = folder / Path(name).expanduser()
-    if not path.is_file():
-        raise UsageError(
-            f"{loaded.parsed.where(*keys)}: there is no file {display_path(path)}",
-            f"Make it, or name yours: --set {'.'.join(keys)}=FILE. docs/recipes.md says what its rows hold.",
-        )
-    return path

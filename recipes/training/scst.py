@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+import torch
 from pydantic import BeforeValidator, Field
 
 from ...adapters.lending import Writing
@@ -16,9 +17,6 @@ from .rewards import RewardPart, Rewards, RewardValues
 from .rows import TrainingRow
 from .schema import Positive
 from .towers import saved_bytes, seed_of
-
-if TYPE_CHECKING:
-    import torch
 
 Baseline = Literal["mean", "leave_one_out", "greedy"]
 LengthNorm = Literal["none", "tokens", "longest", "batch"]
@@ -39,8 +37,6 @@ def advantages(rewards: np.ndarray, baseline: Baseline, greedy: np.ndarray | Non
     Raises:
         ValueError: The baseline is ``greedy``, and they are not given.
     """
-    import numpy as np
-
     has_value = np.isfinite(rewards)
     known = np.where(has_value, rewards, 0.0)
     if baseline == "greedy":
@@ -106,9 +102,9 @@ class ScstSettings(CaptionerSettings):
     candidates: Literal["beams", "samples"] = "beams"
     """The best captions of a beam search, or captions that are drawn."""
     baseline: Baseline = "mean"
-    """What a caption's reward is held against; see ``self_critical.advantages``."""
+    """What a caption's reward is held against; see ``advantages``."""
     length_norm: LengthNorm = "none"
-    """What a caption's log-probability is divided by; see ``self_critical.scst_loss``."""
+    """What a caption's log-probability is divided by; see ``scst_loss``."""
     dropout: bool = False
 
 
@@ -144,8 +140,6 @@ class ScstTrainer(CaptionerTrainer):
 
     def backward(self, step: int) -> dict[str, float]:
         """Add the gradients of a step; see ``Trainer.backward``."""
-        import torch
-
         settings, rows = self._settings, self.processes.share(self.rows_of(step))
         pieces = [(self.inputs(piece), len(piece)) for piece in self.pieces(rows)]
         self.read_ahead(step + 1)
@@ -175,8 +169,6 @@ class ScstTrainer(CaptionerTrainer):
     def _loss(
         self, inputs: dict[str, torch.Tensor], written: Sequence[list[int]], advantage: torch.Tensor, tokens: int
     ) -> torch.Tensor:
-        import torch
-
         settings = self._settings
         lengths = torch.tensor([len(one) for one in written], device=self.lent.device)
         with self.lower():
@@ -210,8 +202,6 @@ class ScstTrainer(CaptionerTrainer):
 
     def memory(self) -> dict[str, int]:
         """Return what the pass over one piece keeps; see ``Trainer.memory``."""
-        import torch
-
         (piece, *_) = self.pieces(self.processes.share(self.rows_of(0)))
         inputs = self.inputs(piece)
         written = self._written([inputs], self._writing, 0)
@@ -221,8 +211,6 @@ class ScstTrainer(CaptionerTrainer):
 
     def _written(self, inputs: Sequence[dict[str, torch.Tensor]], writing: Writing, step: int) -> list[list[int]]:
         """Return the captions of all pieces."""
-        import torch
-
         self.module.eval()
         torch.manual_seed(seed_of(self.recipe.seed, step, 0, self.processes.number))
         with self.lower():

@@ -1,18 +1,61 @@
-"""Encodes the images and texts of a step, in pieces that fit, with gradients that are those of the whole."""
+"""Reads the images of a step while the one before is computed, and encodes them and its texts, in pieces that fit."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
 import numpy as np
+import torch
 
-from .images import Inputs
+from ...adapters import ImageHandle
+from ...adapters.pixels.pipeline import default_workers, read_image_with
+from ...errors import DataError
 
-if TYPE_CHECKING:
-    import torch
+Inputs = dict[str, "torch.Tensor"]
+_T = TypeVar("_T")
+
+
+class ImageReader(Generic[_T]):
+    """Makes a model's inputs of images, which threads read; those of the next step may be asked for beforehand.
+
+    Args:
+        read: Reads an image.
+        collate: Makes inputs of what was read of one image or more; says of places why nothing can be made of them.
+    """
+
+    def __init__(
+        self, read: Callable[[ImageHandle], _T], collate: Callable[[Sequence[_T]], tuple[Inputs, Mapping[int, str]]]
+    ) -> None:
+        self._read = read
+        self._collate = collate
+        self._threads = ThreadPoolExecutor(default_workers(), thread_name_prefix="read image")
+        self._ahead: dict[ImageHandle, Future[_T | str]] = {}
+
+    def ask(self, images: Sequence[ImageHandle]) -> None:
+        """Begin to read images that will be needed next; others that were asked for before are forgotten."""
+        self._ahead = {image: self._ahead.get(image) or self._begin(image) for image in images}
+
+    def read(self, images: Sequence[ImageHandle], ids: Sequence[str]) -> Inputs:
+        """Return the model's inputs for images.
+
+        Raises:
+            DataError: One cannot be read; it is named with its row's id.
+        """
+        reading = {image: self._ahead.pop(image, None) or self._begin(image) for image in dict.fromkeys(images)}
+        read = [reading[image].result() for image in images]
+        failed: Mapping[int, str] = {number: one for number, one in enumerate(read) if isinstance(one, str)}
+        inputs, failed = ({}, failed) if failed else self._collate([one for one in read if not isinstance(one, str)])
+        for number, reason in failed.items():
+            raise DataError(f"row {ids[number]}: {reason}", "Mend the image, or take the row out of the data.")
+        return inputs
+
+    def _begin(self, image: ImageHandle) -> Future[_T | str]:
+        return self._threads.submit(read_image_with, self._read, image)
+
 
 _HIGHEST = (2.0**4, 2.0**-2, 2.0**-8)
 """What the largest gradient of features is brought to in half precision, which ends at 65,504: the first that does."""
@@ -41,8 +84,6 @@ class Encoding:
         lower: Callable[[], AbstractContextManager[object]],
         seed: Sequence[int],
     ) -> None:
-        import torch
-
         self._encode = encode
         self._lower = lower
         self._seed = seed
@@ -70,8 +111,6 @@ class Encoding:
             self._features(number).backward(part)
 
     def _features(self, number: int) -> torch.Tensor:
-        import torch
-
         torch.manual_seed(seed_of(*self._seed, number))
         with self._lower():
             made = self._encode(self._pieces[number])
@@ -97,8 +136,6 @@ def pass_back(
         parameters: All that have gradients then.
         half: Whether the towers compute in half precision, whose range is small.
     """
-    import torch
-
     if not half:
         for encoding, gradient in zip(encodings, gradients, strict=True):
             encoding.backward(gradient)
@@ -126,8 +163,6 @@ def seed_of(*numbers: int) -> int:
 
 def saved_bytes(module: torch.nn.Module, compute: Callable[[], object]) -> int:
     """Return how many bytes a computation keeps for its gradients, the module's weights not counted."""
-    import torch
-
     kept: dict[int, int] = {}
     weights = {one.untyped_storage().data_ptr() for one in module.parameters()}
 

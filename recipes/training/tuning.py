@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,7 +14,8 @@ from ...adapters.lending import Alias, Lent, LentEncoder
 from ...adapters.peft_weights import quiet_peft
 from ...errors import UsageError
 from ...permissions import Permissions
-from .contract import TrainingCall
+from .contract import Trainer, TrainingCall
+from .rows import Batches, Rows, TrainingRow
 from .schema import Lora, Recipe, list_recipes
 
 if TYPE_CHECKING:
@@ -52,79 +54,115 @@ def with_start(start: ModelSpec) -> Permissions:
     return Permissions(folders=tuple(path for path in named if path.is_dir()))
 
 
-def lent_and_tuned(call: TrainingCall, kind: type[_L], what: str, hint: str) -> tuple[str, _L, Tuning]:
-    """Return the name of a recipe's model, the model, and which part of it is trained.
+class TunedTrainer(Trainer):
+    """A trainer of a model that is lent; see ``Trainer``.
 
     Args:
-        call: Holds the recipe.
-        kind: What the trainer takes.
-        what: Is said of a model that is something else.
-        hint: Is said beside it.
+        call: What is to be done.
+        usable: Returns the rows that the objective can take.
 
     Raises:
-        BenchError: The model is not known, cannot be lent, or does not do for the recipe.
-    """
-    recipe = call.loaded.recipe
-    spec = start_of(recipe)
-    if not {"dtype", "device"}.isdisjoint(spec.arguments):
-        raise UsageError("model: 'dtype' and 'device' are not the model's to say here.", "Use 'precision'.")
-    lent = spec.lend(call.processes.device)
-    if not isinstance(lent, kind):
-        raise UsageError(f"model: {spec.name} {what}", hint)
-    return spec.name, lent, Tuning(recipe, spec, lent)
-
-
-class Tuning:
-    """A lent model of which a part is trained.
-
-    Args:
-        recipe: Says which.
-        spec: What the model was before.
-        lent: The model, with every weight frozen.
-
-    Raises:
-        UsageError: Nothing of the model is what the recipe names, or the result cannot be written as it says.
+        BenchError: The recipe or its data do not do.
     """
 
-    def __init__(self, recipe: Recipe, spec: ModelSpec, lent: Lent) -> None:
-        import torch
+    def __init__(self, call: TrainingCall, usable: Callable[[Rows], Rows]) -> None:
+        self.recipe, self.processes = call.loaded.recipe, call.processes
+        self.rows = usable(call.read(self.recipe.data, "data"))
+        source = self.recipe.data.validation
+        self.validation: Sequence[TrainingRow] = usable(call.read(source, "data", "validation")).rows if source else []
 
-        self._spec = spec
-        self._lent = lent
-        self._result = recipe.result
-        self._factors: PacLora | None = None
-        self._peft: Any = None
-        torch.manual_seed(recipe.seed)
-        if recipe.result == "pac":
-            self._require_openai_names()
-        if recipe.lora is None:
-            self._open(recipe.train)
-        elif recipe.lora.kind == "pac":
-            from .pac_lora import PacLora
+    def lend(self, kind: type[_L], what: str, hint: str) -> _L:
+        """Return the recipe's model, of which a part is trained.
 
-            self._factors = PacLora(lent.module, recipe.lora.rank, recipe.lora.alpha)
-        else:
-            self._peft = _with_peft(lent.module, recipe.lora)
-        self.module = lent.module
-        self.parameters: dict[str, torch.nn.Parameter] = {
-            name: one for name, one in lent.module.named_parameters() if one.requires_grad
-        }
-
-    def write(self, folder: Path) -> Alias:
-        """Write what was trained below a folder, and return the alias of the result; the module is used up.
+        Args:
+            kind: What the trainer takes.
+            what: Is said of a model that is something else.
+            hint: Is said beside it.
 
         Raises:
-            BenchError: It cannot be written in the format.
+            BenchError: The model is not known, cannot be lent, or does not do for the recipe: nothing of it is what the
+                recipe names, say, or the result cannot be written as it says.
         """
+        import torch
+
+        spec = start_of(self.recipe)
+        if not {"dtype", "device"}.isdisjoint(spec.arguments):
+            raise UsageError("model: 'dtype' and 'device' are not the model's to say here.", "Use 'precision'.")
+        lent = spec.lend(self.processes.device)
+        if not isinstance(lent, kind):
+            raise UsageError(f"model: {spec.name} {what}", hint)
+        if self.recipe.result == "pac" and not (
+            isinstance(lent, LentEncoder) and lent.head_width is not None and lent.quick_gelu is not None
+        ):
+            raise UsageError(
+                f"result: pac: {spec.name} is no CLIP by OpenAI's names.",
+                "Leave it out: the result is then written in the model's own format.",
+            )
+        self.name, self.module, self._spec, self._lent = spec.name, lent.module, spec, lent
+        self._factors: PacLora | None = None
+        self._peft: Any = None
+        torch.manual_seed(self.recipe.seed)
+        lora = self.recipe.lora
+        if lora is None:
+            self._open(self.recipe.train)
+        elif lora.kind == "pac":
+            from .pac_lora import PacLora
+
+            self._factors = PacLora(self.module, lora.rank, lora.alpha)
+        else:
+            self._peft = _with_peft(self.module, lora)
+        self.parameters = {name: one for name, one in self.module.named_parameters() if one.requires_grad}
+        return lent
+
+    def _open(self, patterns: list[str]) -> None:
+        names = [name for name, _ in self.module.named_parameters()]
+        for pattern in patterns:
+            if not any(fnmatchcase(name, pattern) for name in names):
+                raise UsageError(
+                    f"train: '{pattern}' matches no weight of {self._spec.name}.",
+                    f"Its weights: {', '.join(names[:6])}, …",
+                )
+        for name, one in self.module.named_parameters():
+            one.requires_grad_(any(fnmatchcase(name, pattern) for pattern in patterns))
+
+    def take_batches(self, batches: Batches) -> None:
+        """Take up which rows a step has."""
+        self._batches, self.steps_in_an_epoch = batches, batches.in_an_epoch
+
+    def rows_of(self, step: int) -> list[TrainingRow]:
+        """Return a step's rows, of all processes."""
+        return [self.rows.rows[number] for number in self._batches.rows(step)]
+
+    def ids(self, step: int) -> list[str]:
+        """Return the ids of a step's rows."""
+        return [row.id for row in self.rows_of(step)]
+
+    def lower(self) -> AbstractContextManager[object]:
+        """Give what the model computes in."""
+        import torch
+
+        lower = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.recipe.precision)
+        return torch.autocast(self._lent.device.type, lower) if lower else nullcontext()
+
+    def write(self, folder: Path) -> Alias:
+        """Write what was trained; see ``Trainer.write``."""
+        self.module.eval()
         place = folder / WEIGHTS
-        if self._peft is not None and self._result == "own" and "peft" not in self._spec.arguments:
+        if self._peft is not None and self.recipe.result == "own" and "peft" not in self._spec.arguments:
             for config in self._peft.peft_config.values():
                 # A set, which has another order in each process.
                 if not isinstance(config.target_modules, str):
                     config.target_modules = sorted(config.target_modules)
             self._peft.save_pretrained(place)
-            return {"adapter": self._spec.adapter, **_with_whole_paths(self._spec.arguments), "peft": f"./{WEIGHTS}"}
-        if self._result == "pac" and isinstance(self._lent, LentEncoder):
+            # Files and folders are named from the root, so that they hold from anywhere.
+            arguments = {
+                key: str(path.resolve())
+                if isinstance(value, str) and (path := Path(value).expanduser()).exists()
+                else value
+                for key, value in self._spec.arguments.items()
+            }
+            return {"adapter": self._spec.adapter, **arguments, "peft": f"./{WEIGHTS}"}
+        if self.recipe.result == "pac" and isinstance(self._lent, LentEncoder):
             from ...adapters.encoders.pac_checkpoint import write_pac
 
             place.mkdir()
@@ -142,25 +180,6 @@ class Tuning:
         if self._factors is not None:
             self._factors.merge()
         return self._lent.write(place)
-
-    def _open(self, patterns: list[str]) -> None:
-        names = [name for name, _ in self._lent.module.named_parameters()]
-        for pattern in patterns:
-            if not any(fnmatchcase(name, pattern) for name in names):
-                raise UsageError(
-                    f"train: '{pattern}' matches no weight of {self._spec.name}.",
-                    f"Its weights: {', '.join(names[:6])}, …",
-                )
-        for name, one in self._lent.module.named_parameters():
-            one.requires_grad_(any(fnmatchcase(name, pattern) for pattern in patterns))
-
-    def _require_openai_names(self) -> None:
-        lent = self._lent
-        if not isinstance(lent, LentEncoder) or lent.head_width is None or lent.quick_gelu is None:
-            raise UsageError(
-                f"result: pac: {self._spec.name} is no CLIP by OpenAI's names.",
-                "Leave it out: the result is then written in the model's own format.",
-            )
 
 
 def _with_peft(module: torch.nn.Module, lora: Lora) -> Any:
@@ -182,11 +201,3 @@ def _with_peft(module: torch.nn.Module, lora: Lora) -> Any:
             f"lora: targets {lora.targets}: {first_line(error)}",
             "Name layers of the model, as peft takes them: the ends of their names, or one regular expression.",
         ) from error
-
-
-def _with_whole_paths(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments in which files and folders are named from the root, so that they hold from anywhere."""
-    return {
-        key: str(path.resolve()) if isinstance(value, str) and (path := Path(value).expanduser()).exists() else value
-        for key, value in arguments.items()
-    }

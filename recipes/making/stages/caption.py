@@ -52,9 +52,10 @@ class CaptionSettings(StageSettings):
 class _Wanted:
     """A caption that is to be written, and what became of it."""
 
-    row: int
+    row: MakingRow
     place: int
     pixels: ImageHandle
+    box: Sequence[float] = ()
     text: str | None = None
     fault: str = ""
     passing: bool = False
@@ -67,66 +68,50 @@ class CaptionStage(Stage):
     settings: CaptionSettings
     roles = ("captioner",)
     shard = 50
-
-    def reads(self) -> Sequence[str]:
-        """Return the values that a row must have."""
-        return () if self.settings.boxes is None else (self.settings.boxes,)
-
-    def makes(self) -> Sequence[str]:
-        """Return the values that a row has then."""
-        return (self.settings.to,)
+    takes = ("{boxes}",)
+    gives = ("{to}",)
 
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
         """Return each row with its captions."""
-        wanted: list[_Wanted] = []
-        lost: dict[int, str] = {}
-        kept: dict[int, list[Sequence[float]]] = {}
-        for number, row in enumerate(rows):
-            try:
-                pixels, kept[number] = self._pixels(row)
-            except OSError as error:
-                lost[number] = f"image cannot be read: {error.strerror or error}"
-                continue
-            wanted += [_Wanted(number, place, one) for place, one in enumerate(pixels)]
+        every = [self._wanted(row) for row in rows]
         for attempt in range(self.settings.tries):
-            if left := [one for one in wanted if one.text is None]:
-                self._ask(left, rows, attempt, models)
+            captions = (one for wanted in every if isinstance(wanted, list) for one in wanted)
+            if left := [one for one in captions if one.text is None]:
+                self._ask(left, attempt, models)
         return [
-            Unmade(lost[number])
-            if number in lost
-            else self._row(row, [one for one in wanted if one.row == number], kept[number], models)
-            for number, row in enumerate(rows)
+            self._row(row, wanted, models) if isinstance(wanted, list) else wanted
+            for row, wanted in zip(rows, every, strict=True)
         ]
 
-    def _pixels(self, row: MakingRow) -> tuple[list[ImageHandle], list[Sequence[float]]]:
-        """Return what is captioned of a row, and where it has any, its boxes as they were given."""
+    def _wanted(self, row: MakingRow) -> list[_Wanted] | Unmade:
+        """Return what is captioned of a row; a box as it was given beside what is seen of it."""
         settings = self.settings
         if settings.boxes is None:
-            return [row.pixels] * (settings.count or 1), []
+            return [_Wanted(row, place, row.pixels) for place in range(settings.count or 1)]
         from PIL import Image
 
-        with Image.open(row.file) as image:
-            width, height = image.size
+        try:
+            with Image.open(row.file) as image:
+                width, height = image.size
+        except OSError as error:
+            return Unmade(f"image cannot be read: {error.strerror or error}")
         beside, above = width * settings.dilate, height * settings.dilate
-        boxes: list[Sequence[float]] = []
-        crops: list[ImageHandle] = []
+        wanted: list[_Wanted] = []
         for given in row.values[settings.boxes]:
             left, top, right, bottom = given
             wider = (left - beside, top - above, right + beside, bottom + above)
             box = (max(wider[0], 0.0), max(wider[1], 0.0), min(wider[2], width), min(wider[3], height))
             if box[2] - box[0] > settings.least_side and box[3] - box[1] > settings.least_side:
-                boxes.append(given)
-                crops.append(replace(row.pixels, box=box))
-        return crops, boxes
+                wanted.append(_Wanted(row, len(wanted), replace(row.pixels, box=box), given))
+        return wanted
 
-    def _ask(self, wanted: Sequence[_Wanted], rows: Sequence[MakingRow], attempt: int, models: MakerModels) -> None:
+    def _ask(self, wanted: Sequence[_Wanted], attempt: int, models: MakerModels) -> None:
         requests: list[CaptionRequest] = []
         for one in wanted:
-            row = rows[one.row]
-            kwargs = dict(self.settings.generation_kwargs)
+            name, kwargs = one.row.id, dict(self.settings.generation_kwargs)
             if kwargs.get("do_sample"):
-                kwargs["seed"] = seed_of(self.seed, self.name, row.id, one.place, attempt)
-            requests.append(CaptionRequest(row.id, row.id, self.settings.prompt, kwargs, pixels=one.pixels))
+                kwargs["seed"] = seed_of(self.seed, self.name, name, one.place, attempt)
+            requests.append(CaptionRequest(name, name, self.settings.prompt, kwargs, pixels=one.pixels))
         found = merged(models["captioner"].stream(requests))
         for at, one in enumerate(wanted):
             one.passing = False
@@ -150,9 +135,7 @@ class CaptionStage(Stage):
             return f"the caption has {count} tokens, and {most} is the most"
         return f"the caption {fault}" if (fault := language_fault(text, self.settings.language)) else ""
 
-    def _row(
-        self, row: MakingRow, wanted: Sequence[_Wanted], boxes: list[Sequence[float]], models: MakerModels
-    ) -> Made:
+    def _row(self, row: MakingRow, wanted: Sequence[_Wanted], models: MakerModels) -> Made:
         settings = self.settings
         good = [one for one in wanted if one.text is not None]
         faults = {str(one.place): one.fault for one in wanted if one.text is None}
@@ -161,7 +144,7 @@ class CaptionStage(Stage):
             return Unmade(next(iter(faults.values())), passing)
         made: dict[str, Any] = {settings.to: [one.text for one in good]}
         if settings.boxes is not None:
-            made[settings.boxes] = [list(boxes[one.place]) for one in good]
+            made[settings.boxes] = [list(one.box) for one in good]
         elif settings.count is None:
             made[settings.to] = good[0].text
         else:

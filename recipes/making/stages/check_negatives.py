@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -31,14 +31,8 @@ class ClipScores(Stage):
 
     Settings = StageSettings
     roles = ("encoder",)
-
-    def reads(self) -> Sequence[str]:
-        """Return the values that a row must have."""
-        return ("mask_data", "summaries", "negatives")
-
-    def makes(self) -> Sequence[str]:
-        """Return the values that a row has then."""
-        return ("clip_scores",)
+    takes = ("mask_data", "summaries", "negatives")
+    gives = ("clip_scores",)
 
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
         """Return each row with its scores."""
@@ -110,6 +104,10 @@ _QUESTION = (
 )
 
 
+_Pairs: TypeAlias = Sequence[tuple[int, str, str, str, str]]
+"""The number of a row, the entry, the name of a negative, the summary and the negative."""
+
+
 class CheckNegativesSettings(StageSettings):
     """Its keys."""
 
@@ -131,18 +129,12 @@ class CheckNegatives(Stage):
 
     Settings = CheckNegativesSettings
     settings: CheckNegativesSettings
+    takes = ("mask_data", "summaries", "negatives")
+    gives = ("negatives",)
 
     def __init__(self, name: str, settings: CheckNegativesSettings, seed: int) -> None:
         super().__init__(name, settings, seed)
         self.roles = tuple(one for one in settings.by if one != "parser")  # pyright: ignore[reportAttributeAccessIssue]
-
-    def reads(self) -> Sequence[str]:
-        """Return the values that a row must have."""
-        return ("mask_data", "summaries", "negatives")
-
-    def makes(self) -> Sequence[str]:
-        """Return the values that a row has then."""
-        return ("negatives",)
 
     def check(self) -> None:
         """Raise if a parser is asked that cannot be used here; see ``Stage.check``."""
@@ -151,16 +143,22 @@ class CheckNegatives(Stage):
 
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
         """Return each row with what is known of its negatives."""
-        told = {by: getattr(self, f"_by_{by}")(rows, models) for by in self.settings.by}
+        pairs = [
+            (number, key, name, its["sum"], text)
+            for number, row in enumerate(rows)
+            for key, its in named_texts(row).items()
+            for name, text in its.items()
+            if name != "sum"
+        ]
+        told = {by: getattr(self, f"_by_{by}")(rows, pairs, models) for by in self.settings.by}
         made: list[Made] = []
         for number, row in enumerate(rows):
-            if fault := next((found[number] for found in told.values() if isinstance(found[number], str)), None):
+            own = [(at, key, name) for at, (of, key, name, *_) in enumerate(pairs) if of == number]
+            why = (found[at] for found in told.values() for at, *_ in own if isinstance(found[at], str))
+            if fault := next(why, None):
                 made.append(Unmade(fault))
                 continue
-            faults = {
-                by: {(key, name) for key, its in found[number].items() for name, same in its.items() if same}
-                for by, found in told.items()
-            }
+            faults = {by: {(key, name) for at, key, name in own if found[at]} for by, found in told.items()}
             made.append(self._row(row, faults, models))
         return made
 
@@ -183,48 +181,28 @@ class CheckNegatives(Stage):
         negatives, removed = _without(row, every)
         return row.having(self.name, {**about, "removed": removed}, negatives=negatives)
 
-    def _by_encoder(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Any]:
+    # Each returns of every pair whether it cannot be told apart; or why nothing can be said of it.
+
+    def _by_encoder(self, rows: Sequence[MakingRow], pairs: _Pairs, models: MakerModels) -> list[bool | str]:
+        found = similarities(rows, models)
         return [
-            found
-            if isinstance(found, str)
-            else {
-                key: {name: found[key][text] >= found[key][its["sum"]] for name, text in its.items() if name != "sum"}
-                for key, its in named_texts(row).items()
-            }
-            for row, found in zip(rows, similarities(rows, models), strict=True)
+            its if isinstance(its := found[number], str) else its[key][text] >= its[key][summary]
+            for number, key, _, summary, text in pairs
         ]
 
-    def _by_parser(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Any]:
-        named = [named_texts(row) for row in rows]
-        every = [text for texts in named for its in texts.values() for text in its.values()]
+    def _by_parser(self, rows: Sequence[MakingRow], pairs: _Pairs, models: MakerModels) -> list[bool | str]:
+        every = [text for *_, summary, negative in pairs for text in (summary, negative)]
         graphs = graphs_of(every, self.settings.parser.build(), models.cache)
 
-        def same(first: str, second: str) -> bool:
-            one, other = graphs[first], graphs[second]
+        def same(one: Graph | str, other: Graph | str) -> bool:
             # What cannot be read cannot be told apart.
             return not (isinstance(one, Graph) and isinstance(other, Graph)) or element_set(one) == element_set(other)
 
-        return [
-            {
-                key: {name: same(its["sum"], text) for name, text in its.items() if name != "sum"}
-                for key, its in texts.items()
-            }
-            for texts in named
-        ]
+        return [same(graphs[summary], graphs[text]) for *_, summary, text in pairs]
 
-    def _by_judge(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Any]:
-        asked = [
-            (number, key, name, its["sum"], text)
-            for number, row in enumerate(rows)
-            for key, its in named_texts(row).items()
-            for name, text in its.items()
-            if name != "sum"
-        ]
-        said = converse(models["judge"], [_same_image(caption, text) for *_, caption, text in asked])
-        found: list[Any] = [{} for _ in rows]
-        for (number, key, name, *_), one in zip(asked, said, strict=True):
-            found[number].setdefault(key, {})[name] = one.result
-        return found
+    def _by_judge(self, rows: Sequence[MakingRow], pairs: _Pairs, models: MakerModels) -> list[bool | str]:
+        said = converse(models["judge"], [_same_image(summary, text) for *_, summary, text in pairs])
+        return [bool(one.result) for one in said]
 
 
 def is_permutation(summary: str, swaps: str) -> bool:

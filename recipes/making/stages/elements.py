@@ -53,11 +53,6 @@ def graphs_of(captions: Sequence[str], parser: CaptionParser, cache: Cache) -> d
     return found
 
 
-def count_elements(graph: Graph, kinds: Sequence[Kind]) -> int:
-    """Return how many different elements of some kinds a caption names."""
-    return sum(len(getattr(graph, kind)) for kind in kinds)
-
-
 def element_set(graph: Graph) -> frozenset[tuple[Any, ...]]:
     """Return all that a caption says, as one set."""
     return frozenset([*((name,) for name in graph.objects), *graph.attributes, *graph.relations])
@@ -82,14 +77,8 @@ class Select(Stage):
     Settings = SelectSettings
     settings: SelectSettings
     chooses = True
-
-    def reads(self) -> Sequence[str]:
-        """Return the values that a row must have."""
-        return (self.settings.caption,)
-
-    def makes(self) -> Sequence[str]:
-        """Return the values that a row has then."""
-        return ("elements",)
+    takes = ("{caption}",)
+    gives = ("elements",)
 
     def check(self) -> None:
         """Raise if the parser cannot be used here; see ``Stage.check``."""
@@ -105,7 +94,8 @@ class Select(Stage):
             if isinstance(graph, str):
                 made.append(Unmade(graph))
                 continue
-            count = count_elements(graph, settings.elements)
+            # Each element of a caption once.
+            count = sum(len(getattr(graph, kind)) for kind in settings.elements)
             about = {"parser": settings.parser.parser, "counts": {"elements": count}}
             made.append(row.having(self.name, about, elements=count))
         return made

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -235,6 +235,8 @@ class EntryStage(Stage):
 
     roles = ("judge",)
     settings: AskingSettings
+    lacking: ClassVar[str] = ""
+    """What is said of a row of whose whole image nothing came; empty where it is of use all the same."""
 
     def asker(self, row: MakingRow, *names: str) -> Asker:
         """Return what asks for one text of a row."""
@@ -256,16 +258,13 @@ class EntryStage(Stage):
                 its.results[key] = said.result
         return told
 
-    def unmade(self, told: EntryResults) -> str | None:
-        """Return why nothing can be made of a row, or None if something was."""
-        return None
-
     def row(
         self, row: MakingRow, told: EntryResults, models: MakerModels, prompts: Mapping[str, str], **values: Any
     ) -> Made:
         """Return a row with what was made, and where it came from; unmade where that is of no use."""
-        if (fault := self.unmade(told)) is not None:
-            return Unmade(fault, passing=bool(told.silent))
+        if self.lacking and BASE not in told.results:
+            of_image = (why for key, why in told.faults.items() if key.partition(" ")[0] == BASE)
+            return Unmade(f"{self.lacking}: {next(of_image, 'nothing is said of it')}", passing=bool(told.silent))
         about = {
             "model": models.name("judge"),
             "prompts": dict(prompts),
@@ -299,14 +298,9 @@ class Negatives(EntryStage):
 
     Settings = NegativesSettings
     settings: NegativesSettings  # pyright: ignore[reportIncompatibleVariableOverride]
-
-    def reads(self) -> Sequence[str]:
-        """Return the values that a row must have."""
-        return ("summaries",)
-
-    def makes(self) -> Sequence[str]:
-        """Return the values that a row has then."""
-        return ("negatives",)
+    takes = ("summaries",)
+    gives = ("negatives",)
+    lacking = "the whole image lacks negatives"
 
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
         """Return each row with negatives; an entry that lacks one of a kind loses its summaries, too."""
@@ -326,13 +320,6 @@ class Negatives(EntryStage):
             told.results = by_entry
             made.append(self.row(row, told, models, NEGATIVES, negatives=by_entry, summaries=summaries))
         return made
-
-    def unmade(self, told: EntryResults) -> str | None:
-        """Return why the row is of no use."""
-        if BASE in told.results:
-            return None
-        reason = next((why for key, why in told.faults.items() if key.startswith(f"{BASE} ")), "")
-        return f"the whole image lacks negatives: {reason}"
 
     def _negative(self, summary: str, kind: str, asker: Asker) -> Conversation[str]:
         settings, own = self.settings, clip_tokens(summary)
@@ -383,14 +370,8 @@ class MoreSummaries(EntryStage):
 
     Settings = MoreSummariesSettings
     settings: MoreSummariesSettings  # pyright: ignore[reportIncompatibleVariableOverride]
-
-    def reads(self) -> Sequence[str]:
-        """Return the values that a row must have."""
-        return ("mask_data", "summaries")
-
-    def makes(self) -> Sequence[str]:
-        """Return the values that a row has then."""
-        return ("summaries",)
+    takes = ("mask_data", "summaries")
+    gives = ("summaries",)
 
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
         """Return each row with further summaries."""
@@ -454,14 +435,9 @@ class FirstSummary(EntryStage):
 
     Settings = FirstSummarySettings
     settings: FirstSummarySettings  # pyright: ignore[reportIncompatibleVariableOverride]
-
-    def reads(self) -> Sequence[str]:
-        """Return the values that a row must have."""
-        return ("mask_data",)
-
-    def makes(self) -> Sequence[str]:
-        """Return the values that a row has then."""
-        return ("summaries",)
+    takes = ("mask_data",)
+    gives = ("summaries",)
+    lacking = "the whole image has no summary"
 
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
         """Return each row with its summaries; one whose whole image has none is unmade."""
@@ -479,12 +455,6 @@ class FirstSummary(EntryStage):
             self.row(row, told, models, prompts, summaries={key: [text] for key, text in told.results.items()})
             for row, told in zip(rows, made, strict=True)
         ]
-
-    def unmade(self, told: EntryResults) -> str | None:
-        """Return why the row is of no use."""
-        if BASE in told.results:
-            return None
-        return f"the whole image has no summary: {told.faults.get(BASE, 'nothing is said of it')}"
 
     def _summary(self, text: str, key: str, asker: Asker) -> Conversation[str]:
         settings = self.settings

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
 
-from ....adapters import ImageHandle
 from ..asking import seed_of
-from ..contract import Made, MakerModels, MakingRow, Stage, StageSettings
+from ..contract import MakerModels, MakingRow, RowStage, StageSettings
 
 
 class FurtherImagesSettings(StageSettings):
@@ -24,38 +22,21 @@ class FurtherImagesSettings(StageSettings):
     """Captions of a row that are painted, at most."""
 
 
-class FurtherImages(Stage):
+class FurtherImages(RowStage):
     """Has a painter paint the first captions of each row, each with a seed of its own."""
 
     Settings = FurtherImagesSettings
     settings: FurtherImagesSettings
     roles = ("painter",)
+    takes = ("{captions}",)
+    gives = ("{to}",)
 
-    def reads(self) -> Sequence[str]:
-        """Return the values that a row must have."""
-        return (self.settings.captions,)
-
-    def makes(self) -> Sequence[str]:
-        """Return the values that a row has then."""
-        return (self.settings.to,)
-
-    def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
-        """Return each row with its images."""
-        made: list[Made] = []
-        for row in rows:
-            given = row.values[self.settings.captions]
-            captions = ([given] if isinstance(given, str) else list(given))[: self.settings.count]
-            seed = seed_of(self.seed, self.name, row.id)
-            painted = models["painter"].paint(captions, seed=seed)
-            about = {
-                "model": models.name("painter"),
-                "prompts": captions,
-                "seed": seed,
-                "counts": {"images": len(painted)},
-            }
-            made.append(row.having(self.name, about, **{self.settings.to: [_encoded(one) for one in painted]}))
-        return made
-
-
-def _encoded(image: ImageHandle) -> str:
-    return base64.b64encode(image.encoded()).decode("ascii")
+    def make(self, row: MakingRow, models: MakerModels) -> MakingRow:
+        """Return a row with its images."""
+        given = row.values[self.settings.captions]
+        captions = ([given] if isinstance(given, str) else list(given))[: self.settings.count]
+        seed = seed_of(self.seed, self.name, row.id)
+        painted = models["painter"].paint(captions, seed=seed)
+        about = {"model": models.name("painter"), "prompts": captions, "seed": seed, "counts": {"images": len(painted)}}
+        encoded = [base64.b64encode(image.encoded()).decode("ascii") for image in painted]
+        return row.having(self.name, about, **{self.settings.to: encoded})

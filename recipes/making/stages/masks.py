@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from ....adapters.pixels.reading import UnreadableImage, read_image
-from ..contract import Made, MakerModels, MakingRow, Stage, StageSettings, Unmade
-from ..geometry import MaskNode, clustered_boxes, edge_points, mask_tree, opencv, shown
+from ....adapters.pixels.reading import read_image
+from ..contract import MakerModels, MakingRow, RowStage, StageSettings
+from ..geometry import MaskNode, canny_edges, clustered_boxes, mask_tree, opencv, points_near, shown
 
 
 class BoxesSettings(StageSettings):
@@ -27,35 +27,24 @@ class BoxesSettings(StageSettings):
     """Whether free rectangles end a cell too early, as in the released code."""
 
 
-class Boxes(Stage):
+class Boxes(RowStage):
     """Makes the boxes of each image; one in which nothing is found has none."""
 
     Settings = BoxesSettings
     settings: BoxesSettings
     roles = ("segmenter",)
+    gives = ("{to}",)
 
-    def makes(self) -> Sequence[str]:
-        """Return the values that a row has then."""
-        return (self.settings.to,)
-
-    def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
-        """Return each row with its boxes."""
-        made: list[Made] = []
-        for row in rows:
-            try:
-                regions = models["segmenter"].masks(row.pixels, grid=self.settings.grid)
-                size = read_image(row.pixels).image.size
-            except UnreadableImage as error:
-                made.append(Unmade(f"image: {error}"))
-                continue
-            boxes: Sequence[Any] = [one.box for one in regions]
-            if self.settings.clustered:
-                found = np.array(boxes, np.float64).reshape(-1, 4)
-                boxes = clustered_boxes(found, size, rectangles=self.settings.rectangles)
-            about = {"model": models.name("segmenter"), "counts": {"masks": len(regions), "boxes": len(boxes)}}
-            told = [[float(edge) for edge in box] for box in boxes]
-            made.append(row.having(self.name, about, **{self.settings.to: told}))
-        return made
+    def make(self, row: MakingRow, models: MakerModels) -> MakingRow:
+        """Return a row with its boxes."""
+        regions = models["segmenter"].masks(row.pixels, grid=self.settings.grid)
+        boxes: Sequence[Any] = [one.box for one in regions]
+        if self.settings.clustered:
+            found, size = np.array(boxes, np.float64).reshape(-1, 4), read_image(row.pixels).image.size
+            boxes = clustered_boxes(found, size, rectangles=self.settings.rectangles)
+        about = {"model": models.name("segmenter"), "counts": {"masks": len(regions), "boxes": len(boxes)}}
+        told = [[float(edge) for edge in box] for box in boxes]
+        return row.having(self.name, about, **{self.settings.to: told})
 
 
 class DescribeMasksSettings(StageSettings):
@@ -67,36 +56,28 @@ class DescribeMasksSettings(StageSettings):
     """The value that holds the captions of ``boxes``, in their order."""
 
 
-class DescribeMasks(Stage):
+class DescribeMasks(RowStage):
     """Makes ``short_caption``, and ``mask_data`` with a ``caption`` of each mask whose box has one."""
 
     Settings = DescribeMasksSettings
     settings: DescribeMasksSettings
+    takes = ("{caption}", "{captions}", "boxes", "mask_data")
+    gives = ("short_caption", "extra_caption", "mask_data")
 
-    def reads(self) -> Sequence[str]:
-        """Return the values that a row must have."""
-        return self.settings.caption, self.settings.captions, "boxes", "mask_data"
-
-    def makes(self) -> Sequence[str]:
-        """Return the values that a row has then."""
-        return "short_caption", "extra_caption", "mask_data"
-
-    def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
-        """Return each row with its texts in place."""
-        made: list[Made] = []
-        for row in rows:
-            told = dict(zip(map(tuple, row.values["boxes"]), row.values[self.settings.captions], strict=True))
-            masks = {
-                number: {**mask, "caption": told.get(tuple(_box(mask)), "")}
-                for number, mask in row.values["mask_data"].items()
-            }
-            about = {
-                "parents": [self.settings.caption, self.settings.captions],
-                "counts": {"masks": sum(bool(mask["caption"]) for mask in masks.values())},
-            }
-            values = {"short_caption": row.values[self.settings.caption], "extra_caption": "", "mask_data": masks}
-            made.append(row.having(self.name, about, **values))
-        return made
+    def make(self, row: MakingRow, models: MakerModels) -> MakingRow:
+        """Return a row with its texts in place."""
+        captions = row.values[self.settings.captions]
+        told = dict(zip(map(tuple, row.values["boxes"]), captions, strict=True))
+        masks = {
+            number: {**mask, "caption": told.get(tuple(_box(mask)), "")}
+            for number, mask in row.values["mask_data"].items()
+        }
+        about = {
+            "parents": [self.settings.caption, self.settings.captions],
+            "counts": {"masks": sum(bool(mask["caption"]) for mask in masks.values())},
+        }
+        values = {"short_caption": row.values[self.settings.caption], "extra_caption": "", "mask_data": masks}
+        return row.having(self.name, about, **values)
 
 
 def _box(mask: dict[str, dict[str, dict[str, int]]]) -> list[int]:
@@ -125,47 +106,34 @@ class MasksSettings(StageSettings):
         return self
 
 
-class Masks(Stage):
+class Masks(RowStage):
     """Makes ``mask_data`` of each image in DCI's layout, without texts, and ``boxes`` in the order of the masks."""
 
     Settings = MasksSettings
     settings: MasksSettings
+    takes = ("{boxes}",)
+    gives = ("mask_data", "boxes")
 
     def __init__(self, name: str, settings: MasksSettings, seed: int) -> None:
         super().__init__(name, settings, seed)
         self.roles = () if settings.boxes else ("segmenter",)  # pyright: ignore[reportAttributeAccessIssue]
-
-    def reads(self) -> Sequence[str]:
-        """Return the values that a row must have."""
-        return () if self.settings.boxes is None else (self.settings.boxes,)
-
-    def makes(self) -> Sequence[str]:
-        """Return the values that a row has then."""
-        return "mask_data", "boxes"
 
     def check(self) -> None:
         """Raise if points near edges are wanted, and OpenCV is not installed; see ``Stage.check``."""
         if self.roles and self.settings.edge_points != "none":
             opencv()
 
-    def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
-        """Return each row with its masks."""
-        made: list[Made] = []
-        for row in rows:
-            empty: list[str] = []
-            try:
-                masks = list(self._given(row) if self.settings.boxes else self._found(row, models, empty))
-            except UnreadableImage as error:
-                made.append(Unmade(f"image: {error}"))
-                continue
-            about: dict[str, Any] = {"seed": self.seed, "counts": {"masks": len(masks)}}
-            if empty:
-                about["left_out"] = dict.fromkeys(empty, "the mask covers nothing")
-            if self.roles:
-                about["model"] = models.name("segmenter")
-            data = {mask["idx"]: mask for mask in masks}
-            made.append(row.having(self.name, about, mask_data=data, boxes=[_box(mask) for mask in masks]))
-        return made
+    def make(self, row: MakingRow, models: MakerModels) -> MakingRow:
+        """Return a row with its masks."""
+        empty: list[str] = []
+        masks = list(self._given(row) if self.settings.boxes else self._found(row, models, empty))
+        about: dict[str, Any] = {"seed": self.seed, "counts": {"masks": len(masks)}}
+        if empty:
+            about["left_out"] = dict.fromkeys(empty, "the mask covers nothing")
+        if self.roles:
+            about["model"] = models.name("segmenter")
+        data = {mask["idx"]: mask for mask in masks}
+        return row.having(self.name, about, mask_data=data, boxes=[_box(mask) for mask in masks])
 
     def _given(self, row: MakingRow) -> Iterator[dict[str, Any]]:
         for number, (left, top, right, bottom) in enumerate(row.values[str(self.settings.boxes)]):
@@ -187,7 +155,7 @@ class Masks(Stage):
         regions = segmenter.masks(row.pixels, grid=self.settings.grid)
         if (which := self.settings.edge_points) != "none":
             pixels = np.asarray(read_image(row.pixels).image.convert("RGB"))
-            if len(points := edge_points(pixels, seed=self.seed, which=which)):
+            if len(points := points_near(canny_edges(pixels), seed=self.seed, which=which)):
                 regions += segmenter.masks(row.pixels, points=points)
         empty += [f"mask {number}" for number, one in enumerate(regions) if not one.mask.size]
         tree = shown(mask_tree(regions, comparison=self.settings.comparison), self.settings.least_area)

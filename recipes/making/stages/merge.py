@@ -51,14 +51,8 @@ class Merge(Stage):
     Settings = MergeSettings
     settings: MergeSettings
     roles = ("judge",)
-
-    def reads(self) -> Sequence[str]:
-        """Return the values that a row must have."""
-        return self.settings.overall, self.settings.elements
-
-    def makes(self) -> Sequence[str]:
-        """Return the values that a row has then."""
-        return (self.settings.to,)
+    takes = ("{overall}", "{elements}")
+    gives = ("{to}",)
 
     def carry_out(self, rows: Sequence[MakingRow], models: MakerModels) -> list[Made]:
         """Return each row with its merged caption."""

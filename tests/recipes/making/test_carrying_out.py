@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import forked
-import making_stages  # noqa: F401 - registers a stage
 import pytest
 import yaml
+from making_stages import rows_of
 from PIL import Image
 
 from capbench.adapters.aliases import ModelSpec
@@ -28,7 +28,6 @@ from capbench.recipes.making.contract import ROLES, MakingRow, StageFacts
 from capbench.recipes.making.making import MakingCall, make
 from capbench.recipes.making.pipeline import build_stages
 from capbench.recipes.making.schema import list_makers, load_maker
-from capbench.rows import read_rows
 from capbench.tasks.shapes.drawing import draw
 from capbench.tasks.shapes.sampling import sample_scene
 
@@ -37,17 +36,16 @@ ROWS = 5
 
 @pytest.fixture
 def maker(tmp_path: Path) -> Callable[..., Path]:
-    """Return a function that writes a maker of two stages and its data, and returns the maker's file."""
+    """Return a function that writes a maker of two stages, or with other keys, and its data, and returns its file."""
 
-    def write(texts: list[str] | None = None, **second: Any) -> Path:
+    def write(texts: list[str] | None = None, lines: list[dict[str, Any]] | None = None, **keys: Any) -> Path:
         stages = [{"stage": "add", "name": name, "add": name, "folder": str(tmp_path)} for name in ("one", "two")]
-        stages[1] |= second
-        values = {"maker": "tiny", "stages": stages, "output": {"columns": {"captions": "text"}}}
+        values = {"maker": "tiny", "stages": stages, "output": {"columns": {"captions": "text"}}} | keys
         texts = texts or [f"text {number}" for number in range(ROWS)]
-        lines = [json.dumps({"id": str(number), "text": text}) for number, text in enumerate(texts)]
-        (tmp_path / "data.jsonl").write_text("\n".join(lines), encoding="utf-8")
+        lines = lines or [{"id": str(number), "text": text} for number, text in enumerate(texts)]
+        (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
         file = tmp_path / "tiny.yaml"
-        file.write_text(yaml.safe_dump(values), encoding="utf-8")
+        file.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
         return file
 
     return write
@@ -106,8 +104,7 @@ def test_change_makes_only_what_is_new(maker: Callable[..., Path], capsys: pytes
         f"stage {name}: 5 of 5 rows made, {found} of them before" for name, found in (("one", 5), ("two", 0))
     ]
     assert set(begun(file.parent)) == {f"two {number}" for number in range(ROWS)}
-    rows = list(read_rows(file.parent / "second" / "rows.jsonl"))
-    assert [row["captions"] for row in rows if isinstance(row, dict)] == [[f"text {n}oneX"] for n in range(ROWS)]
+    assert [row["captions"] for row in rows_of(file.parent / "second")] == [[f"text {n}oneX"] for n in range(ROWS)]
     changed = maker([*(f"text {number}" for number in range(ROWS)), "another"])
     main(command(changed, "third"))
     assert set(begun(file.parent)) == {"one 5", "two 5"}
@@ -134,7 +131,7 @@ def test_row_of_no_use_is_named_and_left_out_or_kept(maker, capsys, caplog):
 
     main(command(file, "kept", "--set", "stages.one.on_failure=keep", "--set", "stages.two.on_failure=keep"))
 
-    rows = [row for row in read_rows(file.parent / "kept" / "rows.jsonl") if isinstance(row, dict)]
+    rows = rows_of(file.parent / "kept")
     assert [row["captions"] for row in rows] == [["goodonetwo"], ["bad thing"], ["busy thing"]]
     assert rows[1]["provenance"] == [{"stage": "one", "unmade": "is bad"}, {"stage": "two", "unmade": "is bad"}]
 
@@ -209,7 +206,7 @@ def test_dry_run_writes_nothing(maker: Callable[..., Path], capsys: pytest.Captu
     ("change", "message"),
     [
         ({"stages": [{"stage": "ad"}]}, "unknown stage 'ad'. Did you mean 'add'?"),
-        ({"stages": [{"stage": "add", "ad": "x", "folder": ""}]}, "tiny.yaml:1: key 'stages.0.add' is missing"),
+        ({"stages": [{"stage": "add", "ad": "x", "folder": ""}]}, "tiny.yaml:3: key 'stages.0.add' is missing"),
         ({"stage": []}, "unknown key 'stage'. Did you mean 'stages'?"),
         ({"models": {"judg": {"name": "shapes-writer"}}}, "unknown role 'judg'"),
         ({"models": {"judge": {"name": "shapes-writer"}}}, "no stage asks the judge"),
@@ -218,8 +215,7 @@ def test_dry_run_writes_nothing(maker: Callable[..., Path], capsys: pytest.Captu
     ],
 )
 def test_faults_are_named_before_anything_is_made(maker, change, message, capsys):
-    file = maker()
-    file.write_text(json.dumps({**yaml.safe_load(file.read_text()), **change}), encoding="utf-8")
+    file = maker(**change)
     assert main(command(file, "out")) == 2
     assert message in capsys.readouterr().err
     assert not begun(file.parent)
@@ -252,8 +248,7 @@ def test_folder_that_holds_something_else_is_not_written_to(maker, capsys):
     assert main(command(file, "out")) == 1
     assert "out holds other things" in capsys.readouterr().err
     main(command(file, "mine"))
-    file.write_text(file.read_text().replace("maker: tiny", "maker: other"), encoding="utf-8")
-    assert main(command(file, "mine")) == 1
+    assert main(command(maker(maker="other"), "mine")) == 1
     assert "holds what maker 'tiny' made" in capsys.readouterr().err
 
 
@@ -264,9 +259,7 @@ def test_folder_of_a_maker_that_made_nothing_is_free_for_another(maker: Callable
     (folder / "data.jsonl").write_text("", encoding="utf-8")
     assert main(command(file, "out")) == 1
     assert [one.name for one in (folder / "out").iterdir()] == ["maker.txt"]
-    maker()
-    file.write_text(file.read_text().replace("maker: tiny", "maker: other"), encoding="utf-8")
-    assert main(command(file, "out")) == 0
+    assert main(command(maker(maker="other"), "out")) == 0
     assert (folder / "out" / "maker.txt").read_text().strip() == "other"
 
 
@@ -287,44 +280,27 @@ def test_rows_are_in_memory_some_at_a_time(maker: Callable[..., Path], monkeypat
 
     monkeypatch.setattr(MakingRow, "of_line", counting)
     assert main(command(file, "out")) == 0
-    assert len(list(read_rows(file.parent / "out" / "rows.jsonl"))) == many
+    assert len(rows_of(file.parent / "out")) == many
     # A window of eight shards of two, while the next one is read.
     assert window <= most <= 2 * window + 1
 
 
-def test_parquet_of_several_pieces_has_one_type_a_column(maker, monkeypatch):
+def test_parquet_of_several_pieces_has_one_type_a_column_or_it_is_said(maker, monkeypatch, capsys):
     monkeypatch.setattr("capbench.recipes.making.writing._ROWS", 2)
-    file = maker()
-    lines = [{"id": str(n), "text": "x", "extra": value} for n, value in enumerate([None, None, 1, 2.5, 3])]
-    (file.parent / "data.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     change = ("--set", "output.format=parquet", "--set", "output.columns.extra=extra")
+    values = [None, None, 1, 2.5, 3]
+    file = maker(lines=[{"id": str(n), "text": "x", "extra": value} for n, value in enumerate(values)])
     assert main(command(file, "out", *change)) == 0
-    rows = [row for row in read_rows(file.parent / "out" / "rows.parquet") if isinstance(row, dict)]
+    rows = rows_of(file.parent / "out", "rows.parquet")
     assert [row["extra"] for row in rows] == [None, None, 1.0, 2.5, 3.0]
     assert [row["id"] for row in rows] == ["0", "1", "2", "3", "4"]
-
-
-def test_column_of_several_types_is_told_of_parquet(maker, capsys):
-    file = maker()
-    lines = [{"id": str(n), "text": "x", "extra": value} for n, value in enumerate([1, "a"])]
-    (file.parent / "data.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    change = ("--set", "output.format=parquet", "--set", "output.columns.extra=extra")
-    assert main(command(file, "out", *change)) == 1
+    assert [row["captions"] for row in rows] == [["xonetwo"]] * 5
+    provenance = [{"stage": name, "counts": {"letters": 3}} for name in ("one", "two")]
+    assert json.loads(rows[0]["provenance"]) == provenance
+    file = maker(lines=[{"id": str(n), "text": "x", "extra": value} for n, value in enumerate([1, "a"])])
+    assert main(command(file, "mixed", *change)) == 1
     assert "rows cannot be written as Parquet" in capsys.readouterr().err
-    assert [one.name for one in (file.parent / "out").iterdir()] == ["maker.txt"]
-
-
-def test_parquet_holds_the_same_rows(maker: Callable[..., Path]):
-    file = maker()
-    main(command(file, "out"))
-    main(command(file, "table", "--set", "output.format=parquet"))
-    lines, table = (list(read_rows(file.parent / one)) for one in ("out/rows.jsonl", "table/rows.parquet"))
-    assert [one["captions"] for one in table if isinstance(one, dict)] == [
-        one["captions"] for one in lines if isinstance(one, dict)
-    ]
-    first = table[0]
-    assert isinstance(first, dict)
-    assert json.loads(first["provenance"]) == [{"stage": name, "counts": {"letters": 3}} for name in ("one", "two")]
+    assert [one.name for one in (file.parent / "mixed").iterdir()] == ["maker.txt"]
 
 
 def test_stage_that_nothing_is_left_of_ends_with_the_reason(maker, capsys):
@@ -333,9 +309,7 @@ def test_stage_that_nothing_is_left_of_ends_with_the_reason(maker, capsys):
 
 
 def test_value_that_no_stage_makes_is_named(maker: Callable[..., Path], capsys: pytest.CaptureFixture[str]):
-    file = maker()
-    (file.parent / "data.jsonl").write_text('{"id": "7", "txt": "x"}', encoding="utf-8")
-    assert main(command(file, "out")) == 1
+    assert main(command(maker(lines=[{"id": "7", "txt": "x"}]), "out")) == 1
     assert (
         "stage 'one' reads 'text', which no stage before makes and not every row has; there is: txt."
         in capsys.readouterr().err
@@ -357,17 +331,12 @@ def test_value_that_no_stage_makes_is_named(maker: Callable[..., Path], capsys: 
 )
 @pytest.mark.parametrize("more", [(), ("--dry_run",)])
 def test_value_that_nobody_makes_is_told_before_anything_is_made(maker, change, message, more, capsys):
-    file = maker()
-    merge = {"stage": "merge", "overall": "text", "elements": "captions", "to": "merged"}
-    values = {
-        "maker": "tiny",
-        "models": {"judge": {"name": "shapes-writer"}},
-        "stages": [merge],
-        "output": {"columns": {"captions": "merged"}},
-    }
-    file.write_text(yaml.safe_dump(values), encoding="utf-8")
-    lines = [{"id": "1", "text": "a", "captions": ["b"]}, {"id": "2", "text": "a", "captions": [], "x": 1}]
-    (file.parent / "data.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    file = maker(
+        lines=[{"id": "1", "text": "a", "captions": ["b"]}, {"id": "2", "text": "a", "captions": [], "x": 1}],
+        models={"judge": {"name": "shapes-writer"}},
+        stages=[{"stage": "merge", "overall": "text", "elements": "captions", "to": "merged"}],
+        output={"columns": {"captions": "merged"}},
+    )
     assert main(command(file, "out", "--set", change, *more)) == 1
     shown = capsys.readouterr()
     assert message in shown.err
@@ -445,16 +414,16 @@ def test_makers_that_ship_name_every_model_that_they_ask(name: str):
     assert loaded.maker.description
 
 
-def test_model_is_let_go_of_once_no_later_stage_asks_it(maker, monkeypatch):
-    file = maker()
+def test_model_is_let_go_of_once_no_later_stage_asks_it(maker, monkeypatch, tmp_path):
     stages = [
         {"stage": "merge", "name": to, "overall": "text", "elements": "parts", "to": to} for to in ("first", "second")
     ]
-    add = {"stage": "add", "add": "!", "folder": str(file.parent)}
-    values = {"maker": "tiny", "models": {"judge": {"name": "shapes-writer"}}, "stages": [*stages, add]}
-    file.write_text(yaml.safe_dump({**values, "output": {"columns": {"captions": "second"}}}))
-    data = json.dumps({"text": "There is a red circle.", "parts": ["a red star"]})
-    (file.parent / "data.jsonl").write_text(data, encoding="utf-8")
+    file = maker(
+        lines=[{"text": "There is a red circle.", "parts": ["a red star"]}],
+        models={"judge": {"name": "shapes-writer"}},
+        stages=[*stages, {"stage": "add", "add": "!", "folder": str(tmp_path)}],
+        output={"columns": {"captions": "second"}},
+    )
     held: list[tuple[str, ...]] = []
 
     def tell(facts: StageFacts) -> None:
@@ -476,15 +445,12 @@ def test_model_is_let_go_of_once_no_later_stage_asks_it(maker, monkeypatch):
 
 
 def test_texts_are_judged_side_by_side_on_the_same_rows(maker: Callable[..., Path]):
-    file = maker(["one two", "three", "four five six"], add=" and more")
     told = {"texts": {"before": "first", "after": "texts"}, "metrics": ["length", "cider", "clip_s"]}
-    values = {**yaml.safe_load(file.read_text()), "judged": told}
-    file.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
     lines = [{"id": n, "text": t, "first": t, "texts": [t, t + " x y"]} for n, t in enumerate(["a b", "c", "d e f"])]
     lines[0]["image"] = "a (b).png"
-    (file.parent / "a (b).png").touch()
     lines += [{"id": f"bad {n}", "text": "bad", "first": "x", "texts": ["x"]} for n in range(6)]
-    (file.parent / "data.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    file = maker(lines=lines, judged=told)
+    (file.parent / "a (b).png").touch()
 
     assert main(command(file, "out")) == 0
 

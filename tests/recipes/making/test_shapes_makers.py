@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from making_stages import rows_of
 
 import capbench
 from capbench.adapters.encoders.clip_tokens import CONTEXT
@@ -16,7 +17,6 @@ from capbench.adapters.shapes.phrases import named_in
 from capbench.cli.main import main
 from capbench.recipes.making.asking import clip_tokens
 from capbench.recipes.making.stages.check_negatives import is_permutation
-from capbench.rows import read_rows
 from capbench.tasks.shapes.sampling import sample_scene
 
 pytestmark = pytest.mark.costly
@@ -34,10 +34,6 @@ def made(maker: str, data: str, folder: Path, limit: int, *changes: str) -> dict
     arguments = ["make", maker, "--data", data, "--output", str(folder), "--limit", str(limit)]
     assert main([*arguments, "--store", str(store), *(part for one in changes for part in ("--set", one))]) == 0
     return json.loads((folder / "report.json").read_text(encoding="utf-8"))
-
-
-def rows_of(folder: Path) -> list[dict[str, Any]]:
-    return [row for row in read_rows(folder / "rows.jsonl") if isinstance(row, dict)]
 
 
 def steps(report: dict[str, Any], number: str) -> dict[str, dict[str, Any]]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from making_stages import rows_of
 from PIL import Image
 from tiny_capture import make_nltk_data, make_t5
 from tiny_clip import TinyClip
@@ -25,7 +26,6 @@ from capbench.metrics.capture import nltk_text
 from capbench.recipes.making.contract import ROLES
 from capbench.recipes.making.pipeline import build_stages
 from capbench.recipes.making.schema import list_makers, load_maker
-from capbench.rows import read_rows
 
 pytestmark = pytest.mark.costly
 
@@ -84,10 +84,6 @@ def of(role: str, folder: Path, **arguments: Any) -> list[str]:
     """Return the changes that put another checkpoint into a maker's model."""
     values = {"pretrained": str(folder), "device": "cpu", **arguments}
     return [f"models.{role}.arguments.{key}={value}" for key, value in values.items()]
-
-
-def rows_of(out: Path) -> list[dict[str, Any]]:
-    return [row for row in read_rows(out / "rows.jsonl") if isinstance(row, dict)]
 
 
 @pytest.mark.parametrize("name", list_makers())

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from making_stages import Models, Scripted
+from making_stages import Models, Scripted, made_of
 from PIL import Image
 from tiny_dci import make_tiny_dci
 from tiny_llm import make_tiny_llama, make_tiny_llava
@@ -76,8 +76,7 @@ DRAWN = {"do_sample": True, "temperature": 0.5}
 
 def captioned(path: Path, writer: Writer, values: dict[str, Any] | None = None, **settings: Any):
     stage = CaptionStage("caption", CaptionSettings(prompt="Say.", to="said", **settings), 0)
-    (made,) = stage.carry_out([MakingRow("17", path, values or {})], Models(captioner=writer))
-    return made
+    return made_of(stage, MakingRow("17", path, values or {}), Models(captioner=writer))
 
 
 def test_caption_of_no_use_is_asked_for_again_with_another_seed(picture: Path):
@@ -85,7 +84,6 @@ def test_caption_of_no_use_is_asked_for_again_with_another_seed(picture: Path):
     writer = Writer(lambda request, before: Caption(texts[before]))
     asked = {"language": "english", "most_tokens": 77, "generation_kwargs": DRAWN}
     made = captioned(picture, writer, tries=4, **asked)
-    assert isinstance(made, MakingRow)
     assert made.values == {"said": "A red star."}
     assert len({one.generation_kwargs["seed"] for one in writer.asked}) == 4
     assert captioned(picture, Writer(lambda request, before: Caption(texts[before])), tries=3, **asked) == Unmade(
@@ -102,7 +100,6 @@ def test_caption_of_an_image_that_cannot_be_read_is_named(tmp_path: Path):
     made = captioned(path, Writer(lambda request, before: "is no image"))
     assert made == Unmade("image: is no image")
     made = captioned(path, Writer(lambda request, before: Caption("x")), {"boxes": [[0, 0, 9, 9]]}, boxes="boxes")
-    assert isinstance(made, Unmade)
     assert made.reason.startswith("image cannot be read: ")
     with pytest.raises(DataError, match="row 17 has no image"):
         CaptionStage("caption", CaptionSettings(prompt="", to="said"), 0).carry_out([MakingRow("17")], Models())
@@ -116,7 +113,6 @@ def test_boxes_are_dilated_within_the_image_and_small_ones_are_left_out(picture:
 
     writer = Writer(answer)
     made = captioned(picture, writer, {"boxes": boxes}, boxes="boxes", dilate=0.02)
-    assert isinstance(made, MakingRow)
     crops = [one.pixels.box for one in writer.asked if one.pixels is not None]
     assert crops == [
         (6.0, 18.0, 54.0, 62.0),
@@ -128,17 +124,14 @@ def test_boxes_are_dilated_within_the_image_and_small_ones_are_left_out(picture:
     assert made.values == {"boxes": boxes[:3], "said": ["A part."] * 3}
     assert made.provenance[0]["left_out"] == {"3": "the caption is empty"}
     made = captioned(picture, writer, {"boxes": [[5, 5, 7, 90], *boxes[:1]]}, boxes="boxes")
-    assert isinstance(made, MakingRow)
     assert made.values["boxes"] == boxes[:1]
     made = captioned(picture, writer, {"boxes": []}, boxes="boxes")
-    assert isinstance(made, MakingRow)
     assert made.values["said"] == []
 
 
 def test_several_captions_of_an_image_are_different_ones(picture: Path):
     writer = Writer(lambda request, before: Caption("A star." if before % 2 else f"Star {before}."))
     made = captioned(picture, writer, count=4, generation_kwargs=DRAWN)
-    assert isinstance(made, MakingRow)
     assert made.values["said"] == ["Star 0.", "A star.", "Star 2."]
 
 
@@ -146,13 +139,11 @@ def merged(answer: Callable[[JudgeRequest, int], str | None], elements: Sequence
     judge = Scripted(answer)
     stage = Merge("merge", MergeSettings(overall="whole", elements="parts", to="merged", **settings), 0)
     row = MakingRow("17", None, {"whole": "The {elements} are red.", "parts": list(elements)})
-    (made,) = stage.carry_out([row], Models(judge=judge))
-    return made, judge
+    return made_of(stage, row, Models(judge=judge)), judge
 
 
 def test_merge_asks_as_the_released_code_does():
     made, judge = merged(lambda request, before: " A red\n\nthing of it. ")
-    assert isinstance(made, MakingRow)
     assert made.values["merged"] == "A red thing of it."
     (asked,) = judge.asked
     assert asked.prompt.startswith(
@@ -160,14 +151,12 @@ def test_merge_asks_as_the_released_code_does():
     )
     assert (asked.system, asked.max_tokens, dict(asked.decoding)) == (None, 500, {"num_beams": 3})
     made, judge = merged(lambda request, before: "no", elements=())
-    assert isinstance(made, MakingRow)
     assert (made.values["merged"], judge.asked) == ("The {elements} are red.", [])
 
 
 def test_merge_of_no_use_is_tried_again_where_tokens_are_drawn():
     answers = ["", "红色的星", "word " * 301, "A red star is there."]
     made, judge = merged(lambda request, before: answers[before], temperature=0.7, tries=4, most_words=300)
-    assert isinstance(made, MakingRow)
     assert made.values["merged"] == answers[3]
     assert len({one.decoding["seed"] for one in judge.asked}) == 4
     made, judge = merged(lambda request, before: answers[before + 2], most_words=300)
@@ -202,8 +191,7 @@ def test_negatives_that_cannot_be_told_are_counted_and_may_go():
 
     def checked(**more: Any) -> MakingRow:
         stage = CheckNegatives("check", CheckNegativesSettings.model_validate({**settings, **more}), 0)
-        (made,) = stage.carry_out([row], Models(judge=judge))
-        assert isinstance(made, MakingRow)
+        made = made_of(stage, row, Models(judge=judge))
         return made
 
     made = checked()
@@ -257,8 +245,7 @@ def test_phrase_with_the_letters_of_a_pattern_is_itself(tmp_path: Path):
     stage = PhraseFilter("filter", settings, 0)
     row = MakingRow("17", path, {"parts": ["A (red [star.", "What nobody has read."]})
     models = Models(detector=resolve_model("shapes-detector").load())
-    (made,) = stage.carry_out([row], models)
-    assert isinstance(made, MakingRow)
+    made = made_of(stage, row, models)
     assert made.values["left"] == ["A .", "What nobody has read."]
 
 
@@ -268,8 +255,7 @@ def test_masks_are_numbered_parents_first_in_dcis_layout(tmp_path: Path):
     path.write_bytes(encoded(draw(scene)))
     models = Models(segmenter=resolve_model("shapes-segmenter").load())
     stage = Masks("masks", MasksSettings(grid=None, edge_points="none", least_area=0), 0)
-    (made,) = stage.carry_out([MakingRow("17", path)], models)
-    assert isinstance(made, MakingRow)
+    made = made_of(stage, MakingRow("17", path), models)
     found = models["segmenter"].masks(ImageHandle(path))
     assert sorted(map(tuple, made.values["boxes"])) == sorted(one.box for one in found)
     assert len(found) == len(scene.things)
@@ -280,13 +266,11 @@ def test_masks_are_numbered_parents_first_in_dcis_layout(tmp_path: Path):
     assert [[*one["topLeft"].values(), *one["bottomRight"].values()] for one in bounds] == made.values["boxes"]
     largest = max(one["area"] for one in masks.values())
     settings = MasksSettings(grid=40, edge_points="none", least_area=largest)
-    (made,) = Masks("masks", settings, 0).carry_out([MakingRow("17", path)], models)
-    assert isinstance(made, MakingRow)
+    made = made_of(Masks("masks", settings, 0), MakingRow("17", path), models)
     assert len(made.values["boxes"]) == 1
     broken = tmp_path / "18.jpg"
     broken.write_bytes(b"no image")
-    (made,) = stage.carry_out([MakingRow("18", broken)], models)
-    assert isinstance(made, Unmade)
+    made = made_of(stage, MakingRow("18", broken), models)
     assert made.reason.startswith("image: ")
 
 
@@ -307,8 +291,7 @@ class Covering(Segmenter):
 
 def test_mask_of_everything_holds_the_others_and_one_of_nothing_is_left_out_and_told(picture: Path):
     stage = Masks("masks", MasksSettings(edge_points="none", least_area=10), 0)
-    (made,) = stage.carry_out([MakingRow("17", picture)], Models(segmenter=Covering()))
-    assert isinstance(made, MakingRow)
+    made = made_of(stage, MakingRow("17", picture), Models(segmenter=Covering()))
     assert made.values["boxes"] == [[0, 0, 200, 100], [0, 0, 50, 40]]
     assert [(one["parent"], one["area"]) for one in made.values["mask_data"].values()] == [(-1, 20000), (0, 2000)]
     told = made.provenance[-1]
@@ -317,8 +300,7 @@ def test_mask_of_everything_holds_the_others_and_one_of_nothing_is_left_out_and_
 
 def test_given_boxes_are_masks(picture: Path):
     row = MakingRow("17", picture, {"boxes": [[0.4, 0, 10, 9.6], [5, 5, 5.2, 50], [1, 1, 3, 3]]})
-    (made,) = Masks("masks", MasksSettings(boxes="boxes", least_area=5), 0).carry_out([row], Models())
-    assert isinstance(made, MakingRow)
+    made = made_of(Masks("masks", MasksSettings(boxes="boxes", least_area=5), 0), row)
     assert (made.values["boxes"], list(made.values["mask_data"])) == ([[0, 0, 10, 10]], ["0"])
     with pytest.raises(ValueError, match="are of a segmenter"):
         MasksSettings(boxes="boxes", grid=3)
@@ -334,13 +316,11 @@ def test_real_checkpoints_caption_and_merge(tmp_path: Path, picture: Path):
         CaptionSettings(prompt="Say.", to="whole", generation_kwargs=kwargs),
         CaptionSettings(prompt="Say.", to="parts", generation_kwargs=kwargs, boxes="boxes"),
     ):
-        (made,) = CaptionStage("caption", settings, 0).carry_out([row], models)
-        assert isinstance(made, MakingRow)
+        made = made_of(CaptionStage("caption", settings, 0), row, models)
         row = made
     merging = MergeSettings(overall="whole", elements="parts", to="merged", new_tokens=5, language="any")
-    (first,) = Merge("merge", merging, 0).carry_out([row], models)
-    (again,) = Merge("merge", merging, 0).carry_out([row], models)
-    assert isinstance(first, MakingRow)
+    first = made_of(Merge("merge", merging, 0), row, models)
+    again = made_of(Merge("merge", merging, 0), row, models)
     assert first == again
 
 

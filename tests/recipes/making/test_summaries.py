@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from making_stages import Models, Scripted
+from making_stages import Models, Scripted, made_of
 
 from capbench.adapters import JudgeRequest
 from capbench.recipes.making.asking import Conversation, NoUse, clip_tokens, converse, cut_to_tokens, language_fault
@@ -105,13 +105,11 @@ def summary_of(answer: Callable[[JudgeRequest, int], str | None], values: Any = 
     judge = Scripted(answer)
     stage = FirstSummary("first", FirstSummarySettings(**settings), 0)
     row = MakingRow("17", None, tree() if values is None else values)
-    (made,) = stage.carry_out([row], Models(judge=judge))
-    return made, judge
+    return made_of(stage, row, Models(judge=judge)), judge
 
 
 def test_first_summary_is_asked_with_the_papers_prompts():
     made, judge = summary_of(lambda request, before: "Sure! Here it is:\n\nA street at noon.", HOUSE)
-    assert isinstance(made, MakingRow)
     entries = ["base", "m-7-sc", "m-2-sc", "m-3-sc", "m-9-sc"]
     assert made.values["summaries"] == {key: ["A street at noon."] for key in entries}
     # As released: what is short enough is said to be of a part, whatever it is of.
@@ -136,11 +134,9 @@ def test_first_summary_is_asked_with_the_papers_prompts():
 )
 def test_answer_of_no_use_is_asked_for_again_and_then_named(answers: list[str], fault: str):
     made, judge = summary_of(lambda request, before: answers[0] if before < 4 else "A street at noon.")
-    assert isinstance(made, MakingRow)
     assert made.values["summaries"] == {"base": ["A street at noon."]}
     assert made.provenance[-1]["requests"] == 5
     made, judge = summary_of(lambda request, before: answers[0], tries=3)
-    assert isinstance(made, Unmade)
     assert made.reason.startswith(f"the whole image has no summary: {fault}")
     assert not made.passing
     assert len(judge.asked) == 3
@@ -153,7 +149,6 @@ def test_judge_that_never_answers_is_named_and_nothing_of_it_is_kept():
     assert made == Unmade("the whole image has no summary: the server is down", passing=True)
     assert len(judge.asked) == 5
     made, _ = summary_of(lambda request, before: None if "of tree" in request.prompt else "A street.", HOUSE)
-    assert isinstance(made, MakingRow)
     assert made.passing
     assert made.provenance[-1]["left_out"] == {"m-9-sc": "the server is down"}
     assert "m-9-sc" not in made.values["summaries"]
@@ -168,7 +163,6 @@ def test_long_summary_is_reduced_step_by_step():
 
     assert 75 < clip_tokens(LONG) <= 139
     made, judge = summary_of(answer)
-    assert isinstance(made, MakingRow)
     (text,) = made.values["summaries"]["base"]
     assert clip_tokens(text) <= 75
     assert [one.system for one in judge.asked] == [SUBMASK, SHORTER, SHORTER]
@@ -177,7 +171,6 @@ def test_long_summary_is_reduced_step_by_step():
 
 def test_text_that_gets_no_shorter_goes_back_to_the_first_prompt():
     made, judge = summary_of(lambda request, before: LONG, tries=2)
-    assert isinstance(made, Unmade)
     assert "cannot be reduced to 75 tokens: the answer is no shorter than the text" in made.reason
     # Four failures end a reduction: three are allowed.
     assert [one.system for one in judge.asked] == [SUBMASK, *[SHORTER] * 4] * 2
@@ -199,13 +192,11 @@ def more_of(answer: Callable[[JudgeRequest, int], str | None], **settings: Any):
     judge = Scripted(answer)
     stage = MoreSummaries("more", MoreSummariesSettings(**settings), 0)
     values = {**tree(mask(1, "door", caption="A red one.")), "summaries": {"base": ["First."], "m-1-sc": ["Door."]}}
-    (made,) = stage.carry_out([MakingRow("17", None, values)], Models(judge=judge))
-    return made, judge
+    return made_of(stage, MakingRow("17", None, values), Models(judge=judge)), judge
 
 
 def test_more_summaries_are_asked_for_until_there_are_enough():
     made, judge = more_of(lambda request, before: several(before))
-    assert isinstance(made, MakingRow)
     # More than 8 of the image, after two answers of five and the first; of the mask one answer will do.
     assert {key: len(its) for key, its in made.values["summaries"].items()} == {"base": 11, "m-1-sc": 6}
     assert made.values["summaries"]["base"][:2] == ["First.", "The street number 0 1."]
@@ -219,11 +210,9 @@ def test_mask_has_more_than_four_summaries_and_each_once():
         return "\n".join(f"{number}. The door {before} {number % 2}." for number in range(1, 6))
 
     made, _ = more_of(two)
-    assert isinstance(made, MakingRow)
     # The first, and two new ones an answer.
     assert {key: len(its) for key, its in made.values["summaries"].items()} == {"base": 9, "m-1-sc": 5}
     made, _ = more_of(two, of_mask=0)
-    assert isinstance(made, MakingRow)
     # The text of the mask has 13 tokens, of which the logarithm is 2.6.
     assert clip_tokens(MaskTree(DOOR).part("1")) == 13
     assert len(made.values["summaries"]["m-1-sc"]) == 3
@@ -234,11 +223,9 @@ def test_lists_of_another_length_and_summaries_over_the_context_are_left_out():
     made, _ = more_of(
         lambda request, before: several(0, 4) if before < 2 else several(before, rest=long * (before == 3))
     )
-    assert isinstance(made, MakingRow)
     assert len(made.values["summaries"]["base"]) == 11
     assert made.provenance[-1]["requests"] == 5 + 3
     made, _ = more_of(lambda request, before: several(0, 6))
-    assert isinstance(made, MakingRow)
     assert made.values["summaries"] == {"base": ["First."], "m-1-sc": ["Door."]}
     assert made.provenance[-1]["left_out"]["base"] == "the answer has no 5 numbered lines"
 
@@ -250,14 +237,12 @@ def negatives_of(answer: Callable[[JudgeRequest, int], str | None], **settings: 
     judge = Scripted(answer)
     stage = Negatives("negatives", NegativesSettings(**settings), 0)
     values = {"summaries": {"base": [SUMMARY, "More."], "m-1-sc": [SUMMARY]}}
-    (made,) = stage.carry_out([MakingRow("17", None, values)], Models(judge=judge))
-    return made, judge
+    return made_of(stage, MakingRow("17", None, values), Models(judge=judge)), judge
 
 
 def test_negatives_are_three_of_each_kind_of_an_image_and_one_of_a_mask():
     kinds = {system: kind for kind, system in NEGATIVES.items()}
     made, judge = negatives_of(lambda request, before: f"{SUMMARY[:-1]} {kinds[str(request.system)]} {before}.")
-    assert isinstance(made, MakingRow)
     for key, count in {"base": 3, "m-1-sc": 1}.items():
         assert {kind: len(its) for kind, its in made.values["negatives"][key].items()} == dict.fromkeys(
             NEGATIVES, count
@@ -277,7 +262,6 @@ def test_negative_has_about_the_length_of_the_summary():
         return given[min(before // 2, 3)]
 
     made, judge = negatives_of(answer, of_image=1)
-    assert isinstance(made, MakingRow)
     assert made.values["negatives"]["base"]["swaps"] == [SUMMARY.replace("red", "blue")]
     assert {one.system for one in judge.asked} == {*NEGATIVES.values(), SHORTER}
 
@@ -288,7 +272,6 @@ def test_entry_without_negatives_of_a_kind_is_none():
         return SUMMARY if request.system == NEGATIVES["swaps"] and before >= 3 else f"No, {SUMMARY}"
 
     made, _ = negatives_of(answer, tries=1)
-    assert isinstance(made, MakingRow)
     assert list(made.values["negatives"]) == list(made.values["summaries"]) == ["base"]
     assert made.provenance[-1]["left_out"] == {"m-1-sc swaps 0": "the answer is the summary itself"}
     made, _ = negatives_of(lambda request, before: SUMMARY)

@@ -7,19 +7,24 @@ import pytest
 import torch
 
 from capbench.adapters import ImageHandle, adapters
-from capbench.recipes.shapes.architecture import HEAD, IMAGE_SIZE, START, build, normalised
-from capbench.recipes.shapes.checkpoint import write_encoder
+from capbench.recipes.shapes import plain, sighted
+from capbench.recipes.shapes.clip import (
+    HEAD,
+    IMAGE_SIZE,
+    START,
+    build,
+    image_features,
+    normalised,
+    text_features,
+    token_ids,
+    train_tokenizer,
+    write_encoder,
+)
 from capbench.recipes.shapes.encoder import EncoderTraining, train
-from capbench.recipes.shapes.facts import FACTS, facts_of_text, facts_of_things
-from capbench.recipes.shapes.features import image_features, text_features
 from capbench.recipes.shapes.pac import PacTuning, tune
-from capbench.recipes.shapes.plain import PlainTraining
-from capbench.recipes.shapes.plain import train as train_plain
 from capbench.recipes.shapes.pool import GRID, draw_pool, view_of, whole
-from capbench.recipes.shapes.sighted import SightedTraining, few_shapes
-from capbench.recipes.shapes.sighted import train as train_sighted
-from capbench.recipes.shapes.texts import clip_text, false_text, true_text
-from capbench.recipes.shapes.tokens import token_ids, train_tokenizer
+from capbench.recipes.shapes.sighted import few_shapes
+from capbench.recipes.shapes.texts import FACTS, clip_text, facts_of_text, facts_of_things, false_text, true_text
 from capbench.tasks.shapes.describing import PLACES, detailed_reference, short_references
 from capbench.tasks.shapes.drawing import draw
 from capbench.tasks.shapes.sampling import sample_scene
@@ -112,7 +117,7 @@ def test_tokenizer_knows_every_byte_and_ends_with_its_highest_id(tokenizer):
 
 def test_features_in_training_are_those_of_open_clip(tokenizer):
     model = build(len(tokenizer), seed=0).eval()
-    pixels = normalised(torch.randint(0, 255, (3, IMAGE_SIZE, IMAGE_SIZE, 3), dtype=torch.uint8))
+    pixels = normalised(np.random.default_rng(0).integers(0, 255, (3, IMAGE_SIZE, IMAGE_SIZE, 3), np.uint8))
     ids = token_ids(tokenizer, TEXTS[:4])
     padded = torch.nn.functional.pad(ids, (0, 77 - ids.shape[1]), value=len(tokenizer) - 1)
     with torch.no_grad():
@@ -132,15 +137,23 @@ def test_encoder_is_trained_and_tuned_with_lora(tmp_path: Path, pictures: list[I
     clip, pac = tmp_path / "clip", tmp_path / "pac.pth"
     train(EncoderTraining(warm_up=1, steps=1, batch=8, pictures=16, processes=1), clip)
     tune(PacTuning(steps=2, batch=4), clip, pac)
-    plain = adapters["open_clip"](pretrained=str(clip), device="cpu")
+    untuned = adapters["open_clip"](pretrained=str(clip), device="cpu")
     tuned = adapters["pac"](checkpoint=pac, tokenizer=clip, lora=True, quick_gelu=False, head_width=HEAD, device="cpu")
-    change = abs(vectors(plain.images(pictures)) - vectors(tuned.images(pictures))).max()
+    change = abs(vectors(untuned.images(pictures)) - vectors(tuned.images(pictures))).max()
     assert 1e-4 < change < 1
-    assert 0 < abs(vectors(plain.texts(TEXTS[:3])) - vectors(tuned.texts(TEXTS[:3]))).max() < 1
+    assert 0 < abs(vectors(untuned.texts(TEXTS[:3])) - vectors(tuned.texts(TEXTS[:3]))).max() < 1
 
 
+@pytest.fixture
+def small_vocabulary(tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have encoders trained with a vocabulary that takes no pictures to make; the world's own is made once, above."""
+    for module in (plain, sighted):
+        monkeypatch.setattr(module, "world_tokenizer", lambda: tokenizer)
+
+
+@pytest.mark.usefixtures("small_vocabulary")
 def test_plain_encoder_is_trained_and_both_libraries_read_it(tmp_path: Path, pictures: list[ImageHandle]):
-    train_plain(PlainTraining(warm_up=1, steps=1, batch=4, pictures=6), tmp_path / "plain")
+    plain.train(plain.PlainTraining(warm_up=1, steps=1, batch=4, pictures=6), tmp_path / "plain")
     ours, theirs = (
         adapters[name](pretrained=str(tmp_path / "plain"), device="cpu") for name in ("open_clip", "hf_clip")
     )
@@ -149,8 +162,9 @@ def test_plain_encoder_is_trained_and_both_libraries_read_it(tmp_path: Path, pic
     assert abs(images - vectors(theirs.images(pictures))).max() < 1e-5
 
 
+@pytest.mark.usefixtures("small_vocabulary")
 def test_sighted_encoder_sees_what_another_sees(folder: Path, tmp_path: Path, pictures: list[ImageHandle]):
-    train_sighted(SightedTraining(steps=2, batch=4, pictures=6), folder, tmp_path / "sighted")
+    sighted.train(sighted.SightedTraining(steps=2, batch=4, pictures=6), folder, tmp_path / "sighted")
     made, given = (adapters["open_clip"](pretrained=str(one), device="cpu") for one in (tmp_path / "sighted", folder))
     assert abs(vectors(made.images(pictures)) - vectors(given.images(pictures))).max() < 1e-6
     assert vectors(made.texts(TEXTS[:3])).shape == (3, 192)

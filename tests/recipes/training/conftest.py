@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from capbench.recipes.shapes.architecture import TowerSizes, build
-from capbench.recipes.shapes.checkpoint import write_encoder
-from capbench.recipes.shapes.tokens import train_tokenizer
+from capbench.recipes.shapes.clip import TowerSizes, build, train_tokenizer, write_encoder
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.new_captioner import CaptionerSizes, write_new_captioner
 from capbench.recipes.training.processes import TrainingProcesses

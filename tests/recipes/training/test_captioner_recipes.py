@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from killed_training import train_until_killed
+from killed_training import train_until_killed, untold
 from safetensors.torch import load_file
 
 from capbench.adapters.aliases import resolve_model
@@ -18,20 +18,14 @@ from capbench.adapters.contracts import CaptionRequest
 from capbench.errors import UsageError
 from capbench.recipes.shapes.rows import described
 from capbench.recipes.training.carrying_out import carry_out, dry_run, opened
-from capbench.recipes.training.checkpoints import LAST, load
 from capbench.recipes.training.contract import TrainingCall
-from capbench.recipes.training.history import read_history
-from capbench.recipes.training.loop import StepReport
+from capbench.recipes.training.loop import LAST, load, read_history
 from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import JudgeTask, LoadedRecipe, load_recipe
 
 pytestmark = pytest.mark.costly
 
 Make = Callable[..., TrainingCall]
-
-
-def untold(taken: StepReport) -> None:
-    pass
 
 
 @pytest.mark.parametrize("trainer", ["scst", "captioner_xe"])
@@ -98,7 +92,8 @@ def test_all_rows_make_a_batch_and_no_more(scst: Make):
 def test_training_that_is_killed_ends_with_the_weights_of_one_that_is_not(
     scst: Make, both: list[dict[str, Any]], tmp_path: Path, trainer: str, objective: dict[str, Any]
 ):
-    made = scst(trainer, objective=objective | ({"reward": both} if trainer == "scst" else {}))
+    objective = objective | ({"reward": both} if trainer == "scst" else {})
+    made = scst(trainer, objective=objective, stop={"steps": 3, "every": 2})
     carry_out(made, tmp_path / "undisturbed", untold, {})
     expected = load_file(tmp_path / "undisturbed" / "weights" / "model.safetensors")
     state, remembered = load(tmp_path / "undisturbed" / LAST)

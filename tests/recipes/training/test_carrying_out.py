@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -140,11 +141,11 @@ def test_settings_of_the_papers_are_those_that_they_print():
     assert without.lora == sdci.lora
 
 
-def test_rows_come_from_a_task_with_entries(recipe_file: Callable[..., Path], tmp_path: Path):
+def test_rows_come_from_a_task_with_entries(call: Callable[..., TrainingCall], tmp_path: Path):
     folder = make_tiny_dci(tmp_path / "dci")
     source = {"task": "dci_all_neg", "arguments": {"split": "test"}}
-    loaded = load_recipe(str(recipe_file(data=source, objective={"batch": 4, "negatives": "bce"})))
-    trainer = opened(TrainingCall(loaded, TrainingProcesses("cpu"), data={"dci_all_neg": folder}))
+    made = call(data=source, objective={"batch": 4, "negatives": "bce"})
+    trainer = opened(replace(made, data={"dci_all_neg": folder}))
     counts = trainer.rows.counts()
     assert (counts["rows"], counts["images"], counts["negatives"]) == (25, 5, 25)
     assert trainer.rows.rows[1].image.box is not None
@@ -154,16 +155,14 @@ def test_rows_come_from_a_task_with_entries(recipe_file: Callable[..., Path], tm
     assert trainer.backward(0)["negatives"] > 0
 
 
-def test_rows_come_from_a_task_with_references(recipe_file: Callable[..., Path]):
-    loaded = load_recipe(str(recipe_file(data={"task": "shapes_detailcaps", "arguments": {"scenes": 6}})))
-    trainer = opened(TrainingCall(loaded, TrainingProcesses("cpu")))
+def test_rows_come_from_a_task_with_references(call: Callable[..., TrainingCall]):
+    trainer = opened(call(data={"task": "shapes_detailcaps", "arguments": {"scenes": 6}}))
     assert trainer.rows.counts()["captions"] == 6
-    loaded = load_recipe(str(recipe_file(data={"task": "shapes_vatex"})))
     with pytest.raises(UsageError, match="is 3 tasks"):
-        opened(TrainingCall(loaded, TrainingProcesses("cpu")))
+        opened(call(data={"task": "shapes_vatex"}))
 
 
-def test_rows_that_cannot_be_used_are_left_out_by_name_and_unknown_keys_are_errors(recipe_file, tmp_path):
+def test_rows_that_cannot_be_used_are_left_out_by_name_and_unknown_keys_are_errors(call, tmp_path):
     (tmp_path / "a.jpg").write_bytes(b"later")
     lines = [{"id": n, "image": "a.jpg", "captions": ["x"], "box": [0, 0, 4, 4]} for n in range(4)]
     bad = [
@@ -175,13 +174,13 @@ def test_rows_that_cannot_be_used_are_left_out_by_name_and_unknown_keys_are_erro
     ]
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(one) + "\n" for one in [*lines, *bad]) + "{broken\n", encoding="utf-8")
-    trainer = opened(TrainingCall(load_recipe(str(recipe_file(data={"file": "rows.jsonl"}))), TrainingProcesses("cpu")))
+    trainer = opened(call(data={"file": "rows.jsonl"}))
     assert [row.id for row in trainer.rows.rows] == ["0", "1", "2", "3"]
     assert trainer.rows.rows[0].image.box == (0, 0, 4, 4)
     assert len(trainer.rows.left_out) == 6
     file.write_text(json.dumps({**lines[0], "caption": "x"}) + "\n", encoding="utf-8")
     with pytest.raises(capbench.errors.BenchError, match=r"unknown key .caption.\. Did you mean .captions."):
-        opened(TrainingCall(load_recipe(str(recipe_file(data={"file": "rows.jsonl"}))), TrainingProcesses("cpu")))
+        opened(call(data={"file": "rows.jsonl"}))
 
 
 def test_results_of_metrics_of_two_families_stand_side_by_side():

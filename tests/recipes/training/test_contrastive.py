@@ -19,13 +19,68 @@ from torch.multiprocessing.spawn import start_processes
 from capbench.adapters.aliases import resolve_model
 from capbench.errors import AdapterError, BenchError, UsageError
 from capbench.recipes.training.carrying_out import _write_result, carry_out, opened
-from capbench.recipes.training.checkpoints import LAST
 from capbench.recipes.training.contract import TrainingCall
-from capbench.recipes.training.contrastive import ContrastiveTrainer, info_nce, negatives_bce, negclip
-from capbench.recipes.training.history import read_history
+from capbench.recipes.training.contrastive import (
+    ContrastiveTrainer,
+    info_nce,
+    negatives_bce,
+    negatives_pairwise,
+    negclip,
+    pooled,
+    pooled_positives,
+)
+from capbench.recipes.training.loop import LAST, read_history
 from capbench.recipes.training.pac_lora import PacLora
 from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import load_recipe
+
+PAIRS = torch.tensor([[2.0, 0.0], [1.0, 3.0]])
+
+
+def softplus(value: float) -> float:
+    return math.log1p(math.exp(value))
+
+
+def test_info_nce_is_the_mean_of_both_directions():
+    of_images = softplus(0 - 2) + softplus(1 - 3)
+    of_texts = softplus(1 - 2) + softplus(0 - 3)
+    assert info_nce(PAIRS).item() == pytest.approx((of_images + of_texts) / 4)
+
+
+def test_bce_judges_each_similarity_by_itself():
+    positive, negative = torch.tensor([28.0]), torch.tensor([26.0])
+    # At CLIP's usual logits the negative alone counts, though the pair is in order.
+    assert negatives_bce(positive, negative).item() == pytest.approx(13.0, abs=1e-4)
+    several = negatives_bce(torch.tensor([1.0, -2.0]), torch.tensor([0.5, 3.0])).item()
+    assert several == pytest.approx((softplus(-1) + softplus(0.5) + softplus(2) + softplus(3)) / 4)
+
+
+def test_pairwise_looks_at_the_difference_alone():
+    found = negatives_pairwise(torch.tensor([28.0, 1.0]), torch.tensor([26.0, 4.0])).item()
+    assert found == pytest.approx((softplus(-2) + softplus(3)) / 2)
+
+
+def test_negclip_lets_images_alone_choose_among_false_texts():
+    negatives = torch.tensor([[1.0, -1.0], [0.0, 2.5]])
+    of_images = [
+        -math.log(math.exp(2) / sum(map(math.exp, (2, 0, 1, -1)))),
+        -math.log(math.exp(3) / sum(map(math.exp, (1, 3, 0, 2.5)))),
+    ]
+    of_texts = [softplus(1 - 2), softplus(0 - 3)]
+    assert negclip(PAIRS, negatives).item() == pytest.approx((sum(of_images) + sum(of_texts)) / 4)
+    assert negclip(PAIRS, negatives[:, :0]).item() == pytest.approx(info_nce(PAIRS).item())
+
+
+def test_captions_are_pooled_as_the_paper_says_as_the_code_says_and_by_their_mean():
+    # [images, rows, captions]
+    similarities = torch.tensor([[[3.0, 1.0], [0.0, 2.0]], [[-1.0, 0.5], [4.0, 6.0]]])
+    assert pooled(similarities, "average").tolist() == [[2.0, 1.0], [-0.25, 5.0]]
+    assert pooled(similarities, "hardest").tolist() == [[1.0, 2.0], [0.5, 4.0]]
+    assert pooled(similarities, "hardest_released").tolist() == [[3.0, 2.0], [0.5, 6.0]]
+    assert pooled_positives(similarities, "average").tolist() == [2.0, 5.0]
+    for pooling in ("hardest", "hardest_released"):
+        assert pooled_positives(similarities, pooling).tolist() == [1.0, 4.0]
+
 
 Make = Callable[..., TrainingCall]
 
@@ -42,7 +97,7 @@ def test_loss_is_the_papers_sum_over_features_of_the_adapter(call: Make):
     trainer = opened(call(objective=FURTHER))
     parts = trainer.backward(0)
     drawn = trainer._drawn(0)
-    model = resolve_model("open_clip", trainer._recipe.model.arguments | {"device": "cpu"}).load()
+    model = resolve_model("open_clip", trainer.recipe.model.arguments | {"device": "cpu"}).load()
     images, texts = unit_vectors(model.images(drawn.images)), unit_vectors(model.texts(drawn.texts))
     scale = trainer.module.logit_scale.exp()
     expected = [
@@ -73,7 +128,7 @@ def test_negatives_have_their_weight_and_alpha_its_own(call: Make):
     parts = trainer.backward(0)
     assert parts["loss"] == pytest.approx(0.5 * parts["contrastive"] + 9 * parts["negatives"], rel=1e-5)
     drawn = trainer._drawn(0)
-    model = resolve_model("open_clip", trainer._recipe.model.arguments | {"device": "cpu"}).load()
+    model = resolve_model("open_clip", trainer.recipe.model.arguments | {"device": "cpu"}).load()
     images, texts = unit_vectors(model.images(drawn.images)), unit_vectors(model.texts(drawn.texts))
     logits = trainer.module.logit_scale.exp() * images @ texts.T
     expected = negatives_bce(logits[:, :4].diagonal(), logits[:, 4:].diagonal())
@@ -164,16 +219,15 @@ def test_temperature_may_be_given_in_place_of_the_models(call: Make):
 
 
 def test_validation_looks_at_the_same_texts_each_time_and_leaves_no_gradients(call: Make):
-    source = {"reader": "rows.described", "arguments": {"scenes": 5, "split": "validation"}}
-    data = {"reader": "rows.described", "arguments": {"scenes": 12}, "validation": source}
-    trainer = opened(call(adapter="hf_clip", data=data, lora=PEFT))
+    trainer = opened(call(adapter="hf_clip", data=VALIDATION, lora=PEFT))
     trainer.module.train()
     first = trainer.validate()
     assert not trainer.module.training
     assert first == trainer.validate()
     assert all(one.grad is None for one in trainer.parameters.values())
     # Fewer rows than a batch are a batch by themselves.
-    small = {**data, "validation": {**source, "arguments": {"scenes": 3, "split": "validation"}}}
+    few = {**VALIDATION["validation"], "arguments": {"scenes": 3, "split": "validation"}}
+    small = {**VALIDATION, "validation": few}
     assert math.isfinite(opened(call(adapter="hf_clip", data=small, lora=PEFT)).validate())
 
 
@@ -245,7 +299,7 @@ def features(trainer: ContrastiveTrainer) -> tuple[torch.Tensor, torch.Tensor]:
 def test_result_is_the_trained_model(call: Make, tmp_path: Path, adapter: str, keys: dict):
     trainer = trained(call(adapter=adapter, **keys), tmp_path)
     expected, drawn = features(trainer), trainer._drawn(0)
-    before = resolve_model(adapter, trainer._recipe.model.arguments | {"device": "cpu"}).load()
+    before = resolve_model(adapter, trainer.recipe.model.arguments | {"device": "cpu"}).load()
     folder = tmp_path / "result"
     folder.mkdir()
     _write_result(trainer, folder)
@@ -262,8 +316,8 @@ def test_result_is_the_trained_model(call: Make, tmp_path: Path, adapter: str, k
 
 def test_file_of_pac_holds_all_that_released_code_reads(call: Make, tmp_path: Path):
     trainer = trained(call(lora={"kind": "pac"}, result="pac"), tmp_path)
-    start = {name: value.clone() for name, value in trainer._tuning._factors.plain.items()}
-    factors = {name: one.detach().clone() for name, one in trainer._tuning._factors.factors.items()}
+    start = {name: value.clone() for name, value in trainer._factors.plain.items()}
+    factors = {name: one.detach().clone() for name, one in trainer._factors.factors.items()}
     folder = tmp_path / "result"
     folder.mkdir()
     _write_result(trainer, folder)
@@ -281,7 +335,7 @@ def test_file_of_pac_holds_all_that_released_code_reads(call: Make, tmp_path: Pa
 
 def test_factors_of_pac_start_as_released(call: Make):
     trainer = opened(call(lora={"kind": "pac"}, result="pac"))
-    factors = {name: one.detach() for name, one in trainer._tuning._factors.factors.items()}
+    factors = {name: one.detach() for name, one in trainer._factors.factors.items()}
     kinds = {name.rpartition("lora_")[0].rpartition("resblocks.0.")[2] for name in factors}
     assert kinds == {"attn.in_proj_weight_", "attn.out_proj.", "mlp.c_fc.", "mlp.c_proj.", "visual.conv1."}
     for name, one in factors.items():

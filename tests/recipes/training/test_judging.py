@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,22 +11,21 @@ import pytest
 from capbench.adapters.aliases import resolve_model
 from capbench.benchmarks.comparing.comparison import changes
 from capbench.errors import BenchError
-from capbench.recipes.training.checkpoints import TrainingState
-from capbench.recipes.training.judging import (
-    JudgedRun,
-    TrainingFacts,
-    compared,
-    judged,
-    model_card,
-    noticed,
-    require_judges,
-)
+from capbench.recipes.training.judging import JudgedRun, Row, compared, judged, model_card, noticed, require_judges
+from capbench.recipes.training.loop import TrainingState
 from capbench.recipes.training.rewards import RewardPart
-from capbench.recipes.training.schema import JudgeTask, load_recipe
+from capbench.recipes.training.schema import JudgeTask, LoadedRecipe, load_recipe
 from capbench.tasks.shapes import reader
 
 JUDGE = JudgeTask(task="shapes_captions", metrics=["cider", "length", "rep_1", "bleu_4"], limit=12)
 REWARD = [RewardPart(metric="cider"), RewardPart(metric="rouge_l"), RewardPart(metric="length", encoder="x")]
+
+
+def card_of(loaded: LoadedRecipe, name: str = "x", scores: Sequence[Row] = (), notes: Sequence[Row] = ()) -> str:
+    return model_card(
+        loaded, name, model="m", parameters=3, data="0" * 64, counts={"rows": 12}, state=TrainingState("f"),
+        seconds=1.0, scores=scores, noticed=notes, versions={},
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -74,9 +74,8 @@ def test_rows_say_what_the_training_was_paid_for_and_where_metrics_went(both: di
         {"metric": "rouge_l", "rule": "end cut: falls", "value": 0.5, "low": None, "high": None, "n": 8},
         {"metric": "rouge_l", "rule": "case: stays", "value": None, "low": None, "high": None, "n": 8},
     ]
-    facts = TrainingFacts("m", 3, "0" * 64, {"rows": 12}, TrainingState("f"), 1.0, list(rows.values()), notes, {})
     changed = load_recipe("shapes_scst_cider", ("stop={steps: 3, every: 3}", "seed=1"))
-    card = model_card(changed, facts, "tuned")
+    card = card_of(changed, "tuned", list(rows.values()), notes)
     # As a shell takes it.
     assert "bench train shapes_scst_cider --set 'stop={steps: 3, every: 3}' --set seed=1\n" in card
     lines = {line.split(" | ")[1]: line for line in card.splitlines() if line.startswith("| shapes_captions")}
@@ -98,7 +97,7 @@ def test_card_of_a_recipe_of_ones_own_names_its_file_and_a_missing_choice_is_tol
     with pytest.raises(BenchError, match=r"key 'lora' is missing; say 'lora: none' or 'lora: \{kind: pac, "):
         load_recipe(str(file))
     file.write_text(text + "lora: none\n", encoding="utf-8")
-    card = model_card(load_recipe(str(file)), TrainingFacts("m", 3, "0", {}, TrainingState("f"), 1.0, [], [], {}), "x")
+    card = card_of(load_recipe(str(file)))
     assert card.startswith("# x\n\n    bench train 'of mine.yaml'\n    bench run --model x ")
 
 
@@ -106,14 +105,7 @@ def test_card_of_an_encoder_has_no_changes_and_one_without_judges_says_so(both: 
     rows = compared(both["before"], both["after"], [])
     assert not any(row["rewarded"] for row in rows)
     bare = [row | {"difference": None} for row in rows]
-    cards = [
-        model_card(
-            load_recipe("shapes_scst_cider"),
-            TrainingFacts("m", 3, "0", {}, TrainingState("f"), 1.0, scores, [], {}),
-            "x",
-        )
-        for scores in (bare, [])
-    ]
+    cards = [card_of(load_recipe("shapes_scst_cider"), scores=scores) for scores in (bare, [])]
     assert "| task | metric | statistic | before | after |\n" in cards[0]
     assert "paired bootstrap" not in cards[0]
     assert "No task judged it." in cards[1]
@@ -142,10 +134,8 @@ def test_card_says_where_a_metric_went_unless_the_interval_leaves_it_open(
         "difference": {"value": 0.2, "low": low, "high": high}, "rewarded": rewarded,
         "higher_is_better": higher_is_better,
     }  # fmt: skip
-    facts = TrainingFacts("m", 3, "0" * 64, {"rows": 12}, TrainingState("f"), 1.0, [row], [], {})
-    (line,) = [
-        one for one in model_card(load_recipe("shapes_scst_cider"), facts, "x").splitlines() if one.startswith("| t |")
-    ]
+    card = card_of(load_recipe("shapes_scst_cider"), scores=[row])
+    (line,) = [one for one in card.splitlines() if one.startswith("| t |")]
     parts = [*(["**the reward**"] if rewarded else []), *([said] if said else [])]
     assert line.endswith(f"| {', '.join(parts)} |")
     assert ("[" in line.split("|")[6]) == (low is not None)

@@ -14,10 +14,9 @@ from torch.nn.functional import normalize
 
 from capbench.adapters.aliases import resolve_model
 from capbench.recipes.training.carrying_out import carry_out, dry_run, opened
-from capbench.recipes.training.checkpoints import BEST, LAST, load
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.contrastive import ContrastiveTrainer
-from capbench.recipes.training.history import read_history
+from capbench.recipes.training.loop import BEST, LAST, load, read_history
 from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import load_recipe
 from capbench.tasks.shapes.describing import detailed_reference, short_references
@@ -133,7 +132,7 @@ def test_pacspp_gives_a_file_that_the_adapter_and_released_code_read_as_the_trai
     # At the paper's rate two steps would change next to nothing.
     trainer, folder = made("pacspp", "open_clip", *rows(data), "optimiser.rate=0.01", "stop.every=1")
     assert {"contrastive", "further_images", "further_texts"} <= read_history(folder)[0].keys()
-    factors = trainer._tuning._factors.factors
+    factors = trainer._factors.factors
     assert all(one.abs().max() > 0 for name, one in factors.items() if ".mlp." in name)
     images, texts = assert_alike(trainer, folder)
     released = released_reader(folder / "weights" / "pac.pth", plain(encoder))

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from killed_training import untold
 from PIL import Image
 from safetensors.torch import load_file
+from tiny_recipes import VALIDATION
 from transformers.utils import logging as library_logging
 
 from capbench.adapters.aliases import resolve_model
@@ -21,8 +23,7 @@ from capbench.adapters.lending import Writing
 from capbench.errors import AdapterError, BenchError, TrainingError, UsageError
 from capbench.recipes.training.carrying_out import carry_out, opened
 from capbench.recipes.training.contract import Trainer, TrainingCall
-from capbench.recipes.training.history import read_history
-from capbench.recipes.training.loop import Loop, StepReport
+from capbench.recipes.training.loop import Loop, StepReport, read_history
 from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import JudgeTask, LoadedRecipe, load_recipe
 from capbench.recipes.training.scst import advantages
@@ -38,10 +39,6 @@ def gradients(trainer: Trainer) -> dict[str, torch.Tensor]:
     for one in trainer.parameters.values():
         one.grad = None
     return found
-
-
-def untold(taken: StepReport) -> None:
-    pass
 
 
 @pytest.mark.parametrize("objective", [{}, {"candidates": "samples", "length_norm": "tokens"}, {"piece": 3}])
@@ -93,14 +90,12 @@ def test_a_caption_alone_is_held_against_the_greedy_one(scst: Make, both: list[d
 
 
 def test_validation_is_the_mean_reward_of_greedy_captions_that_have_one(scst, both):
-    validation = {"reader": "rows.described", "arguments": {"scenes": 5, "split": "validation"}}
-    data = {"reader": "rows.described", "arguments": {"scenes": 12}, "validation": validation}
-    trainer: Any = opened(scst(data=data, objective={"reward": both, "piece": 2}))
+    trainer: Any = opened(scst(data=VALIDATION, objective={"reward": both, "piece": 2}))
     inputs = [trainer.inputs(piece) for piece in trainer.pieces(trainer.validation)]
     written = [ids for one in inputs for ids in trainer.lent.write_captions(one, Writing(1, False, 8))]
     expected = trainer._scored(trainer.validation, written, 1).total
     assert trainer.validate() == pytest.approx(-expected.mean())
-    trainer = opened(scst(data=data, objective={"reward": [CIDER, both[1]], "piece": 2}))
+    trainer = opened(scst(data=VALIDATION, objective={"reward": [CIDER, both[1]], "piece": 2}))
     trainer.validation[1:] = [replace(row, captions=()) for row in trainer.validation[1:]]
     known = trainer._scored(trainer.validation[:1], written[:1], 1).total
     assert trainer.validate() == pytest.approx(-known[0])
@@ -193,9 +188,7 @@ def test_what_the_frozen_tower_sees_is_kept_and_changes_nothing(scst: Make, monk
 
 
 def test_cross_entropy_is_the_mean_over_tokens_and_falls(scst: Make, tmp_path: Path):
-    validation = {"reader": "rows.described", "arguments": {"scenes": 4, "split": "validation"}}
-    data = {"reader": "rows.described", "arguments": {"scenes": 12}, "validation": validation}
-    made = scst("captioner_xe", data=data, objective={"dropout": False}, stop={"steps": 8, "every": 4})
+    made = scst("captioner_xe", data=VALIDATION, objective={"dropout": False}, stop={"steps": 8, "every": 4})
     trainer: Any = opened(made)
     told = trainer.backward(0)
     rows = trainer.rows_of(0)
@@ -302,7 +295,7 @@ def test_reward_that_needs_references_and_cross_entropy_need_captions(scst: Make
     (tmp_path / "rows.jsonl").write_text("".join(lines), encoding="utf-8")
     data = {"file": "rows.jsonl"}
     with pytest.raises(UsageError, match="needs references, and no row of the data has captions"):
-        opened(scst(data=data, objective={"reward": "refclip_s"}))
+        opened(scst(data=VALIDATION, objective={"reward": "refclip_s"}))
     with pytest.raises(BenchError, match="no row of the data has captions"):
         opened(scst("captioner_xe", data=data))
     told = opened(scst(data=data)).backward(0)
@@ -338,6 +331,7 @@ def test_loss_that_is_no_number_stops_with_step_rows_and_the_last_checkpoint(scs
     assert "(step 2, loss " in str(caught.value)
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_reward_rises_in_the_shapes_world(tmp_path: Path):
     changes = (
         "stop={steps: 12, every: 12}",

@@ -20,7 +20,7 @@ from capbench.recipes.shapes.signs import (
 )
 from capbench.recipes.training.carrying_out import carry_out
 from capbench.recipes.training.contract import TrainingCall
-from capbench.recipes.training.history import read_history
+from capbench.recipes.training.loop import read_history
 from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import load_recipe
 from capbench.tasks.shapes.describing import name, short_references
@@ -30,10 +30,11 @@ pytestmark = pytest.mark.costly
 
 SHORT = (
     "stop={steps: 6, every: 6}", "objective.batch=8", "data.validation=null", "data.arguments.scenes=40",
-    "optimiser.rate=0.003", "schedule={decay: constant}",
+    "optimiser.rate=0.003", "schedule={decay: constant}", "precision=fp32",
 )  # fmt: skip
 
 
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(
     ("recipe", "part"),
     [("shapes_pacspp", "further_texts"), ("shapes_sdci_pick1", "negatives"), ("shapes_sdci_pick1_nl0", "contrastive")],

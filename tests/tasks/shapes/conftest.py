@@ -9,8 +9,7 @@ import pytest
 
 import capbench
 from capbench.benchmarks.tables.run import Run
-from capbench.recipes.shapes.architecture import build
-from capbench.recipes.shapes.checkpoint import write_encoder
+from capbench.recipes.shapes.clip import build, write_encoder
 
 
 @pytest.fixture(scope="session")
