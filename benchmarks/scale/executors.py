@@ -198,7 +198,8 @@ class LocalExecutor(Executor):
     def _environments(self, resources: Resources) -> list[dict[str, str]]:
         """Return what each worker's environment holds besides that of this process."""
         gpus, groups = self._gpus() if resources.gpus else (), list[str]()
-        number = self.processes or default_processes()
+        # One a core, fewer where memory would not hold them.
+        number = self.processes or max(1, min(cores(), _available_bytes() // _WORKER_BYTES))
         if gpus:
             size = min(max(int(resources.gpus), 1), len(gpus))
             groups = [",".join(gpus[first : first + size]) for first in range(0, len(gpus) - size + 1, size)]
@@ -231,7 +232,11 @@ class _Pool(ProcessPoolExecutor):
         self.shutdown(cancel_futures=True)
         codes = [process.exitcode for process in processes]
         # The others are ended by the pool itself.
-        return next((_end_of(code) for code in codes if code not in (None, 0, -signal.SIGTERM)), "")
+        code = next((code for code in codes if code not in (None, 0, -signal.SIGTERM)), 0) or 0
+        if code >= 0:
+            return f" with exit code {code}" if code else ""
+        killer = signal.Signals(-code)
+        return f" by {killer.name}" + (", as it does where memory runs out," if killer == signal.SIGKILL else "")
 
 
 _function: Any = None
@@ -278,14 +283,6 @@ def portable(error: Exception, call: Any) -> Exception:
     return error
 
 
-def _end_of(code: int) -> str:
-    """Return what the exit code of a process means."""
-    if code > 0:
-        return f" with exit code {code}"
-    killer = signal.Signals(-code)
-    return f" by {killer.name}" + (", as it does where memory runs out," if killer == signal.SIGKILL else "")
-
-
 def name_of(call: Any) -> str:
     """Return what a call is called in messages."""
     return str(getattr(call, "name", None) or repr(call))[:200]
@@ -301,11 +298,6 @@ def visible_gpus() -> list[str]:
 def cores() -> int:
     """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def default_processes() -> int:
-    """Return how many processes use this machine well: one a core, fewer where memory would not hold them."""
-    return max(1, min(cores(), _available_bytes() // _WORKER_BYTES))
 
 
 def _available_bytes() -> int:

@@ -43,7 +43,6 @@ from .merge import ShardedCorpus, ShardRef, map_state, merge_scores, merge_state
 from .progress_file import progress_written
 from .shards import Originals, ShardFiles, ShardScores, name_of
 
-_ITEMS_AT_HAND = 2
 _LIBRARIES = ("capbench", "open_clip_torch", "peft", "pillow", "torch", "torchvision", "transformers", "vllm")
 """What runs models; other versions may give other numbers."""
 _STEPS = {"captioner": "captions", "encoder": "features"}
@@ -119,12 +118,11 @@ class ShardWork:
     batch_size: int | None = None
     permissions: Permissions = field(default_factory=Permissions)
     attempt: str = field(default_factory=lambda: secrets.token_hex(8))
-    _at_hand: dict[str, Items] = field(default_factory=dict[str, Items])
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what another process is sent."""
         # Metrics may be functions of files: they are built where these are allowed.
-        return {**vars(self), "progress": silent, "_at_hand": {}, "metrics": pickle.dumps(self.metrics)}
+        return {**vars(self), "progress": silent, "metrics": pickle.dumps(self.metrics)}
 
     def __setstate__(self, values: dict[str, Any]) -> None:
         """Take up what another process sent."""
@@ -192,7 +190,7 @@ class ShardWork:
             if names := call.merged.get(planned.name):
                 assert isinstance(planned.metric, CorpusMetric)  # noqa: S101 - as above
                 states[planned.name] = merged_states(self.files, names[0])
-                if not items.memo and (kept := self.files.read(names[1])["kept"]):
+                if kept := self.files.read(names[1])["kept"]:
                     planned.metric.restore(items, kept)
         results = scorer.score(items, metrics, states)
         remarks = remarks_on(items, self.metrics) if call.with_remarks else {}
@@ -207,12 +205,7 @@ class ShardWork:
     def _items(self, call: ShardCall) -> Items:
         """Return what is scored: the items of a shard, or the distinct ones of all."""
         if not call.distinct:
-            (name,) = call.given
-            if name not in self._at_hand:
-                while len(self._at_hand) >= _ITEMS_AT_HAND:
-                    self._at_hand.pop(next(iter(self._at_hand)))
-                self._at_hand[name] = self.files.read(name)
-            return self._at_hand[name]
+            return self.files.read(call.given[0])
         items = Items.concatenate([self.files.read(name) for name in call.given])
         first, weights = self.files.read(call.distinct)
         corpus = None if items.corpus is None else items.corpus[first]

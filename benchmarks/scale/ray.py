@@ -240,8 +240,11 @@ class _Mapping:
         except self._ray.exceptions.RayTaskError as error:
             raise error.cause from error
         except self._ray.exceptions.RayError as error:
+            # One sentence of many.
+            text = " ".join(str(error).split()).partition(" Some common causes")[0]
+            why = text[max(text.find("The actor is dead because"), 0) :]
             raise ExecutorError(
-                f"a worker ended, {_RETRIES + 1} times, while it worked on {name_of(call)}: {_why(error)}",
+                f"a worker ended, {_RETRIES + 1} times, while it worked on {name_of(call)}: {why[:300]}",
                 "What is done is kept: the same command goes on.",
             ) from error
 
@@ -348,14 +351,6 @@ def _looker() -> Callable[[str, str], str | bool]:
     return look
 
 
-def _why(error: Exception) -> str:
-    """Return what ray says of the end of a worker: one sentence of many."""
-    text = " ".join(str(error).split())
-    if (start := text.find("The actor is dead because")) >= 0:
-        text = text[start:]
-    return text.partition(" Some common causes")[0][:300]
-
-
 @contextmanager
 def connected(address: str) -> Generator[None]:
     """Connect this process to a cluster; one that it is connected to already is kept.
@@ -374,24 +369,18 @@ def connected(address: str) -> Generator[None]:
     with ExitStack() as stack:
         starting = stack.enter_context(swept()) if address == "local" else nullcontext()
         stack.callback(ray.shutdown)
-        with starting, _ended_as_before():
-            _connect(address)
-        yield
-
-
-def _connect(address: str) -> None:
-    import ray
-
-    try:
         own = options_of_own_cluster() if address == "local" else {}
-        # Workers' words come with their answers, so that ray need not repeat those of every node.
-        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)  # pyright: ignore
-    except Exception as error:
-        # Of a machine that is too busy it says no more than that it is an Exception.
-        raise UsageError(
-            f"no cluster of ray can be had at '{address}': {error}",
-            "'ray start --head' starts one; --address local makes one of this machine for the run.",
-        ) from error
+        with starting, _ended_as_before():
+            try:
+                # Workers' words come with their answers, so that ray need not repeat those of every node.
+                ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)  # pyright: ignore
+            except Exception as error:
+                # Of a machine that is too busy it says no more than that it is an Exception.
+                raise UsageError(
+                    f"no cluster of ray can be had at '{address}': {error}",
+                    "'ray start --head' starts one; --address local makes one of this machine for the run.",
+                ) from error
+        yield
 
 
 @contextmanager

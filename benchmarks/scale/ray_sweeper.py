@@ -12,7 +12,8 @@ import sys
 import time
 import uuid
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 _MARK = "CAPBENCH_RAY_CLUSTER"
@@ -20,42 +21,31 @@ _MARK = "CAPBENCH_RAY_CLUSTER"
 _starting: list[str] = []
 
 
-class Starting:
-    """Marks the processes that are started inside, each of which leads a group: what ends the driver's is not theirs.
-
-    Attributes:
-        mark: By which they are known.
-    """
-
-    _is_hooked = False
-
-    def __init__(self, mark: str) -> None:
-        self.mark = mark
-
-    def __enter__(self) -> None:
-        if not Starting._is_hooked:
-            Starting._is_hooked = True
-            os.register_at_fork(after_in_child=_lead_a_group)
-        _starting.append(self.mark)
-        os.environ[_MARK] = self.mark
-
-    def __exit__(self, *_: object) -> None:
+@contextmanager
+def _marked(mark: str) -> Generator[None]:
+    """Mark the processes that are started inside, each of which leads a group: what ends the driver's is not theirs."""
+    _hook()
+    _starting.append(mark)
+    os.environ[_MARK] = mark
+    try:
+        yield
+    finally:
         del os.environ[_MARK]
         _starting.pop()
 
 
-def _lead_a_group() -> None:
-    if _starting:
-        os.setpgid(0, 0)
+@cache
+def _hook() -> None:
+    os.register_at_fork(after_in_child=lambda: os.setpgid(0, 0) if _starting else None)
 
 
 @contextmanager
-def swept() -> Generator[Starting]:
+def swept() -> Generator[AbstractContextManager[None]]:
     """Give what marks the processes of a cluster while it is started; those that are left in the end are killed."""
-    starting = Starting(uuid.uuid4().hex)
-    command = [sys.executable, "-I", __file__, starting.mark]
+    mark = uuid.uuid4().hex
+    command = [sys.executable, "-I", __file__, mark]
     with subprocess.Popen(command, stdin=subprocess.PIPE, process_group=0):
-        yield starting
+        yield _marked(mark)
 
 
 def left(mark: str) -> Iterator[int]:

@@ -66,10 +66,10 @@ class SlurmExecutor(Executor):
             if how:
                 failed.append((f"{job.job_id} {how}", share))
                 continue
-            result = job.result()
-            yield from result.values
-            if result.error is not None:
-                raise result.error
+            values, error = job.result()
+            yield from values
+            if error is not None:
+                raise error
         if failed:
             names = [name_of(call) for _, share in failed for _, call in share.calls]
             raise ExecutorError(
@@ -120,7 +120,8 @@ class SlurmExecutor(Executor):
                 "this is a job of Slurm, and would wait in it for other jobs",
                 "In an allocation: srun ray symmetric-run --address HEAD:6379 -- bench ... --engine ray.",
             )
-        options = dict(_parsed(option) for option in (_TIME, *self.options))
+        pairs = (option.removeprefix("--").partition("=") for option in (_TIME, *self.options))
+        options: dict[str, str | bool] = {name: value if is_set else True for name, is_set, value in pairs}
         # What lies in it is unpickled, so that nobody else has written there.
         self._folder.parent.mkdir(parents=True, exist_ok=True)
         self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -143,19 +144,6 @@ class SlurmExecutor(Executor):
             ) from error
 
 
-@dataclass(frozen=True)
-class ShareResult:
-    """What a job made.
-
-    Attributes:
-        values: Number of each call, and its result.
-        error: What one of them raised, which ended the job.
-    """
-
-    values: list[tuple[int, Any]]
-    error: Exception | None = None
-
-
 @dataclass
 class Share:
     """The calls of one job, in its process.
@@ -168,26 +156,21 @@ class Share:
     function: Callable[[Any], Any]
     calls: list[tuple[int, Any]]
 
-    def __call__(self) -> ShareResult:
-        """Make the calls, up to the first that fails."""
+    def __call__(self) -> tuple[list[tuple[int, Any]], Exception | None]:
+        """Return the number of each call with its result, up to the first that fails, and what that raised."""
         values: list[tuple[int, Any]] = []
         for number, call in self.calls:
             try:
                 values.append((number, self.function(call)))
             except Exception as error:  # noqa: BLE001 - the driver raises it
-                return ShareResult(values, portable(error, call))
-        return ShareResult(values)
+                return values, portable(error, call)
+        return values, None
 
     def checkpoint(self) -> Any:
         """Return what a job that is queued again does: the same, which finds what is done."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
-
-
-def _parsed(option: str) -> tuple[str, str | bool]:
-    name, is_set, value = option.removeprefix("--").partition("=")
-    return name, value if is_set else True
 
 
 def _minutes(duration: str | bool) -> int:
