@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from chat_server import ChatServer, chat_server, completion
+from faults.stranger_files import LOOP, MAKER, RECIPE, TASK
 from PIL import Image
 
 from capbench.adapters.aliases import ALIAS_FOLDER
@@ -18,42 +19,6 @@ from capbench.cli.main import main
 from capbench.permissions import Permissions, permit, server_of
 
 KINDS = ("addresses", "variables", "folders", "functions", "remote code")
-TASK: dict[str, Any] = {
-    "task": "strange",
-    "dataset_path": "json",
-    "dataset_kwargs": {"data_files": "rows.jsonl"},
-    "output_type": "generate_until",
-    "doc_to_id": "id",
-    "doc_to_text": "Describe it.",
-    "doc_to_image": "image",
-    "doc_to_target": "references",
-    "metric_list": ["length"],
-    "metadata": {"version": 1.0},
-}
-MAKER: dict[str, Any] = {
-    "maker": "strange",
-    "models": {"captioner": {"name": "shapes-captioner"}},
-    "stages": [{"stage": "caption", "prompt": "", "to": "captions"}],
-    "output": {"columns": {"captions": "captions"}},
-}
-RECIPE: dict[str, Any] = {
-    "recipe": "strange",
-    "data": {"file": "train.jsonl"},
-    "model": {"name": "shapes-captioner"},
-    "trainer": "captioner_xe",
-    "objective": {"batch": 1, "tokens": 4},
-    "lora": "none",
-    "optimiser": {"rate": 0.001},
-    "stop": {"steps": 1},
-}
-LOOP: dict[str, Any] = {
-    "loop": "strange",
-    "captioner": "shapes-captioner",
-    "make": {"recipe": "maker.yaml", "data": "."},
-    "train": {"recipe": "recipe.yaml"},
-    "turns": 1,
-    "judge": [{"task": "shapes_captions", "metrics": ["length"], "limit": 1}],
-}
 RUN = "run --task strange --include_path . --bootstrap 0"
 
 

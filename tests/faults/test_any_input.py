@@ -127,7 +127,7 @@ PREFERENCE = {
 # --- captions, references, ratings
 
 
-@many(max_examples=100)
+@many(max_examples=40)
 @given(
     rows=st.lists(st.fixed_dictionaries({"candidate": TEXTS, "references": REFERENCES}), max_size=8), seed=st.randoms()
 )
@@ -153,7 +153,7 @@ CAPTIONS = st.lists(
 )
 
 
-@many(max_examples=40)
+@many(max_examples=20)
 @given(documents=DOCUMENTS, captions=CAPTIONS)
 def test_every_document_is_scored_or_named_once_whatever_captions_and_references_are(
     tmp_path: Path, documents: list[dict[str, Any]], captions: list[Any]
@@ -174,7 +174,7 @@ def test_every_document_is_scored_or_named_once_whatever_captions_and_references
     assert run.record.documents.original == len(rows)
 
 
-@many(max_examples=30)
+@many(max_examples=15)
 @given(
     documents=st.lists(st.tuples(st.lists(WORDS, min_size=1, max_size=3), WORDS | TEXTS), min_size=1, max_size=6),
     seed=st.randoms(),
@@ -198,7 +198,7 @@ RATINGS = st.one_of(
 )
 
 
-@many(max_examples=40)
+@many(max_examples=20)
 @given(rated=st.lists(st.tuples(TEXTS, RATINGS), min_size=1, max_size=8), seed=st.randoms())
 def test_order_of_rated_rows_changes_no_number_and_each_is_scored_or_named(
     tmp_path: Path, rated: list[tuple[str, Any]], seed: random.Random
@@ -233,7 +233,7 @@ def images() -> dict[str, bytes]:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@many(max_examples=400)
+@many(max_examples=120)
 @given(
     kind=st.sampled_from(["JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP"]),
     faults=st.lists(
@@ -259,7 +259,7 @@ def test_damaged_image_is_read_or_a_failure_with_its_cause(
 # --- rows
 
 
-@many(max_examples=400)
+@many(max_examples=120)
 @given(
     content=st.binary(max_size=60) | st.text(alphabet='a1,;\t"\n\r[]{}:\\ é', max_size=40),
     suffix=st.sampled_from(SUFFIXES),
@@ -274,7 +274,7 @@ def test_any_bytes_are_rows_or_named(tmp_path: Path, content: bytes | str, suffi
 CELLS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
 
 
-@many(max_examples=200)
+@many(max_examples=60)
 @given(rows=st.lists(st.fixed_dictionaries({"id": CELLS, "a caption": CELLS}), max_size=5), tabs=st.booleans())
 def test_rows_written_as_csv_come_back(tmp_path: Path, rows: list[dict[str, str]], tabs: bool):
     text = io.StringIO()
@@ -289,11 +289,6 @@ def test_rows_written_as_csv_come_back(tmp_path: Path, rows: list[dict[str, str]
 # --- task files
 
 
-def with_another(task: dict[str, Any], keys: Sequence[Any], value: Any) -> dict[str, Any]:
-    """Return a task in which keys have another value."""
-    return {**task, **dict.fromkeys(keys, value)}
-
-
 KEYS = sorted(
     {*CAPTIONING, *AGREEMENT, *PREFERENCE}
     | {"include", "group", "tag", "protocol", "checks", "generation_kwargs", "test_split", "process_docs", "scale"}
@@ -304,7 +299,7 @@ VALUES = ANYTHING | st.sampled_from(
 )
 
 
-@many(max_examples=120)
+@many(max_examples=50)
 @given(
     task=st.sampled_from([CAPTIONING, AGREEMENT, PREFERENCE]),
     keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=2),
@@ -315,12 +310,11 @@ def test_task_file_with_anything_in_the_place_of_a_value_runs_or_is_a_fault(
 ):
     row = {"id": "1", "image": "1.jpg", "candidate": "a dog", "other": "a cat", "preferred": 0, "ratings": [1, 2]}
     rows = [row | {"references": ["a dog runs"]}, row | {"id": "2", "references": ["a bus"], "ratings": [3]}]
-    run_of(
-        tmp_path, with_another(task, keys, value), rows, [{"id": "1", "caption": "a dog"}] if task is CAPTIONING else ()
-    )
+    captions = [{"id": "1", "caption": "a dog"}] if task is CAPTIONING else ()
+    run_of(tmp_path, {**task, **dict.fromkeys(keys, value)}, rows, captions)
 
 
-@many(max_examples=60)
+@many(max_examples=25)
 @given(values=st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6))
 def test_task_file_of_any_keys_runs_or_is_a_fault(tmp_path: Path, values: dict[str, Any]):
     run_of(tmp_path, {"task": "any", **values}, [{"id": "1", "references": ["a dog"]}])
@@ -358,7 +352,7 @@ def damaged(content: bytes, how: str, place: float, byte: int) -> bytes:
             return content[:at] + bytes([byte]) * 8 + content[at:]
 
 
-@many(max_examples=300)
+@many(max_examples=100)
 @given(
     how=st.sampled_from(["cut", "flip", "more"]),
     place=st.floats(0, 1, exclude_max=True),

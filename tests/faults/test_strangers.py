@@ -28,6 +28,7 @@ from typing import Any
 
 import pytest
 import yaml
+from faults.stranger_files import LOOP, MAKER, RECIPE, TASK
 from finished_runs import checksum
 from PIL import Image
 from rated_session import make_session
@@ -46,34 +47,6 @@ LINKS = {
 SECRET = "s3cr3t-of-this-machine"
 ELSEWHERE = ["SECRET.png", "config.json", "model.yaml", "other.yaml", "rows.jsonl"]
 ROW = {"id": "0", "image": "in.png", "references": ["a dog runs"], "captions": ["a dog"], "caption": "a dog"}
-TASK: dict[str, Any] = {
-    "task": "strange",
-    "dataset_path": "json",
-    "dataset_kwargs": {"data_files": "rows.jsonl"},
-    "output_type": "generate_until",
-    "doc_to_id": "id",
-    "doc_to_text": "Describe it.",
-    "doc_to_image": "image",
-    "doc_to_target": "references",
-    "metric_list": ["length"],
-    "metadata": {"version": 1.0},
-}
-MAKER: dict[str, Any] = {
-    "maker": "strange",
-    "models": {"captioner": {"name": "shapes-captioner"}},
-    "stages": [{"stage": "caption", "prompt": "", "to": "further_captions", "generation_kwargs": {"max_new_tokens": 3}}],
-    "output": {"columns": {"captions": "further_captions"}},
-}  # fmt: skip
-RECIPE: dict[str, Any] = {
-    "recipe": "strange",
-    "data": {"file": "train.jsonl"},
-    "model": {"name": "shapes-captioner"},
-    "trainer": "captioner_xe",
-    "objective": {"batch": 1, "tokens": 4},
-    "lora": "none",
-    "optimiser": {"rate": 0.001},
-    "stop": {"steps": 1},
-}
 EVIL = """\
 import pathlib
 pathlib.Path({ran!r}).write_text("code ran")
@@ -590,14 +563,6 @@ def test_model(
 
 # ---------------------------------------------------------------------------------- makers, recipes, loops
 
-LOOP: dict[str, Any] = {
-    "loop": "strange",
-    "captioner": "shapes-captioner",
-    "make": {"recipe": "maker.yaml", "data": "."},
-    "train": {"recipe": "recipe.yaml"},
-    "turns": 1,
-    "judge": [{"task": "shapes_captions", "metrics": ["length"], "limit": 1}],
-}
 SERVER = {"model": "m", "base_url": "{server}/v1"}
 NAMED: dict[str, Mapping[str, Any]] = {
     "server: model": {"name": "openai", "arguments": SERVER},

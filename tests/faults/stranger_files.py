@@ -1,0 +1,44 @@
+"""Files that ask for nothing: a task, a maker, a recipe and a loop, each of which a stranger may change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+TASK: dict[str, Any] = {
+    "task": "strange",
+    "dataset_path": "json",
+    "dataset_kwargs": {"data_files": "rows.jsonl"},
+    "output_type": "generate_until",
+    "doc_to_id": "id",
+    "doc_to_text": "Describe it.",
+    "doc_to_image": "image",
+    "doc_to_target": "references",
+    "metric_list": ["length"],
+    "metadata": {"version": 1.0},
+}
+MAKER: dict[str, Any] = {
+    "maker": "strange",
+    "models": {"captioner": {"name": "shapes-captioner"}},
+    "stages": [
+        {"stage": "caption", "prompt": "", "to": "further_captions", "generation_kwargs": {"max_new_tokens": 3}}
+    ],
+    "output": {"columns": {"captions": "further_captions"}},
+}
+RECIPE: dict[str, Any] = {
+    "recipe": "strange",
+    "data": {"file": "train.jsonl"},
+    "model": {"name": "shapes-captioner"},
+    "trainer": "captioner_xe",
+    "objective": {"batch": 1, "tokens": 4},
+    "lora": "none",
+    "optimiser": {"rate": 0.001},
+    "stop": {"steps": 1},
+}
+LOOP: dict[str, Any] = {
+    "loop": "strange",
+    "captioner": "shapes-captioner",
+    "make": {"recipe": "maker.yaml", "data": "."},
+    "train": {"recipe": "recipe.yaml"},
+    "turns": 1,
+    "judge": [{"task": "shapes_captions", "metrics": ["length"], "limit": 1}],
+}
