@@ -18,12 +18,12 @@ from ..benchmarks.store.store import Store
 from ..drafts import draft_beside
 from ..errors import BenchError
 from ..metrics.capture import wordnet
-from ..metrics.capture.choices import RELEASED_ENCODER
 from ..metrics.capture.factual import RELEASED as FACTUAL
 from ..metrics.capture.nltk_text import NltkText
+from ..metrics.capture.parsers import RELEASED_ENCODER
 from ..metrics.capture.spacy_parser import DEFAULT as SPACY_PIPELINE
-from ..metrics.java import jars
-from ..metrics.meteor import resources as meteor_resources
+from ..metrics.java import find_java
+from ..metrics.meteor import jar as meteor_jar
 from ..metrics.vectors.checkpoints import Checkpoint
 from ..paths import cache_folder
 from ..tasks.locate import DataLocations
@@ -73,7 +73,7 @@ def diagnose(store: Path) -> list[Finding]:
     """Look everything over; nothing is changed but a probe file in the cache folder."""
     return [
         *_packages(),
-        _checked("METEOR", meteor_resources.check, "its tables are installed", "fault"),
+        _checked("METEOR", lambda: meteor_jar.check(needs_java=False), "its tables are installed", "fault"),
         *(_java(), _gpu()),
         _checked("WordNet", wordnet.find, "{} (CAPTURE's synonyms)", need=" CAPTURE's synonyms need them."),
         _checked("NLTK's models", NltkText(None).check, f"found ({_FACTUAL})", need=f" {_FACTUAL} needs them."),
@@ -101,7 +101,7 @@ def _packages() -> Iterator[Finding]:
 
 def _java() -> Finding:
     try:
-        java = jars.find_java()
+        java = find_java()
         asked = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)
         # Options that it finds in the environment it tells before.
         version, *_ = (line for line in asked.stderr.splitlines() if " version " in line)

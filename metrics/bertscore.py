@@ -12,10 +12,9 @@ import numpy as np
 from ..adapters.batch_size import BatchSize
 from ..adapters.devices import find_device
 from ..errors import MetricError
-from .contract import Context, Metric
+from .contract import Context, Metric, kept
 from .items import Items, Scores
-from .vectors.checkpoints import Checkpoint
-from .vectors.padded_batches import batches_that_fit, padded
+from .vectors.checkpoints import Checkpoint, batches_that_fit, padded
 
 if TYPE_CHECKING:
     import torch
@@ -104,25 +103,23 @@ class BertScore(Metric):
             json.dumps([candidate, *reference_sets[its_set]], ensure_ascii=False)
             for candidate, its_set in zip(items.candidates, set_of_item.tolist(), strict=True)
         ]
-        # All three are kept, whichever is the value.
-        producer = {key: value for key, value in self.fingerprint().items() if key != "of"}
-        known: dict[str, Any] = dict(context.cache.get(producer, list(dict.fromkeys(keys))))
-        missing = [item for key, item in {key: item for item, key in enumerate(keys)}.items() if key not in known]
-        context.progress(len(known), len(known) + len(missing))
-        if missing:
+        item_of_key = {key: item for item, key in enumerate(keys)}
+
+        def compute(missing: list[str]) -> Iterator[dict[str, list[float] | None]]:
             encoder = self._load()
             # Items with the same references in one piece, so that these are encoded once.
-            missing.sort(key=lambda item: set_of_item[item])
-            total = len(known) + len(missing)
-            texts = [(items.candidates[item], reference_sets[set_of_item[item]]) for item in missing]
+            missing.sort(key=lambda key: set_of_item[item_of_key[key]])
+            of_items = [item_of_key[key] for key in missing]
+            texts = [(items.candidates[item], reference_sets[set_of_item[item]]) for item in of_items]
             unique = list(dict.fromkeys(text for candidate, references in texts for text in (candidate, *references)))
             ids = dict(zip(unique, encoder.tokens(unique), strict=True))
             for piece in _pieces(texts, ids):
                 found = _score_piece([texts[number] for number in piece], ids, encoder)
-                new = {keys[missing[number]]: row for number, row in zip(piece, found, strict=True)}
-                context.cache.put(producer, new)
-                known.update(new)
-                context.progress(len(known), total)
+                yield {missing[number]: row for number, row in zip(piece, found, strict=True)}
+
+        # All three are kept, whichever is the value.
+        producer = {key: value for key, value in self.fingerprint().items() if key != "of"}
+        known = kept(context.cache, producer, keys, compute, context.progress)
         # As released a candidate without a token scores 0.
         nothing = [[0.0 if reference_sets[its_set] else np.nan] * 3 for its_set in set_of_item.tolist()]
         rows = [known[key] or none for key, none in zip(keys, nothing, strict=True)]

@@ -102,7 +102,9 @@ class CapArenaAuto(PromptedMetric):
             elif not isinstance(image, ImageHandle):
                 failures[item] = "image: is a video"
             else:
-                signs[item] = self._sign(candidate, references[0])
+                # 1 where the candidate stands first, -1 where its rival does.
+                texts = json.dumps([self.seed, candidate, references[0]]).encode()
+                signs[item] = 1 if hashlib.sha256(texts).digest()[0] % 2 == 0 else -1
                 first, second = (candidate, references[0])[:: signs[item]]
                 text = fill(prompt, first=first, second=second, reference=references[1])
                 requests[item] = JudgeRequest(text, image, self.max_tokens)
@@ -125,11 +127,6 @@ class CapArenaAuto(PromptedMetric):
 
     def _own_prompt(self) -> str:
         return _PROMPT
-
-    def _sign(self, candidate: str, rival: str) -> int:
-        """Return 1 where the candidate stands first, -1 where its rival does."""
-        told = json.dumps([self.seed, candidate, rival]).encode()
-        return 1 if hashlib.sha256(told).digest()[0] % 2 == 0 else -1
 
 
 def read_verdict(answer: str) -> int | None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..errors import MetricError
+from ..paths import cache_folder
+from ..tasks.locate import DataLocations
 from .contract import Context, Metric
 from .items import Items, Scores
-from .words.coco_objects import SynonymTable, find_table, read_table
 
 
 class _Chair(Metric):
@@ -16,7 +23,7 @@ class _Chair(Metric):
 
     An object is in the image if annotators marked it or a reference caption mentions it. Objects are the
     80 of COCO, found in captions as written by the words of the released table; its singular is that of
-    ``pattern.en``, which does not find "bus" or "ties" (``coco_objects.singular``).
+    ``pattern.en``, which does not find "bus" or "ties" (``singular``).
 
     ``Scores.parts``: ``mentions [n]`` and ``hallucinated [n]``, counted with repeats.
 
@@ -125,3 +132,166 @@ def count(items: Items, table: SynonymTable) -> tuple[dict[str, np.ndarray], dic
         mentions[item] = len(found)
         hallucinated[item] = sum(name not in present for name in found)
     return {"mentions": mentions, "hallucinated": hallucinated}, failures
+
+
+TABLE = "chair/synonyms.txt"
+N_OBJECTS = 80
+"""Lines of the released table; one of another length is not of COCO."""
+
+_WHERE_FROM = (
+    "It is data/synonyms.txt of https://github.com/LisaAnne/Hallucination, which may not be passed on with "
+    f"capbench. Put it at $CAPBENCH_DATA/{TABLE}, or name it with the metric's argument 'synonyms'."
+)
+
+_COMPOUNDS = (
+    "motor bike, motor cycle, air plane, traffic light, street light, traffic signal, stop light, "
+    "fire hydrant, stop sign, parking meter, suit case, sports ball, baseball bat, baseball glove, "
+    "tennis racket, wine glass, hot dog, cell phone, mobile phone, teddy bear, hair drier, "
+    "potted plant, laptop computer, stove top oven, home plate, train track"
+)
+# The rules of the released utils/chair.py. Words stand as its singulariser leaves them: "wine glas".
+_DOUBLE_WORDS = {
+    **{words: words for words in _COMPOUNDS.split(", ")},
+    **{
+        f"{age} {animal}": animal
+        for age in ("baby", "adult")
+        for animal in "bird cat dog horse sheep cow elephant bear zebra giraffe animal cub".split()  # noqa: SIM905
+    },
+    "passenger jet": "jet",
+    "passenger train": "train",
+    "bow tie": "tie",
+    "toilet seat": "toilet",
+    "wine glas": "wine glass",
+}
+
+# As NLTK splits: a full stop at the end only, no comma or colon before a digit.
+_FULL_STOP = re.compile(r"([^.])(\.[\])}>\"'»”’]*)$")
+_MARKS = re.compile(r"\.{2,}|--|[,:](?!\d)|[;?!*@#$%&()\[\]{}<>\"“”«»„‘’`]|(?<!\S)'")
+_CLITIC = re.compile(r"([^'].*?)('(?:s|m|d|ll|re|ve)?)")
+
+_IRREGULAR = {
+    "children": "child", "geese": "goose", "kine": "cow", "men": "man", "oxen": "ox", "people": "person",
+}  # fmt: skip
+_UNCHANGED = ("scissors", "doggies", "collies")
+_SUFFIXES = [
+    (re.compile(rule + "$"), singular)
+    for rule, singular in (
+        (r"mice", "mouse"),
+        (r"oes", "o"),
+        (r"(bus|x|ch|ss|sh)es", r"\1"),
+        (r"([^aeiouy])ies", r"\1y"),
+        (r"([aeo]l)ves", r"\1f"),
+        (r"([nlw]i)ves", r"\1fe"),
+        (r"s", ""),
+    )
+]
+
+
+@dataclass(frozen=True)
+class SynonymTable:
+    """Words and the COCO object that each stands for.
+
+    Attributes:
+        objects: Word to object.
+        digest: SHA-256 of the file.
+    """
+
+    objects: dict[str, str]
+    digest: str
+
+    def mentions(self, caption: str) -> list[str]:
+        """Return the objects that a caption mentions, one for each mention, in order.
+
+        Args:
+            caption: As written.
+        """
+        words = [singular(word) for word in tokens(caption.lower())]
+        words = list(_with_double_words(words))
+        if "toilet" in words:
+            # "the seat of the toilet" is no chair.
+            words = [word for word in words if word != "seat"]
+        return [self.objects[word] for word in words if word in self.objects]
+
+
+def find_table(path: str | None = None) -> Path:
+    """Return where the table of synonyms is.
+
+    Args:
+        path: Its path; by default it is looked for in ``$CAPBENCH_DATA/chair`` and in the cache.
+
+    Raises:
+        MetricError: It is not there; the hint says where to get it.
+    """
+    if path is not None:
+        places = [Path(path).expanduser()]
+    else:
+        root = DataLocations.from_environment().root
+        places = [folder / TABLE for folder in (root, cache_folder() / "data") if folder]
+    for place in places:
+        if place.is_file():
+            return place
+    looked = " and ".join(map(str, places))
+    raise MetricError(f"CHAIR's table of synonyms is not on this machine (looked for {looked}).", _WHERE_FROM)
+
+
+def read_table(path: Path) -> SynonymTable:
+    """Read the released table: a line an object, its name first, then its synonyms.
+
+    Raises:
+        MetricError: The file is not that table.
+    """
+    try:
+        content = path.read_bytes()
+        lines = content.decode("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise MetricError(f"{path}: CHAIR's table of synonyms cannot be read: {error}", _WHERE_FROM) from error
+    # Split at one comma and one space, as released: "cake,  cheesecake" leaves a word " cheesecake",
+    # which no caption has.
+    rows = [line.strip().split(", ") for line in lines if line.strip()]
+    if len(rows) != N_OBJECTS:
+        raise MetricError(
+            f"{path}: has {len(rows)} lines, CHAIR's table of synonyms has {N_OBJECTS}, one a COCO object.", _WHERE_FROM
+        )
+    objects = {word: row[0] for row in rows for word in row}
+    return SynonymTable(objects, hashlib.sha256(content).hexdigest())
+
+
+def tokens(text: str) -> list[str]:
+    """Split a text at white space and split punctuation off its words.
+
+    Stands for NLTK's ``word_tokenize``, which the released code uses, without its models: of 634,984
+    captions (COCO 2014, Flickr8k, ImageInWords) all but 3 mention the same objects.
+    """
+    words: list[str] = []
+    for chunk in text.split():
+        for word in _MARKS.sub(r" \g<0> ", _FULL_STOP.sub(r"\1 \2", chunk)).split():
+            parts = _CLITIC.fullmatch(word)
+            words += parts.groups() if parts else (word,)
+    return words
+
+
+def singular(word: str) -> str:
+    """Return the singular of a lower-case word, right or wrong as ``pattern.en`` has it.
+
+    Agrees with it in every word that decides whether a caption mentions an object, its mistakes
+    included: "bus" becomes "bu" and "ties" becomes "ty", and neither is found; "glass" becomes "glas",
+    with which the rule for wine glasses reckons.
+    """
+    if word.endswith(_UNCHANGED):
+        return word
+    for plural, one in _IRREGULAR.items():
+        if word.endswith(plural):
+            return word.removesuffix(plural) + one
+    for suffix, one in _SUFFIXES:
+        if suffix.search(word):
+            return suffix.sub(one, word)
+    return word
+
+
+def _with_double_words(words: list[str]) -> Iterator[str]:
+    """Yield the words, two that belong together as one."""
+    at = 0
+    while at < len(words):
+        double = _DOUBLE_WORDS.get(" ".join(words[at : at + 2]))
+        yield double or words[at]
+        at += 2 if double else 1

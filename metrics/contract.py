@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
@@ -56,12 +56,37 @@ class NoCache:
     def put(self, producer: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         """Keep nothing."""
 
-    def get_arrays(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, np.ndarray]:
-        """Return no arrays."""
-        return {}
-
     def put_arrays(self, producer: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """Keep nothing."""
+
+    get_arrays = get
+
+
+def kept(
+    cache: Cache,
+    producer: Mapping[str, Any],
+    inputs: Iterable[str],
+    compute: Callable[[list[str]], Iterable[Mapping[str, Any]]],
+    progress: Reporter = unheard,
+) -> dict[str, Any]:
+    """Return the value of each input: what the cache has, and the others as they are computed and kept.
+
+    Args:
+        cache: Where values are kept.
+        producer: What makes them.
+        inputs: The inputs; equal ones have one value.
+        compute: Yields the values of inputs, of some at a time.
+        progress: Called with (done, total).
+    """
+    unique = list(dict.fromkeys(inputs))
+    known = dict(cache.get(producer, unique))
+    progress(len(known), len(unique))
+    missing = [one for one in unique if one not in known]
+    for new in compute(missing) if missing else ():
+        cache.put(producer, new)
+        known |= new
+        progress(len(known), len(unique))
+    return known
 
 
 @dataclass(frozen=True)
@@ -314,6 +339,11 @@ class CorpusMetric(Metric):
     def joined(self, states: Sequence[State]) -> State:
         """Return the state that items are scored with, of the states of all shards."""
         return self.join([self.condense(self.merge(states))])
+
+
+def labelled(metric: Metric, variants: Sequence[str]) -> str:
+    """Return the label of a metric's class, with what is not as released."""
+    return f"{type(metric).label} ({', '.join(variants)})" if variants else type(metric).label
 
 
 def check_state(metric: Metric, state: State, names: frozenset[str]) -> None:

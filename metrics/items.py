@@ -11,6 +11,8 @@ import numpy as np
 
 from ..adapters import Box, ImageHandle, VideoHandle
 
+_COLUMNS = ("ids", "candidates", "references", "images", "boxes", "objects", "image_names")
+
 
 @dataclass(frozen=True)
 class Items:
@@ -52,36 +54,20 @@ class Items:
 
     def subset(self, which: np.ndarray) -> Items:
         """Return the items of these indices, as one corpus."""
-        indices: list[int] = which.tolist()
+        columns = {name: getattr(self, name) for name in _COLUMNS}
         return Items(
-            ids=[self.ids[i] for i in indices],
-            candidates=[self.candidates[i] for i in indices],
-            references=[self.references[i] for i in indices],
             weights=self.weights[which],
-            images=[self.images[i] for i in indices] if self.images else (),
-            boxes=[self.boxes[i] for i in indices] if self.boxes else (),
-            objects=[self.objects[i] for i in indices] if self.objects else (),
-            image_names=[self.image_names[i] for i in indices] if self.image_names else (),
+            **{name: [column[i] for i in which.tolist()] if column else () for name, column in columns.items()},
         )
 
     @classmethod
     def concatenate(cls, shards: Sequence[Items]) -> Items:
         """Return the items of several shards, one shard after the other."""
-
-        def all_of(field: str) -> list[Any]:
-            return [one for shard in shards for one in getattr(shard, field)]
-
         corpora = [shard.corpus for shard in shards if shard.corpus is not None]
         return cls(
-            ids=all_of("ids"),
-            candidates=all_of("candidates"),
-            references=all_of("references"),
             weights=np.concatenate([shard.weights for shard in shards]),
-            images=all_of("images"),
-            boxes=all_of("boxes"),
             corpus=np.concatenate(corpora) if corpora else None,
-            objects=all_of("objects"),
-            image_names=all_of("image_names"),
+            **{name: [one for shard in shards for one in getattr(shard, name)] for name in _COLUMNS},
         )
 
     @cached_property

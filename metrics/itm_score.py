@@ -11,8 +11,7 @@ from ..adapters.contracts import PAIRWISE
 from ..errors import MetricError
 from .contract import Context, Metric
 from .items import Items, Scores
-from .vectors.features import over_context
-from .vectors.pair_scores import pair_scores
+from .vectors.features import over_context, pair_scores
 
 
 class ItmScore(Metric):

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+import re
+import subprocess
+import zipfile
+from collections.abc import Collection, Iterator, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .contract import PARSEABLE, Context, Metric
+from ..drafts import temporary_folder
+from ..errors import MetricError, require_all
+from ..paths import cache_folder
+from .contract import PARSEABLE, Context, Metric, kept
 from .items import Items, Scores
-from .java import spice as spice_jar
+from .java import find_jar, find_javas, run_java
 from .words import ptb
 
 _BATCH = 2_000
@@ -50,11 +61,11 @@ class Spice(Metric):
 
     def check(self) -> None:
         """Raise if Java, the jar, CoreNLP's jars, a JavaScript engine or the tokeniser's jar is missing."""
-        spice_jar.find_program()
+        find_program()
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what parses and what tokenises."""
-        return {**super().fingerprint(), **spice_jar.fingerprint(), "tokenizer": ptb.FINGERPRINT}
+        return {**super().fingerprint(), **_fingerprint(), "tokenizer": ptb.FINGERPRINT}
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.
@@ -70,36 +81,228 @@ class Spice(Metric):
             for item, candidate in enumerate(tokenized.candidates)
             if candidate and item not in failures
         }
-        known = self._evaluate(list(dict.fromkeys(keys.values())), context)
+        known = kept(context.cache, _fingerprint(), keys.values(), self._evaluate, context.progress)
         f1, precision, recall = np.full((3, len(items)), np.nan)
-        kinds = {category.lower(): np.full(len(items), np.nan) for category in spice_jar.CATEGORIES[1:]}
+        kinds = {category.lower(): np.full(len(items), np.nan) for category in CATEGORIES[1:]}
         for item, candidate in enumerate(tokenized.candidates):
             if not candidate and item not in failures:
                 f1[item] = precision[item] = recall[item] = 0.0
         for item, key in keys.items():
             scores = known[key]
             f1[item], precision[item], recall[item] = (_or_nan(number) for number in scores["All"])
-            for category in spice_jar.CATEGORIES[1:]:
+            for category in CATEGORIES[1:]:
                 kinds[category.lower()][item] = _or_nan(scores[category][0])
             if np.isnan(f1[item]):
                 failures[item] = "SPICE gave NaN: neither the caption nor its references hold a tuple"
         return Scores(values=f1, parts={"precision": precision, "recall": recall, **kinds}, failures=failures)
 
-    def _evaluate(self, keys: list[str], context: Context) -> dict[str, Any]:
-        """Return the jar's scores by key."""
-        producer = spice_jar.fingerprint()
-        known: dict[str, Any] = dict(context.cache.get(producer, keys))
-        missing = [key for key in keys if key not in known]
-        context.progress(len(known), len(keys))
-        for start in range(0, len(missing), _BATCH):
-            batch = missing[start : start + _BATCH]
+    def _evaluate(self, keys: list[str]) -> Iterator[dict[str, Any]]:
+        """Yield the jar's scores by key."""
+        for start in range(0, len(keys), _BATCH):
+            batch = keys[start : start + _BATCH]
             texts = [(candidate, references) for candidate, *references in map(json.loads, batch)]
-            new = dict(zip(batch, spice_jar.evaluate(texts, self._memory, self._timeout), strict=True))
-            context.cache.put(producer, new)
-            known.update(new)
-            context.progress(len(known), len(keys))
-        return known
+            yield dict(zip(batch, evaluate(texts, self._memory, self._timeout), strict=True))
 
 
 def _or_nan(number: float | None) -> float:
     return np.nan if number is None else number
+
+
+JAR = "spice/spice-1.0.jar"
+MAIN = "edu.anu.spice.SpiceScorer"
+OPTIONS = ("-subset", "-silent")
+CORENLP = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
+CORENLP_SOURCE = "http://nlp.stanford.edu/software/stanford-corenlp-full-2015-12-09.zip"
+CATEGORIES = ("All", "Object", "Attribute", "Relation", "Color", "Size", "Cardinality")
+
+# Where Debian and Ubuntu put Rhino (package librhino-java).
+RHINO = Path("/usr/share/java/js.jar")
+_ENGINE_SERVICE = "META-INF/services/javax.script.ScriptEngineFactory"
+# Java 15 removed Nashorn, the JavaScript engine that the jar prints its JSON with.
+_FIRST_JAVA_WITHOUT_ENGINE = 15
+# The jar's own words where the engine is missing; Java below 15 names the line alone.
+_NO_ENGINE = ('"scriptEngine" is null', "SpiceScorer.java:128")
+_ENGINE_REMEDY = (
+    "Add one: apt-get install librhino-java (Debian 12 or later; found by itself), or put the jar of Rhino "
+    "1.7.14 or later beside CoreNLP's jars. Or point JAVA_HOME to a full Java 8 to 14, which has one."
+)
+
+
+def _fingerprint() -> dict[str, object]:
+    """Return what can change a value: programs and options."""
+    return {"producer": "spice", "jar": JAR, "corenlp": CORENLP[0], "options": list(OPTIONS)}
+
+
+def folders() -> list[Path]:
+    """Return where CoreNLP's jars are looked for, first one first."""
+    named = os.environ.get("CAPBENCH_SPICE")
+    return [*([Path(named).expanduser()] if named else []), cache_folder() / "spice", find_jar(JAR).parent / "lib"]
+
+
+def find_program() -> tuple[str, list[Path]]:
+    """Return the path of the first Java that can run SPICE, and the class path.
+
+    Raises:
+        MetricError: The jar, one of CoreNLP's jars, Java or a JavaScript engine is missing; all that is, is named.
+    """
+    jar = find_jar(JAR)
+    searched = folders()
+    first = {
+        name: next(folder / name for folder in searched if (folder / name).is_file())
+        for name in CORENLP
+        if any((folder / name).is_file() for folder in searched)
+    }
+    shipped = sorted(path for path in (jar.parent / "lib").glob("*.jar") if path.name not in CORENLP)
+    # What else lies beside CoreNLP's jars, such as a JavaScript engine.
+    added = [
+        path
+        for folder in dict.fromkeys(path.parent for path in first.values()) or searched
+        for path in sorted(folder.glob("*.jar"))
+        if path.name not in CORENLP and path not in shipped and not path.name.startswith("stanford-corenlp")
+    ]
+    # SPICE's manifest names jars beside it: what was put elsewhere must come first to be used.
+    jars = [*first.values(), jar, *shipped, *added]
+    require_all(lambda: _require_corenlp(first, searched), lambda: _find_java(added))
+    java, engine = _find_java(added)
+    return java, [*jars, *engine]
+
+
+def _require_corenlp(found: Collection[str], searched: Sequence[Path]) -> None:
+    if missing := " and ".join(name for name in CORENLP if name not in found):
+        raise MetricError(
+            f"SPICE needs {missing}, which pycocoevalcap does not ship (looked in {', '.join(map(str, searched))}).",
+            f"Fetch {CORENLP_SOURCE} (Stanford CoreNLP 3.6.0), and put {missing} of it into {searched[0]}, or into "
+            "a folder that CAPBENCH_SPICE names.",
+        )
+
+
+def _find_java(added: Sequence[Path]) -> tuple[str, list[Path]]:
+    """Return the first Java that can run SPICE with the jars that were added, and the engine that it wants besides."""
+    javas = find_javas()
+    if any(map(_has_engine, added)):
+        return javas[0], []
+    for java in javas:
+        if java_version(java) < _FIRST_JAVA_WITHOUT_ENGINE:
+            return java, []
+        if RHINO.is_file() and _has_engine(RHINO):
+            return java, [RHINO]
+    raise MetricError(
+        f"SPICE prints its results with a JavaScript engine, and Java {java_version(javas[0])} has "
+        'none: it would end with "scriptEngine is null".',
+        _ENGINE_REMEDY,
+    )
+
+
+@cache
+def java_version(java: str) -> int:
+    """Return the major version of a Java (8 for ``1.8.0_392``).
+
+    Raises:
+        MetricError: It does not say.
+    """
+    try:
+        asked = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MetricError(f"{java} -version failed: {error}", "Reinstall Java, or point JAVA_HOME at one.") from error
+    found = re.search(r'version "(?:1\.)?(\d+)', asked.stderr + asked.stdout)
+    if found is None:
+        raise MetricError(f"{java} -version does not tell its version: {asked.stderr[:200]!r}")
+    return int(found[1])
+
+
+def _has_engine(jar: Path) -> bool:
+    """Tell whether a jar offers a script engine."""
+    try:
+        with zipfile.ZipFile(jar) as content:
+            return _ENGINE_SERVICE in content.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def command(jars: Sequence[Path], question: Path, answer: Path, memory: str) -> list[str]:
+    """Return what follows ``java``.
+
+    The jar's own cache of parses is not asked for: the library that keeps it does not run on Java 16 or
+    later (InaccessibleObjectException in FST), and needs native code that is there for x86-64 only.
+    """
+    path = os.pathsep.join(map(str, jars))
+    return [f"-Xmx{memory}", "-cp", path, MAIN, str(question), "-out", str(answer), *OPTIONS]
+
+
+def evaluate(texts: Sequence[tuple[str, Sequence[str]]], memory: str, timeout: float) -> list[dict[str, Any]]:
+    """Return the scores of candidates against their references, from one run of the jar.
+
+    Args:
+        texts: Candidate and references, tokenised; distinct.
+        memory: Java's heap (``"8G"``).
+        timeout: Seconds until the process is stopped.
+
+    Raises:
+        MetricError: Something is missing, or the jar failed or did not finish in time.
+    """
+    java, jars = find_program()
+    names = ids(len(texts))
+    with temporary_folder() as folder:
+        question, answer = folder / "question.json", folder / "answer.json"
+        question.write_text(
+            json.dumps(
+                [
+                    {"image_id": name, "test": candidate, "refs": list(references)}
+                    for name, (candidate, references) in zip(names, texts, strict=True)
+                ]
+            ),
+            encoding="utf-8",
+        )
+        try:
+            run_java(command(jars, question, answer, memory), "", timeout, "SPICE", java)
+        except MetricError as error:
+            if any(words in error.hint for words in _NO_ENGINE):
+                raise MetricError(
+                    "SPICE's Java has no JavaScript engine to print its results with.", _ENGINE_REMEDY
+                ) from error
+            raise
+        content = answer.read_text(encoding="utf-8") if answer.is_file() else ""
+    return parse(content, names)
+
+
+def ids(count: int) -> list[str]:
+    """Return names for items that sort in the order of the items, as the released wrapper sorts by them."""
+    width = len(str(max(count - 1, 0)))
+    return [f"{number:0{width}}" for number in range(count)]
+
+
+def parse(content: str, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return for each name, in order, the jar's scores by category.
+
+    Args:
+        content: What the jar wrote: a list of ``{image_id, scores: {category: {f, pr, re, tp, fp, fn}}}``, null
+            for a share of nothing.
+        names: The names that were sent.
+
+    Returns:
+        By category ``[f, precision, recall]``, None where it is not a number.
+
+    Raises:
+        MetricError: Not that, or not of these names.
+    """
+    try:
+        found = {row["image_id"]: row["scores"] for row in json.loads(content)}
+        scores = [
+            {category: [_number(found[name][category][key]) for key in ("f", "pr", "re")] for category in CATEGORIES}
+            for name in names
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        raise MetricError(
+            f"SPICE wrote something else than the scores of the {len(names)} items that it was sent: "
+            f"{type(error).__name__}: {error} in {content[:200]!r}",
+            "Run again; if it stays so, please report it to capbench.",
+        ) from error
+    return scores
+
+
+def _number(value: Any) -> float | None:
+    # The jar writes null; other builds of it "NaN", as text or bare.
+    if value is None or isinstance(value, str):
+        return None
+    number = float(value)
+    return number if math.isfinite(number) else None

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from capbench.metrics.vectors.projection import proportions
+from capbench.metrics.clip_f1 import proportions
 
 IMAGE_PARTS, TEXT_PARTS, SIZE = 60, 9, 768
 """Crops and the whole image; eight sentences and the whole caption; the size of ViT-L/14's features."""

@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from capbench.metrics import Items
-from capbench.metrics.java.jars import find_jar
+from capbench.metrics.java import find_jar
 
 SHARD = 20_000
 MILLION = 1_000_000

@@ -26,9 +26,9 @@ from pycocoevalcap.meteor.meteor import Meteor as ReleasedMeteor
 from text_metrics import RATINGS_A_CAPTION, flickr8k, put_java_on_path, synthetic, timed
 
 from capbench.metrics import Context, Items
-from capbench.metrics.java.jars import find_jar
+from capbench.metrics.java import find_jar
 from capbench.metrics.meteor import resources as meteor_resources
-from capbench.metrics.meteor.aligner import find_matches, statistics
+from capbench.metrics.meteor.aligner import alignments, counted, find_matches
 from capbench.metrics.meteor.jar import PARAPHRASES
 from capbench.metrics.meteor.lexicon import Lexicon
 from capbench.metrics.meteor.metric import Meteor
@@ -78,7 +78,7 @@ def cost(shards: int) -> None:
             texts, read = coco.core_seconds(lambda both=[*candidates, *flat]: lexicon.read(both))
             pairs = texts, which, against
             _, matched = coco.core_seconds(lambda pairs=pairs: find_matches(*pairs))
-            _, aligned = coco.core_seconds(lambda pairs=pairs: statistics(*pairs, inf))
+            _, aligned = coco.core_seconds(lambda pairs=pairs: counted(alignments(*pairs, inf), *pairs))
             parts["reading texts"] += read
             parts["matches"] += matched
             parts["choice among them"] += aligned - matched

@@ -27,7 +27,7 @@ from pycocoevalcap.rouge.rouge import Rouge
 from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
 
 from capbench.metrics import Context, Items, metrics
-from capbench.metrics.java.jars import find_java
+from capbench.metrics.java import find_java
 from capbench.metrics.words.ngrams import ngrams_of
 from capbench.metrics.words.ptb import tokenize_items
 from capbench.tasks.flickr8k.reader import expert

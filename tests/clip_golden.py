@@ -11,8 +11,7 @@ import numpy as np
 from capbench.adapters import ImageHandle
 from capbench.metrics import Items, Scores
 from capbench.metrics.golden import golden_items, read_golden
-from capbench.metrics.golden.pictures import draw_pictures
-from capbench.metrics.golden.tiny_weights import weights_digest
+from capbench.metrics.golden.tiny_inputs import draw_pictures, weights_digest
 
 GOLDEN: dict[str, Any] = read_golden("clip_scores")
 

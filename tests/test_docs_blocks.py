@@ -107,7 +107,7 @@ EXAMPLES = {
         "OddOneOut": "tests/test_readme.py",
         "evaluate.combine": "tests/test_readme.py",
     },
-    "baselines.md": {"evaluation_decapbench": "tests/metrics/dcscore/test_dcscore.py"},
+    "baselines.md": {"evaluation_decapbench": "tests/metrics/test_dcscore.py"},
     "python.md": {"predictions=[": "tests/test_readme.py", "clip_score.update": "tests/test_readme.py"},
     "shapes.md": {"DrawnPicture": "tests/test_readme.py"},
     "plots.md": {"agreement_figure": "here"},

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from capbench.metrics.golden.tiny_weights import ARCHITECTURE, EMBED_DIM, IMAGE_SIZE, tiny_state_dict
+from capbench.metrics.golden.tiny_inputs import ARCHITECTURE, EMBED_DIM, IMAGE_SIZE, tiny_state_dict
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ...errors import UsageError, did_you_mean
 from ...metrics import Context, Metric
-from ...metrics.aloha.metric import Aloha
-from ...metrics.capture.choices import label_of
+from ...metrics.aloha import Aloha
 from ...metrics.capture.metric import Capture
-from ...metrics.dcscore.metric import DcScore
+from ...metrics.capture.parsers import label_of
+from ...metrics.dcscore import DcScore
 from ...progress import Progress
 from ...tasks.documents import load_documents
 from ...tasks.locate import DataLocations

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...metrics.aloha.matching import ObjectMatching
-from ...metrics.dcscore.questions import FactCheck
+from ...metrics.aloha import ObjectMatching
+from ...metrics.dcscore import FactCheck
 from ..tables.pages.rendering import templates
 from .rows import (
     ARITHMETIC,

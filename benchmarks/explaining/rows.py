@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Literal
 
-from ...metrics.aloha.matching import ObjectMatching
+from ...metrics.aloha import ObjectMatching
 from ...metrics.capture.matching import KINDS, Element, Kind, KindScore
 from ...metrics.capture.metric import Explanation
 from ...metrics.capture.scene_graphs import Graph
-from ...metrics.dcscore.answers import PARTS, CaptionFact, trial
-from ...metrics.dcscore.questions import FactCheck
+from ...metrics.dcscore import PARTS, CaptionFact, FactCheck, trial
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,15 @@ import numpy as np
 
 from ...adapters import Encoder, ImageHandle, PairwiseEncoder
 from ...metrics import Cache, Context, Items
-from ...metrics.vectors.features import Features, image_features, over_context, seen_tokens, text_features
-from ...metrics.vectors.pair_scores import PairScores, pair_scores
+from ...metrics.vectors.features import (
+    Features,
+    PairScores,
+    image_features,
+    over_context,
+    pair_scores,
+    seen_tokens,
+    text_features,
+)
 from ...progress import Progress
 
 

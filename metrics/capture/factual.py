@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...adapters.batch_size import BatchSize
 from ...adapters.devices import find_device
 from ...errors import MetricError, require_all
-from ..contract import Context
-from ..vectors.checkpoints import Checkpoint
-from ..vectors.padded_batches import batches_that_fit, padded
+from ..contract import Context, kept
+from ..vectors.checkpoints import Checkpoint, batches_that_fit, padded
 from .nltk_text import NltkText
 from .scene_graphs import NO_GRAPH, CaptionParser, Graph, ParsedCaption, read_graph
 
@@ -128,17 +127,13 @@ class FactualParser(CaptionParser):
 
     def _lengths(self, sentences: Sequence[str], context: Context) -> dict[str, int]:
         """Return how many tokens each sentence has with prompt and end of sequence."""
-        unique = list(dict.fromkeys(sentences))
+
+        def count(missing: list[str]) -> Iterator[dict[str, int]]:
+            ids = self._load()[1]([_PROMPT + sentence for sentence in missing])["input_ids"]
+            yield {sentence: len(its) for sentence, its in zip(missing, ids, strict=True)}
+
         producer = {"of": "input length", "checkpoint": self._checkpoint.identity()}
-        known: dict[str, Any] = dict(context.cache.get(producer, unique))
-        missing = [sentence for sentence in unique if sentence not in known]
-        if missing:
-            _, tokenizer, _ = self._load()
-            ids = tokenizer([_PROMPT + sentence for sentence in missing])["input_ids"]
-            new = {sentence: len(its) for sentence, its in zip(missing, ids, strict=True)}
-            context.cache.put(producer, new)
-            known |= new
-        return known
+        return kept(context.cache, producer, sentences, count)
 
     def _inputs(self, sentences: Sequence[str], lengths: dict[str, int]) -> list[_Input]:
         found: list[_Input] = []
@@ -153,22 +148,18 @@ class FactualParser(CaptionParser):
     def _write(self, inputs: Sequence[_Input], context: Context) -> dict[str, str]:
         """Return what the model writes for each input, by its key."""
         by_key = {one.key: one for one in inputs}
-        producer = self._producer()
-        known: dict[str, Any] = dict(context.cache.get(producer, list(by_key)))
-        missing = [one for key, one in by_key.items() if key not in known]
-        context.progress(len(by_key) - len(missing), len(by_key))
-        if not missing:
-            return known
-        # The longest come first, so that memory runs out at once or not at all.
-        missing.sort(key=lambda one: min(one.tokens, one.length), reverse=True)
-        _, _, device = self._load()
-        size = BatchSize(self._batch_size or (_BATCH_ON_GPU if device.type == "cuda" else _BATCH_ON_CPU))
-        for batch, texts in batches_that_fit(self._checkpoint.what, size, missing, self._generate):
-            new = {one.key: text for one, text in zip(batch, texts, strict=True)}
-            context.cache.put(producer, new)
-            known |= new
-            context.progress(len(known), len(by_key))
-        return known
+
+        def write(missing: list[str]) -> Iterator[dict[str, str]]:
+            # The longest come first, so that memory runs out at once or not at all.
+            longest = sorted(
+                (by_key[key] for key in missing), key=lambda one: min(one.tokens, one.length), reverse=True
+            )
+            _, _, device = self._load()
+            size = BatchSize(self._batch_size or (_BATCH_ON_GPU if device.type == "cuda" else _BATCH_ON_CPU))
+            for batch, texts in batches_that_fit(self._checkpoint.what, size, longest, self._generate):
+                yield {one.key: text for one, text in zip(batch, texts, strict=True)}
+
+        return kept(context.cache, self._producer(), by_key, write, context.progress)
 
     def _generate(self, batch: Sequence[_Input]) -> list[str]:
         import torch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -98,36 +99,23 @@ class KindScore:
     f1: float
 
 
-class SynonymCheck:
-    """Which words are taken for synonyms.
+def synonym_check(wordnet: WordNet, substring: bool) -> Callable[[str, str], bool]:
+    """Return what tells whether two words are equal or synonyms.
 
     Args:
         wordnet: Knows them.
         substring: Whether a word inside of the other is one too ("car" and "scarf"), as released.
     """
 
-    def __init__(self, wordnet: WordNet, substring: bool) -> None:
-        self._wordnet = wordnet
-        self._substring = substring
-        self._known: dict[tuple[str, str], bool] = {}
+    @lru_cache(maxsize=1_000_000)
+    def check(one: str, other: str) -> bool:
+        inside = substring and (one in other or other in one)
+        return inside or one == other or not wordnet.synonyms(one).isdisjoint(wordnet.synonyms(other))
 
-    def __call__(self, one: str, other: str) -> bool:
-        """Return whether two words are equal or synonyms."""
-        key = (one, other) if one < other else (other, one)
-        known = self._known.get(key)
-        if known is None:
-            if len(self._known) > 1_000_000:
-                self._known.clear()
-            inside = self._substring and (one in other or other in one)
-            known = inside or one == other or self._share_a_lemma(one, other)
-            self._known[key] = known
-        return known
-
-    def _share_a_lemma(self, one: str, other: str) -> bool:
-        return not self._wordnet.synonyms(one).isdisjoint(self._wordnet.synonyms(other))
+    return check
 
 
-def elements(graph: Graph, kind: Kind, *, repeated_attributes: bool = True) -> tuple[Element, ...]:
+def elements(graph: Graph, kind: Kind, repeated_attributes: bool = True) -> tuple[Element, ...]:
     """Return the elements of one kind, in the graph's order.
 
     Args:

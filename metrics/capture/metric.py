@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,8 +18,8 @@ from ..contract import PARSEABLE, Context, Metric
 from ..items import Items, Scores
 from ..vectors.checkpoints import Checkpoint
 from . import wordnet as wordnets
-from .choices import F1, NUMBERS, OF_A_KIND, RELEASED_ENCODER, choose_parser, label_of, not_released
-from .matching import KINDS, Kind, KindScore, Pairing, Soft, SynonymCheck, elements, finish, pair
+from .matching import KINDS, Kind, KindScore, Pairing, Soft, elements, finish, pair, synonym_check
+from .parsers import F1, NUMBERS, OF_A_KIND, RELEASED_ENCODER, choose_parser, label_of, not_released
 from .phrases import PhraseEncoder
 from .scene_graphs import Graph, ParsedCaption, merge
 
@@ -222,15 +222,9 @@ class Capture(Metric):
         weights = np.array([*self.weights.values()]) / sum(self.weights.values())
         for name in ("precision", "recall"):
             parts[name] = _weighted([parts[f"{kind}_{name}"] for kind in KINDS], weights)
-        parts["sentences_without_graph"] = np.array(
-            [
-                sum(one.without_graph for text in texts if isinstance(one := parsed[text], ParsedCaption))
-                for texts in (
-                    (items.candidates[n], *items.references[n]) for n in range(len(items))
-                )
-            ],
-            dtype=np.float64,
-        )  # fmt: skip
+        texts = ((candidate, *its) for candidate, its in zip(items.candidates, items.references, strict=True))
+        graphless = ([getattr(parsed[text], "without_graph", 0) for text in its] for its in texts)
+        parts["sentences_without_graph"] = np.array(list(map(sum, graphless)), dtype=np.float64)
         values = _weighted([parts[f"{kind}_f1"] for kind in KINDS], weights)
         return Scores(values=values, parts=parts, failures=failures)
 
@@ -276,10 +270,10 @@ class Capture(Metric):
         synonyms = self._synonyms if self.synonyms else None
         pairings: list[dict[Kind, Pairing]] = [
             {
-                kind: pair(self._elements(graphs[candidate], kind), self._elements(graphs[reference], kind), synonyms)
+                kind: pair(*(elements(graphs[one], kind, self.repeated_attributes) for one in both), synonyms)
                 for kind in KINDS
             }
-            for candidate, reference in pairs
+            for both in pairs
         ]  # fmt: skip
         vectors = {}
         if self.soft != "off":
@@ -297,9 +291,6 @@ class Capture(Metric):
         total = sum(weight * getattr(matched[one], name) for one, weight in self.weights.items())
         return total / sum(self.weights.values())
 
-    def _elements(self, graph: Graph, kind: Kind):
-        return elements(graph, kind, repeated_attributes=self.repeated_attributes)
-
     @property
     def weights(self) -> dict[Kind, float]:
         """What each kind weighs in the value, as set; a number of one kind is made of that one alone."""
@@ -313,8 +304,8 @@ class Capture(Metric):
         return wordnets.load(wordnets.find(self._wordnet_folder))
 
     @cached_property
-    def _synonyms(self) -> SynonymCheck:
-        return SynonymCheck(self._wordnet, self.substring)
+    def _synonyms(self) -> Callable[[str, str], bool]:
+        return synonym_check(self._wordnet, self.substring)
 
     @cached_property
     def _stop_list(self) -> frozenset[str]:
@@ -331,12 +322,7 @@ class Capture(Metric):
 
 
 def _row(explanation: Explanation) -> list[float]:
-    return [
-        number
-        for kind in KINDS
-        for one in (explanation.matched[kind],)
-        for number in (one.precision, one.recall, one.f1)
-    ]
+    return [getattr(explanation.matched[kind], name) for kind in KINDS for name in ("precision", "recall", "f1")]
 
 
 def _left_over(pairing: Pairing) -> Iterator[str]:

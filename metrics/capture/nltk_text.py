@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import MetricError, require_all
-from ..contract import Context
+from ..contract import Context, kept
 
 _PUNKT = "tokenizers/punkt_tab/english/"
 _TAGGER = "taggers/averaged_perceptron_tagger_eng/"
@@ -53,7 +53,11 @@ class NltkText:
 
     def fingerprint(self) -> dict[str, Any]:
         """Return NLTK's version and which models it reads."""
-        return {"nltk": version("nltk"), "models": self._digest()}
+        digest = hashlib.sha256()
+        with _looking_in(self._folder):
+            for resource in (_PUNKT, _TAGGER):
+                digest.update(_hash_of(str(_find(resource))).encode())
+        return {"nltk": version("nltk"), "models": digest.hexdigest()}
 
     def read(self, captions: Sequence[str], context: Context) -> dict[str, CaptionText]:
         """Return sentences and nouns of each caption.
@@ -61,31 +65,19 @@ class NltkText:
         Raises:
             MetricError: A model is missing.
         """
-        unique = list(dict.fromkeys(captions))
         producer = {"of": "sentences and nouns", **self.fingerprint()}
-        known: dict[str, Any] = dict(context.cache.get(producer, unique))
-        missing = [caption for caption in unique if caption not in known]
-        for start in range(0, len(missing), _CAPTIONS_A_WRITE):
-            new = self._tag(missing[start : start + _CAPTIONS_A_WRITE])
-            context.cache.put(producer, new)
-            known |= new
-        return {caption: CaptionText(*map(tuple, known[caption])) for caption in unique}
+        known = kept(context.cache, producer, captions, self._tag)
+        return {caption: CaptionText(*map(tuple, known[caption])) for caption in captions}
 
-    def _tag(self, captions: Sequence[str]) -> dict[str, tuple[list[str], list[str]]]:
+    def _tag(self, captions: Sequence[str]) -> Iterator[dict[str, tuple[list[str], list[str]]]]:
         punkt, words, tagger = _models(self._folder)
-        found: dict[str, tuple[list[str], list[str]]] = {}
-        for caption in captions:
-            sentences: list[str] = punkt.tokenize(caption)
-            tokens = [token for sentence in sentences for token in words.tokenize(sentence)]
-            found[caption] = sentences, [token for token, tag in tagger.tag(tokens) if tag.startswith("NN")]
-        return found
-
-    def _digest(self) -> str:
-        digest = hashlib.sha256()
-        with _looking_in(self._folder):
-            for resource in (_PUNKT, _TAGGER):
-                digest.update(_hash_of(str(_find(resource))).encode())
-        return digest.hexdigest()
+        for start in range(0, len(captions), _CAPTIONS_A_WRITE):
+            found: dict[str, tuple[list[str], list[str]]] = {}
+            for caption in captions[start : start + _CAPTIONS_A_WRITE]:
+                sentences: list[str] = punkt.tokenize(caption)
+                tokens = [token for sentence in sentences for token in words.tokenize(sentence)]
+                found[caption] = sentences, [token for token, tag in tagger.tag(tokens) if tag.startswith("NN")]
+            yield found
 
 
 @lru_cache(maxsize=4)

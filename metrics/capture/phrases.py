@@ -14,8 +14,7 @@ from ...adapters.batch_size import BatchSize
 from ...adapters.devices import find_device
 from ...errors import MetricError
 from ..contract import Context
-from ..vectors.checkpoints import Checkpoint
-from ..vectors.padded_batches import batches_that_fit, padded
+from ..vectors.checkpoints import Checkpoint, batches_that_fit, padded
 
 if TYPE_CHECKING:
     import torch

@@ -6,7 +6,7 @@ import importlib.metadata
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..contract import Context
+from ..contract import Context, kept
 from ..words.spacy_pipelines import DEFAULT, load_pipeline
 from .scene_graphs import CaptionParser, Graph, ParsedCaption
 
@@ -157,25 +157,17 @@ class SpacyParser(CaptionParser):
 
     def parse(self, captions: Sequence[str], context: Context) -> dict[str, ParsedCaption | str]:
         """Return each caption parsed; see ``CaptionParser.parse``."""
-        unique = list(dict.fromkeys(captions))
-        producer = self.fingerprint()
-        known: dict[str, Any] = dict(context.cache.get(producer, unique))
-        missing = [caption for caption in unique if caption not in known]
-        context.progress(len(known), len(unique))
-        for start in range(0, len(missing), _CAPTIONS_A_WRITE):
-            batch = missing[start : start + _CAPTIONS_A_WRITE]
-            new = {
-                caption: _as_json(read_graph(doc))
-                for caption, doc in zip(batch, _load(self._pipeline).pipe(batch), strict=True)
+        known = kept(context.cache, self.fingerprint(), captions, self._read, context.progress)
+        return {caption: _parsed(known[caption]) for caption in captions}
+
+    def _read(self, captions: Sequence[str]) -> Iterator[dict[str, dict[str, Any]]]:
+        for start in range(0, len(captions), _CAPTIONS_A_WRITE):
+            batch = captions[start : start + _CAPTIONS_A_WRITE]
+            graphs = map(read_graph, _load(self._pipeline).pipe(batch))
+            yield {
+                caption: {"objects": graph.objects, "attributes": graph.attributes, "relations": graph.relations}
+                for caption, graph in zip(batch, graphs, strict=True)
             }
-            context.cache.put(producer, new)
-            known |= new
-            context.progress(len(known), len(unique))
-        return {caption: _parsed(known[caption]) for caption in unique}
-
-
-def _as_json(graph: Graph) -> dict[str, Any]:
-    return {"objects": graph.objects, "attributes": graph.attributes, "relations": graph.relations}
 
 
 def _parsed(kept: dict[str, Any]) -> ParsedCaption:

@@ -128,7 +128,10 @@ def load(place: Path) -> WordNet:
             digest.hexdigest(),
             {kind: _by_first_word(files[f"index.{kind}"]) for kind in _KINDS},
             {kind: _by_first_word(files[f"data.{kind}"]) for kind in _KINDS},
-            {kind: _exceptions(files[f"{kind}.exc"]) for kind in _KINDS},
+            {
+                kind: {row[0]: row[1:] for line in files[f"{kind}.exc"].decode().splitlines() if (row := line.split())}
+                for kind in _KINDS
+            },
         )
     except (OSError, KeyError, ValueError, IndexError, zipfile.BadZipFile) as error:
         raise MetricError(
@@ -161,11 +164,6 @@ def _by_first_word(content: bytes) -> dict[str, str]:
     # Lines of the licence begin with a space.
     lines = (line for line in content.decode("utf-8").splitlines() if line and line[0] != " ")
     return {line.partition(" ")[0]: line for line in lines}
-
-
-def _exceptions(content: bytes) -> dict[str, list[str]]:
-    rows = (line.split() for line in content.decode("utf-8").splitlines() if line.strip())
-    return {row[0]: row[1:] for row in rows}
 
 
 def _offsets(line: str) -> list[str]:

@@ -449,21 +449,6 @@ def _contended_before(place: np.ndarray, length: np.ndarray, lengths: np.ndarray
     return np.concatenate([[0], np.cumsum(coverage > 1)])
 
 
-def statistics(texts: Texts, candidates: np.ndarray, references: np.ndarray, deadline: float) -> np.ndarray:
-    """Return the statistics ``[p, 23]`` of candidates, each with one reference, columns as in ``meteor``.
-
-    Args:
-        texts: Texts.
-        candidates: ``[p]`` which of them are the candidates of pairs.
-        references: ``[p]`` which of them are the references.
-        deadline: By ``time.perf_counter``.
-
-    Raises:
-        TimeoutError: The search is not done at the deadline.
-    """
-    return counted(alignments(texts, candidates, references, deadline), texts, candidates, references)
-
-
 def alignments(texts: Texts, candidates: np.ndarray, references: np.ndarray, deadline: float) -> MatchTable:
     """Return the matches that the alignments of candidates, each with one reference, consist of.
 
@@ -476,13 +461,8 @@ def alignments(texts: Texts, candidates: np.ndarray, references: np.ndarray, dea
     Raises:
         TimeoutError: The search is not done at the deadline.
     """
-    matches = find_matches(texts, candidates, references)
-    return _chosen(matches, texts.lengths[candidates], texts.lengths[references], deadline)
-
-
-def _chosen(matches: MatchTable, candidate_lengths: np.ndarray, lengths: np.ndarray, deadline: float) -> MatchTable:
-    """Return the matches that the alignments consist of."""
-    first, last, alone = contended_words(matches, candidate_lengths, lengths)
+    matches, lengths = find_matches(texts, candidates, references), texts.lengths[references]
+    first, last, alone = contended_words(matches, texts.lengths[candidates], lengths)
     contended = np.zeros(len(lengths), bool)
     contended[matches.pair[~alone]] = True
     if not contended.any():
@@ -498,7 +478,7 @@ def _chosen(matches: MatchTable, candidate_lengths: np.ndarray, lengths: np.ndar
 
 
 def counted(chosen: MatchTable, texts: Texts, candidates: np.ndarray, references: np.ndarray) -> np.ndarray:
-    """Return the statistics ``[p, 23]`` of pairs whose alignments consist of these matches."""
+    """Return ``[p, 23]`` statistics of pairs whose alignments are of these matches, columns as in ``meteor``."""
     n = len(references)
     of_candidate = _words(texts, candidates[chosen.pair], chosen.candidate_start, chosen.candidate_length)
     of_reference = _words(texts, references[chosen.pair], chosen.start, chosen.length)

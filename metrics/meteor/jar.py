@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 
 from ...errors import MetricError
-from ..java.jars import LineProcess, ProcessDied, ProcessSilent, find_jar, find_java
+from ..java import LineProcess, ProcessDied, ProcessSilent, find_jar, find_java
 
 N_STATISTICS = 23
 """Numbers of an alignment; columns as in ``metric.meteor``."""
@@ -35,13 +35,14 @@ def fingerprint() -> dict[str, object]:
     return {"producer": "meteor statistics", "jar": JAR, "options": list(OPTIONS)}
 
 
-def check() -> None:
-    """Raise if Java, the jar or its paraphrase table is missing.
+def check(*, needs_java: bool = True) -> None:
+    """Raise if the jar or its paraphrase table, or the Java that runs it, is missing.
 
     Raises:
         MetricError: One is missing; the hint says how to get it.
     """
-    find_java()
+    if needs_java:
+        find_java()
     find_jar(JAR)
     find_jar(PARAPHRASES)
 

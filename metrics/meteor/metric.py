@@ -13,14 +13,14 @@ from typing import Any, Literal
 import numpy as np
 
 from ...errors import MetricError
-from ..contract import PARSEABLE, Context, Metric
+from ..contract import PARSEABLE, Context, Metric, kept
 from ..items import Items, Scores
 from ..words import ptb
 from ..words.ptb import tokenize_text
 from . import jar as meteor_jar
 from . import resources as meteor_resources
 from . import text as meteor_text
-from .aligner import alignments, counted, statistics
+from .aligner import alignments, counted
 from .jar import N_STATISTICS
 from .lexicon import Lexicon
 from .resources import Resources
@@ -147,21 +147,17 @@ def _answers(items: Sequence[Sequence[str]], lexicon: Lexicon, timeout: float) -
     candidates = np.array([candidate for candidate, *references in of_item for _ in references])
     references = np.array([reference for _, *references in of_item for reference in references])
     try:
-        rows = statistics(texts, candidates, references, time.perf_counter() + timeout)
+        chosen = alignments(texts, candidates, references, time.perf_counter() + timeout)
     except TimeoutError:
         if len(items) == 1:
             return [f"METEOR did not align it within {timeout:g} s"]
         # Each has the time for itself.
         return [answer for item in items for answer in _answers([item], lexicon, timeout)]
-    sizes = np.array([len(item) - 1 for item in items])
-    return rows[_first_best(meteor(exempt(rows)), sizes)].tolist()
-
-
-def _first_best(values: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return the first of the greatest values of each group; groups of these sizes stand side by side."""
+    rows = counted(chosen, texts, candidates, references)
+    values, sizes = meteor(exempt(rows)), np.array([len(item) - 1 for item in items])
     starts = np.cumsum(sizes) - sizes
     best = np.flatnonzero(values == np.repeat(np.maximum.reduceat(values, starts), sizes))
-    return best[np.diff(np.searchsorted(starts, best, side="right"), prepend=0) != 0]
+    return rows[best[np.diff(np.searchsorted(starts, best, side="right"), prepend=0) != 0]].tolist()
 
 
 # The values for English that the jar uses with "-l en" (section 3).
@@ -259,10 +255,7 @@ class Meteor(Metric):
 
     def check(self) -> None:
         """Raise if METEOR's jar or paraphrase table, or the Java that runs it, is missing."""
-        if self._backend == "jar":
-            meteor_jar.check()
-        else:
-            meteor_resources.check()
+        meteor_jar.check(needs_java=self._backend == "jar")
 
     def fingerprint(self) -> dict[str, Any]:
         """Return whose alignment it is and what tokenises."""
@@ -284,7 +277,22 @@ class Meteor(Metric):
             for item, candidate in enumerate(tokenized.candidates)
             if item not in failures
         }
-        known, reasons = self._statistics(list(dict.fromkeys(keys.values())), context)
+        reasons: dict[str, str] = {}
+
+        def compute(missing: list[str]) -> Iterator[dict[str, list[float]]]:
+            if self._backend == "jar":
+                found = meteor_jar.align(missing, _line, self._processes, self._timeout)
+            else:
+                found = align(missing, self._timeout)
+            with closing(found) as batches:
+                for answers in batches:
+                    reasons.update((key, answer) for key, answer in answers.items() if isinstance(answer, str))
+                    yield {key: answer for key, answer in answers.items() if not isinstance(answer, str)}
+
+        def progress(done: int, total: int) -> None:
+            context.progress(done + len(reasons), total)
+
+        known = kept(context.cache, meteor_jar.fingerprint(), keys.values(), compute, progress)
         statistics = np.zeros((len(items), N_STATISTICS))
         for item, key in keys.items():
             if key in known:
@@ -303,28 +311,6 @@ class Meteor(Metric):
     def pool(self, totals: np.ndarray) -> float:
         """Return METEOR of the summed statistics, each item counted as often as it weighs."""
         return float(meteor(totals[None])[0])
-
-    def _statistics(self, keys: Sequence[str], context: Context) -> tuple[dict[str, list[float]], dict[str, str]]:
-        """Return the statistics of keys, and for keys without any the reason."""
-        producer = meteor_jar.fingerprint()
-        known: dict[str, list[float]] = dict(context.cache.get(producer, keys))
-        reasons: dict[str, str] = {}
-        missing = [key for key in keys if key not in known]
-        context.progress(len(known), len(keys))
-        with closing(self._align(missing)) as batches:
-            for answers in batches:
-                new = {key: answer for key, answer in answers.items() if not isinstance(answer, str)}
-                context.cache.put(producer, new)
-                known.update(new)
-                reasons.update((key, answer) for key, answer in answers.items() if isinstance(answer, str))
-                context.progress(len(known) + len(reasons), len(keys))
-        return known, reasons
-
-    def _align(self, keys: Sequence[str]) -> Generator[dict[str, list[float] | str], None, None]:
-        """Return batches of statistics, or of reasons why there are none, by key."""
-        if self._backend == "jar":
-            return meteor_jar.align(keys, _line, self._processes, self._timeout)
-        return align(keys, self._timeout)
 
 
 def _key(candidate: str, references: Sequence[str]) -> str:

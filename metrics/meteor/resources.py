@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..java.jars import find_jar
+from ..java import find_jar
 from ..mapped import mapped
 from .jar import JAR, PARAPHRASES
 from .text import Prefixes, prefixes_of
@@ -90,8 +90,13 @@ class SynonymSets:
     def of(self, words: Sequence[str]) -> list[np.ndarray]:
         """Return the synonym sets of each word and of its base forms; one may be there twice."""
         bases = [self.bases.get(word) for word in words]
-        by_rule = [() if given else _bases_by_rule(word) for word, given in zip(words, bases, strict=True)]
-        forms = [(word, *(given or rule)) for word, given, rule in zip(words, bases, by_rule, strict=True)]
+        # Without a listed base form, what may be one by the rules, the likeliest first.
+        forms = [
+            (word, *(given or (word.removesuffix(old) + new for old, new in _DETACHMENTS if word.endswith(old))))
+            if given or not (word.endswith("ss") or len(word) <= 2)
+            else (word,)
+            for word, given in zip(words, bases, strict=True)
+        ]
         found = iter(self.words.find(list(chain.from_iterable(forms))).tolist())
         sets = []
         for of_word, given in zip(forms, bases, strict=True):
@@ -108,13 +113,6 @@ class SynonymSets:
         """Return the synonym sets of a word as it is written, without those of base forms."""
         (number,) = self.words.find([word]).tolist()
         return self.sets[self.first[number] : self.first[number + 1]] if number >= 0 else self.sets[:0]
-
-
-def _bases_by_rule(word: str) -> list[str]:
-    """Return what might be the base form of a word, the likeliest first."""
-    if word.endswith("ss") or len(word) <= 2:
-        return []
-    return [word.removesuffix(suffix) + replacement for suffix, replacement in _DETACHMENTS if word.endswith(suffix)]
 
 
 def synonyms_of(jar: zipfile.ZipFile) -> SynonymSets:
@@ -273,16 +271,6 @@ class Resources:
     function_words: frozenset[str]
     synonyms: SynonymSets
     paraphrases: Paraphrases
-
-
-def check() -> None:
-    """Raise if the jar or the paraphrase table is missing.
-
-    Raises:
-        MetricError: One is missing; the hint says how to get it.
-    """
-    find_jar(JAR)
-    find_jar(PARAPHRASES)
 
 
 def load() -> Resources:

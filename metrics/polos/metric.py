@@ -17,9 +17,8 @@ from ...errors import MetricError
 from ..clip_s import PROMPT
 from ..contract import Context, Metric
 from ..items import Items, Scores
-from ..vectors.checkpoints import Checkpoint
+from ..vectors.checkpoints import Checkpoint, batches_that_fit
 from ..vectors.features import Features, image_features, over_context, text_features
-from ..vectors.padded_batches import batches_that_fit
 from .weights import PolosWeights, WeightsFile
 
 if TYPE_CHECKING:
@@ -245,15 +244,15 @@ class Polos(Metric):
         remarks = dict(clip.remarks)
         values = np.full(len(items), np.nan)
         texts = _Texts(items, context, failures, remarks)
-        done = 0
         context.progress(0, len(usable))
-        for some in _batched(usable, _ITEMS_AT_ONCE if self.batch == 1 else self.batch):
+        size = _ITEMS_AT_ONCE if self.batch == 1 else self.batch
+        for start in range(0, len(usable), size):
+            some = usable[start : start + size]
             compared = self._each_alone(some, texts) if self.batch == 1 else self._together(some, texts)
             rows = [clip.row(one) for one in compared]
             for one, score in zip(compared, self._head(rows).tolist(), strict=True):
                 values[one.item] = np.fmax(values[one.item], score)
-            done += len(some)
-            context.progress(done, len(usable))
+            context.progress(start + len(some), len(usable))
         truncated = over_context([PROMPT + candidate for candidate in items.candidates], context)
         return Scores(values, {"truncated": truncated.astype(np.float64)}, failures, remarks)
 
@@ -275,23 +274,24 @@ class Polos(Metric):
         texts.context.cache.put_arrays(producer, new)
         vectors = known | new
         return [
-            _Compared(item, number, vectors[texts.candidate(item)], vectors[reference])
+            _Compared(item, number, vectors[candidate], vectors[reference])
             for item in texts.without(some, faults)
-            for number, reference in enumerate(texts.references(item))
+            for candidate, *references in [texts.of(item)]
+            for number, reference in enumerate(references)
         ]
 
     def _together(self, some: Sequence[int], texts: _Texts) -> list[_Compared]:
         """Compare captions of a batch with their references."""
         states, faults = self._states(texts.unique(some))
         kept = texts.without(some, faults)
-        count = min((len(texts.references(item)) for item in kept), default=0)
+        count = min((len(texts.items.references[item]) for item in kept), default=0)
         for item in kept:
-            if lost := len(texts.references(item)) - count:
+            if lost := len(texts.items.references[item]) - count:
                 texts.remarks[item] = f"{lost} of its references are not looked at, as in a released batch"
         found: list[_Compared] = []
-        candidates = self._vectors([states[texts.candidate(item)] for item in kept]) if kept else ()
+        candidates = self._vectors([states[texts.of(item)[0]] for item in kept]) if kept else ()
         for number in range(count):
-            references = self._vectors([states[texts.references(item)[number]] for item in kept])
+            references = self._vectors([states[texts.items.references[item][number]] for item in kept])
             found += [_Compared(item, number, *both) for item, *both in zip(kept, candidates, references, strict=True)]
         return found
 
@@ -364,21 +364,18 @@ class _Texts:
     failures: dict[int, str]
     remarks: dict[int, str]
 
-    def candidate(self, item: int) -> str:
-        return self.items.candidates[item]
-
-    def references(self, item: int) -> tuple[str, ...]:
-        return self.items.references[item]
+    def of(self, item: int) -> tuple[str, ...]:
+        """Return the candidate of an item, then its references."""
+        return (self.items.candidates[item], *self.items.references[item])
 
     def unique(self, some: Sequence[int]) -> list[str]:
         """Return the distinct texts of items."""
-        texts = (text for item in some for text in (self.candidate(item), *self.references(item)))
-        return list(dict.fromkeys(texts))
+        return list(dict.fromkeys(text for item in some for text in self.of(item)))
 
     def without(self, some: Sequence[int], faults: Mapping[str, str]) -> list[int]:
         """Return the items that have no text of some; the others fail."""
         for item in some:
-            for text in (self.candidate(item), *self.references(item)):
+            for text in self.of(item):
                 if text in faults:
                     self.failures[item] = f"a text {faults[text]}"
         return [item for item in some if item not in self.failures]
@@ -424,8 +421,3 @@ class _ClipVectors:
 
 def _vector(features: Features, number: int) -> np.ndarray:
     return features.vectors[features.rows[number]]
-
-
-def _batched(items: Sequence[int], size: int) -> Iterator[Sequence[int]]:
-    """Yield consecutive items, so many at a time."""
-    return (items[start : start + size] for start in range(0, len(items), size))

@@ -1,1 +1,1 @@
-"""What metrics compute from vectors: kept features, projections, token weights, text encoders."""
+"""What metrics compute from vectors: kept features and scores of pairs, text encoders."""

@@ -1,1 +1,1 @@
-"""Words of captions: the PTB tokenizer, n-grams, the objects of COCO."""
+"""Words of captions: the PTB tokenizer, n-grams, pipelines of spaCy."""

@@ -123,15 +123,9 @@ class NGrams:
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return all that it holds as arrays of numbers, to be stored; ``from_arrays`` reads them."""
-        return {
-            **{f"ids_{order}": ids for order, ids in enumerate(self.ids, 1)},
-            "words": self.hashes[0],
-            "lengths": self.lengths,
-            "candidate": self.candidate,
-            "set_of_item": self.set_of_item,
-            "references": self.references,
-            "set_sizes": self.set_sizes,
-        }
+        ids = {f"ids_{order}": ids for order, ids in enumerate(self.ids, 1)}
+        others = {name: array for name, array in vars(self).items() if name not in ("ids", "hashes")}
+        return {**ids, "words": self.hashes[0], **others}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> NGrams:
@@ -166,7 +160,7 @@ class Chunk:
     set_starts: np.ndarray
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return ``[m]`` references of each item; of each, ``[p]`` the item's place and ``[p]`` the reference's text."""
+        """Return ``[m]`` how many references items have; of each, ``[p]`` the item's place, ``[p]`` its text's."""
         of_item = self.sets[self.candidates]
         sizes = self.set_sizes[of_item]
         return sizes, np.repeat(np.arange(len(sizes)), sizes), concat_ranges(self.set_starts[of_item], sizes)

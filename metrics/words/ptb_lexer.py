@@ -316,9 +316,12 @@ def tokenize_text(text: str) -> str:
     if words and not last:
         final, last = final_before_blank, words.pop()
     tokens = [*map(inner.__getitem__, words), final[last]]
-    if None in tokens:
-        return _tokens_of_whole(text)
-    return " ".join(filter(None, tokens))
+    if None not in tokens:
+        return " ".join(filter(None, tokens))
+    # Without looking any word up.
+    units = _in_units(text)
+    tokens, _ = _lex(units + _NEXT_LINE, len(units))
+    return _without_punctuation(" ".join(tokens).encode("utf-16", "surrogatepass").decode("utf-16"))
 
 
 class _Words(dict[str, str | None]):
@@ -366,13 +369,6 @@ def _memory() -> tuple[_Words, _Words, _Words]:
         # A tenth of COCO's captions end with a space.
         _Words(f" {_NEXT_LINE}", ends_caption=True),
     )
-
-
-def _tokens_of_whole(text: str) -> str:
-    """Return the tokens of a caption, as ``tokenize_text``, without looking any word up."""
-    units = _in_units(text)
-    tokens, _ = _lex(units + _NEXT_LINE, len(units))
-    return _without_punctuation(" ".join(tokens).encode("utf-16", "surrogatepass").decode("utf-16"))
 
 
 def _in_units(text: str) -> str:

@@ -14,10 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 
-def _as_written(text: str) -> str:
-    return text
-
-
 @dataclass(frozen=True)
 class TokenRule:
     """A kind of token.
@@ -28,7 +24,7 @@ class TokenRule:
     """
 
     pattern: str
-    make: Callable[[str], str] = _as_written
+    make: Callable[[str], str] = str
 
 
 # The list of pycocoevalcap. Tokens are lower-cased before, so "-lrb-" and its like are not removed; every
@@ -101,11 +97,11 @@ _WORD_SIGNS = (
 _IS_WORD_SIGN = re.compile(f"[{_WORD_SIGNS}]")
 
 
-def _is_word_letter(character: str) -> bool:
-    return _is_letter(character) or _IS_WORD_SIGN.match(character) is not None
-
-
-CHARACTERS: dict[str, Callable[[str], bool]] = {"letter": _is_letter, "digit": _is_digit, "wordletter": _is_word_letter}
+CHARACTERS: dict[str, Callable[[str], bool]] = {
+    "letter": _is_letter,
+    "digit": _is_digit,
+    "wordletter": lambda character: _is_letter(character) or _IS_WORD_SIGN.match(character) is not None,
+}
 """The named sets of characters, each as a test of one."""
 
 
@@ -241,24 +237,8 @@ def _no_break(text: str) -> str:
     return text.replace(" ", "\xa0")
 
 
-def _fractions(text: str) -> str:
-    return text.translate(_TO_FRACTIONS)
-
-
-def _currency(text: str) -> str:
-    return text.translate(_TO_CURRENCY)
-
-
 def _brackets(text: str) -> str:
     return text.translate(_TO_BRACKETS)
-
-
-def _phone(text: str) -> str:
-    return _brackets(_no_break(text))
-
-
-def _dashes(text: str) -> str:
-    return "--" if len(text) in (3, 4) else text
 
 
 _WORD_BEFORE_CLITIC = tuple(
@@ -310,7 +290,7 @@ RULES: tuple[TokenRule, ...] = (
     TokenRule(r"[\u207a\u207b\u208a\u208b]?([\u2070\xb9\xb2\xb3\u2074-\u2079]+|[\u2080-\u2089]+)"),
     # Fractions, "2 1/2" too, with a no-break space.
     TokenRule(r"({digit}{1,4}[\- \xa0])?{digit}{1,4}(\\?\/|[\u2044]){digit}{1,4}", _no_break),
-    TokenRule(r"[\xbc-\xbe\u2153-\u215e]", _fractions),
+    TokenRule(r"[\xbc-\xbe\u2153-\u215e]", lambda text: text.translate(_TO_FRACTIONS)),
     TokenRule(
         r"-(RRB|LRB|RCB|LCB|RSB|LSB)-|C\.D\.s|pro-|anti-|S({ampersand})(P-500|Ls)|Cap({apos})n|c({apos})est",
         _ampersands,
@@ -318,7 +298,10 @@ RULES: tuple[TokenRule, ...] = (
     # Alternatives: "and/or".
     TokenRule(r"{hyphens_allowed}(\\?\/{hyphens_allowed}){1,2}"),
     TokenRule(r"[A-Z]*\$|#"),
-    TokenRule(r"[\x80\xa2-\xa5\u060b\u0e3f\u20a0\u20a4\u20ac\uffe0\uffe1\uffe5\uffe6]", _currency),
+    TokenRule(
+        r"[\x80\xa2-\xa5\u060b\u0e3f\u20a0\u20a4\u20ac\uffe0\uffe1\uffe5\uffe6]",
+        lambda text: text.translate(_TO_CURRENCY),
+    ),
     TokenRule(r"[A-Za-z]/\.{space}+({starter}){space}"),
     # Abbreviations with their full stop.
     TokenRule(r"({before_numbers})\./{digit}"),
@@ -337,7 +320,7 @@ RULES: tuple[TokenRule, ...] = (
         r"(\([0-9]{2,3}\)[ \xa0]?|(\+\+?)?({short}{phone_gap})?{short}{phone_gap})"
         r"[0-9]{3,4}{phone_gap}?[0-9]{3,5}"
         r"|((\+\+?)?{short}\.)?{short}\.[0-9]{3,4}\.[0-9]{3,5}",
-        _phone,
+        lambda text: _brackets(_no_break(text)),
     ),
     TokenRule(r"{double_quote}", _quotes),
     TokenRule("<|&lt;", _always("<")),
@@ -356,7 +339,7 @@ RULES: tuple[TokenRule, ...] = (
     TokenRule(r"\]", _always("-RSB-")),
     TokenRule(r"\(", _always("-LRB-")),
     TokenRule(r"\)", _always("-RRB-")),
-    TokenRule("-+", _dashes),
+    TokenRule("-+", lambda text: "--" if len(text) in (3, 4) else text),
     TokenRule(r"\.{3,5}|(\.[ \xa0]){2,4}\.|[\u0085\u2026]", _always("...")),
     TokenRule("@+|#+|_+"),
     TokenRule(r"\*+|(\\\*){1,3}"),

@@ -16,10 +16,10 @@ from tiny_capture import find_minilm
 
 from capbench.metrics import Context, Items, Metric, Scores
 from capbench.metrics.capture.phrases import PhraseEncoder
+from capbench.metrics.chair import SynonymTable, read_table
 from capbench.metrics.golden import read_golden
-from capbench.metrics.java.jars import find_java
+from capbench.metrics.java import find_java
 from capbench.metrics.vectors.checkpoints import Checkpoint
-from capbench.metrics.words.coco_objects import SynonymTable, read_table
 from capbench.metrics.words.ptb import TokenizedItems
 
 COCO_OBJECTS = (

@@ -18,15 +18,8 @@ from capbench.adapters.encoders.open_clip import OpenClipEncoder
 from capbench.benchmarks.store.store import Store
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items, build_metric
+from capbench.metrics.emscore import Tokens, Undefined, captions_of, load_idf, match_frames, match_references
 from capbench.metrics.golden import read_golden
-from capbench.metrics.vectors.video_features import (
-    Tokens,
-    Undefined,
-    captions_of,
-    load_idf,
-    match_frames,
-    match_references,
-)
 
 GOLDEN: dict[str, Any] = read_golden("emscore")
 PARTS = ("precision", "recall", "f1", "coarse")

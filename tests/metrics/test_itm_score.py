@@ -16,7 +16,7 @@ from capbench.benchmarks.store.store import Store
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items
 from capbench.metrics.itm_score import ItmScore
-from capbench.metrics.vectors.pair_scores import pair_scores
+from capbench.metrics.vectors.features import pair_scores
 
 
 @pytest.fixture(scope="module")

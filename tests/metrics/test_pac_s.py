@@ -13,7 +13,7 @@ from tiny_clip import tiny_state_dict
 from capbench.adapters.encoders.pac import PacEncoder
 from capbench.metrics import Context, build_metric
 from capbench.metrics.clip_s import ClipS, RefClipS
-from capbench.metrics.golden.tiny_weights import save_checkpoint, tiny_lora_state_dict
+from capbench.metrics.golden.tiny_inputs import save_checkpoint, tiny_lora_state_dict
 from capbench.metrics.pac_s import PacS, RefPacS
 
 

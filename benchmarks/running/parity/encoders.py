@@ -17,9 +17,9 @@ from ....adapters import Encoder, ImageHandle, VideoHandle
 from ....errors import AdapterError
 from ....metrics import Context, build_metric
 from ....metrics.golden import golden_items, read_golden
-from ....metrics.golden.pictures import draw_pictures
-from ....metrics.golden.tiny_weights import (
+from ....metrics.golden.tiny_inputs import (
     ARCHITECTURE,
+    draw_pictures,
     save_checkpoint,
     tiny_lora_state_dict,
     tiny_state_dict,

@@ -16,7 +16,8 @@ from ....errors import MetricError
 from ....metrics import Context, Items, Scores, build_metric
 from ....metrics.capture import wordnet
 from ....metrics.golden import golden_items, read_golden
-from ....metrics.graph_spice import factual_spice as tables
+from ....metrics.java import find_jar
+from ....metrics.meteor.jar import JAR
 from .components import Component, Values
 
 _PARTS = [f"{kind}_{name}" for kind in ("object", "attribute", "relation") for name in ("precision", "recall", "f1")]
@@ -58,7 +59,7 @@ def _require_both() -> None:
 
 def _require_tables() -> None:
     minilm()
-    tables.check()
+    find_jar(JAR)
 
 
 def _words() -> Values:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ....metrics.capture.choices import choose_parser
+from ....metrics.capture.parsers import choose_parser
 from ....metrics.capture.scene_graphs import CaptionParser, Graph, complete, in_order
 from ....metrics.contract import Cache, Context
 from ...training.schema import Strict

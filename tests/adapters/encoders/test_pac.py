@@ -15,7 +15,7 @@ from capbench.adapters.aliases import list_aliases, resolve_model
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
 from capbench.adapters.encoders.pac import PacEncoder
 from capbench.errors import AdapterError
-from capbench.metrics.golden.tiny_weights import save_checkpoint, tiny_lora_state_dict, with_lora
+from capbench.metrics.golden.tiny_inputs import save_checkpoint, tiny_lora_state_dict, with_lora
 
 TEXTS = ["A dog.", "Café 中文字", "word " * 100, ""]
 

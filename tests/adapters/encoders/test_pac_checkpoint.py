@@ -13,7 +13,7 @@ from tiny_clip import tiny_state_dict
 
 from capbench.adapters.encoders.pac_checkpoint import read_pac_checkpoint
 from capbench.errors import AdapterError
-from capbench.metrics.golden.tiny_weights import RANK, save_checkpoint, tiny_lora_state_dict
+from capbench.metrics.golden.tiny_inputs import RANK, save_checkpoint, tiny_lora_state_dict
 
 FIRST_BLOCK = "visual.transformer.resblocks.0"
 

@@ -26,7 +26,7 @@ from capbench.benchmarks.scale.shards import decode, encode
 from capbench.benchmarks.tables.run import Run
 from capbench.cli.main import main
 from capbench.errors import AdapterError, UsageError
-from capbench.metrics.vectors.pair_scores import PairScores
+from capbench.metrics.vectors.features import PairScores
 
 
 @pytest.fixture(scope="module")

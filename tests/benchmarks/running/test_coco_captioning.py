@@ -14,7 +14,7 @@ from tiny_clip import TinyClip
 import capbench
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.errors import DataError
-from capbench.metrics.words.coco_objects import N_OBJECTS
+from capbench.metrics.chair import N_OBJECTS
 from capbench.tasks.coco.reader import val2014
 from capbench.tasks.index import BUILTIN_FOLDER
 

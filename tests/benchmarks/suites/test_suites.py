@@ -23,7 +23,7 @@ from capbench.benchmarks.suites.tables import render_suite, suite_rows
 from capbench.errors import UsageError
 from capbench.metrics import build_metric, metrics
 from capbench.metrics.clair import PROMPT
-from capbench.metrics.golden.pictures import draw_pictures
+from capbench.metrics.golden.tiny_inputs import draw_pictures
 from capbench.tasks.index import build_index
 from capbench.tasks.schema import load_task
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capbench.metrics.capture import wordnet as wordnets
-from capbench.metrics.capture.matching import Element, SynonymCheck, elements, finish, pair
+from capbench.metrics.capture.matching import Element, elements, finish, pair, synonym_check
 from capbench.metrics.capture.scene_graphs import Graph
 
 
@@ -24,13 +24,13 @@ def words(*names: str) -> list[Element]:
 
 
 def test_a_word_inside_of_another_is_a_synonym_as_released_and_not_by_the_papers_rule(wordnet):
-    assert SynonymCheck(wordnet, substring=True)("car", "scarf")
-    assert not SynonymCheck(wordnet, substring=False)("car", "scarf")
+    assert synonym_check(wordnet, substring=True)("car", "scarf")
+    assert not synonym_check(wordnet, substring=False)("car", "scarf")
 
 
 def test_words_that_share_a_lemma_are_synonyms_whatever_the_rule(wordnet):
     for substring in (True, False):
-        synonyms = SynonymCheck(wordnet, substring)
+        synonyms = synonym_check(wordnet, substring)
         assert synonyms("automobile", "car")
         assert synonyms("cars", "autos")
         assert not synonyms("road", "street")
@@ -39,19 +39,19 @@ def test_words_that_share_a_lemma_are_synonyms_whatever_the_rule(wordnet):
 
 
 def test_equal_elements_are_matched_before_synonyms_and_each_once(wordnet):
-    pairing = pair(words("auto", "car"), words("car", "sky"), SynonymCheck(wordnet, substring=True))
+    pairing = pair(words("auto", "car"), words("car", "sky"), synonym_check(wordnet, substring=True))
     assert pairing.equal == ((1, 0),)
     assert pairing.synonymous == ()
     assert pairing.left_over() == ([0], [1])
 
 
 def test_the_first_of_the_candidate_takes_the_first_of_the_reference_that_is_free(wordnet):
-    pairing = pair(words("auto", "automobile"), words("car", "motorcar"), SynonymCheck(wordnet, substring=False))
+    pairing = pair(words("auto", "automobile"), words("car", "motorcar"), synonym_check(wordnet, substring=False))
     assert pairing.synonymous == ((0, 0), (1, 1))
 
 
 def test_relations_match_only_if_all_three_places_do(wordnet):
-    synonyms = SynonymCheck(wordnet, substring=False)
+    synonyms = synonym_check(wordnet, substring=False)
     mine = [Element(("car", "on", "road")), Element(("dog", "near", "man"))]
     theirs = [Element(("automobile", "on", "route")), Element(("dog", "near", "sky"))]
     pairing = pair(mine, theirs, synonyms)

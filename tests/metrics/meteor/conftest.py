@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pycocoevalcap.meteor.meteor import Meteor
 
-from capbench.metrics.java.jars import find_java
+from capbench.metrics.java import find_java
 
 
 @pytest.fixture(scope="session")

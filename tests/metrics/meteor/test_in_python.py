@@ -12,7 +12,7 @@ import pytest
 from pycocoevalcap.meteor.meteor import Meteor as ReleasedMeteor
 
 from capbench.metrics import Items
-from capbench.metrics.java.jars import find_jar
+from capbench.metrics.java import find_jar
 from capbench.metrics.meteor import metric as meteor_python
 from capbench.metrics.meteor import resources as meteor_resources
 from capbench.metrics.meteor.lexicon import java_hash

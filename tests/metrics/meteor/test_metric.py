@@ -16,7 +16,7 @@ from pycocoevalcap.meteor.meteor import Meteor as ReleasedMeteor
 
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items
-from capbench.metrics.java.jars import find_jar, find_java
+from capbench.metrics.java import find_jar, find_java
 from capbench.metrics.meteor.jar import HEAP, JAR, PARAPHRASES
 from capbench.metrics.meteor.metric import Meteor, exempt, meteor
 from capbench.metrics.words.ptb import tokenize_items

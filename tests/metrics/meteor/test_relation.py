@@ -2,9 +2,27 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from capbench.metrics.meteor import lexicon as meteor_relation
-from capbench.metrics.meteor.lexicon import Spans, WordRelation, sharing
+from capbench.metrics.meteor.lexicon import Spans, WordRelation, distinct_with_numbers, sharing, sorted_with
+
+# Some fit into an integer together, some do not.
+most = st.sampled_from([5, 1 << 20, 1 << 31, (1 << 63) - 1])
+pairs = st.tuples(most, most).flatmap(
+    lambda bounds: st.lists(st.tuples(*(st.integers(0, bound) for bound in bounds)), max_size=20)
+)
+
+
+@given(pairs)
+def test_keys_are_sorted_and_numbered_in_their_order_and_keep_their_values(pairs: list[tuple[int, int]]):
+    keys, values = np.array(pairs, np.int64).reshape(-1, 2).T
+    found = sorted_with(keys, values)
+    assert list(zip(*(column.tolist() for column in found), strict=True)) == sorted(pairs)
+    distinct, numbers = distinct_with_numbers(keys)
+    assert distinct.tolist() == sorted(set(keys.tolist()))
+    assert distinct[numbers].tolist() == keys.tolist()
 
 
 @pytest.mark.parametrize("size", [5, 4096, 9000])

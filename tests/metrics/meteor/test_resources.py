@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from capbench.errors import MetricError
-from capbench.metrics.java.jars import find_jar
+from capbench.metrics.java import find_jar
 from capbench.metrics.mapped import mapped
+from capbench.metrics.meteor import jar as meteor_jar
 from capbench.metrics.meteor import resources as meteor_resources
 from capbench.metrics.meteor.jar import JAR
 from capbench.metrics.meteor.resources import (
@@ -221,4 +222,4 @@ def test_tables_are_read_once_a_process(table: Path, tmp_path: Path):
 def test_missing_tables_are_an_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MetricError, match="pycocoevalcap is not installed"):
-        meteor_resources.check()
+        meteor_jar.check(needs_java=False)

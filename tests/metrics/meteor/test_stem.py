@@ -5,7 +5,7 @@ import zipfile
 
 import pytest
 
-from capbench.metrics.java.jars import find_jar, run_java
+from capbench.metrics.java import find_jar, run_java
 from capbench.metrics.meteor.jar import JAR
 from capbench.metrics.meteor.stem import stem
 

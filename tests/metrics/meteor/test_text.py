@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from capbench.metrics.java.jars import find_jar, run_java
+from capbench.metrics.java import find_jar, run_java
 from capbench.metrics.meteor import resources as meteor_resources
 from capbench.metrics.meteor.jar import JAR
 from capbench.metrics.meteor.text import prefixes_of, words

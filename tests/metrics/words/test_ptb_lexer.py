@@ -11,7 +11,7 @@ import pytest
 from pycocoevalcap.tokenizer.ptbtokenizer import PUNCTUATIONS
 
 from capbench.metrics.golden import read_golden
-from capbench.metrics.java.jars import find_jar, run_java
+from capbench.metrics.java import find_jar, run_java
 from capbench.metrics.words.ptb_lexer import Automaton, tokenize_text
 from capbench.metrics.words.ptb_rules import PUNCTUATION
 

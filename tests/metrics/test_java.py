@@ -14,15 +14,7 @@ import psutil
 import pytest
 
 from capbench.errors import MetricError
-from capbench.metrics.java.jars import (
-    LineProcess,
-    ProcessDied,
-    ProcessSilent,
-    find_jar,
-    find_java,
-    find_javas,
-    run_java,
-)
+from capbench.metrics.java import LineProcess, ProcessDied, ProcessSilent, find_jar, find_java, find_javas, run_java
 
 ECHO = """
 import sys
@@ -56,7 +48,7 @@ def echo(stand_in_java: Callable[[str], Path]):
 
 def test_jar_is_found_without_importing_its_package():
     code = (
-        "import sys; from capbench.metrics.java.jars import find_jar; "
+        "import sys; from capbench.metrics.java import find_jar; "
         "print(find_jar('meteor/meteor-1.5.jar').is_file(), 'pycocoevalcap' in sys.modules)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -180,7 +172,7 @@ def test_forgotten_process_is_ended(stand_in_java: Callable[[str], Path]):
 def test_child_does_not_outlive_its_parent(stand_in_java: Callable[[str], Path], ending: str):
     stand_in_java(ECHO)
     code = (
-        "import os, signal; from capbench.metrics.java.jars import LineProcess; "
+        "import os, signal; from capbench.metrics.java import LineProcess; "
         f"p = LineProcess([], 'echo'); p.send('a'); p.receive(10); print(p.pid, flush=True); {ending}"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -20,19 +20,19 @@ from capbench.adapters.judges.responses import RecordedResponses
 from capbench.cli.main import main
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items, build_metric
-from capbench.metrics.dcscore.answers import (
+from capbench.metrics.dcscore import (
     MOST_CHARACTERS,
     PARTS,
     CaptionFact,
+    DcScore,
+    FactCheck,
     read_entries,
     read_facts,
     read_matches,
     read_verdicts,
     trial,
 )
-from capbench.metrics.dcscore.answers import listed as listed_facts
-from capbench.metrics.dcscore.metric import DcScore
-from capbench.metrics.dcscore.questions import FactCheck
+from capbench.metrics.dcscore import listed as listed_facts
 from capbench.metrics.golden import read_golden
 
 GOLDEN: dict[str, Any] = read_golden("dcscore")
@@ -335,7 +335,7 @@ def test_prompts_of_the_released_script_become_files_as_the_docs_say(tmp_path, o
         script += [f"{name} = \\", f'''"""[{{{{"fact": [FACT]}}}}, ...] {texts}"""''']
     (tmp_path / "evaluation_decapbench.py").write_text("\n".join(script))
     monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parents[3] / "docs" / "baselines.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "baselines.md").read_text()
     exec(page.split("```python\n")[1].split("```")[0], {})  # noqa: S102 - our own page
     DcScore(
         oracle(1),

@@ -17,8 +17,7 @@ from capbench.errors import MetricError, UsageError
 from capbench.metrics import Context, Metric, Scores, build_metric
 from capbench.metrics.capture.factual import FactualParser
 from capbench.metrics.golden import golden_items, read_golden
-from capbench.metrics.graph_spice.facts import merged
-from capbench.metrics.graph_spice.soft_spice import SoftSpice
+from capbench.metrics.graph_spice import SoftSpice, merged
 from capbench.tasks.shapes.reader import foils
 
 pytestmark = pytest.mark.usefixtures("minilm_in_memory")

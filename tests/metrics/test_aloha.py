@@ -17,8 +17,16 @@ from capbench.adapters.aliases import resolve_model
 from capbench.adapters.judges.responses import RecordedResponses
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items, Metric, Scores, build_metric
-from capbench.metrics.aloha.matching import Unmatched, last_word, read_objects, root_noun, with_roots
-from capbench.metrics.aloha.metric import CANDIDATE, REFERENCES, Aloha
+from capbench.metrics.aloha import (
+    CANDIDATE,
+    REFERENCES,
+    Aloha,
+    Unmatched,
+    last_word,
+    read_objects,
+    root_noun,
+    with_roots,
+)
 from capbench.metrics.golden import golden_items, read_golden
 from capbench.tasks.shapes.accounts import account_of
 from capbench.tasks.shapes.describing import detailed, detailed_reference
@@ -144,7 +152,7 @@ def test_caption_that_says_nothing_and_equal_ones_cost_no_question(judge: Callab
 
 
 def test_too_many_choices_are_named(judge, monkeypatch):
-    monkeypatch.setattr("capbench.metrics.aloha.metric.MOST_CHOICES", 4)
+    monkeypatch.setattr("capbench.metrics.aloha.MOST_CHOICES", 4)
     for things, failures in ((2, {}), (3, {0: "its objects may be chosen in more than 4 ways"})):
         answers = judge({"c": "\n".join(f"- a{n} or b{n}" for n in range(things))}, [(["r"], "- dog")])
         assert one(answers, empty="scored", root_nouns="none").failures == failures

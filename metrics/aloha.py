@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
 
-from ...adapters import Judgement, JudgeRequest
-from ...errors import MetricError, require_all
-from ..capture.choices import RELEASED_ENCODER, choose_parser, named_parser, other_encoder
-from ..capture.phrases import PhraseEncoder
-from ..capture.scene_graphs import CaptionParser
-from ..contract import PARSEABLE, Context, Metric, Need
-from ..items import Items, Scores
-from ..judging import ask, fill, prompt_digest, quoted, read_prompt, require_counts
-from ..vectors.checkpoints import Checkpoint
-from ..words.spacy_pipelines import load_pipeline
-from .matching import (
-    MOST_CHOICES,
-    Aggregate,
-    Alternatives,
-    ObjectMatching,
-    Unmatched,
-    best_match,
-    choices,
-    last_word,
-    read_objects,
-    root_noun,
-    with_roots,
-)
+from ..adapters import Judgement, JudgeRequest
+from ..errors import MetricError, require_all
+from .capture.parsers import RELEASED_ENCODER, choose_parser, named_parser, other_encoder
+from .capture.phrases import PhraseEncoder
+from .capture.scene_graphs import CaptionParser
+from .contract import PARSEABLE, Context, Metric, Need, labelled
+from .items import Items, Scores
+from .judging import ask, fill, prompt_digest, quoted, read_prompt, require_counts
+from .vectors.checkpoints import Checkpoint
+from .words.spacy_pipelines import load_pipeline
 
 _RULES = """\
 Write one thing a line, each line beginning with "- ". Name a thing once, in the singular, with the adjectives that it \
@@ -80,6 +69,8 @@ _RELEASED_ROOTS = "en_core_web_lg"
 # Vectors of the names of so many items are held at once.
 _ITEMS_A_PIECE = 1_000
 
+Alternatives = tuple[str, ...]
+"""What a thing may be: mostly one name."""
 Things = list[Alternatives]
 
 
@@ -173,9 +164,9 @@ class Aloha(Metric):
         if not judged:
             self._parser = choose_parser(objects, parser_model, parser_revision, nltk_data=nltk_data, device=device)
         others = [] if judged else named_parser(objects, parser_model) or ["FACTUAL"]
-        variant = [*(["mean"] if aggregate == "mean" else []), *(["unmatched 0"] if unmatched == "zero" else [])]
+        variant = ["mean"] * (aggregate == "mean") + ["unmatched 0"] * (unmatched == "zero")
         named = [*others, *variant, *other_encoder(encoder, RELEASED_ENCODER)]
-        self.label = f"{type(self).label} ({', '.join(named)})" if named else type(self).label
+        self.label = labelled(self, named)
 
     def check(self) -> None:
         """Raise if the parser or a prompt, what finds root nouns, or the encoder is missing."""
@@ -188,18 +179,12 @@ class Aloha(Metric):
         settings = super().fingerprint()
         for name in ("label", "needs"):
             settings.pop(name)
-        asked = {}
         if self._parser is None:
-            asked = {
-                "prompts": [prompt_digest(one) for one in self._texts_of_prompts()],
-                "max_tokens": self._max_tokens,
-            }
-        return {
-            **settings,
-            **(asked if self._parser is None else self._parser.fingerprint()),
-            "root_nouns": self._root_fingerprint(),
-            **self._encoder.fingerprint(),
-        }
+            prompts = [prompt_digest(one) for one in self._texts_of_prompts()]
+            found_by = {"prompts": prompts, "max_tokens": self._max_tokens}
+        else:
+            found_by = self._parser.fingerprint()
+        return {**settings, **found_by, "root_nouns": self._root_fingerprint(), **self._encoder.fingerprint()}
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.
@@ -391,3 +376,158 @@ def _fault(candidate: Things, references: Things) -> tuple[str, float | None] | 
     if choices(candidate) * choices(references) > MOST_CHOICES:
         return f"its objects may be chosen in more than {MOST_CHOICES:,} ways", None
     return None
+
+
+_SHORTEST = 3
+_UNCERTAIN = "possibly"
+# What may follow the root noun of a name: "man in a suit", "box of fruit".
+_BEHIND = frozenset({"of", "in", "on", "at", "with", "without", "from", "for", "to", "by", "near", "under", "over"})
+
+
+def read_objects(answer: str, *, certain: bool) -> list[Alternatives]:
+    """Return the things that an answer lists, as released code reads it (aloha.py, ``_parse_objects_...``).
+
+    A thing is a line of three characters or more that begins with "-"; what stands in parentheses is left out, and
+    commas and "or" stand between what it may be. Lines in which nothing is left are passed over; released code
+    also drops every thing behind such a line.
+
+    Args:
+        answer: The answer.
+        certain: Whether things that are "possibly" there are left out, as of a candidate.
+
+    Raises:
+        ValueError: It says something, but none of its lines begins with "-": it is no list, not even of nothing.
+    """
+    found: list[Alternatives] = []
+    lines = answer.strip().split("\n")
+    if answer.strip() and not any(line.startswith("-") for line in lines):
+        raise ValueError("an answer is no list")
+    for line in lines:
+        if len(line) < _SHORTEST or line[0] != "-" or (certain and _UNCERTAIN in line):
+            continue
+        thing = line.replace(f"({_UNCERTAIN})", "").replace(_UNCERTAIN, "")[1:].split("(")[0].strip()
+        names = (name for part in thing.split(",") for name in part.split(" or "))
+        if its := tuple(name.lower().strip() for name in names if name.strip()):
+            found.append(its)
+    return found
+
+
+def with_roots(things: Sequence[Alternatives], root: Callable[[str], str | None]) -> list[Alternatives]:
+    """Return things with, behind each, the root nouns of what it may be, as released of references.
+
+    Args:
+        things: Things.
+        root: Returns the root noun of a name, or None if it has none.
+    """
+    found: list[Alternatives] = []
+    for its in things:
+        found.append(its)
+        if roots := tuple(noun for name in its if (noun := root(name))):
+            found.append(roots)
+    return found
+
+
+def last_word(name: str) -> str | None:
+    """Return the last word of a name before any preposition: "top" of "black tank top", "box" of "box of fruit"."""
+    words = name.split()
+    end = next((number for number, word in enumerate(words) if number and word in _BEHIND), len(words))
+    return words[end - 1] if words else None
+
+
+def root_noun(pipeline: Any, name: str) -> str | None:
+    """Return the word of a name that hangs on no other, as a pipeline of spaCy parses it."""
+    return next((token.text.lower().strip() for token in pipeline(name) if token.head == token), None)
+
+
+Aggregate = Literal["min", "mean"]
+Unmatched = Literal["ignored", "zero"]
+
+MOST_CHOICES = 10_000
+"""Ways of choosing one name for each thing that are gone through for an item."""
+
+
+@dataclass(frozen=True)
+class ObjectMatch:
+    """An object of the candidate.
+
+    Attributes:
+        name: What it is called.
+        reference: The reference's object that it is matched with; None where all are taken.
+        similarity: Cosine of the two, -1 to 1; 0 without a match.
+    """
+
+    name: str
+    reference: str | None
+    similarity: float
+
+
+@dataclass(frozen=True)
+class ObjectMatching:
+    """The objects of a candidate, matched, and what follows.
+
+    Attributes:
+        value: The least similarity, or their mean.
+        objects: The candidate's objects, the least similar first.
+        unmatched: What those without a match count.
+        unknown: Words of the captions that the parser does not know and passed over.
+    """
+
+    value: float
+    objects: tuple[ObjectMatch, ...]
+    unmatched: Unmatched
+    unknown: tuple[str, ...] = ()
+
+
+def choices(things: Sequence[Alternatives]) -> int:
+    """Return in how many ways a name can be chosen for each thing."""
+    return math.prod(len(its) for its in things)
+
+
+def best_match(
+    candidate: Sequence[Alternatives],
+    references: Sequence[Alternatives],
+    vectors: Mapping[str, np.ndarray],
+    aggregate: Aggregate,
+    unmatched: Unmatched,
+) -> ObjectMatching:
+    """Return the match of the choice of names that scores most, the first of equals; equal names count once.
+
+    Args:
+        candidate: The candidate's things, one or more.
+        references: The references' things, one or more.
+        vectors: Name to its unit vector ``[d]``.
+        aggregate: The least similarity, or the mean.
+        unmatched: What an object of the candidate counts for which the references have none left: nothing, as
+            released, or 0.
+    """
+    mine, theirs = _sets(candidate), _sets(references)
+    found = [_match(names, others, vectors, aggregate, unmatched) for names in mine for others in theirs]
+    return max(found, key=lambda one: one.value)
+
+
+def _sets(things: Sequence[Alternatives]) -> list[tuple[str, ...]]:
+    """Return the different sets of names, each in the order of its letters."""
+    return list(dict.fromkeys(tuple(sorted(set(names))) for names in product(*things)))
+
+
+def _match(
+    names: Sequence[str],
+    others: Sequence[str],
+    vectors: Mapping[str, np.ndarray],
+    aggregate: Aggregate,
+    unmatched: Unmatched,
+) -> ObjectMatching:
+    from scipy.optimize import linear_sum_assignment
+
+    similarity = np.stack([vectors[name] for name in names]) @ np.stack([vectors[name] for name in others]).T
+    rows, columns = linear_sum_assignment(similarity, maximize=True)
+    partner: dict[int, int] = dict(zip(rows.tolist(), columns.tolist(), strict=True))
+    objects = [
+        ObjectMatch(name, others[partner[row]], float(similarity[row, partner[row]]))
+        if row in partner
+        else ObjectMatch(name, None, 0.0)
+        for row, name in enumerate(names)
+    ]
+    counted = [one.similarity for one in objects if one.reference is not None or unmatched == "zero"]
+    value = min(counted) if aggregate == "min" else sum(counted) / len(counted)
+    return ObjectMatching(value, tuple(sorted(objects, key=lambda one: one.similarity)), unmatched)

@@ -1,0 +1,772 @@
+"""DCScore: the facts of a detailed caption, held against its image and against the facts of an oracle."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+import numpy as np
+
+from ..adapters import ImageHandle, JudgeRequest, VideoHandle
+from ..errors import DataError, MetricError, require_all
+from ..rows import BadRow, read_rows
+from .contract import PARSEABLE, Context, Metric, Need, labelled
+from .items import Items, Scores
+from .judging import ask, fill, prompt_digest, quoted, read_prompt, require_counts
+from .recorded import bare_name, score_file_digest
+
+FACTS = """\
+Break a caption of an image down into its smallest statements: facts that say one thing each and together say all that \
+the caption says. Say each once.
+
+Number things of one kind ("dog_0", "dog_1") and call them so in every fact. Where a fact names a thing for the first \
+time, give that name as its "identifier". The "relevance" of a fact is 1 if it says what is to be seen, and 0 if it is \
+a conclusion, a mood or an opinion.
+
+Answer with a JSON list and nothing else:
+[{"fact": "...", "identifier": "...", "relevance": 1}, ...]
+
+Caption: Two brown dogs run over wet sand, enjoying their freedom.
+[{"fact": "There are two dogs_0.", "identifier": "dogs_0", "relevance": 1},
+ {"fact": "The dogs_0 are brown.", "relevance": 1},
+ {"fact": "The dogs_0 run.", "relevance": 1},
+ {"fact": "There is sand_0 below the dogs_0.", "identifier": "sand_0", "relevance": 1},
+ {"fact": "The sand_0 is wet.", "relevance": 1},
+ {"fact": "The dogs_0 enjoy their freedom.", "relevance": 0}]
+
+Caption: {caption}
+"""
+"""For the facts of a caption."""
+
+MATCH = """\
+Two lists of facts are of one image: the first was taken out of a caption to be tested, the second, the oracle, is \
+what people know of the image. Say for every fact of the first list which fact of the oracle is about the same, even \
+if it is wrong in it, such as a colour or a place. Both lists number things on their own: find out first which are the \
+same.
+
+Answer with a JSON list and nothing else, one entry for each fact of the first list, which repeats the entry and adds \
+"matched_oracle_id": the "id" of the fact of the oracle, or "None" where no fact of it is about the same.
+
+Facts to be tested:
+{predicted_atomic_facts}
+
+The oracle:
+{oracle_atomic_facts}
+"""
+"""For the oracle's fact that each fact of a caption is about."""
+
+VERIFY = """\
+You see an image, and what a person wrote of it. Say of every fact of a list whether it is true of the image: trust \
+your eyes and the person's caption.
+
+Answer with a JSON list and nothing else, one entry for each fact, which repeats the entry and adds "verification": 1 \
+if it is true, 0 if it is not.
+
+The person's caption:
+{reference_caption}
+
+Facts:
+{atomic_facts}
+"""
+"""For whether each fact of a caption is true."""
+
+
+_PROMPTS = {
+    "facts": (FACTS, ("caption",)),
+    "match": (MATCH, ("predicted_atomic_facts", "oracle_atomic_facts")),
+    "verify": (VERIFY, ("reference_caption", "atomic_facts")),
+}
+
+
+class DcScore(Metric):
+    """The mean of two F1 of a caption's facts: over all of them, and over those that say what is to be seen.
+
+    A judge takes the facts out of the caption; says of each which fact of the oracle it is about, ``answers`` times;
+    and looks at the image and the oracle's caption and says which are true, as often. Each pair of
+    such answers is a trial: precision is the share of true facts, recall how much of the oracle they have
+    (:func:`capbench.metrics.dcscore.trial`). Trials are averaged, then items.
+
+    Answers are drawn at a temperature, each with a seed of its own, and all are kept: another run from the same store
+    asks nothing, and has the same values. An answer that cannot be used (no list, a fact without a verdict, no relevant
+    fact) is asked for again, as often as ``tries`` allows; then the caption has no value, and the reason is counted.
+    Released code begins such a caption anew, as a whole. A caption that says nothing is not asked about, and has 0.
+
+    The released prompts have no licence, so they are not shipped: the defaults ask for the same in other words.
+
+    ``Scores.parts``: ``precision [n]``, ``recall [n]``, ``f1 [n]``, and the same of relevant facts (``_relevant``);
+    ``facts [n]``, ``relevant [n]`` and ``oracle [n]``, how many there are.
+
+    Args:
+        facts: The file with the oracle's facts, rows of ``image_name``, ``oracle_caption`` and ``oracle_facts``.
+            Images are compared without folders and suffix.
+        oracle: ``people``: the facts of that file; ``judge``: the facts that the judge takes out of the references, all
+            of them as one text.
+        facts_prompt: A file with the prompt for facts, with ``{caption}``; ours unless given.
+        match_prompt: That for matching, with ``{predicted_atomic_facts}`` and ``{oracle_atomic_facts}``.
+        verify_prompt: That for verifying, with ``{reference_caption}`` and ``{atomic_facts}``.
+        join: How entries of answers are joined with facts: by the ``number`` that questions give them, or by their
+            ``text``, as released, where an answer that words a fact otherwise cannot be used.
+        invalid: An item whose answers cannot be used has no value (``exclude``: released code leaves it out of the
+            mean), or 0 (``zero``).
+        answers: How often each of matching and verifying is asked.
+        tries: How often an answer is asked for.
+        temperature: That of facts and matching.
+        verify_temperature: That of verifying.
+        seed: The first seed of the answers.
+        max_tokens: Tokens that an answer may have.
+
+    Raises:
+        ValueError: A setting is out of range.
+    """
+
+    longest_caption = PARSEABLE
+    label = "DCScore"
+    own_files = frozenset({"facts", "facts_prompt", "match_prompt", "verify_prompt"})
+    set_by_data = frozenset({"facts"})
+    source = (
+        "Ye et al., ICLR 2025; eval/evaluation_decapbench.py and compute_results.py of github.com/MAGAer13/DeCapBench "
+        "(e356ed7); prompts in other words"
+    )
+    needs: frozenset[Need] = frozenset({"image", "judge"})
+
+    def __init__(
+        self,
+        facts: str | None = None,
+        oracle: Literal["people", "judge"] = "people",
+        facts_prompt: str | None = None,
+        match_prompt: str | None = None,
+        verify_prompt: str | None = None,
+        join: Join = "number",
+        invalid: Literal["exclude", "zero"] = "exclude",
+        answers: int = 3,
+        tries: int = 5,
+        temperature: float = 1.0,
+        verify_temperature: float = 0.3,
+        seed: int = 0,
+        max_tokens: int = 2000,
+    ) -> None:
+        for what, value, known in (
+            ("oracle", oracle, ("people", "judge")),
+            ("join", join, ("number", "text")),
+            ("invalid", invalid, ("exclude", "zero")),
+        ):
+            if value not in known:
+                raise ValueError(f"{what} is {' or '.join(known)}, not {value}")
+        require_counts(answers=answers, tries=tries, max_tokens=max_tokens)
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise ValueError(f"'seed' is a whole number of at least 0, not {seed!r}")
+        for one in (temperature, verify_temperature):
+            if not isinstance(one, int | float) or not 0 <= one < math.inf:
+                raise ValueError(f"temperatures are finite numbers of at least 0, not {one!r}")
+        if facts is not None and oracle == "judge":
+            raise ValueError("takes facts from a file (facts) or from a judge (oracle=judge), not both")
+        self.oracle = oracle
+        self.join: Join = join
+        self.invalid = invalid
+        self.answers = answers
+        self.tries = tries
+        self.temperature = temperature
+        self.verify_temperature = verify_temperature
+        self.seed = seed
+        self.max_tokens = max_tokens
+        # Private: the fingerprint has what they hold, not where they are.
+        self._facts = None if facts is None else Path(facts).expanduser()
+        self._paths = {"facts": facts_prompt, "match": match_prompt, "verify": verify_prompt}
+        if oracle == "judge":
+            self.needs = frozenset({"image", "references", "judge"})
+        variant = ["oracle by the judge"] * (oracle == "judge") + ["invalid 0"] * (invalid == "zero")
+        self.label = labelled(self, variant)
+
+    def check(self) -> None:
+        """Raise if a prompt or the oracle's facts cannot be read."""
+        require_all(self._prompts, lambda: self._known if self.oracle == "people" else None)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the settings, and the prompts and the oracle's facts by their hashes."""
+        settings = super().fingerprint()
+        for name in ("label", "needs"):
+            settings.pop(name, None)
+        return {
+            **settings,
+            "prompts": {name: prompt_digest(text) for name, text in self._prompts().items()},
+            "facts": score_file_digest(self._file) if self.oracle == "people" else None,
+        }
+
+    def score(self, items: Items, context: Context) -> Scores:
+        """Score each item; see ``Metric.score``.
+
+        Raises:
+            MetricError: There is no judge, the items have no images, or the oracle's facts or a prompt cannot be read.
+            AdapterError: The judge failed as a whole.
+        """
+        names = (*PARTS, "facts", "relevant", "oracle")
+        values, parts = np.full(len(items), np.nan), np.full((len(items), len(names)), np.nan)
+        failures: dict[int, str] = {}
+        remarks: dict[int, str] = {}
+        for item, account in enumerate(self.accounts(items, context)):
+            if not items.candidates[item].strip():
+                values[item] = 0.0
+            elif isinstance(account, FactCheck):
+                relevant = sum(one.relevant for one in account.facts)
+                values[item] = account.value
+                parts[item] = (*account.parts, len(account.facts), relevant, len(account.oracle))
+                remarks |= {item: account.remark} if account.remark else {}
+            elif self.invalid == "zero":
+                values[item] = 0.0
+                remarks[item] = f"{account}; counts 0"
+            else:
+                failures[item] = account
+        return Scores(values, dict(zip(names, parts.T.copy(), strict=True)), failures, remarks)
+
+    def accounts(self, items: Items, context: Context) -> list[FactCheck | str]:
+        """Return what the judge said of each item, for people to read; or why it has no value.
+
+        What the context's cache holds is not asked again.
+
+        Raises:
+            MetricError: There is no judge, the items have no images, or the oracle's facts or a prompt cannot be read.
+            AdapterError: The judge failed as a whole.
+        """
+        if not items.images:
+            raise MetricError(f"{self.label} looks at images, and these captions come without.")
+        questions = FactQuestions(self, self._prompts())
+        cases: dict[int, Case] = {}
+        found: dict[int, FactCheck | str] = {}
+        for item, known in enumerate(self._oracles(items, questions, context)):
+            image = items.images[item]
+            if not items.candidates[item].strip():
+                found[item] = "says nothing"
+            elif isinstance(known, str):
+                found[item] = known
+            elif not isinstance(image, ImageHandle):
+                found[item] = "image: is a video"
+            else:
+                cases[item] = Case(items.candidates[item], image, known)
+        found |= zip(cases, questions.accounts(list(cases.values()), context), strict=True)
+        return [found[item] for item in range(len(items))]
+
+    def explain(
+        self,
+        candidate: str,
+        references: Sequence[str],
+        image: ImageHandle | VideoHandle | None,
+        image_name: str,
+        context: Context | None = None,
+    ) -> FactCheck:
+        """Return what the judge says of a caption, which may be made up, and what follows.
+
+        Args:
+            candidate: The caption.
+            references: What the oracle's facts are taken out of with ``oracle=judge``; else they are not looked at.
+            image: What it is of; None is an error.
+            image_name: What the file of facts calls that.
+            context: Cache, progress and judge.
+
+        Raises:
+            MetricError: It has no value, or something is missing.
+            AdapterError: The judge failed as a whole.
+        """
+        images = [] if image is None else [image]
+        items = Items(["0"], [candidate], [tuple(references)], np.ones(1), images=images, image_names=[image_name])
+        (account,) = self.accounts(items, context or Context())
+        if isinstance(account, str):
+            raise MetricError(f"DCScore cannot explain this: {account}.")
+        return account
+
+    def _oracles(self, items: Items, questions: FactQuestions, context: Context) -> list[OracleCaption | str]:
+        """Return what is known of the image of each item, or why nothing is."""
+        if self.oracle == "people":
+            if not items.image_names:
+                raise MetricError(
+                    "DCScore finds the oracle's facts by image, and what is scored has no names of images",
+                    "oracle=judge takes them out of the references.",
+                )
+            example = next(iter(self._known))
+            return [
+                self._known.get(
+                    bare_name(name), f"{self._file.name} has no row of its image: '{name}', but of '{example}'"
+                )
+                for name in items.image_names
+            ]
+        texts = ["\n\n".join(one for one in its if one.strip()) for its in items.references]
+        facts = questions.facts([text for text in texts if text], context)
+        found: list[OracleCaption | str] = []
+        for text in texts:
+            its = facts.get(text, "say nothing")
+            found.append(f"references: {its}" if isinstance(its, str) else OracleCaption(text, its))
+        return found
+
+    def _prompts(self) -> dict[str, str]:
+        """Return the prompts, as the arguments of these names say."""
+        return {
+            name: own if (path := self._paths[name]) is None else read_prompt(path, fields)
+            for name, (own, fields) in _PROMPTS.items()
+        }
+
+    @cached_property
+    def _known(self) -> dict[str, OracleCaption]:
+        return read_oracle(self._file)
+
+    @property
+    def _file(self) -> Path:
+        if self._facts is None:
+            raise MetricError(
+                "DCScore has no facts of an oracle: none are shipped, as the released ones have no licence.",
+                "Name the file: dcscore[facts=human_annotated_oracle_facts.jsonl], of DeCapBench's folder eval; "
+                "dcscore[oracle=judge] takes them out of the references.",
+            )
+        return self._facts
+
+
+_HINT = (
+    'A row is {"image_name": NAME, "oracle_caption": TEXT, "oracle_facts": [TEXT, ...]}, as in DeCapBench\'s '
+    "eval/human_annotated_oracle_facts.jsonl."
+)
+
+
+@dataclass(frozen=True)
+class OracleCaption:
+    """What is known of an image.
+
+    Attributes:
+        caption: What a person wrote of it.
+        facts: The facts of that, one or more.
+    """
+
+    caption: str
+    facts: tuple[CaptionFact, ...]
+
+
+def read_oracle(path: Path) -> dict[str, OracleCaption]:
+    """Return what is known of each image, by its name without folders and suffix.
+
+    Facts that people wrote are all relevant, as released.
+
+    Raises:
+        MetricError: The file cannot be read, or a row is not as it must be, or of an image that another is of.
+    """
+    found: dict[str, OracleCaption] = {}
+    try:
+        for number, row in enumerate(read_rows(path), 1):
+            if isinstance(row, BadRow):
+                raise MetricError(f"{row.place}: {row.reason}", _HINT)
+            try:
+                name, known = _read(row)
+            except ValueError as error:
+                raise MetricError(f"{path}: row {number}: {error}", _HINT) from None
+            if name in found:
+                raise MetricError(f"{path}: row {number}: a second row of image '{name}'", "Remove one of them.")
+            found[name] = known
+    except DataError as error:
+        raise MetricError(error.message, error.hint or _HINT) from error
+    if not found:
+        raise MetricError(f"{path}: holds no row", _HINT)
+    return found
+
+
+def _read(row: dict[str, Any]) -> tuple[str, OracleCaption]:
+    name, caption, facts = (row.get(key) for key in ("image_name", "oracle_caption", "oracle_facts"))
+    for key, value in (("image_name", name), ("oracle_caption", caption)):
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError(f"has no {key}")
+    if not isinstance(facts, list) or not facts:
+        raise ValueError("has no list of oracle_facts")
+    # The released file has a blank one, which counts.
+    if not all(isinstance(one, str) for one in facts):
+        raise ValueError("has an entry of oracle_facts that is no text")
+    return bare_name(str(name)), OracleCaption(str(caption), tuple(CaptionFact(one, relevant=True) for one in facts))
+
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A caption, its image, and what is known of that."""
+
+    caption: str
+    image: ImageHandle
+    known: OracleCaption
+
+
+@dataclass(frozen=True)
+class FactCheck:
+    """What a judge said of a caption, and what follows.
+
+    Attributes:
+        facts: ``n`` facts of the caption.
+        oracle: The facts that it is held against.
+        matchings: Of each answer ``n`` places among the oracle's facts; None for a fact that is about none.
+        verifications: Of each answer ``n``, whether each fact is true.
+        parts: ``[6]`` means of ``PARTS`` over the trials, 0 to 1.
+        remark: What was done to read the image that is not as usual; empty for nothing.
+    """
+
+    facts: tuple[CaptionFact, ...]
+    oracle: tuple[CaptionFact, ...]
+    matchings: tuple[tuple[int | None, ...], ...]
+    verifications: tuple[tuple[bool, ...], ...]
+    parts: np.ndarray
+    remark: str
+
+    @property
+    def value(self) -> float:
+        """The mean of F1 over all facts and over relevant ones, 0 to 1."""
+        return float(self.parts[PARTS.index("f1")] + self.parts[PARTS.index("f1_relevant")]) / 2
+
+
+@dataclass(frozen=True)
+class _Question(Generic[_T]):
+    """What is asked, and what reads an answer; ``number`` tells apart those that are equal otherwise."""
+
+    prompt: str
+    read: Callable[[str], _T]
+    temperature: float
+    image: ImageHandle | None = None
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class _Read(Generic[_T]):
+    """What was read in an answer, and what was done to read the image that is not as usual."""
+
+    value: _T
+    remark: str
+
+
+@dataclass(frozen=True)
+class FactQuestions:
+    """What a judge is asked, as the settings of a metric say, with its prompts."""
+
+    settings: DcScore
+    prompts: Mapping[str, str]
+
+    def facts(self, texts: Sequence[str], context: Context) -> dict[str, tuple[CaptionFact, ...] | str]:
+        """Return the facts of each text, or why there are none."""
+        unique = list(dict.fromkeys(texts))
+        asked = [
+            _Question(fill(self.prompts["facts"], caption=text), read_facts, self.settings.temperature)
+            for text in unique
+        ]
+        return {
+            text: f"facts: {one}" if isinstance(one, str) else one.value
+            for text, one in zip(unique, self._read(asked, context), strict=True)
+        }
+
+    def accounts(self, cases: Sequence[Case], context: Context) -> list[FactCheck | str]:
+        """Return what the judge says of each caption, or why it cannot be told.
+
+        Raises:
+            MetricError: There is no judge.
+            AdapterError: The judge failed as a whole.
+        """
+        of_text = self.facts([case.caption for case in cases], context)
+        facts = [of_text[case.caption] for case in cases]
+        usable = [(case, its) for case, its in zip(cases, facts, strict=True) if not isinstance(its, str)]
+        matching = self._several([self._matching(*one) for one in usable], context)
+        verifying = self._several([self._verifying(*one) for one in usable], context)
+        accounts = map(_account, usable, matching, verifying)
+        return [its if isinstance(its, str) else next(accounts) for its in facts]
+
+    def _matching(self, case: Case, facts: Sequence[CaptionFact]) -> _Question[tuple[int | None, ...]]:
+        oracle = case.known.facts
+        texts = {
+            "predicted_atomic_facts": listed(facts, self.settings.join),
+            "oracle_atomic_facts": listed_oracle(oracle),
+        }
+        return _Question(
+            fill(self.prompts["match"], **texts),
+            lambda answer: read_matches(answer, facts, len(oracle), self.settings.join),
+            self.settings.temperature,
+        )
+
+    def _verifying(self, case: Case, facts: Sequence[CaptionFact]) -> _Question[tuple[bool, ...]]:
+        texts = {"reference_caption": case.known.caption, "atomic_facts": listed(facts, self.settings.join)}
+        return _Question(
+            fill(self.prompts["verify"], **texts),
+            lambda answer: read_verdicts(answer, facts, self.settings.join),
+            self.settings.verify_temperature,
+            case.image,
+        )
+
+    def _several(self, questions: Sequence[_Question[_T]], context: Context) -> list[list[_Read[_T]] | str]:
+        """Return of each question as many answers as are wanted; or why one of them is missing."""
+        every = [replace(one, number=number) for one in questions for number in range(self.settings.answers)]
+        read = self._read(every, context)
+        found: list[list[_Read[_T]] | str] = []
+        for start in range(0, len(read), self.settings.answers):
+            its = read[start : start + self.settings.answers]
+            good = [one for one in its if not isinstance(one, str)]
+            found.append(good if len(good) == len(its) else next(one for one in its if isinstance(one, str)))
+        return found
+
+    def _read(self, questions: Sequence[_Question[_T]], context: Context) -> list[_Read[_T] | str]:
+        """Return the answer to each question; one that cannot be read is asked for again, by another seed."""
+        found: dict[int, _Read[_T] | str] = {}
+        waiting = list(range(len(questions)))
+        for attempt in range(self.settings.tries):
+            answers = ask([self._request(questions[place], attempt) for place in waiting], context)
+            again: list[int] = []
+            for place, answer in zip(waiting, answers, strict=True):
+                if isinstance(answer, str):
+                    found[place] = answer
+                    continue
+                try:
+                    found[place] = _Read(questions[place].read(answer.text), answer.remark)
+                except ValueError as error:
+                    found[place] = f"{error} ({self.settings.tries} tries): {quoted(answer.text)}"
+                    again.append(place)
+            waiting = again
+        return [found[place] for place in range(len(questions))]
+
+    def _request(self, question: _Question[Any], attempt: int) -> JudgeRequest:
+        seed = self.settings.seed + attempt * self.settings.answers + question.number
+        decoding = {"temperature": question.temperature, "seed": seed}
+        return JudgeRequest(question.prompt, question.image, self.settings.max_tokens, decoding=decoding)
+
+
+def _account(
+    usable: tuple[Case, tuple[CaptionFact, ...]],
+    matching: list[_Read[tuple[int | None, ...]]] | str,
+    verifying: list[_Read[tuple[bool, ...]]] | str,
+) -> FactCheck | str:
+    case, facts = usable
+    if isinstance(matching, str):
+        return f"matching: {matching}"
+    if isinstance(verifying, str):
+        return f"verifying: {verifying}"
+    matchings = tuple(one.value for one in matching)
+    verifications = tuple(one.value for one in verifying)
+    parts = mean_of_trials(facts, case.known.facts, matchings, verifications)
+    return FactCheck(facts, case.known.facts, matchings, verifications, parts, verifying[0].remark)
+
+
+_EPSILON = 1e-8
+
+PARTS = ("precision", "recall", "f1", "precision_relevant", "recall_relevant", "f1_relevant")
+"""What a trial gives, in order."""
+
+
+def trial(
+    facts: Sequence[CaptionFact], oracle: Sequence[CaptionFact], matches: Sequence[int | None], truths: Sequence[bool]
+) -> np.ndarray:
+    """Return ``[6]`` float64, the ``PARTS`` of one trial, each 0 to 1.
+
+    Precision is the share of facts that are true. Facts that are about one fact of the oracle share its weight of 1,
+    false ones too; recall is the weight of the true ones, and 1 for each true one that is about none, over the facts of
+    the oracle and these. The relevant parts look at facts that say what is to be seen, on both sides; weights stay
+    those among all facts, as released (``compute_precision_recall`` in ``eval/evaluation_decapbench.py`` of DeCapBench,
+    e356ed7). There people's facts are all relevant; a relevant fact that is about another one counts as about none.
+
+    Args:
+        facts: ``n`` facts of the caption, of which one or more are relevant.
+        oracle: Facts of the oracle, of which one or more are relevant.
+        matches: ``n`` places among the oracle's facts; None for a fact that is about none.
+        truths: ``n``, whether each is true.
+    """
+    sharing = Counter(matches)
+
+    def scores(which: Sequence[int], known: Sequence[int]) -> tuple[float, float, float]:
+        true = [matches[one] for one in which if truths[one]]
+        shares = [1 / sharing[match] for match in true if match in known]
+        beyond = len(true) - len(shares)
+        precision, recall = len(true) / len(which), (sum(shares) + beyond) / (len(known) + beyond)
+        return precision, recall, 2 * precision * recall / (precision + recall + _EPSILON)
+
+    every = range(len(facts)), range(len(oracle))
+    return np.array([*scores(*every), *scores(_relevant(facts), _relevant(oracle))])
+
+
+def mean_of_trials(
+    facts: Sequence[CaptionFact],
+    oracle: Sequence[CaptionFact],
+    matchings: Sequence[Sequence[int | None]],
+    verifications: Sequence[Sequence[bool]],
+) -> np.ndarray:
+    """Return ``[6]`` float64, the means of ``PARTS`` over the trials: each matching with each verification."""
+    trials = [trial(facts, oracle, *one) for one in product(matchings, verifications)]
+    return np.mean(trials, axis=0)
+
+
+def _relevant(facts: Sequence[CaptionFact]) -> list[int]:
+    return [place for place, fact in enumerate(facts) if fact.relevant]
+
+
+Join = Literal["number", "text"]
+"""How entries of answers are joined with facts: by the number that each was given, or by their text."""
+
+MOST_CHARACTERS = 100_000
+"""An answer that is longer is not read."""
+
+NUMBER = "number"
+"""The key by which an entry says which fact it is of."""
+
+
+_FENCE = "```"
+_NO_MATCH = (None, "None")
+
+
+@dataclass(frozen=True)
+class CaptionFact:
+    """A fact of a caption.
+
+    Attributes:
+        text: The fact.
+        relevant: Whether it says what is to be seen.
+        identifier: What it calls the thing that it names for the first time; empty for none.
+    """
+
+    text: str
+    relevant: bool
+    identifier: str = ""
+
+
+def listed(facts: Sequence[CaptionFact], join: Join) -> str:
+    """Return facts of a caption as questions show them: a JSON list, one a line."""
+    return _listed(
+        {
+            **({NUMBER: number} if join == "number" else {}),
+            "fact": fact.text,
+            **({"identifier": fact.identifier} if fact.identifier else {}),
+        }
+        for number, fact in enumerate(facts)
+    )
+
+
+def listed_oracle(facts: Sequence[CaptionFact]) -> str:
+    """Return the oracle's facts as questions show them: their ids are their places."""
+    return _listed({"id": place, "fact": fact.text} for place, fact in enumerate(facts))
+
+
+def _listed(entries: Iterable[Mapping[str, Any]]) -> str:
+    return "[\n" + ",\n".join(json.dumps(entry, ensure_ascii=False) for entry in entries) + "\n]"
+
+
+def read_entries(answer: str) -> list[Mapping[str, Any]]:
+    """Return the list of an answer: from its first bracket to its last, behind the last fence of JSON if it has one.
+
+    It is read as a literal of Python, and where it is none, as JSON.
+
+    Raises:
+        ValueError: It is neither, or no list of mappings.
+    """
+    if len(answer) > MOST_CHARACTERS:
+        raise ValueError("an answer is too long to be read")
+    _, fence, part = answer.rpartition(f"{_FENCE}json")
+    part = part.split(_FENCE)[0] if fence else part
+    text = part[part.find("[") : part.rfind("]") + 1]
+    try:
+        with warnings.catch_warnings():
+            # A backslash that Python does not know stays one; it is no matter of the user's.
+            warnings.simplefilter("ignore")
+            entries = ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        try:
+            entries = json.loads(text)
+        except (ValueError, RecursionError):
+            raise ValueError("an answer is no list of Python or JSON") from None
+    if not all(isinstance(one, Mapping) for one in entries):
+        raise ValueError("an answer is no list of entries")
+    return entries
+
+
+def read_facts(answer: str) -> tuple[CaptionFact, ...]:
+    """Return the facts of an answer, in order.
+
+    Raises:
+        ValueError: It cannot be read, an entry has no fact or no relevance of 0 or 1, or no fact is relevant.
+    """
+    facts: list[CaptionFact] = []
+    for entry in read_entries(answer):
+        identifier = entry.get("identifier")
+        relevant = _flag(entry, "relevance")
+        facts.append(CaptionFact(_text(entry), relevant, identifier if isinstance(identifier, str) else ""))
+    if not any(fact.relevant for fact in facts):
+        raise ValueError(f"an answer has no {'relevant ' if facts else ''}fact")
+    return tuple(facts)
+
+
+def read_matches(answer: str, facts: Sequence[CaptionFact], oracle: int, join: Join) -> tuple[int | None, ...]:
+    """Return for each fact of a caption the place of the oracle's fact that it is about; None for none.
+
+    Args:
+        answer: The answer.
+        facts: The facts of the caption.
+        oracle: How many facts the oracle has.
+        join: How entries are joined with facts.
+
+    Raises:
+        ValueError: It cannot be read, does not judge each fact once, or names a fact that the oracle does not have.
+    """
+    return _joined(read_entries(answer), facts, join, lambda entry: _match(entry, oracle))
+
+
+def read_verdicts(answer: str, facts: Sequence[CaptionFact], join: Join) -> tuple[bool, ...]:
+    """Return for each fact of a caption whether it is true.
+
+    Raises:
+        ValueError: It cannot be read, does not judge each fact once, or by another number than 0 and 1.
+    """
+    return _joined(read_entries(answer), facts, join, lambda entry: _flag(entry, "verification"))
+
+
+def _joined(
+    entries: Sequence[Mapping[str, Any]],
+    facts: Sequence[CaptionFact],
+    join: Join,
+    value: Callable[[Mapping[str, Any]], _T],
+) -> tuple[_T, ...]:
+    """Return the value of each fact. Facts of one text are judged in their order."""
+    if join == "number":
+        keys: list[Any] = list(range(len(facts)))
+        given: list[Any] = [_whole(entry.get(NUMBER)) for entry in entries]
+    else:
+        keys, given = [fact.text for fact in facts], [_text(entry) for entry in entries]
+    if Counter(keys) != Counter(given):
+        raise ValueError(f"an answer does not judge each fact once, by its {join}")
+    values: dict[Any, list[_T]] = {}
+    for key, entry in zip(given, entries, strict=True):
+        values.setdefault(key, []).append(value(entry))
+    return tuple(values[key].pop(0) for key in keys)
+
+
+def _text(entry: Mapping[str, Any]) -> str:
+    text = entry.get("fact")
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError("an entry of an answer has no fact")
+    return text
+
+
+def _flag(entry: Mapping[str, Any], key: str) -> bool:
+    value = entry.get(key)
+    if not isinstance(value, int) or value not in (0, 1):
+        raise ValueError(f"an entry of an answer has a {key} that is not 0 or 1")
+    return value == 1
+
+
+def _match(entry: Mapping[str, Any], oracle: int) -> int | None:
+    if "matched_oracle_id" not in entry:
+        raise ValueError("an entry of an answer has no matched_oracle_id")
+    value = entry["matched_oracle_id"]
+    if value in _NO_MATCH:
+        return None
+    place = _whole(value)
+    if place is None or place >= oracle:
+        raise ValueError("an entry of an answer matches a fact that the oracle does not have")
+    return place
+
+
+def _whole(value: Any) -> int | None:
+    """Return a whole number from 0, which may be written as text; None for anything else."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

@@ -1,0 +1,522 @@
+"""Metrics over the facts of scene graphs that CAPTURE's parsers make."""
+
+from __future__ import annotations
+
+import zipfile
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, cached_property, lru_cache, partial
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from ..errors import require_all
+from .capture import wordnet as wordnets
+from .capture.parsers import choose_parser, named_parser, other_encoder
+from .capture.phrases import PhraseEncoder
+from .capture.scene_graphs import ParsedCaption
+from .contract import PARSEABLE, Context, Metric, labelled
+from .items import Items, Scores
+from .java import find_jar
+from .meteor.jar import JAR
+from .meteor.resources import SynonymSets, synonyms_of
+from .vectors.checkpoints import Checkpoint
+
+# Vectors of the phrases of so many items are held at once.
+_ITEMS_A_PIECE = 1_000
+_NOTHING: Fact = ("",)
+
+
+class GraphMetric(Metric):
+    """What both metrics share: facts of candidates, held against those of all references together.
+
+    Captions are parsed as CAPTURE parses them, sentence by sentence, by the same parsers and with the same parses:
+    whichever of the metrics comes first, the others find them in the store. Nothing is left out of the graphs,
+    and counts stay in. Where the parser gave no graph for a whole caption, the item has no value.
+
+    Args:
+        parser: ``factual``, ``spacy``, ``grammar`` or ``recorded``, as of ``capture``.
+        parser_model: The parser's checkpoint, pipeline or file, as of ``capture``.
+        parser_revision: Branch, tag or commit of the checkpoint.
+        input_limit: How ``factual`` cuts long sentences, as of ``capture``.
+        lemmatize: Whether words of the graphs become lemmas of WordNet's nouns (``lemmatize=True`` of the released
+            ``Evaluator``, as its own examples have it).
+        empty: What a graph without any fact is. ``nothing``: a candidate's scores 0, a reference's adds nothing;
+            ``phrase``: the empty text is compared, as released.
+        wordnet: Folder of WordNet's database files; not needed without ``lemmatize``.
+        nltk_data: Folder of NLTK's data.
+        device: Where models run; by default the GPU if there is one.
+        batch_size: Sentences that ``factual`` parses at once.
+
+    Raises:
+        ValueError: A setting is out of range.
+    """
+
+    splits_words = True
+    needs = frozenset({"references"})
+    longest_caption = PARSEABLE
+
+    def __init__(
+        self, lemmatize: bool, empty: str, wordnet: str | None, parser: str, parser_model: str | None, **parsing: Any
+    ) -> None:
+        if empty not in ("nothing", "phrase"):
+            raise ValueError(f"empty is nothing or phrase, not {empty}")
+        self.lemmatize = lemmatize
+        self.empty = empty
+        # Private: the fingerprint has what they stand for.
+        self._wordnet_folder = wordnet
+        self._parser = choose_parser(parser, parser_model, **parsing)
+        self._others = named_parser(parser, parser_model)
+
+    def check(self) -> None:
+        """Raise if the parser, or WordNet, is missing."""
+        require_all(self._parser.check, *([lambda: wordnets.find(self._wordnet_folder)] if self.lemmatize else []))
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the settings, and what parses and knows lemmas."""
+        settings = super().fingerprint()
+        # Names of folders; what is in them follows.
+        settings.pop("label", None)
+        return {
+            **settings,
+            **({"wordnet": self._wordnet.digest} if self.lemmatize else {}),
+            **self._parser.fingerprint(),
+        }
+
+    def score(self, items: Items, context: Context) -> Scores:
+        """Score each item; see ``Metric.score``.
+
+        Raises:
+            MetricError: The parser, or what the metric compares with, cannot be used.
+        """
+        reference_sets, set_of_item = items.reference_sets
+        texts = dict.fromkeys(text for its in (items.candidates, *reference_sets) for text in its)
+        parsed = self._parser.parse([text for text in texts if text.strip()], context)
+        of_text = {text: self._facts(parsed.get(text)) for text in texts}
+        of_set = [_pooled([of_text[text] for text in its]) for its in reference_sets]
+        failures: dict[int, str] = {}
+        pairs: dict[int, tuple[frozenset[Fact], frozenset[Fact]]] = {}
+        for item, its_set in enumerate(set_of_item.tolist()):
+            candidate, references = of_text[items.candidates[item]], of_set[its_set]
+            if isinstance(candidate, str):
+                failures[item] = f"candidate: {candidate}"
+            elif isinstance(references, str):
+                failures[item] = references
+            else:
+                pairs[item] = candidate, references
+        columns = {name: np.full(len(items), np.nan) for name in ("value", "precision", "recall")}
+        usable = list(pairs)
+        for start in range(0, len(usable), _ITEMS_A_PIECE):
+            piece = usable[start : start + _ITEMS_A_PIECE]
+            rows = self._compare([pairs[item] for item in piece], context)
+            for column, numbers in zip(columns.values(), zip(*rows, strict=True), strict=True):
+                column[piece] = numbers
+        values = columns.pop("value")
+        return Scores(values=values, parts=columns, failures=failures)
+
+    @abstractmethod
+    def _compare(
+        self, pairs: Sequence[tuple[frozenset[Fact], frozenset[Fact]]], context: Context
+    ) -> list[tuple[float, float, float]]:
+        """Return value, precision and recall of each candidate's facts against its references'."""
+
+    def _facts(self, parsed: ParsedCaption | str | None) -> frozenset[Fact] | str:
+        """Return the facts of a caption, none of one that says nothing, or why it was not parsed."""
+        if isinstance(parsed, str):
+            return parsed
+        of_graphs = (graph.facts for graph in parsed.sentences) if parsed is not None else ()
+        found = frozenset(self._lemmas(fact) for facts in of_graphs for fact in facts)
+        if self.empty == "phrase":
+            return found or frozenset({_NOTHING})
+        # A parser's "( )" says no more than no graph.
+        return found - {_NOTHING}
+
+    def _lemmas(self, fact: Fact) -> Fact:
+        if not self.lemmatize:
+            return fact
+        return tuple(
+            " ".join(word if word == "is" else self._wordnet.lemma(word, "noun") for word in part.split(" "))
+            for part in fact
+        )
+
+    @cached_property
+    def _wordnet(self) -> wordnets.WordNet:
+        return wordnets.load(wordnets.find(self._wordnet_folder))
+
+
+def _pooled(captions: Sequence[frozenset[Fact] | str]) -> frozenset[Fact] | str:
+    """Return the facts of all references, or why there are none."""
+    if not captions:
+        return "item has no reference"
+    found: set[Fact] = set()
+    for number, facts in enumerate(captions, 1):
+        if isinstance(facts, str):
+            return f"reference {number}: {facts}"
+        found |= facts
+    return frozenset(found)
+
+
+ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
+"""The sentence encoder of the released examples."""
+
+
+class SoftSpice(GraphMetric):
+    """The mean over the candidate's phrases of the cosine with the most similar phrase of all references.
+
+    Phrases are the objects, and a phrase for each attribute ("red car") and relation ("car on road"). As released it
+    is a precision: what the references say and the candidate does not costs nothing; with ``both_ways`` it does.
+
+    ``Scores.parts``: ``precision [n]``, which is the value, and ``recall [n]``, the same of the references' phrases.
+
+    Args:
+        both_ways: Whether the value is the harmonic mean of precision and recall, each moved from -1..1 to 0..1
+            (``bidirectional=True`` of the released ``Evaluator``).
+        encoder: The sentence encoder: a name on the hub or a folder.
+        encoder_revision: Branch, tag or commit of the encoder.
+        parser: ``factual``, ``spacy``, ``grammar`` or ``recorded``, as of ``capture``; this and what follows as of
+            :class:`~capbench.metrics.graph_spice.GraphMetric`.
+        parser_model: The parser's checkpoint, pipeline or file.
+        parser_revision: Branch, tag or commit of the checkpoint.
+        input_limit: How ``factual`` cuts long sentences: ``0.5.0``, or as FactualSceneGraph ``0.7`` does.
+        lemmatize: Whether words become lemmas of WordNet's nouns.
+        empty: What a graph without any fact is: ``nothing``, or the empty ``phrase``, as released.
+        wordnet: Folder of WordNet's database files.
+        nltk_data: Folder of NLTK's data.
+        device: Where models run.
+        batch_size: Sentences that ``factual`` parses at once.
+
+    Raises:
+        ValueError: A setting is out of range.
+    """
+
+    label = "soft-SPICE"
+    range = (-1.0, 1.0)
+    source = "Li et al., Findings of ACL 2023; FactualSceneGraph 0.7.3 evaluation/soft_spice_evaluation.py"
+
+    def __init__(
+        self,
+        both_ways: bool = False,
+        encoder: str = ENCODER,
+        encoder_revision: str | None = None,
+        parser: Literal["factual", "spacy", "grammar", "recorded"] = "factual",
+        parser_model: str | None = None,
+        parser_revision: str | None = None,
+        input_limit: Literal["0.5.0", "0.7"] | float = "0.5.0",
+        lemmatize: bool = True,
+        empty: Literal["nothing", "phrase"] = "nothing",
+        wordnet: str | None = None,
+        nltk_data: str | None = None,
+        device: str | None = None,
+        batch_size: int | None = None,
+    ) -> None:
+        super().__init__(
+            lemmatize, empty, wordnet, parser, parser_model, revision=parser_revision, input_limit=input_limit,
+            nltk_data=nltk_data, device=device, batch_size=batch_size,
+        )  # fmt: skip
+        self.both_ways = both_ways
+        self._encoder = PhraseEncoder(
+            Checkpoint("soft-SPICE's text encoder", "encoder", encoder, encoder_revision), device
+        )
+        ways = ["both ways"] if both_ways else []
+        self.label = labelled(self, [*ways, *self._others, *other_encoder(encoder, ENCODER)])
+
+    def check(self) -> None:
+        """Raise if the parser, WordNet or the encoder is missing."""
+        require_all(super().check, self._encoder.check)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the settings, and what parses, knows lemmas and encodes."""
+        return {**super().fingerprint(), **self._encoder.fingerprint()}
+
+    def _compare(
+        self, pairs: Sequence[tuple[frozenset[Fact], frozenset[Fact]]], context: Context
+    ) -> list[tuple[float, float, float]]:
+        of_pairs = [(phrases(candidate), phrases(references)) for candidate, references in pairs]
+        vectors = self._encoder.vectors([one for pair in of_pairs for its in pair for one in its], context)
+        rows: list[tuple[float, float, float]] = []
+        for mine, theirs in of_pairs:
+            if not mine or not theirs:
+                rows.append((0.0, 0.0, 0.0))
+                continue
+            similarity = np.stack([vectors[one] for one in mine]) @ np.stack([vectors[one] for one in theirs]).T
+            precision, recall = (float(similarity.max(axis=axis).mean(dtype=np.float64)) for axis in (1, 0))
+            rows.append((self._value(precision, recall), precision, recall))
+        return rows
+
+    def _value(self, precision: float, recall: float) -> float:
+        if not self.both_ways:
+            return precision
+        moved, other = (precision + 1) / 2, (recall + 1) / 2
+        return 2 * moved * other / (moved + other) if moved + other > 0 else 0.0
+
+
+FINGERPRINT = {"synonyms": f"WordNet of {JAR}"}
+
+_HOLDS = "ful"
+
+
+@lru_cache(maxsize=200_000)
+def synonym_sets(phrase: str) -> frozenset[int]:
+    """Return the numbers of the synonym sets of a phrase and of its base forms; upper case counts as lower.
+
+    Base forms are METEOR's, and what "-ful" stands behind ("hand" of "handful").
+
+    Raises:
+        MetricError: The jar is missing.
+    """
+    table = _table()
+    word = "_".join(phrase.lower().split())
+    found = set(table.of([word])[0].tolist())
+    if word.endswith(_HOLDS):
+        found |= set(table.of_form(word.removesuffix(_HOLDS)).tolist())
+    return frozenset(found)
+
+
+@cache
+def _table() -> SynonymSets:
+    with zipfile.ZipFile(find_jar(JAR)) as jar:
+        return synonyms_of(jar)
+
+
+Compare = Literal["tuples", "merged", "graphs"]
+_VARIANTS: Mapping[Compare, Sequence[str]] = {"tuples": (), "merged": ("merged",), "graphs": ("set match",)}
+
+
+class FactualSpice(GraphMetric):
+    """F1 of objects, attributes and relations, held against those of all references together.
+
+    Tuples that are equal are matched first, then those of which each word has a synonym set of WordNet in common with
+    the other's. Tuples of one side that are synonyms of each other are not merged, as the released ``Evaluator`` has it
+    by default; SPICE's jar merges them.
+
+    ``Scores.parts``: ``precision [n]``, ``recall [n]``.
+
+    Args:
+        compare: What is compared: ``tuples``; ``merged``, tuples of which those of one side that are synonyms are one
+            (``merge_tuples_synonyms`` of the released code, ``synonyms`` or not); ``graphs``, 1 where both sides have
+            the same facts, one at least, else 0 (``set_match``).
+        synonyms: Whether synonyms match. They are read out of METEOR's jar; Java is not needed.
+        parser: ``factual``, ``spacy``, ``grammar`` or ``recorded``, as of ``capture``; this and what follows as of
+            :class:`~capbench.metrics.graph_spice.GraphMetric`.
+        parser_model: The parser's checkpoint, pipeline or file.
+        parser_revision: Branch, tag or commit of the checkpoint.
+        input_limit: How ``factual`` cuts long sentences: ``0.5.0``, or as FactualSceneGraph ``0.7`` does.
+        lemmatize: Whether words become lemmas of WordNet's nouns.
+        empty: What a graph without any fact is: ``nothing``, or the empty ``phrase``, as released.
+        wordnet: Folder of WordNet's database files.
+        nltk_data: Folder of NLTK's data.
+        device: Where models run.
+        batch_size: Sentences that ``factual`` parses at once.
+
+    Raises:
+        ValueError: A setting is out of range.
+    """
+
+    label = "SPICE (FACTUAL)"
+    source = "Li et al., Findings of ACL 2023; FactualSceneGraph 0.7.3 evaluation/spice_evaluation.py"
+
+    def __init__(
+        self,
+        compare: Compare = "tuples",
+        synonyms: bool = True,
+        parser: Literal["factual", "spacy", "grammar", "recorded"] = "factual",
+        parser_model: str | None = None,
+        parser_revision: str | None = None,
+        input_limit: Literal["0.5.0", "0.7"] | float = "0.5.0",
+        lemmatize: bool = True,
+        empty: Literal["nothing", "phrase"] = "nothing",
+        wordnet: str | None = None,
+        nltk_data: str | None = None,
+        device: str | None = None,
+        batch_size: int | None = None,
+    ) -> None:
+        super().__init__(
+            lemmatize, empty, wordnet, parser, parser_model, revision=parser_revision, input_limit=input_limit,
+            nltk_data=nltk_data, device=device, batch_size=batch_size,
+        )  # fmt: skip
+        if compare not in get_args(Compare):
+            raise ValueError(f"compare is {', '.join(get_args(Compare))}, not {compare}")
+        self.synonyms = synonyms
+        # Private: the fingerprint has what it stands for.
+        self._what = compare
+        self._merges = compare == "merged"
+        self._matches_synonyms = synonyms and compare != "graphs"
+        self.label = labelled(self, [*_VARIANTS[compare], *self._others])
+
+    def check(self) -> None:
+        """Raise if the parser, WordNet or METEOR's jar is missing."""
+        require_all(super().check, *([lambda: find_jar(JAR)] if self._matches_synonyms or self._merges else []))
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the settings, and what parses and knows lemmas and synonyms."""
+        return {
+            **super().fingerprint(),
+            **({} if self._what == "tuples" else {"compare": self._what}),
+            **(FINGERPRINT if self._matches_synonyms else {}),
+            **({"merged": FINGERPRINT["synonyms"]} if self._merges else {}),
+        }
+
+    def _compare(
+        self, pairs: Sequence[tuple[frozenset[Fact], frozenset[Fact]]], context: Context
+    ) -> list[tuple[float, float, float]]:
+        return [self._row(*pair) for pair in pairs]
+
+    def _row(self, candidate: frozenset[Fact], references: frozenset[Fact]) -> tuple[float, float, float]:
+        if self._what == "graphs":
+            same = float(bool(candidate) and candidate == references)
+            return same, same, same
+        mine, theirs = (
+            merged(tuples(facts), synonym_sets) if self._merges else [[{word} for word in one] for one in tuples(facts)]
+            for facts in (candidate, references)
+        )
+        return _f1(matches(mine, theirs, synonym_sets if self.synonyms else None), len(mine), len(theirs))
+
+
+def _f1(matched: int, mine: int, theirs: int) -> tuple[float, float, float]:
+    """Return F1, precision and recall of so many tuples of either side."""
+    precision = matched / mine if mine else 0.0
+    recall = matched / theirs if theirs else 0.0
+    return 2 * precision * recall / (precision + recall) if matched else 0.0, precision, recall
+
+
+Words = set[str]
+"""Words that mean the same."""
+Merged = list[Words]
+"""A tuple, its words each beside others that mean the same."""
+Synonyms = Callable[[str], frozenset[int]]
+"""Returns the synonym sets of a word or phrase."""
+
+
+def merged(facts: Sequence[Fact], synonyms: Synonyms) -> list[Merged]:
+    """Return tuples of which none says what another one does.
+
+    Words of no synonym set are merged with nothing, themselves included, so that a tuple with such a word stays.
+
+    Args:
+        facts: The tuples of a graph, in the order of their letters.
+        synonyms: Returns the synonym sets of a word or phrase.
+    """
+    of_facts = [[{word} for word in fact] for fact in facts]
+    of_size = {size: [words for words in of_facts if len(words) == size] for size in (1, 2, 3)}
+    objects = _grouped([words[0] for words in of_size[1]], synonyms)
+    _widen([words[0] for words in of_size[1]], objects, synonyms)
+    for place in (0, 2):
+        named = [words[place] for words in of_size[3]]
+        objects = _grouped(named, synonyms, objects)
+        _widen(named, objects, synonyms)
+    for size in (2, 3):
+        said = [words[1] for words in of_size[size]]
+        _widen(said, _grouped(said, synonyms), synonyms)
+    found: list[Merged] = []
+    for one in of_facts:
+        alike = next((number for number, other in enumerate(found) if _means(one, other, synonyms)), None)
+        if alike is None:
+            found.append(one)
+        else:
+            found[alike] = [a | b for a, b in zip(one, found[alike], strict=True)]
+    return found
+
+
+def matches(candidate: Sequence[Merged], reference: Sequence[Merged], synonyms: Synonyms | None) -> int:
+    """Return how many tuples match one to one: those with all words in common first, then those of synonyms.
+
+    Greedy in the given order: each of the candidate takes the first of the reference that is free.
+
+    Args:
+        candidate: The candidate's tuples.
+        reference: The references' tuples.
+        synonyms: As of :func:`merged`; None where synonyms do not match.
+    """
+    left, free = _unmatched(candidate, reference, _shares)
+    if synonyms is not None:
+        left, _ = _unmatched(left, free, partial(_means, synonyms=synonyms))
+    return len(candidate) - len(left)
+
+
+def _unmatched(
+    candidate: Iterable[Merged], reference: Iterable[Merged], fits: Callable[[Merged, Merged], bool]
+) -> tuple[list[Merged], list[Merged]]:
+    """Return the tuples of both sides that are left where each of the candidate takes the first that fits."""
+    left, free = list[Merged](), list(reference)
+    for one in candidate:
+        place = next((number for number, other in enumerate(free) if fits(one, other)), None)
+        if place is None:
+            left.append(one)
+        else:
+            del free[place]
+    return left, free
+
+
+def _grouped(named: Iterable[Words], synonyms: Synonyms, known: list[Words] | None = None) -> list[Words]:
+    """Return the groups of words that share a synonym set; where groups are known, these, with more words each."""
+    groups = [] if known is None else list(known)
+    for words in named:
+        mine = _sets(words, synonyms)
+        alike = next((number for number, its in enumerate(groups) if mine & _sets(its, synonyms)), None)
+        if alike is not None:
+            groups[alike] = groups[alike] | words
+        elif known is None:
+            groups.append(words)
+    return groups
+
+
+def _widen(named: Iterable[Words], groups: Sequence[Words], synonyms: Synonyms) -> None:
+    """Add to words all those of the first group that they share a synonym set with."""
+    for words in named:
+        mine = _sets(words, synonyms)
+        words |= next((its for its in groups if mine & _sets(its, synonyms)), set())
+
+
+def _sets(words: Iterable[str], synonyms: Synonyms) -> frozenset[int]:
+    return frozenset().union(*map(synonyms, words))
+
+
+def _shares(one: Merged, other: Merged) -> bool:
+    return len(one) == len(other) and all(a & b for a, b in zip(one, other, strict=True))
+
+
+def _means(one: Merged, other: Merged, synonyms: Synonyms) -> bool:
+    return len(one) == len(other) and all(
+        _sets(a, synonyms) & _sets(b, synonyms) for a, b in zip(one, other, strict=True)
+    )
+
+
+Fact = tuple[str, ...]
+"""Its parts: an object; object and attribute; subject, relation (of one part or more) and object."""
+
+_IS = "is"
+
+
+def tuples(facts: Iterable[Fact]) -> list[Fact]:
+    """Return the tuples of objects, attributes and relations, in the order of their letters.
+
+    Of two with the same letters ("traffic light" as an object, and "light" of "traffic") one counts.
+    """
+    found: dict[str, Fact] = {}
+    for fact in sorted(facts):
+        first, last = fact[0], fact[-1]
+        if len(fact) == 1:
+            its = [fact]
+        elif len(fact) == 2 or (len(fact) == 3 and fact[1] == _IS):
+            its = [(first, last), (first,)]
+        else:
+            its = [(first, " ".join(fact[1:-1]), last), (first,), (last,)]
+        for one in its:
+            found.setdefault(" ".join(one), one)
+    return [found[letters] for letters in sorted(found)]
+
+
+def phrases(facts: Iterable[Fact]) -> list[str]:
+    """Return the phrases whose meanings are compared, in the order of their letters."""
+    found: set[str] = set()
+    for fact in facts:
+        found.add(fact[0])
+        if len(fact) == 1:
+            continue
+        if len(fact) == 2:
+            found.add(f"{fact[1]} {fact[0]}")
+        elif fact[1] == _IS:
+            found.add(f"{fact[2]} {fact[0]}")
+        else:
+            found |= {" ".join(fact), fact[-1]}
+    return sorted(found)

@@ -1,1 +1,0 @@
-"""Metrics and tokenizers that run in Java: how a jar is found, started and talked to."""
