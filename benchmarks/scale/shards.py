@@ -21,8 +21,7 @@ from ...boundary import OutsideFile
 from ...drafts import is_abandoned, own_name
 from ...errors import StoreError
 from ...metrics import Items, Scores
-from ...metrics.vectors.features import Features
-from ...metrics.vectors.pair_scores import PairScores
+from ...metrics.vectors.features import Features, PairScores
 from ...paths import cache_folder
 from ...tasks.document_rows import RowImage
 from ..inputs.encoding import EncodedItems, ScoredItems
