@@ -12,7 +12,7 @@ import pytest
 from tiny_capture import find_minilm
 from tiny_images import noise_png
 
-from capbench.metrics.aloha import metric as aloha_metric
+from capbench.metrics import aloha as aloha_metric
 
 CANDIDATE = "A ruddy auto & a <dog> on a route."
 REFERENCE = "A red car stands on a road near houses."
