@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from capbench.metrics.meteor.lexicon import java_hash
-from capbench.metrics.meteor.resources import Resources
+from capbench.metrics.meteor.resources import MeteorTables
 from capbench.metrics.meteor.stem import stem
 from capbench.metrics.meteor.text import words
 
@@ -53,7 +53,7 @@ class Path(NamedTuple):
         return -self.weight, self.chunks + (self.last != -1), self.distance
 
 
-def statistics(candidate: str, reference: str, resources: Resources) -> list[int]:
+def statistics(candidate: str, reference: str, resources: MeteorTables) -> list[int]:
     """Return the 23 statistics of a candidate and one reference."""
     candidates, references = words(candidate, resources.prefixes), words(reference, resources.prefixes)
     chosen = search(matches(candidates, references, resources), len(references))
@@ -80,7 +80,7 @@ def statistics(candidate: str, reference: str, resources: Resources) -> list[int
     ]
 
 
-def matches(candidates: list[str], references: list[str], resources: Resources) -> list[Match]:
+def matches(candidates: list[str], references: list[str], resources: MeteorTables) -> list[Match]:
     """Return all matches, those that begin at one word of the reference in the jar's order."""
     same = list(map(java_hash, candidates)) == list(map(java_hash, references))
     found = []
@@ -105,7 +105,7 @@ def matches(candidates: list[str], references: list[str], resources: Resources) 
     return sorted(found, key=lambda match: match.start)
 
 
-def matchers(one: str, other: str, resources: Resources) -> list[int]:
+def matchers(one: str, other: str, resources: MeteorTables) -> list[int]:
     hashed, stemmed, sets = properties(one, resources)
     other_hashed, other_stemmed, others = properties(other, resources)
     if hashed == other_hashed:
@@ -114,12 +114,12 @@ def matchers(one: str, other: str, resources: Resources) -> list[int]:
 
 
 @cache
-def properties(word: str, resources: Resources) -> tuple[int, int, frozenset[int]]:
+def properties(word: str, resources: MeteorTables) -> tuple[int, int, frozenset[int]]:
     (sets,) = resources.synonyms.of([word])
     return java_hash(word), java_hash(stem(word)), frozenset(sets.tolist())
 
 
-def paraphrased(texts: list[str], others: list[str], resources: Resources) -> list[tuple[int, int, int, int]]:
+def paraphrased(texts: list[str], others: list[str], resources: MeteorTables) -> list[tuple[int, int, int, int]]:
     table = resources.paraphrases
     found = []
     for start, end, node in phrases(tuple(texts), resources):
@@ -131,7 +131,7 @@ def paraphrased(texts: list[str], others: list[str], resources: Resources) -> li
 
 
 @cache
-def phrases(text: tuple[str, ...], resources: Resources) -> list[tuple[int, int, int]]:
+def phrases(text: tuple[str, ...], resources: MeteorTables) -> list[tuple[int, int, int]]:
     numbers = resources.paraphrases.words.find(text)
     found = []
     for start in range(len(text)):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import NamedTuple
 
 import pytest
+
+import capbench
 
 pytestmark = pytest.mark.costly
 
@@ -298,3 +302,47 @@ def test_docs_name_no_file_that_is_not_there():
         ]
 
     assert not faults, "\n".join(faults)
+
+
+def test_no_class_is_called_as_another():
+    places: dict[str, list[str]] = {}
+    for file in sources():
+        for node in syntax_of(file).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(str(file.relative_to(ROOT)))
+
+    twice = {name: files for name, files in places.items() if len(files) > 1}
+
+    assert not twice
+
+
+ROWS = [{"candidate": "a dog runs", "references": ["a dog is running", "the dog runs fast"]}] * 2
+
+
+@pytest.mark.parametrize(
+    ("call", "functions", "files"),
+    [
+        (lambda: capbench.score(ROWS, metrics=["cider"]), 115, 29),
+        (lambda: capbench.evaluate("iiw-p5b", ["iiw_400"], metrics=["cider"], output_path=None), 760, 96),
+    ],
+    ids=["score of two rows", "evaluate of a small task"],
+)
+def test_way_of_a_score_stays_short(call: Callable[[], object], functions: int, files: int):
+    called: set[tuple[str, int]] = set()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(str(ROOT)) and ".venv" not in code.co_filename:
+            called.add((code.co_filename, code.co_firstlineno))
+
+    # What a first call sets up is no part of the way.
+    call()
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    ours = {place for place in called if not Path(place[0]).is_relative_to(ROOT / "tests")}
+
+    assert len(ours) <= functions
+    assert len({file for file, _ in ours}) <= files

@@ -194,7 +194,7 @@ class PublishedValue(RecordEntry):
         return printed_decimals(self.printed)
 
 
-class MetricError(RecordEntry):
+class FailedMetric(RecordEntry):
     """A metric that failed as a whole."""
 
     metric: str

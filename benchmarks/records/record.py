@@ -22,9 +22,9 @@ from .entries import (
     Count,
     Coverage,
     DocumentCount,
+    FailedMetric,
     FingerprintParts,
     Finite,
-    MetricError,
     MetricNumbers,
     ModelUsage,
     Number,
@@ -90,7 +90,7 @@ class Record(RecordEntry):
     """The published value of a result, on the scale of the results, and as printed."""
     metrics_left_out: dict[str, str]
     """Metric of the task to the reason why this run went without it."""
-    errors: list[MetricError] = Field(alias="metric_errors")
+    errors: list[FailedMetric] = Field(alias="metric_errors")
     """Metrics that failed as a whole."""
     failures: list[FailureSummary]
     """Samples that could not be used, by step and reason, with the first of each."""

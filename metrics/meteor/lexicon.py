@@ -13,7 +13,7 @@ import numpy as np
 
 from ..words.ngrams import concat_ranges
 from . import text as meteor_text
-from .resources import Resources
+from .resources import MeteorTables
 from .stem import stem
 
 # A table of this many bits in as many bytes tells most pairs apart, so that few keys are searched for.
@@ -217,7 +217,7 @@ class Lexicon:
         resources: METEOR's tables.
     """
 
-    def __init__(self, resources: Resources) -> None:
+    def __init__(self, resources: MeteorTables) -> None:
         self._resources = resources
         self._lock = threading.Lock()
         self._forget()

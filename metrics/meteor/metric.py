@@ -23,7 +23,7 @@ from . import text as meteor_text
 from .aligner import alignments, counted
 from .jar import N_STATISTICS
 from .lexicon import Lexicon
-from .resources import Resources
+from .resources import MeteorTables
 
 How = Literal["exact", "stem", "synonym", "paraphrase"]
 HOWS: tuple[How, ...] = ("exact", "stem", "synonym", "paraphrase")
@@ -122,7 +122,7 @@ def align(keys: Sequence[str], timeout: float) -> Generator[dict[str, list[float
 
 
 @cache
-def lexicon_of(resources: Resources) -> Lexicon:
+def lexicon_of(resources: MeteorTables) -> Lexicon:
     """Return the lexicon of this process, which knows the words of all that was aligned before."""
     return Lexicon(resources)
 

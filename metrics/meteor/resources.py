@@ -257,7 +257,7 @@ def _trie(offsets: np.ndarray, words: np.ndarray, n_words: int) -> tuple[np.ndar
 
 
 @dataclass(frozen=True, eq=False)
-class Resources:
+class MeteorTables:
     """All tables.
 
     Attributes:
@@ -273,7 +273,7 @@ class Resources:
     paraphrases: Paraphrases
 
 
-def load() -> Resources:
+def load() -> MeteorTables:
     """Return the tables of the installed pycocoevalcap; read once a process.
 
     Raises:
@@ -283,7 +283,7 @@ def load() -> Resources:
 
 
 @cache
-def load_from(jar: Path, paraphrases: Path) -> Resources:
+def load_from(jar: Path, paraphrases: Path) -> MeteorTables:
     """Return the tables of a jar and a paraphrase table."""
     with zipfile.ZipFile(jar) as archive:
         prefixes, function_words = (
@@ -291,4 +291,4 @@ def load_from(jar: Path, paraphrases: Path) -> Resources:
             for name in ("nonbreaking/english.prefixes", "function/english.words")
         )
         synonyms = synonyms_of(archive)
-    return Resources(prefixes_of(prefixes), frozenset(function_words), synonyms, paraphrases_of(paraphrases))
+    return MeteorTables(prefixes_of(prefixes), frozenset(function_words), synonyms, paraphrases_of(paraphrases))

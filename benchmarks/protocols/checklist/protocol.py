@@ -39,7 +39,7 @@ from ..job import (
 )
 from .captions import CaptionReader, load, sentences, words_of
 from .readers import ListsReader, SpacyReader
-from .rules import CHANGES, RULES, VERSION, ChangeRule, Corpus, Donor, NothingToChange, RuleInput, typical
+from .rules import CHANGES, RULES, VERSION, ChangeRule, Donor, NothingToChange, RuleInput, SourceCorpus, typical
 
 CLEAN = "clean"
 NAMES = (CLEAN, *(rule.name for rule in CHANGES))
@@ -348,7 +348,7 @@ def _versions(clean: CaptionRow, given: RuleInput) -> Iterator[Version]:
         yield Version(number, replace(clean, id=f"{clean.id}|{rule.name}", candidate=text, weight=0))
 
 
-def _corpus(captions: Sequence[SourceCaption], settings: ChecklistSettings) -> Corpus:
+def _corpus(captions: Sequence[SourceCaption], settings: ChecklistSettings) -> SourceCorpus:
     words, reader = load(), settings.caption_reader()
     seen: Counter[str] = Counter()
     for texts in {one.image: (one.text, *one.references) for one in captions}.values():
@@ -361,7 +361,7 @@ def _corpus(captions: Sequence[SourceCaption], settings: ChecklistSettings) -> C
         if read.nouns
     ]
     best = typical([one.text for one in captions], seen)
-    return Corpus(words, reader, settings.seed, seen, settings.least_seen, donors, best)
+    return SourceCorpus(words, reader, settings.seed, seen, settings.least_seen, donors, best)
 
 
 @dataclass(frozen=True)

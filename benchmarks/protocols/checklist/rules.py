@@ -44,7 +44,7 @@ class Donor:
 
 
 @dataclass(frozen=True)
-class Corpus:
+class SourceCorpus:
     """What rules know of all captions of the data.
 
     Attributes:
@@ -87,7 +87,7 @@ class RuleInput:
     text: str
     read: ReadCaption
     references: tuple[str, ...]
-    corpus: Corpus
+    corpus: SourceCorpus
 
     @cached_property
     def said(self) -> frozenset[str]:

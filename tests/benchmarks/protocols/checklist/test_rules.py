@@ -11,10 +11,10 @@ from capbench.benchmarks.protocols.checklist.readers import ListsReader
 from capbench.benchmarks.protocols.checklist.rules import (
     CHANGES,
     RULES,
-    Corpus,
     Donor,
     NothingToChange,
     RuleInput,
+    SourceCorpus,
     drawn,
     typical,
 )
@@ -31,7 +31,7 @@ DONORS = [Donor("theirs", "two ducks swim in a pond", frozenset({"duck", "pond"}
 def given(text: str, *references: str, seed: int = 0, donors: list[Donor] | None = None) -> RuleInput:
     reader = ListsReader(WORDS)
     (read,) = reader.read([text])
-    corpus = Corpus(WORDS, reader, seed, SEEN, 3, DONORS if donors is None else donors, "A dog runs.")
+    corpus = SourceCorpus(WORDS, reader, seed, SEEN, 3, DONORS if donors is None else donors, "A dog runs.")
     return RuleInput("mine", text, read, references or ("Someone is here.",), corpus)
 
 
