@@ -61,14 +61,13 @@ def bind(task: TaskConfig, parsed: ParsedFile, faulty: Set[str] = frozenset()) -
         else:
             faults.append(f"{parsed.where(key)}: unknown key '{key}'.{did_you_mean(key, reads)}")
     for key in (key for key in own if key in reads and key.startswith("doc_to_")):
-        several: Any = task.templates[key]
+        several, found = task.templates[key], None
         if isinstance(several, list) and key not in chosen.lists:
-            several = [*map(str, several)]
+            found = [*map(str, several)]
         elif isinstance(several, dict) and key not in chosen.mappings:
-            several = {name: str(one) for name, one in several.items()}
-        else:
-            continue
-        faults.append(f"{parsed.where(key)}: {key}: expected a column, a template or a !function, found {several}")
+            found = {name: str(one) for name, one in several.items()}
+        if found is not None:
+            faults.append(f"{parsed.where(key)}: {key}: expected a column, a template or a !function, found {found}")
     choices = dict(task.protocol)
     for key in (key for key in task.protocol if key not in fields):
         if readers := names_where(lambda one, key=key: key in one.Settings.model_fields):

@@ -136,7 +136,8 @@ class Preference(Choices[PreferenceSettings]):
             pairs = pairs_of_ranking(document["doc_to_ranking"], count)
             chosen = [(f"{name}|{one}|{other}", (one, other), of_both) for one, other, of_both in pairs]
         verdicts: dict[str, tuple[float, ...]] = {}
-        for judge, verdict in (document["doc_to_verdict"] or {}).items():
+        given: Mapping[str, Any] = document["doc_to_verdict"] or {}
+        for judge, verdict in given.items():
             # One that is null is not there.
             try:
                 verdicts[judge] = (math.nan,) * count if verdict is None else shares(verdict, count, systems)

@@ -20,7 +20,7 @@ from ..inputs.failures import FailureLog
 from ..inputs.items import CaptionRow, gathered, scored_caption
 from ..statistics.rated_rows import Ratings
 from .checks import DataCheck, Levels, Tally
-from .document_reader import Document, UnusableDocument
+from .document_reader import Document, UnusableDocument, is_list
 from .job import Job, Shard, caption_columns, caption_content, numbers_of
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def ratings_of(human: Any, human_range: tuple[float, float] | None) -> list[floa
         human: A rating, or one a rater.
         human_range: Least and greatest; ratings are mapped from it to 0-1. None keeps them as they are.
     """
-    given = human if isinstance(human, list | tuple) else [human]
+    given = human if is_list(human) else [human]
     try:
         ratings = [math.nan if _skipped(rating) else parse_number(rating) for rating in given]
     except (TypeError, ValueError):

@@ -247,7 +247,7 @@ def _question(document: Document) -> Iterator[_Question]:
 def _shard(said: Sequence[tuple[_Question, str]]) -> Shard:
     """Return answers, and what they say."""
     questions = [question for question, _ in said]
-    read = {name: [parse(answer) for _, answer in said] for name, parse in _PARSES.items()}
+    read: Mapping[str, list[Said]] = {name: [parse(answer) for _, answer in said] for name, parse in _PARSES.items()}
     truths = [question.truth for question in questions]
     return unscored_shard(
         {

@@ -279,7 +279,9 @@ def on_resamples(values: Sequence[Value], image: np.ndarray, images: int, draws:
     if draws.progress:
         draws.progress(resamples, resamples)
     why = zip(*(reasons for _, reasons in reversed(parts)), strict=True)
-    return np.concatenate([found for found, _ in parts]), [next(filter(None, of_value), "") for of_value in why]
+    return np.concatenate([found for found, _ in parts]), [
+        next((one for one in of_value if one), "") for of_value in why
+    ]
 
 
 def _on_each(value: Value, weights: Sequence[np.ndarray]) -> Sequence[Callable[[], float]]:
