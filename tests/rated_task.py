@@ -25,6 +25,9 @@ TASK = {
     "metadata": {"version": 1.0},
 }
 
+UNRATED = dict.fromkeys(("doc_to_candidate", "doc_to_human", "doc_to_target", "statistics"))
+"""Keys that choices between captions do not have."""
+
 
 def write_rated(folder: Path, rows: Sequence[Mapping[str, Any] | str], **keys: Any) -> Path:
     """Write a task file (JSON is YAML) with keys of its own, None for those left out, and its rows; texts as they are.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from rated_task import UNRATED, run_rated
 
-import capbench
 from capbench.benchmarks.comparing.comparison import compare_runs
 from capbench.benchmarks.protocols.battles import BattleSettings
 from capbench.benchmarks.protocols.job import Result
@@ -22,9 +21,8 @@ from capbench.errors import DataError, TaskError
 from capbench.metrics import Context, Items, Metric, Scores, metrics
 
 TASK = {
-    "task": "arena",
-    "dataset_path": "json",
-    "dataset_kwargs": {"data_files": "battles.jsonl"},
+    **UNRATED,
+    "doc_to_id": None,
     "output_type": "battles",
     "doc_to_image": "img",
     "doc_to_candidates": ["caption1", "caption2"],
@@ -34,7 +32,6 @@ TASK = {
     "doc_to_target": "ref",
     "metric_list": ["length", "bleu_1"],
     "protocol": {"tie_words": ["skip", "bad"]},
-    "metadata": {"version": 1.0},
 }
 SYSTEMS = {"large": 6, "middle": 4, "small": 3, "tiny": 2}
 """What each writes: so many words on average; people like long captions."""
@@ -52,28 +49,18 @@ def battles(number: int = 240, systems: dict[str, int] = SYSTEMS) -> list[dict[s
         verdict = "Tie." if generator.random() < 0.1 else f"Caption {1 if lengths[0] > lengths[1] else 2} is better."
         rows.append(
             {
-                "img": f"{battle // 2}.jpg",
-                "source1": one,
-                "source2": other,
-                "caption1": " ".join(["word"] * lengths[0]),
-                "caption2": " ".join(["word"] * lengths[1]),
-                "winner": winner,
-                "judge": verdict,
-                "ref": "a word",
-                "level": "level 1" if battle % 2 else "level 2",
+                "img": f"{battle // 2}.jpg", "source1": one, "source2": other, "ref": "a word", "winner": winner,
+                "caption1": " ".join(["word"] * lengths[0]), "caption2": " ".join(["word"] * lengths[1]),
+                "judge": verdict, "level": "level 1" if battle % 2 else "level 2",
             }
-        )
+        )  # fmt: skip
     return rows
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., TaskRun]:
     def run(rows: list[dict[str, Any]], settings: dict[str, Any] | None = None, **keys: Any) -> TaskRun:
-        (tmp_path / "battles.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        task = {key: value for key, value in {**TASK, **keys}.items() if value is not None}
-        (tmp_path / "arena.yaml").write_text(json.dumps(task))
-        given = {"resamples": 0, "output_path": tmp_path / "runs"} | (settings or {})
-        return capbench.evaluate(tasks="arena", include_path=[tmp_path], **given)["arena"]
+        return run_rated(tmp_path, rows, {"output_path": tmp_path / "runs"} | (settings or {}), **{**TASK, **keys})
 
     return run
 
@@ -118,9 +105,17 @@ def test_systems_of_known_strength_are_ranked_by_people_metrics_and_judges(run):
     assert "6 of 6 pairs met" in render([done])
 
 
-def test_agreement_is_given_with_ties_and_without(run):
+def test_agreement_is_given_with_ties_and_without(run, tmp_path: Path):
     rows = battles(60)
-    done = run(rows, protocol=QUICK)
+    done = run(rows, protocol=QUICK, scale=100)
+    # Strengths are never percentages, but agreement may be.
+    assert result(done, "people", "bradley_terry", "large").scale == 1
+    assert result(done, "people", "online_elo", "large").scale == 1
+    assert result(done, "judge", "elo_kendall").scale == 100
+    (folder,) = (path.parent for path in (tmp_path / "runs").rglob("run.json"))
+    (compared,) = compare_runs([folder])
+    (length,) = [one for one in compared.compared if one.name == "length"]
+    assert length.value == pytest.approx(result(done, "length", "accuracy").value)
 
     def outcome(row: dict[str, Any]) -> tuple[int, int, int]:
         """Of people, of length, of the judge: 1 for the first, -1 for the second, 0 for a tie."""
@@ -163,13 +158,6 @@ def test_metric_of_which_less_is_better_says_what_its_opposite_says(
     assert result(done, "missing", "elo_kendall").value > 0.5
 
 
-def test_strengths_are_never_percentages_but_agreement_may_be(run):
-    done = run(battles(60), protocol=QUICK, scale=100)
-    assert result(done, "people", "bradley_terry", "large").scale == 1
-    assert result(done, "people", "online_elo", "large").scale == 1
-    assert result(done, "judge", "elo_kendall").scale == 100
-
-
 def test_choices_that_nobody_makes_are_those_of_caparena():
     chosen = BattleSettings()
     assert (chosen.ties, chosen.prior, chosen.elo_rounds, chosen.left_out_systems) == ("leave_out", 0, 1000, ())
@@ -179,31 +167,16 @@ def test_choices_that_nobody_makes_are_those_of_caparena():
             BattleSettings(**wrong)
 
 
-def test_battle_of_three_captions_is_none(run):
-    rows = [row | {"source3": "other", "caption3": "a third one"} for row in battles(4)]
-    keys = {
-        key: [f"{name}{n}" for n in (1, 2, 3)]
-        for key, name in (("doc_to_candidates", "caption"), ("doc_to_systems", "source"))
-    }
-    with pytest.raises(DataError) as raised:
-        run(rows, protocol=QUICK, **keys)
-    assert "is no battle of two captions, but of 3" in f"{raised.value.message} {raised.value.hint}"
-
-
-def test_levels_are_categories(run):
-    done = run(battles(60), doc_to_category="level", protocol=QUICK | {"aggregate": "all"})
+def test_levels_are_categories_and_a_system_may_be_left_out(run):
+    rows = battles(60)
+    rules = {"aggregate": "all", "left_out_systems": ["tiny"]}
+    done = run(rows, doc_to_category="level", protocol=QUICK | rules)
+    assert len(done.samples) == sum("tiny" not in (row["source1"], row["source2"]) for row in rows)
+    assert not [one for one in done.results if one.category == "tiny"]
     parts = [result(done, "judge", "accuracy", level) for level in ("level 1", "level 2")]
     pooled = result(done, "judge", "accuracy")
     assert pooled.n == sum(one.n for one in parts)
     assert pooled.value == pytest.approx(sum(one.n * one.value for one in parts) / pooled.n)
-
-
-def test_battles_of_a_system_may_be_left_out(run):
-    rows = battles(60)
-    done = run(rows, protocol=QUICK | {"left_out_systems": ["tiny"]})
-    kept = [row for row in rows if "tiny" not in (row["source1"], row["source2"])]
-    assert len(done.samples) == len(kept)
-    assert not [one for one in done.results if one.category == "tiny"]
 
 
 def test_undefeated_system_has_no_strength_unless_ties_are_added(run):
@@ -254,19 +227,14 @@ def test_battle_that_says_something_impossible_is_named(run, change: dict[str, A
     assert len(done.samples) == 20
 
 
-def test_people_who_never_choose_are_refused(run):
+def test_people_who_never_choose_battles_of_three_and_without_systems_are_refused(run):
     with pytest.raises(DataError, match="people see no difference in any battle"):
         run([row | {"winner": "equal"} for row in battles(10)], protocol=QUICK)
-
-
-def test_battles_need_systems(run):
     with pytest.raises(TaskError, match="output_type 'battles' needs doc_to_systems"):
         run(battles(4), doc_to_systems=None)
-
-
-def test_runs_are_compared_by_battle(run, tmp_path: Path):
-    done = run(battles(60), protocol=QUICK)
-    (folder,) = (path.parent for path in (tmp_path / "runs").rglob("run.json"))
-    (compared,) = compare_runs([folder])
-    (length,) = [one for one in compared.compared if one.name == "length"]
-    assert length.value == pytest.approx(result(done, "length", "accuracy").value)
+    rows = [row | {"source3": "other", "caption3": "a third one"} for row in battles(4)]
+    three = {key: [f"{name}{n}" for n in (1, 2, 3)] for key, name in (
+        ("doc_to_candidates", "caption"), ("doc_to_systems", "source"))}  # fmt: skip
+    with pytest.raises(DataError) as raised:
+        run(rows, protocol=QUICK, **three)
+    assert "is no battle of two captions, but of 3" in f"{raised.value.message} {raised.value.hint}"

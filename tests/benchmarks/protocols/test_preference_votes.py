@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rated_task import UNRATED, run_rated
 
-import capbench
 from capbench.benchmarks.protocols.document_reader import UnusableDocument
 from capbench.benchmarks.protocols.preference import PreferenceSettings, pairs_of_ranking, preference_credit, shares_of
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.errors import DataError, TaskError
 
-TASK = {
-    "task": "choices",
-    "dataset_path": "json",
-    "dataset_kwargs": {"data_files": "rows.jsonl"},
-    "output_type": "preference",
-    "doc_to_id": "id",
-    "doc_to_image": "image",
-    "doc_to_candidates": "captions",
-    "doc_to_preferred": "preferred",
-    "metric_list": ["length"],
-    "metadata": {"version": 1.0},
-}
+TASK = {**UNRATED, "output_type": "preference", "doc_to_candidates": "captions", "doc_to_preferred": "preferred"}
 
 
 def row(identity: str, lengths: Sequence[int], preferred: Any = 0, **more: Any) -> dict[str, Any]:
@@ -38,12 +26,7 @@ def row(identity: str, lengths: Sequence[int], preferred: Any = 0, **more: Any) 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., TaskRun]:
     def run(rows: list[dict[str, Any]], settings: dict[str, Any] | None = None, **keys: Any) -> TaskRun:
-        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        task = {key: value for key, value in {**TASK, **keys}.items() if value is not None}
-        (tmp_path / "choices.yaml").write_text(json.dumps(task))
-        return capbench.evaluate(tasks="choices", include_path=[tmp_path], **{"resamples": 0} | (settings or {}))[
-            "choices"
-        ]
+        return run_rated(tmp_path, rows, settings, **{**TASK, **keys})
 
     return run
 
@@ -65,17 +48,10 @@ def test_ties_of_people_count_as_the_task_says(run, tie: Any, human_ties: str, o
     assert done.samples["failure"].to_pylist() == [None] * 4
 
 
-def test_ties_of_the_metric_may_be_left_out(run):
-    done = run([row("a", [2, 2]), row("b", [3, 1])], protocol={"ties": "leave_out"})
-    assert credit(done) == [None, 1.0]
-
-
-def test_words_for_a_tie_are_the_tasks_own(run):
-    done = run(
-        [row("a", [2, 2], "skip"), row("b", [2, 1], "Bad")],
-        protocol={"tie_words": ["skip", "bad"], "human_ties": "half"},
-    )
-    assert credit(done) == [0.5, 0.5]
+def test_ties_of_the_metric_may_be_left_out_and_words_for_a_tie_are_the_tasks_own(run):
+    assert credit(run([row("a", [2, 2]), row("b", [3, 1])], protocol={"ties": "leave_out"})) == [None, 1.0]
+    rule = {"tie_words": ["skip", "bad"], "human_ties": "half"}
+    assert credit(run([row("a", [2, 2], "skip"), row("b", [2, 1], "Bad")], protocol=rule)) == [0.5, 0.5]
 
 
 @pytest.mark.parametrize(("votes", "expected"), [("majority", [1.0, 0.0]), ("share", [0.75, 0.25])])
@@ -97,12 +73,7 @@ def test_best_of_several_is_right_where_the_metric_finds_it(run):
     rows = [row("a", [1, 5, 3], 1), row("b", [1, 2, 3, 4], 0), row("c", [4, 4, 1], 0), row("d", [2, 1], 0)]
     done = run(rows)
     assert credit(done) == [1.0, 0.0, 0.5, 1.0]
-    assert done.samples["scores.length"].to_pylist() == [
-        [1.0, 5.0, 3.0],
-        [1.0, 2.0, 3.0, 4.0],
-        [4.0, 4.0, 1.0],
-        [2.0, 1.0],
-    ]
+    assert done.samples["scores.length"].to_pylist() == [[1, 5, 3], [1, 2, 3, 4], [4, 4, 1], [2, 1]]
 
 
 def test_ranking_is_all_of_its_pairs(run):
@@ -176,14 +147,11 @@ def test_vote_that_is_none_is_told(preferred: Any, candidates: int, fault: str):
     assert (told.value.stage, str(told.value)) == ("rating", fault)
 
 
-def test_vote_may_name_a_system():
+def test_vote_may_name_a_system_and_a_grade_is_of_two_and_lies_inside():
     assert shares_of("b", 3, ["a", "b", "c"]) == (0, 1, 0)
+    assert shares_of(1, 2, grades=(0, 4)) == (0.75, 0.25)
     with pytest.raises(UnusableDocument, match=r"^is no number of a candidate, no tie, none of 'a', 'b': 'd'$"):
         shares_of("d", 2, ["a", "b"])
-
-
-def test_grade_is_of_two_and_lies_inside():
-    assert shares_of(1, 2, grades=(0, 4)) == (0.75, 0.25)
     with pytest.raises(UnusableDocument, match=r"^lies outside of the grades 0 to 4: 5$"):
         shares_of(5, 2, grades=(0, 4))
     with pytest.raises(UnusableDocument, match=r"^is a grade of two candidates, and there are 3$"):
