@@ -146,6 +146,16 @@ def rows_of(protocol: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return {**keys, **own[protocol], "output_type": protocol}, rows
 
 
+def run_of(folder: Path, protocol: str, rows: list[dict[str, Any]], checks: dict[str, Any], **settings: Any) -> TaskRun:
+    keys, every = rows_of(protocol)
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (folder / "mine.jsonl").write_text("\n".join(json.dumps({"id": row["id"], "caption": "x"}) for row in every))
+    files = {"task": "checked", "dataset_path": "json", "dataset_kwargs": {"data_files": "rows.jsonl"}}
+    (folder / "checked.yaml").write_text(json.dumps({**files, **keys, "checks": checks, "metadata": {"version": 1}}))
+    model = {"model": f"captions:{folder / 'mine.jsonl'}"} if protocol == "generate_until" else {}
+    return run(folder, **model, **settings)
+
+
 @pytest.mark.parametrize("protocol", ["preference", "battles", "agreement", "generate_until"])
 @pytest.mark.parametrize(
     ("kept", "fault"),
@@ -158,40 +168,20 @@ def rows_of(protocol: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 def test_part_of_the_categories_is_named_whatever_the_protocol(
     tmp_path: Path, protocol: str, kept: tuple[str, ...], fault: str
 ):
-    keys, rows = rows_of(protocol)
-    (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows if row["category"] in kept))
-    (tmp_path / "mine.jsonl").write_text("\n".join(json.dumps({"id": row["id"], "caption": "x"}) for row in rows))
-    task = {
-        "task": "checked", "dataset_path": "json", "dataset_kwargs": {"data_files": "rows.jsonl"}, **keys,
-        "checks": {"documents": 7, "references": 14, "categories": CATEGORIES}, "metadata": {"version": 1},
-    }  # fmt: skip
-    (tmp_path / "checked.yaml").write_text(json.dumps(task))
-    settings = {"model": f"captions:{tmp_path / 'mine.jsonl'}"} if protocol == "generate_until" else {}
+    checks = {"documents": 7, "references": 14, "categories": CATEGORIES}
+    rows = [row for row in rows_of(protocol)[1] if row["category"] in kept]
     if not fault:
-        assert run(tmp_path, **settings).record.is_whole
+        assert run_of(tmp_path, protocol, rows, checks).record.is_whole
+        rows[0]["references"] = REFERENCES[:1]
+        with pytest.raises(DataError, match="references: expected 14, found 13"):
+            run_of(tmp_path, protocol, rows, checks)
         return
     with pytest.raises(DataError) as caught:
-        run(tmp_path, **settings)
+        run_of(tmp_path, protocol, rows, checks)
     assert f"({fault}; references: expected 14, found " in caught.value.message
-    made = run(tmp_path, skip_checks=True, **settings).record
+    made = run_of(tmp_path, protocol, rows, checks, skip_checks=True).record
     assert not made.is_whole
     assert made.coverage.notes[0].startswith(f"the data failed its checks ({fault}")
-
-
-@pytest.mark.parametrize("protocol", ["preference", "agreement", "generate_until"])
-def test_fewer_references_than_the_data_set_has_show(tmp_path: Path, protocol: str):
-    keys, rows = rows_of(protocol)
-    rows[0]["references"] = REFERENCES[:1]
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    (tmp_path / "mine.jsonl").write_text("\n".join(json.dumps({"id": row["id"], "caption": "x"}) for row in rows))
-    task = {
-        "task": "checked", "dataset_path": "json", "dataset_kwargs": {"data_files": "rows.jsonl"}, **keys,
-        "checks": {"references": 14}, "metadata": {"version": 1},
-    }  # fmt: skip
-    (tmp_path / "checked.yaml").write_text(json.dumps(task))
-    settings = {"model": f"captions:{tmp_path / 'mine.jsonl'}"} if protocol == "generate_until" else {}
-    with pytest.raises(DataError, match="references: expected 14, found 13"):
-        run(tmp_path, **settings)
 
 
 def test_check_that_the_protocol_cannot_make_fails_rather_than_passes(folder, tmp_path: Path):

@@ -27,29 +27,25 @@ def group(*rows: list[list[float]]) -> list[EntryVectors]:
     ]
 
 
-def scm(*rows: list[list[float]]) -> list[bool]:
-    return [one.hit for one in match_captions(table_of(group(*rows)))]
+def neg(captions: list[float], negatives: list[float], ties: Ties = "wrong") -> float:
+    texts = [np.array([[one, 0] for one in row], dtype=np.float32) for row in (captions, negatives)]
+    return prefer_captions(EntryVectors(np.float32([1, 0]), *texts), ties).hit
 
 
-def neg(captions: list[float], negatives: list[float]) -> bool:
-    def texts(cosines: list[float]) -> np.ndarray:
-        return np.array([[cosine, 0] for cosine in cosines], dtype=np.float32)
-
-    return prefer_captions(EntryVectors(np.float32([1, 0]), texts(captions), texts(negatives))).hit
-
-
-def test_image_is_right_when_its_own_caption_is_the_most_similar():
-    assert scm([[0.9], [0.1]], [[0.8], [0.2]]) == [True, False]
-
-
-def test_images_look_for_captions_and_captions_not_for_images():
-    # Caption 1 is nearest to image 0, which is found by image 1 none the less.
-    assert scm([[0.9], [0.8]], [[0.1], [0.2]]) == [True, True]
-
-
-def test_other_entries_stand_with_their_best_caption_and_the_own_with_its_worst():
-    assert scm([[0.9, 0.3], [0.4, 0.0]], [[0.0, 0.0], [0.5, 0.6]]) == [False, True]
-    assert scm([[0.9, 0.5], [0.4, 0.0]], [[0.0, 0.55], [0.5, 0.6]]) == [True, False]
+@pytest.mark.parametrize(
+    ("table", "hits"),
+    [
+        # An image is right when its own caption is the most similar.
+        ([[[0.9], [0.1]], [[0.8], [0.2]]], [True, False]),
+        # Images look for captions: caption 1 is nearest to image 0, and is found by image 1 none the less.
+        ([[[0.9], [0.8]], [[0.1], [0.2]]], [True, True]),
+        # Other entries stand with their best caption, the own with its worst.
+        ([[[0.9, 0.3], [0.4, 0.0]], [[0.0, 0.0], [0.5, 0.6]]], [False, True]),
+        ([[[0.9, 0.5], [0.4, 0.0]], [[0.0, 0.55], [0.5, 0.6]]], [True, False]),
+    ],
+)
+def test_images_find_their_captions(table: list[list[list[float]]], hits: list[bool]):
+    assert [one.hit for one in match_captions(table_of(group(*table)))] == hits
 
 
 @pytest.mark.parametrize("count", [2, 3, 8])
@@ -63,38 +59,28 @@ def test_of_equal_captions_the_first_is_found_wherever_they_stand(count: int, di
     assert all(one.own == one.rival for one in hits)
 
 
-def test_entry_alone_in_its_block_is_right_and_has_no_rival():
-    (alone,) = match_captions(table_of(group([[-0.9]])))
-    assert alone.hit
-    assert np.isnan(alone.rival)
-
-
-def test_cosines_that_decided_are_given():
+def test_cosines_that_decided_are_given_and_an_entry_alone_is_right_without_a_rival():
     first, second = match_captions(table_of(group([[0.75, 0.5], [0.25, 0.375]], [[0.0, 0.125], [0.5, 0.625]])))
     assert (first.own, first.rival) == (0.5, 0.375)
     assert (second.own, second.rival) == (0.5, 0.125)
+    (alone,) = match_captions(table_of(group([[-0.9]])))
+    assert alone.hit
+    assert np.isnan(alone.rival)
 
 
 def test_worst_caption_must_beat_the_best_negative():
     assert neg([0.9, 0.4], [0.3, 0.1])
     assert not neg([0.9, 0.4], [0.5])
     assert not neg([0.9], [0.1, 0.95])
-
-
-def test_equal_to_the_negative_is_wrong():
     assert not neg([0.4], [0.4])
 
 
 @pytest.mark.parametrize(("ties", "counts"), [("wrong", 0), ("half", 0.5), ("right", 1)])
 def test_tie_of_caption_and_negative_counts_as_the_task_says(ties: Ties, counts: float):
-    def found(own: float, negatives: list[float]) -> float:
-        texts = [np.array([[one, 0] for one in row], dtype=np.float32) for row in ([own], negatives)]
-        return prefer_captions(EntryVectors(np.float32([1, 0]), *texts), ties).hit
-
-    assert found(0.5, [0.5]) == counts
-    assert found(0.5, [0.4, 0.5, 0.1, 0.2]) == counts
-    assert found(0.5, [0.4, 0.6]) == 0
-    assert found(0.5, [0.4, 0.3]) == 1
+    assert neg([0.5], [0.5], ties) == counts
+    assert neg([0.5], [0.4, 0.5, 0.1, 0.2], ties) == counts
+    assert neg([0.5], [0.4, 0.6], ties) == 0
+    assert neg([0.5], [0.4, 0.3], ties) == 1
 
 
 def square(table: list[list[float]], ties: Ties = "wrong") -> Square:

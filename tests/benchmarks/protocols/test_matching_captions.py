@@ -34,22 +34,22 @@ def run(folder: Path, captions: list[dict], *more: str, **settings: object) -> T
     return capbench.evaluate(model, "numbered", include_path=[folder], resamples=0, **settings)["numbered"]
 
 
-def test_whole_numbers_under_image_id_are_images_and_not_numbers_of_documents(tmp_path: Path):
-    done = run(tmp_path, [{"image_id": image, "caption": text} for image, text in IMAGES.items()])
-    assert done.results[0].value == pytest.approx(1.0)
+@pytest.mark.parametrize(
+    ("ids", "more"),
+    [
+        # Whole numbers under image_id are images, under id numbers of documents where the task names no ids.
+        ([("image_id", image) for image in IMAGES], ""),
+        ([("id", number) for number in range(3)], ""),
+        ([("id", image) for image in IMAGES], "doc_to_id: image_id\n"),
+        ([("image_id", image) for image in IMAGES], "doc_to_id: image_id\n"),
+    ],
+)
+def test_captions_are_found_by_image_number_or_id(tmp_path: Path, ids: list[tuple[str, int]], more: str):
+    captions = [{column: one, "caption": text} for (column, one), text in zip(ids, IMAGES.values(), strict=True)]
+    assert run(tmp_path, captions, more).results[0].value == pytest.approx(1.0)
 
 
-def test_whole_numbers_under_id_are_numbers_of_documents_where_the_task_names_no_ids(tmp_path: Path):
-    done = run(tmp_path, [{"id": number, "caption": text} for number, text in enumerate(IMAGES.values())])
-    assert done.results[0].value == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("column", ["id", "image_id"])
-def test_ids_of_the_task_are_found_under_either_name(tmp_path: Path, column: str):
-    captions = [{column: image, "caption": text} for image, text in IMAGES.items()]
-    assert run(tmp_path, captions, "doc_to_id: image_id\n").results[0].value == pytest.approx(1.0)
-
-
+WHOLE = [{"image_id": image, "caption": text} for image, text in IMAGES.items()]
 PART = [{"image_id": 2, "caption": IMAGES[2]}, {"image_id": 77, "caption": "a cat"}]
 
 
@@ -80,7 +80,7 @@ def test_subset_is_of_the_recorded_documents_alone_and_says_so(tmp_path: Path):
     assert "a subset: 1 of 3 documents" in render([done])
     assert done.folder is not None
     assert capbench.load_run(done.folder)["numbered"].record.coverage.subset == subset
-    whole = run(tmp_path, [{"image_id": image, "caption": text} for image, text in IMAGES.items()], subset=True)
+    whole = run(tmp_path, WHOLE, subset=True)
     assert whole.record.coverage.subset is None
     # The documents of the task are the same; those of the two runs are not.
     assert whole.record.documents_hash == done.record.documents_hash
@@ -101,8 +101,7 @@ def test_recorded_null_is_an_empty_caption_and_no_missing_one(tmp_path: Path):
 
 
 def test_captions_of_documents_beyond_a_limit_are_not_called_left_over(tmp_path: Path):
-    captions = [{"image_id": image, "caption": text} for image, text in IMAGES.items()]
-    assert run(tmp_path, captions, limit=1).record.failures == []
+    assert run(tmp_path, WHOLE, limit=1).record.failures == []
 
 
 def test_when_nothing_matches_an_id_of_either_side_is_shown(tmp_path: Path):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rated_task import UNRATED, run_rated
 
 import capbench
 from capbench.benchmarks.protocols.choices import ChoicePart
@@ -21,16 +21,12 @@ from capbench.errors import DataError
 from capbench.metrics import Context, Items, Metric, Scores, metrics
 
 TASK = {
-    "task": "pairs",
-    "dataset_path": "json",
-    "dataset_kwargs": {"data_files": "pairs.jsonl"},
+    **UNRATED,
     "output_type": "preference",
-    "doc_to_id": "id",
+    "doc_to_image": None,
     "doc_to_candidates": "captions",
     "doc_to_target": "references",
     "doc_to_preferred": "preferred",
-    "metric_list": ["length"],
-    "metadata": {"version": 1.0},
 }
 
 
@@ -43,9 +39,7 @@ def pair(identity: str, first: int, second: int, preferred: Any = 0, **more: Any
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., TaskRun]:
     def run(rows: list[dict[str, Any]], settings: dict[str, Any] | None = None, **keys: Any) -> TaskRun:
-        (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        (tmp_path / "pairs.yaml").write_text(json.dumps({**TASK, **keys}))
-        return capbench.evaluate(tasks="pairs", include_path=[tmp_path], **{"resamples": 0} | (settings or {}))["pairs"]
+        return run_rated(tmp_path, rows, settings, **{**TASK, **keys})
 
     return run
 
@@ -55,9 +49,10 @@ THREE = [pair("right", 3, 1), pair("wrong", 1, 3), pair("tie", 2, 2)]
 
 @pytest.mark.parametrize(("ties", "accuracy"), [("half", 0.5), ("wrong", 1 / 3), ("right", 2 / 3)])
 def test_equal_scores_count_as_the_task_says(run, ties: str, accuracy: float):
-    (result,) = run(THREE, protocol={"ties": ties}).results
-    assert result.value == pytest.approx(accuracy)
-    assert result.n == 3
+    done = run(THREE, protocol={"ties": ties})
+    (result,) = done.results
+    assert (result.value, result.n) == (pytest.approx(accuracy), 3)
+    assert set(done.samples.column_names) - {"length", "scores.length"} <= set(COLUMNS)
 
 
 class Tenths(Metric):
@@ -81,29 +76,14 @@ def test_scores_tie_where_they_differ_by_rounding_alone_as_in_rank_statistics(ru
             KendallB()(np.array(scores), np.arange(2), np.arange(2))
 
 
-def test_columns_of_samples_are_known_or_metrics(run):
-    assert set(run(THREE).samples.column_names) - {"length", "scores.length"} <= set(COLUMNS)
-
-
-def test_second_caption_may_be_the_preferred_one(run):
-    (result,) = run([pair("a", 1, 3, preferred=1), pair("b", 3, 1, preferred="1")]).results
-    assert result.value == 0.5
-
-
-def test_overall_accuracy_is_the_unweighted_mean_of_categories(run):
-    rows = [pair(str(n), 3, 1, category="easy") for n in range(3)] + [pair("x", 1, 3, category="hard")]
-    results = run(rows, doc_to_category="category").results
-    assert [(result.category, result.value, result.n) for result in results] == [
-        ("easy", 1.0, 3),
-        ("hard", 0.0, 1),
-        ("", 0.5, 4),
-    ]
-
-
-def test_record_names_results_by_category(run):
-    rows = [pair("a", 3, 1, category="HC"), pair("b", 3, 1, category="MM")]
-    record = run(rows, doc_to_category="category").record
-    assert set(record.results) == {"length.accuracy.HC", "length.accuracy.MM", "length.accuracy"}
+def test_overall_accuracy_is_the_unweighted_mean_of_categories_and_the_record_names_them(run):
+    rows = [pair(str(n), 3, 1, category="easy") for n in range(3)]
+    # The second caption may be the preferred one.
+    rows += [pair("x", 1, 3, category="hard"), pair("y", 1, 3, "1", category="hard")]
+    done = run(rows, doc_to_category="category")
+    found = [(result.category, result.value, result.n) for result in done.results]
+    assert found == [("easy", 1.0, 3), ("hard", 0.5, 2), ("", 0.75, 5)]
+    assert set(done.record.results) == {"length.accuracy.easy", "length.accuracy.hard", "length.accuracy"}
 
 
 def test_parts_of_a_pair_are_averaged_before_they_are_compared(run):
@@ -126,32 +106,28 @@ def test_pair_of_which_a_part_is_broken_is_left_out(run):
     ]
 
 
-@pytest.mark.parametrize(
-    ("more", "reason"),
-    [
-        ({"captions": ["only one"]}, "is not a list of two captions or more"),
-        ({"captions": ["a", None]}, "is null"),
-        ({"references": []}, "is an empty list"),
-        ({"references": ["!!!"]}, "reference 1 has no letter or digit"),
-        ({"preferred": 2}, "is a vote for a candidate that does not exist, as there are 2 (from 0): 2"),
-        ({"preferred": None}, "is missing"),
-        ({"preferred": True}, "is no number of a candidate, no tie: True"),
-        ({"preferred": "0_1"}, "is no number of a candidate, no tie: '0_1'"),
-        ({"preferred": "\uff11"}, "is no number of a candidate, no tie: '\uff11'"),
-        ({"preferred": [0, 2]}, "is a vote for a candidate that does not exist, as there are 2 (from 0): 2"),
-    ],
-)
-def test_broken_pairs_are_named_and_the_rest_is_scored(run, more: dict[str, Any], reason: str):
-    done = run([pair("good", 2, 1), pair("bad", 2, 1) | more])
+BROKEN = [
+    ({"captions": ["only one"]}, "is not a list of two captions or more"),
+    ({"captions": ["a", None]}, "is null"),
+    ({"references": []}, "is an empty list"),
+    ({"references": ["!!!"]}, "reference 1 has no letter or digit"),
+    ({"preferred": 2}, "is a vote for a candidate that does not exist, as there are 2 (from 0): 2"),
+    ({"preferred": None}, "is missing"),
+    ({"preferred": True}, "is no number of a candidate, no tie: True"),
+    ({"preferred": "0_1"}, "is no number of a candidate, no tie: '0_1'"),
+    ({"preferred": "\uff11"}, "is no number of a candidate, no tie: '\uff11'"),
+    ({"preferred": [0, 2]}, "is a vote for a candidate that does not exist, as there are 2 (from 0): 2"),
+]
+
+
+def test_broken_pairs_are_named_and_the_rest_is_scored(run):
+    broken = [pair(f"bad{n}", 2, 1) | more for n, (more, _) in enumerate(BROKEN)]
+    done = run([pair("good", 2, 1), *broken])
     assert done.results[0].n == 1
-    (failure,) = done.record.failures
-    assert failure["samples"] == ["bad"]
-    assert failure["reason"] == reason
-
-
-def test_no_usable_pair_is_an_error(run):
+    reason_of = {sample: one["reason"] for one in done.record.failures for sample in one["samples"]}
+    assert reason_of == {f"bad{n}": reason for n, (_, reason) in enumerate(BROKEN)}
     with pytest.raises(DataError, match="no pair can be scored"):
-        run([pair("bad", 2, 1, preferred="left")])
+        run(broken)
 
 
 def drawn(references: list[str], identity: str, **settings: int) -> list[tuple[str, ...]]:
