@@ -63,5 +63,6 @@ def __getattr__(name: str) -> Any:
 
         return version("capbench")
     if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name], __name__), name)
+        value = globals()[name] = getattr(importlib.import_module(_LAZY[name], __name__), name)
+        return value
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -76,11 +76,11 @@ class Permissions:
         Raises:
             UsageError: A folder does not exist, or a server is no ``HOST`` or ``HOST:PORT``.
         """
-        folders = tuple(Path(folder).expanduser() for folder in allow_outside)
+        folders = tuple(map(Path.expanduser, map(Path, allow_outside)))
         for folder in folders:
             if not folder.is_dir():
                 raise UsageError(f"--allow_outside {folder}: there is no such folder")
-        folders += tuple(folder for one in include_path if (folder := Path(one).expanduser()).is_dir())
+        folders += tuple(filter(Path.is_dir, map(Path.expanduser, map(Path, include_path))))
         servers = (allow_server,) if isinstance(allow_server, str) else tuple(allow_server)
         for server in servers:
             if not server or {"/", "@", " "} & set(server):

@@ -60,7 +60,7 @@ class ModelSpec:
         printed_as: Key of a paper to what its tables call metrics with this model behind them, by the metrics'
             labels; a metric that is left out has no number there.
         published_as: Key of a paper to what its tables call the model; several names where its tables differ.
-        built: The class of a model that was not named but given.
+        given: The model itself, where it was not named.
     """
 
     name: str
@@ -71,21 +71,25 @@ class ModelSpec:
     source: str = ""
     printed_as: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     published_as: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    built: type[Adapter] | None = None
+    given: Adapter | None = None
+
+    @property
+    def build(self) -> Callable[..., Adapter]:
+        """What builds it: its adapter."""
+        return adapters[self.adapter] if self.given is None else type(self.given)
 
     @property
     def role(self) -> Role:
         """What it does: write captions, encode images and texts, judge, or one of a recipe's roles."""
-        build = self.built or adapters[self.adapter]
         for role, kind in _KINDS.items():
-            if isinstance(build, type) and issubclass(build, kind):
+            if isinstance(self.build, type) and issubclass(self.build, kind):
                 return role
         return "captioner"
 
     @property
     def family(self) -> str:
         """The metrics that it is made for, if it encodes (``Encoder.family``)."""
-        return getattr(self.built or adapters[self.adapter], "family", "")
+        return getattr(self.build, "family", "")
 
     def check(self) -> None:
         """Raise if its weights are not on this machine, and cannot be fetched; nothing is loaded.
@@ -109,12 +113,14 @@ class ModelSpec:
         return build.refuses(image) if isinstance(build, type) and issubclass(build, Model) else ""
 
     def load(self) -> Adapter:
-        """Build the adapter.
+        """Build the adapter, unless the model was given.
 
         Raises:
             UsageError: The adapter does not take these arguments.
             BenchError: The model could not be loaded.
         """
+        if self.given is not None:
+            return self.given
         build = adapters[self.adapter]
         arguments = self._arguments_of(build)
         if self.runs_remote_code and not runs_code():

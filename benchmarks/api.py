@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,17 +12,13 @@ from ..progress import Progress, by_place, numbered
 from .inputs.failures import FailureLog
 from .inputs.items import require_rule
 from .inputs.metric_names import split_metrics
-from .inputs.models import ROLES, Models, NamedModels
+from .inputs.models import ROLES, Models, NamedModels, load_models, named_or_given
 from .running.execution import Execution, execution_of
-from .running.rows import Rows, RowSource, given_rows, plan_rows, score_rows
+from .running.rows import Rows, given_rows, plan_rows, score_rows
 from .running.score_table import ScoreTable
-from .store.naming import parse_store
 from .store.store import Store
 
 if TYPE_CHECKING:
-    from .inputs.settings import RunSettings
-    from .records.publishing import SampleContent
-    from .running.resolve import ResolvedCall
     from .scale.executors import Executor
     from .tables.run import Run
 
@@ -89,8 +84,12 @@ def evaluate(
         >>> print(capbench.evaluate("iiw-p5b", ["iiw_400"]).table())
     """
     from .inputs.settings import RunSettings
+    from .records.files import require_folder
     from .records.publishing import sample_content
-    from .running.resolve import resolve_call
+    from .running.plan import resolve_call
+    from .running.runner import run
+    from .statistics.bootstrap import shared_by
+    from .tables.run import Run
 
     options, samples_hold = RunSettings.from_arguments(settings), sample_content(log_samples)
     with permit(Permissions.of(options.allow_outside, allow_server, run_functions, trust_remote_code, include_path)):
@@ -99,12 +98,27 @@ def evaluate(
             judge_args=judge_args, metric_names=split_metrics(metrics), data=data, include_path=include_path,
             allow_outside=options.allow_outside,
         )  # fmt: skip
-        execution, named = execution_of(engine), parse_store(None if store is None else str(store))
-        execution.require_named(call.given)
-        if named.objects is not None:
-            execution = replace(execution, folder=named.objects)
-        output = Path(output_path) if output_path else None
-        return _run_all(call, options, execution, named.file, on_finish, progress or by_place(), output, samples_hold)
+        execution, file = execution_of(engine, store)
+        execution.require_named(call.models)
+        output, result = Path(output_path) if output_path else None, Run()
+        if output:
+            require_folder(output)
+        with shared_by(execution.processes), Store(file) as opened:
+            # Loaded once for all tasks, and before any of them starts. What serves recorded captions costs nothing.
+            is_recorded = call.models.captioner is not None and not getattr(call.models.captioner.build, "keep", True)
+            roles = ROLES if not execution.is_always_elsewhere else ("captioner",) if is_recorded else ()
+            loaded = load_models(call.models, roles)
+            for number, planned in enumerate(call.plan, 1):
+                models = Models(**{role: getattr(loaded, role) if getattr(planned, role) else None for role in ROLES})
+                before = f"task {number} of {len(call.plan)}, " if len(call.plan) > 1 else ""
+                finished = run(
+                    planned, options, models, locations=call.locations, store=opened,
+                    progress=numbered(progress or by_place(), (), before),
+                    output=output, samples_hold=samples_hold, execution=execution,
+                )  # fmt: skip
+                result.tasks.append(finished)
+                on_finish(finished)
+        return result
 
 
 def score(
@@ -161,68 +175,21 @@ def score(
         BenchError: An unknown metric, or nothing can be scored; lists of several lengths, or mappings of several ids.
     """
     given = given_rows(rows, predictions, references, images)
-    call = {"encoder": (model, model_args), "judge": (judge, judge_args)}
     rule, failures, names = require_rule(empty_caption), FailureLog(strict), split_metrics(metrics)
     with permit(Permissions.of(allow_outside, allow_server, trust_remote_code=trust_remote_code)):
-        named, own, load = NamedModels(), [], None
+        named, models = NamedModels(), Models()
+        execution, file = execution_of(engine, store)
         if model is not None or judge is not None:
-            from .running.resolve import load_models, resolve_named_or_given
-
-            resolved = {role: resolve_named_or_given(*one) for role, one in call.items() if one[0] is not None}
-            named = NamedModels(**{role: spec for role, (spec, _) in resolved.items()})
-            own, load = ([(spec, adapter) for spec, adapter in resolved.values() if spec and adapter], load_models)
+            named = NamedModels(encoder=named_or_given(model, model_args), judge=named_or_given(judge, judge_args))
+            execution.require_named(named)
         planned = plan_rows(names, named)
-        needs = frozenset[str]().union(*(one.metric.needs for one in planned))
-        places = parse_store(None if store is None else str(store))
-        execution = execution_of(engine)
-        if places.objects is not None:
-            execution = replace(execution, folder=places.objects)
-        execution.require_named(own)
-        models = load(named, own) if load and not execution.is_always_elsewhere else Models()
-        with Store(places.file, late=True) as opened:
+        if named.encoder or named.judge:
+            models = Models() if execution.is_always_elsewhere else load_models(named)
+        with Store(file, late=True) as opened:
             return score_rows(
-                RowSource(given, needs, rule, execution.shard_rows), planned, failures,
+                given, planned, failures, rule,
                 named=named, models=models, store=opened, progress=progress or by_place(), execution=execution,
             )  # fmt: skip
-
-
-def _run_all(
-    call: ResolvedCall,
-    options: RunSettings,
-    execution: Execution,
-    store: Path,
-    on_finish: Callable[[Any], None],
-    progress: Progress,
-    output: Path | None,
-    samples_hold: SampleContent,
-) -> Run:
-    """Run planned tasks one after the other."""
-    from .records.files import require_folder
-    from .running.runner import run
-    from .statistics.bootstrap import shared_by
-    from .tables.run import Run
-
-    if output:
-        require_folder(output)
-    result = Run()
-    with shared_by(execution.processes), Store(store) as opened:
-        # Loaded once for all tasks, and before any of them starts.
-        loaded = call.load_models(call.roles_here if execution.is_always_elsewhere else ROLES)
-        for number, planned in enumerate(call.plan, 1):
-            models = Models(
-                loaded.captioner if planned.captioner else None,
-                loaded.encoder if planned.encoder else None,
-                loaded.judge if planned.judge else None,
-            )
-            before = f"task {number} of {len(call.plan)}, " if len(call.plan) > 1 else ""
-            finished = run(
-                planned, options, models, locations=call.locations, store=opened,
-                progress=numbered(progress, (), before),
-                output=output, samples_hold=samples_hold, execution=execution,
-            )  # fmt: skip
-            result.tasks.append(finished)
-            on_finish(finished)
-    return result
 
 
 def load_run(path: str | Path) -> Run:

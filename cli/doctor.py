@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print a line a finding, a fix under each fault; exit code 1 if there is a fault."""
-    from ..benchmarks.store.naming import parse_store
+    from ..benchmarks.store.store import parse_store
 
     findings = diagnose(parse_store(options.store).file)
     width = max(len(finding.subject) for finding in findings)

@@ -55,8 +55,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the explanation, or write it as a page."""
     from ..benchmarks.explaining.explain import explain
     from ..benchmarks.explaining.rendering import as_html, as_text
-    from ..benchmarks.store.naming import parse_store
-    from ..benchmarks.store.store import Store
+    from ..benchmarks.store.store import Store, parse_store
     from ..metrics import Context
     from ..progress import bars
 
@@ -89,11 +88,10 @@ def run(options: argparse.Namespace) -> int:
 def _direct(options: argparse.Namespace) -> tuple[Metric, CaptionRow, Judge | None]:
     from ..benchmarks.explaining.explain import require_explainable
     from ..benchmarks.inputs.metric_names import read_metric
-    from ..benchmarks.inputs.models import NamedModels
+    from ..benchmarks.inputs.models import NamedModels, load_models, named_or_given
     from ..benchmarks.running.planned_metrics import plan_metric, require_one
-    from ..benchmarks.running.resolve import load_models, resolve_named_or_given
 
-    spec, _ = resolve_named_or_given(options.judge, options.judge_args)
+    spec = named_or_given(options.judge, options.judge_args)
     named = NamedModels.of(None, judge=spec)
     planned = plan_metric(read_metric(options.metric), frozenset({"references", "image", *(["judge"] if spec else [])}))
     metric = require_explainable(planned)
@@ -130,7 +128,8 @@ def _given(options: argparse.Namespace, metric: Metric) -> CaptionRow:
 
 def _of_task(options: argparse.Namespace, store: Store) -> tuple[Metric, CaptionRow, Judge | None]:
     from ..benchmarks.explaining.explain import find_sample, require_explainable
-    from ..benchmarks.running.resolve import resolve_call
+    from ..benchmarks.inputs.models import load_models
+    from ..benchmarks.running.plan import resolve_call
     from ..progress import bars
     from ..tasks.locate import parse_data_options
 
@@ -146,6 +145,6 @@ def _of_task(options: argparse.Namespace, store: Store) -> tuple[Metric, Caption
         raise UsageError(f"--task {options.task} is {len(plan)} tasks; name one of them")
     # As the task sets it, where it lists a metric of that name.
     metric = require_explainable(plan[0].metrics[0])
-    models = resolved.load_models()
+    models = load_models(resolved.models)
     row = find_sample(plan[0], options.sample, models, locations=resolved.locations, store=store, progress=bars())
     return metric, row, models.judge

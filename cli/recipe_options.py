@@ -62,7 +62,7 @@ def recipe_of(options: argparse.Namespace, missing: str) -> tuple[str, Path | No
 
 def executor_of(options: argparse.Namespace) -> tuple[Executor | None, Path | None]:
     """Return what carries the work out, and the folder of the run, where it is no bucket."""
-    from ..benchmarks.store.naming import is_address
+    from ..benchmarks.store.store import is_address
 
     execution = execution_of(options, has_models=True)
     folder = execution.folder

@@ -28,7 +28,7 @@ from .options import (
 if TYPE_CHECKING:
     from ..access import Request
     from ..benchmarks.records.task_run import TaskRun
-    from ..benchmarks.running.missing import Missing
+    from ..benchmarks.running.inspection import Missing
     from ..benchmarks.suites.places import TablePlace
 
 
@@ -182,8 +182,7 @@ def _say_what_would_be_done(
 ) -> int:
     from ..access import require_permitted
     from ..adapters.arguments import parse_arguments
-    from ..benchmarks.running.plan import described
-    from ..benchmarks.running.resolve import resolve_call
+    from ..benchmarks.running.plan import described, resolve_call
     from ..errors import CodeError
     from ..permissions import without_code
     from ..tasks.index import build_index
@@ -278,8 +277,8 @@ def _tell(finished: TaskRun) -> None:
     failures = [one for one in finished.failures if not finished.outside or OUTSIDE not in one["reason"]]
     lines += [f"{outcome(failure)}: {describe(failure)}" for failure in failures[:8]]
     lines += [f"and {len(failures) - 8} more reasons in run.json"] if len(failures) > 8 else []
-    lines += [f"counted as empty: {describe(empty)}" for empty in record.coverage.empty[:8]]
-    for note in record.coverage.notes:
+    lines += [f"counted as empty: {describe(empty)}" for empty in record.empty_captions[:8]]
+    for note in record.notes:
         lines.append(note + next((then for begins, then in _AFTER.items() if note.startswith(begins)), ""))
     lines += map(describe, record.remarks[:8])
     lines += [

@@ -33,8 +33,7 @@ def _days(text: str) -> float:
 
 def run(options: argparse.Namespace) -> int:
     """Do what the action says; ``verify`` exits 1 if something is damaged."""
-    from ..benchmarks.store.naming import parse_store
-    from ..benchmarks.store.store import Store
+    from ..benchmarks.store.store import Store, parse_store
 
     named = parse_store(options.store)
     if named.objects is not None:

@@ -93,11 +93,10 @@ def _parity(options: argparse.Namespace) -> int:
             "bench verify --parity: takes no RUN and no other option",
             "It looks at this machine alone: bench verify --parity",
         )
-    from ..benchmarks.running.parity import all_components
-    from ..benchmarks.running.parity.components import check_parity
+    from ..benchmarks.running.parity import all_components, check_parity
     from ..progress import bars
 
-    outcomes = check_parity(all_components(), bars())
+    outcomes = check_parity(list(all_components()), bars())
     rows = [
         {
             "Component": one.component.name,

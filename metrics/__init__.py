@@ -105,13 +105,12 @@ def configured(built: type[Metric], name: str, arguments: Mapping[str, Any]) -> 
     direction = None if DIRECTION in known else arguments.get(DIRECTION)
     if direction is not None:
         arguments = {setting: value for setting, value in arguments.items() if setting != DIRECTION}
-    takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
-    for setting in () if takes_any else arguments:
-        if setting not in known:
-            raise UsageError(
-                f"metric '{name}' has no setting '{setting}'.{did_you_mean(setting, known)}",
-                f"Its settings: {', '.join(known) or 'none'}.",
-            )
+    unknown = sorted(arguments.keys() - known.keys())
+    if unknown and not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values()):
+        raise UsageError(
+            f"metric '{name}' has no setting '{unknown[0]}'.{did_you_mean(unknown[0], known)}",
+            f"Its settings: {', '.join(known) or 'none'}.",
+        )
     metric = built(**arguments)
     if direction not in (None, metric.higher_is_better):
         raise UsageError(

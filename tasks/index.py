@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 
 from ..errors import TaskError, UsageError, did_you_mean
 from ..permissions import Permissions, permit, plugin_folders
-from .yaml_files import KnownFiles, ParsedFile, State, display_path, parse, state_of
+from .yaml_files import KnownFiles, ParsedFile, display_path, parse
 
 T = TypeVar("T")
 
@@ -93,7 +93,6 @@ class TaskIndex:
         return expanded | {name: value for name, value in named.items() if name in expanded}
 
     def _expand(self, name: str, above: tuple[str, ...], seen: set[str]) -> Iterator[IndexEntry]:
-        tags = self.tags
         if name in above:
             raise TaskError(f"groups contain each other: {' -> '.join((*above, name))}")
         if len(above) > _MAX_GROUPS:
@@ -107,7 +106,7 @@ class TaskIndex:
                 yield entry
             for member in entry.members:
                 yield from self._expand(member, (*above, name), seen)
-        elif name in tags:
+        elif name in (tags := self.tags):
             for member in tags[name]:
                 yield self.entries[member]
         else:
@@ -120,8 +119,8 @@ class TaskIndex:
             )
 
 
-_read: dict[Path, tuple[IndexEntry | None, dict[Path, State]]] = {}
-"""What files declared when they were read, and what they and those that they include were then.
+_read: dict[Path, tuple[IndexEntry | None, ParsedFile]] = {}
+"""What files declared when they were read.
 
 What is declared is values that nobody can change, so all who ask share them.
 """
@@ -185,13 +184,12 @@ def read_entry(path: Path, known: KnownFiles | None = None) -> IndexEntry | None
         TaskError: The file cannot be read, or declares something faulty.
     """
     if path in _read:
-        entry, states = _read[path]
-        if all(state_of(file) == state for file, state in states.items()):
+        entry, parsed = _read[path]
+        if parsed.is_current:
             return entry
     parsed = parse(path, known)
     entry = _entry_of(path, parsed)
-    if all(parsed.states.values()):
-        _read[path] = entry, parsed.states
+    _read[path] = entry, parsed
     return entry
 
 

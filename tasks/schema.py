@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence, Set
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -160,7 +161,7 @@ class _Named(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True, arbitrary_types_allowed=True)
 
-    @property
+    @cached_property
     def arguments(self) -> dict[str, Any]:
         """The keys that go to the object."""
         return dict(self.model_extra or {})
@@ -178,7 +179,7 @@ class MetricEntry(_Named):
     higher_is_better: bool | None = None
     """Whether more is better, of a metric that may be told; else it must be what the metric says of itself."""
 
-    @property
+    @cached_property
     def called(self) -> str:
         """What the result is called: its name, the label that it is given, or the metric."""
         return self.name or str(self.arguments.get("label") or _name_of(self.metric))

@@ -11,7 +11,7 @@ from ..access import Request, requests_of
 from ..boundary import HINT, OUTSIDE, Boundary
 from ..errors import TaskError
 from ..paths import is_file
-from ..permissions import is_installed
+from ..permissions import Permissions, is_installed, permitted
 from .schema import TaskConfig, faults_of
 from .yaml_files import PACKAGE_ROOT, ParsedFile, display_path, parse
 
@@ -128,15 +128,24 @@ def _card_of(task: TaskConfig, task_path: Path) -> ParsedFile | None:
     return parse(path)
 
 
+_cards: dict[tuple[str, Path, Permissions], tuple[ParsedFile, DataSource]] = {}
+"""Cards that were read, by the task that names them and by what that might read then."""
+
+
 def load_source(task: TaskConfig, task_path: Path) -> DataSource | None:
-    """Return the data card of a task, or None if it names none.
+    """Return the data card of a task, or None if it names none; one that was read is read again once it has changed.
 
     Raises:
         TaskError: The card is not as its schema says.
     """
+    key = task.data_source or "", task_path, permitted()
+    if (known := _cards.get(key)) and known[0].is_current:
+        return known[1]
     if (parsed := _card_of(task, task_path)) is None:
         return None
     try:
-        return DataSource.model_validate(parsed.values)
+        source = DataSource.model_validate(parsed.values)
     except ValidationError as error:
         raise TaskError("\n".join(faults_of(error, parsed, DataSource))) from error
+    _cards[key] = parsed, source
+    return source

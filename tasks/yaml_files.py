@@ -117,6 +117,11 @@ class ParsedFile:
     states: dict[Path, State]
     changed: Mapping[tuple[str, ...], str] = field(default_factory=dict[tuple[str, ...], str])
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the file, and each that it includes, is what it was when it was read."""
+        return all(state is not None and state_of(path) == state for path, state in self.states.items())
+
     def where(self, *keys: str) -> str:
         """Return ``file:line`` of a key, or of its nearest parent that has a place; the option where one set it."""
         for end in range(len(keys), 0, -1):

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from capbench.benchmarks.inputs.models import load_models
 from capbench.benchmarks.inputs.settings import RunSettings
 from capbench.benchmarks.records.publishing import SampleContent
 from capbench.benchmarks.running.execution import IN_PROCESS, Execution
-from capbench.benchmarks.running.resolve import resolve_call
+from capbench.benchmarks.running.plan import resolve_call
 from capbench.benchmarks.running.runner import run
 from capbench.benchmarks.scale.executors import Executor, Resources
 from capbench.benchmarks.store.store import Store
@@ -68,7 +69,7 @@ def run_in_shards(
     (plan,) = resolved.plan
     with Store(output.with_suffix(".sqlite")) as store:
         kept = run(
-            plan, settings or RunSettings(resamples=30), resolved.load_models(), locations=resolved.locations,
+            plan, settings or RunSettings(resamples=30), load_models(resolved.models), locations=resolved.locations,
             store=store, output=output, samples_hold=samples, execution=execution,
         )  # fmt: skip
     assert kept.folder is not None

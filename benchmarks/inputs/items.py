@@ -8,6 +8,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -50,17 +51,10 @@ def text_fault(text: Any) -> str | None:
 
 def candidate_fault(text: Any) -> str | None:
     """Return why a value cannot be scored as a caption, or None if it can."""
-    return None if _is_usual(text) else text_fault(text) or word_fault(text)
-
-
-def _is_usual(text: Any) -> bool:
-    """Return whether a value is what nearly all captions are, which is quickly told: a letter, then ASCII."""
-    return type(text) is str and text.isascii() and text[:1].isalpha()
-
-
-def word_fault(text: str) -> str | None:
-    """Return that a text says nothing, or None if it has a word: the one rule of candidates and references."""
-    return None if any(map(str.isalnum, text)) else "has no letter or digit"
+    # Nearly all captions are a letter, then ASCII, which is quickly told.
+    if type(text) is str and text.isascii() and text[:1].isalpha():
+        return None
+    return text_fault(text) or (None if any(map(str.isalnum, text)) else "has no letter or digit")
 
 
 def references_of(value: Any) -> Any:
@@ -94,16 +88,15 @@ def references_fault(references: Any) -> str | None:
     if not references:
         return "is an empty list"
     for number, text in enumerate(references, 1):
-        if not _is_usual(text) and (fault := candidate_fault(text) or _list_fault(text)):
+        if type(text) is str and text.isascii() and text[:1].isalpha():
+            fault = None
+        elif (fault := candidate_fault(text)) is None and _LIST.match(text):
+            fault = "is a list in a text, and neither JSON nor Python's"
+        if fault:
             return f"reference {number} {fault}"
         if len(text) > MAX_REFERENCE_CHARACTERS:
             return f"reference {number} is longer than {MAX_REFERENCE_CHARACTERS:,} characters"
     return None
-
-
-def _list_fault(text: str) -> str | None:
-    """Return that a text is a list that cannot be read, or None if it is a caption."""
-    return "is a list in a text, and neither JSON nor Python's" if _LIST.match(text) else None
 
 
 def require_rule(rule: str) -> EmptyCaption:
@@ -196,16 +189,9 @@ class CaptionRow:
     boxes: tuple[Box, ...] | None = None
 
 
-def item_key(row: CaptionRow) -> tuple[Any, ...]:
-    """Return what makes a row's item: rows that have it in common are scored once."""
-    return row.corpus, row.image, row.candidate, row.references, row.objects, row.pixels, row.boxes
-
-
-def item_number(row: CaptionRow) -> int:
-    """Return a number for a row's item: equal ones for equal items, of this process alone."""
-    key = item_key(row)
-    # To Python's hash -1 and -2 are the same, which may be the left of two boxes.
-    return hash(key if row.boxes is None else (key, str(row.boxes)))
+item_key = attrgetter("corpus", "image", "candidate", "references", "objects", "pixels", "boxes")
+"""Gives what makes a row's item: rows that have it in common are scored once."""
+_COLUMNS = attrgetter("id", "image", "candidate", "references", "corpus", "objects", "pixels", "boxes")
 
 
 class SeenValues:
@@ -234,18 +220,17 @@ class SeenValues:
         return len(self._hashes)
 
 
-def gather(rows: Iterable[CaptionRow]) -> tuple[Items, np.ndarray]:
-    """Return the unique items among rows, and ``[rows]`` the index of each row's item."""
-    items, of_row, _ = gathered(rows)
-    return items, of_row
+def gather(rows: Iterable[CaptionRow]) -> tuple[Items, np.ndarray, np.ndarray]:
+    """Return the unique items among rows, and the index of each row's item.
 
-
-def gathered(rows: Iterable[CaptionRow]) -> tuple[Items, np.ndarray, np.ndarray]:
-    """Return what :func:`gather` does, and ``[n]`` :func:`item_number` of each item."""
+    Returns:
+        The items; ``[rows]`` the index of each row's item; and ``[n]`` a number for each item: equal ones for equal
+        items, of this process alone.
+    """
     index: dict[tuple[Any, ...], int] = {}
     weights: list[int] = []
     first: list[CaptionRow] = []
-    of_row = []
+    of_row: list[int] = []
     for row in rows:
         position = index.setdefault(item_key(row), len(index))
         if position == len(first):
@@ -253,20 +238,24 @@ def gathered(rows: Iterable[CaptionRow]) -> tuple[Items, np.ndarray, np.ndarray]
             weights.append(0)
         weights[position] += row.weight
         of_row.append(position)
+    columns: list[list[Any]] = list(map(list, zip(*map(_COLUMNS, first), strict=True))) or [[] for _ in range(8)]
+    ids, names, candidates, references, corpora, objects, pixels, boxes = columns
+    # All rows of a data set say, or none does.
+    has_pixels, has_boxes, has_objects = (one.count(None) < len(one) for one in (pixels, boxes, objects))
+    keys: Iterable[Any] = index
+    if has_boxes:
+        # To Python's hash -1 and -2 are the same, which may be the left of two boxes.
+        keys = zip(index, map(str, boxes), strict=True)
     items = Items(
-        ids=[row.id for row in first],
-        candidates=[row.candidate for row in first],
-        references=[row.references for row in first],
-        weights=np.asarray(weights, dtype=np.float64),
-        corpus=np.asarray([row.corpus for row in first], dtype=np.int64) if any(row.corpus for row in first) else None,
-        # All rows of a data set say, or none does.
+        ids=ids,
+        candidates=candidates,
+        references=references,
+        weights=np.array(weights, np.float64),
+        corpus=np.array(corpora, np.int64) if any(corpora) else None,
         # A name beside others that are files is that of a file which is missing.
-        images=[row.pixels or ImageHandle(Path(row.image)) for row in first]
-        if any(row.pixels is not None for row in first)
-        else [],
-        boxes=[row.boxes for row in first if row.boxes is not None],
-        objects=[row.objects for row in first if row.objects is not None],
-        image_names=[row.image for row in first],
+        images=[one or ImageHandle(Path(name)) for one, name in zip(pixels, names, strict=True)] if has_pixels else [],
+        boxes=boxes if has_boxes else [],
+        objects=objects if has_objects else [],
+        image_names=names,
     )
-    numbers = np.fromiter(map(item_number, first), np.int64, len(first))
-    return items, np.asarray(of_row, dtype=np.int64), numbers
+    return items, np.array(of_row, np.int64), np.fromiter(map(hash, keys), np.int64, len(first))

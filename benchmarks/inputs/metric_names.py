@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Literal
 
 from pydantic import ValidationError
@@ -39,6 +40,7 @@ def split_metrics(names: str | Sequence[str]) -> list[str]:
     return [name.strip() for text in texts for name in _BETWEEN.split(text) if name.strip()]
 
 
+@cache
 def read_metric(name: str) -> MetricEntry:
     """Return the metric and its settings that a name stands for.
 

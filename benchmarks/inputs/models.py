@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, TypeVar
 
 from ...adapters import Adapter, Captioner, Encoder, Judge, adapters
-from ...adapters.aliases import ModelSpec
+from ...adapters.aliases import ModelSpec, resolve_model
 from ...adapters.contracts import UNLIMITED
 from ...errors import AdapterError, UsageError
 
@@ -81,50 +80,65 @@ class Models:
 
 
 class LoadedWhenAsked:
-    """Models that are loaded when one is asked for.
+    """Models that are loaded when one is asked for, by the name of its role.
 
     Args:
-        load: Loads each, by its role; a role that is not there has no model.
+        named: The models, as they were named.
     """
 
-    def __init__(self, load: Mapping[str, Callable[[], Any]]) -> None:
-        self._load = load
+    def __init__(self, named: NamedModels) -> None:
+        self._named = named
 
-    @cached_property
-    def captioner(self) -> Captioner | None:
-        """Writes captions."""
-        return self._loaded("captioner")
-
-    @cached_property
-    def encoder(self) -> Encoder | None:
-        """Encodes images and texts."""
-        return self._loaded("encoder")
-
-    @cached_property
-    def judge(self) -> Judge | None:
-        """Judges captions."""
-        return self._loaded("judge")
-
-    def _loaded(self, role: str) -> Any:
-        return self._load[role]() if role in self._load else None
+    def __getattr__(self, role: str) -> Any:
+        """Return the model of a role; None where that has none."""
+        if role not in ROLES:
+            raise AttributeError(role)
+        model = getattr(load_models(self._named, (role,)), role)
+        setattr(self, role, model)
+        return model
 
 
 AnyModels = Models | LoadedWhenAsked
 """Models, loaded or loaded when one is asked for."""
 
 
-def load(spec: ModelSpec, kind: type[_Model], given: Adapter | None = None) -> _Model:
+def load(spec: ModelSpec, kind: type[_Model]) -> _Model:
     """Load a model, or take the one that was given, and see that it does what it is wanted for.
 
     Raises:
         UsageError: It does something else, or its adapter does not take its arguments.
         BenchError: It could not be loaded.
     """
-    model = given if given is not None else spec.load()
+    model = spec.load()
     if not isinstance(model, kind):
         does = {Captioner: "writes captions", Encoder: "encodes images and texts", Judge: "judges"}[kind]
         raise UsageError(f"a model that {does} is needed; '{spec.name}' ({spec.adapter}) does not")
     return model
+
+
+def load_models(named: NamedModels, roles: Collection[str] = ROLES) -> Models:
+    """Load models, of some roles; see :func:`load`."""
+    kinds: dict[str, Any] = {"captioner": Captioner, "encoder": Encoder, "judge": Judge}
+    specs = {role: getattr(named, role) for role in roles}
+    return Models(**{role: load(spec, kinds[role]) for role, spec in specs.items() if spec is not None})
+
+
+def named_or_given(model: str | Adapter | None, model_args: str | Mapping[str, Any]) -> ModelSpec | None:
+    """Return a model that was named, or given itself; None where there is none.
+
+    Raises:
+        UsageError: The name is unknown, or it is neither a name nor an adapter.
+    """
+    if model is None:
+        return None
+    if isinstance(model, str):
+        return resolve_model(model, model_args)
+    if not isinstance(model, Adapter):
+        raise UsageError(
+            f"model is a name or an adapter, not {type(model).__name__}",
+            "An adapter is a subclass of capbench.adapters.Captioner, Encoder or Judge.",
+        )
+    return ModelSpec(getattr(model, "name", type(model).__name__), type(model).__qualname__, given=model)
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ class CaptionMetric(evaluate.Metric):
         }
         if not rows:
             raise DataError(f"no caption can be scored; caption 0: {reasons.get(0, 'there is none')}")
-        items, item_of_row = gather(rows.values())
+        items, item_of_row, _ = gather(rows.values())
         scores = score_metric(self._plan.metric, items, Context())
         scored = ScoredMetric(self._name, self._plan.metric, self._plan.aggregation, scores)
         values: dict[int, float] = {}

@@ -137,7 +137,7 @@ class TorchTextMetric(TorchCaptionMetric):
         self._told += zip(map(_said, candidates), lists, strict=True)
 
     def _value(self, told: Sequence[tuple[str, tuple[str, ...]]]) -> float | None:
-        items, _ = gather(CaptionRow(str(n), str(n), *one) for n, one in enumerate(told))
+        items, _, _ = gather(CaptionRow(str(n), str(n), *one) for n, one in enumerate(told))
         scores = self._scores(items, Context())
         scored = ScoredMetric(self._planned.name, self._planned.metric, self._planned.aggregation, scores)
         return scored.system_value(items.weights)
@@ -200,7 +200,7 @@ class CLIPScore(TorchCaptionMetric):
         handles, captions = list(map(_handle, _listed("images", images))), _listed("captions", texts)
         _require_as_many(captions, handles, "images")
         rows = zip(map(_said, captions), handles, strict=True)
-        items, item_of_row = gather(
+        items, item_of_row, _ = gather(
             CaptionRow(str(n), str(n), caption, (), pixels=handle) for n, (caption, handle) in enumerate(rows)
         )
         scores = self._scores(items, Context(encoder=self.encoder))

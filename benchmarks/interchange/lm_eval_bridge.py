@@ -34,7 +34,6 @@ from ..protocols import names_where
 from ..protocols.binding import load_bound
 from ..protocols.document_reader import read_values
 from ..protocols.job import Job
-from ..records.results import result_key
 from ..running.plan import PlannedRun, plan_task
 from ..running.planned_metrics import require_one
 from ..running.runner import run
@@ -247,14 +246,14 @@ class LmEvalTask:
             )
         for failure in finished.record.failures:
             _log.warning("%s: left out: %s", self._name, describe(failure))
-        for empty in finished.record.coverage.empty:
+        for empty in finished.record.empty_captions:
             _log.warning("%s: counted as empty: %s", self._name, describe(empty))
         for metric, reason in finished.failed_metrics.items():
             _log.error("%s: metric %s failed: %s", self._name, metric, reason)
         for one in finished.results:
             if one.value is None and one.metric not in finished.failed_metrics:
-                _log.warning("%s: %s: no value: %s", self._name, result_key(one), one.reason)
-        return {result_key(one): one.value for one in finished.results if one.value is not None}
+                _log.warning("%s: %s: no value: %s", self._name, one.key, one.reason)
+        return {one.key: one.value for one in finished.results if one.value is not None}
 
     def _settings(self, limit: int | None) -> RunSettings:
         # lm-eval has no place for intervals.
@@ -307,7 +306,7 @@ def plan_for_lm_eval(entry: IndexEntry, metrics: Sequence[str], locations: DataL
             f"tasks of {exportable} can be exported.",
             _HINT,
         )
-    models = NamedModels(captioner=ModelSpec("lm_eval", "lm_eval", built=_Answers))
+    models = NamedModels(captioner=ModelSpec("lm_eval", "lm_eval", given=_Answers({})))
     try:
         plan = plan_task(entry, models, metrics, locations)
     except TaskError:

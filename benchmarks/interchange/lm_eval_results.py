@@ -140,15 +140,19 @@ def _gathered(runs: Sequence[TaskRun]) -> list[list[TaskRun]]:
     return [list(group.values()) for group in groups.values()]
 
 
+_BY_TASK = ("results", "group_subtasks", "configs", "versions", "n-shot", "higher_is_better", "n-samples")
+"""What lm-eval keys by task, in its layout."""
+
+
 def _merged(group: Sequence[TaskRun], latest: TaskRun, task_hashes: Mapping[str, str]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     ours = {}
     for record in sorted((run.record for run in group), key=lambda record: record.task):
-        for key, of_task in record.by_task.items():
-            merged[key] = merged.get(key, {}) | of_task
+        for key in _BY_TASK:
+            merged[key] = merged.get(key, {}) | record.values[key]
         counted = {**merged["results"][record.task], "sample_len": record.documents.effective}
         merged["results"][record.task] = counted
-        ours[record.task] = record.beside_lm_eval
+        ours[record.task] = {key: record.values[key] for key in ("fingerprint", "intervals", "published", "date")}
     record, model = latest.record, _model(latest)
     return merged | {
         "config": record.written_settings,

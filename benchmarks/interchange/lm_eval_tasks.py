@@ -18,7 +18,6 @@ from ...tasks.locate import DataLocations
 from ..inputs.failures import FailureLog
 from ..inputs.settings import RunSettings
 from ..protocols.job import Result, ScoredMetric
-from ..records.results import result_key
 from ..running.plan import PlannedRun
 from .lm_eval_bridge import lm_eval_name, open_job, plan_for_lm_eval
 
@@ -170,7 +169,7 @@ def _functions(results: Sequence[Result]) -> dict[str, tuple[str, bool]]:
     """Name a function for each result."""
     functions: dict[str, tuple[str, bool]] = {}
     for result in results:
-        key = result_key(result)
+        key = result.key
         name = base = "value_of_" + re.sub(r"\W", "_", key, flags=re.ASCII)
         while name in functions:
             name = f"{base}_{len(functions)}"

@@ -21,9 +21,10 @@ from ...errors import MetricError, UsageError
 from ...progress import Progress, silent
 from ...tasks.index import build_index
 from ..inputs.failures import FailureLog, FailureSummary, summarise
+from ..inputs.models import load_models
 from ..inputs.settings import RunSettings
 from ..protocols.binding import load_bound
-from ..running.resolve import ResolvedCall, resolve_call
+from ..running.plan import ResolvedCall, resolve_call
 from ..running.runner import prepare, score
 from ..store.store import Store
 
@@ -257,7 +258,7 @@ def _ask(resolved: ResolvedCall, rows: WantedRows, failures: FailureLog, store: 
     root = planned.root
     rows.folder = root if root is None or root.is_dir() else root.parent
     settings = RunSettings(skip_checks=True)
-    models = resolved.load_models()
+    models = load_models(resolved.models)
     job = prepare(planned, settings, models, locations=resolved.locations, cache=store, progress=progress)
     for one in score(planned, job, failures).metrics:
         if one.scores is None:

@@ -117,7 +117,7 @@ def _marks(record: Record, versions: Mapping[str, str]) -> list[str]:
     if record.settings.limit is not None:
         counts = record.documents
         marks.append(f"{counts.effective:,} of {counts.original:,} documents (--limit)")
-    marks += record.coverage.notes
+    marks += record.notes
     if (least := _least_scored(record)) is not None:
         marks.append(f"n is short of the task's documents: {least:,} of {record.documents.original:,}")
     if (level := record.settings.level) != 0.95:
@@ -132,7 +132,7 @@ def _least_scored(record: Record) -> int | None:
     """Return the fewest documents behind a number of a model, where they are not all that the run was to be of."""
     if not record.documents_hash or record.settings.limit is not None:
         return None
-    subset = record.coverage.subset
+    subset = record.subset
     wanted = subset.documents if subset else record.documents.original
     scored = [one.n for one in record.results.values() if one.value is not None]
     return min(scored) if scored and min(scored) < wanted else None

@@ -183,7 +183,7 @@ def _same_data(rows: list[MeasuredRow], *, with_captions: bool) -> list[Measured
     """
 
     def data(row: MeasuredRow) -> str:
-        record, subset = row.run.record, row.run.record.coverage.subset
+        record, subset = row.run.record, row.run.record.subset
         # Captions of two models differ; those that metrics judge may not.
         scored = record.data_hash if with_captions else [record.documents_hash, subset and subset.hash]
         return _as_json([scored, record.protocol.fingerprint()])
@@ -191,7 +191,7 @@ def _same_data(rows: list[MeasuredRow], *, with_captions: bool) -> list[Measured
     whole = [row for row in rows if row.run.record.is_whole]
     counts = Counter(map(data, whole))
     latest = {data(row): row.run.record.date for row in sorted(whole, key=lambda row: row.run.record.date)}
-    of_all = {data(row) for row in whole if row.run.record.coverage.subset is None}
+    of_all = {data(row) for row in whole if row.run.record.subset is None}
     usual = max(counts, key=lambda one: (one in of_all, counts[one], latest[one], one), default=None)
     return [
         row

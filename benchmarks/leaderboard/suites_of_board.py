@@ -32,7 +32,7 @@ def suite_tables(runs: Sequence[BoardRun], index: TaskIndex, outdated: set[str])
     for run in sorted(runs, key=lambda run: (run.record.documents.effective, run.record.date, run.key), reverse=True):
         task = run.record.task
         record = run.record
-        of_all = record.is_whole and record.coverage.subset is None
+        of_all = record.is_whole and record.subset is None
         if of_all and run.key not in outdated and task in index.entries:
             by_task.setdefault(task, []).append(run)
     tables = (_table(suite, by_task) for suite in list_suites())

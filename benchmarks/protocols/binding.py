@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ...errors import DataError, TaskError, UsageError, did_you_mean
+from ...permissions import Permissions, permitted
 from ...tasks.schema import FaultyTaskError, TaskConfig, faults_of, load_task
 from ...tasks.yaml_files import ParsedFile
 from . import names_where, protocols
@@ -18,12 +19,19 @@ _NOT_FOR_ALL = ("generation_kwargs", "image_folder", "metric_list", "statistics"
 """Keys besides ``doc_to_*`` that some protocols read, and others do not."""
 
 
+_bound: dict[tuple[Path, Permissions], tuple[TaskConfig, ParsedFile, Protocol[Any]]] = {}
+"""Files that were read, by what they might include then; what was made of them is nothing that changes."""
+
+
 def load_bound(path: Path) -> tuple[TaskConfig, ParsedFile, Protocol[Any]]:
-    """Read a task file, and bind its protocol.
+    """Read a task file, and bind its protocol; a file that was read is read again once it has changed.
 
     Raises:
         TaskError: All faults of the file, those that only its protocol knows among them.
     """
+    key = path, permitted()
+    if (known := _bound.get(key)) and known[1].is_current and protocols[known[0].output_type] is type(known[2]):
+        return known
     try:
         task, parsed = load_task(path)
     except FaultyTaskError as error:
@@ -32,7 +40,8 @@ def load_bound(path: Path) -> tuple[TaskConfig, ParsedFile, Protocol[Any]]:
         except TaskError as of_protocol:
             raise TaskError(f"{error.message}\n{of_protocol.message}", of_protocol.hint) from error
         raise
-    return task, parsed, bind(task, parsed)
+    _bound[key] = task, parsed, bind(task, parsed)
+    return _bound[key]
 
 
 def bind(task: TaskConfig, parsed: ParsedFile, faulty: Set[str] = frozenset()) -> Protocol[Any]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...adapters import Box, ImageHandle, VideoHandle
 from ..inputs.failures import FailureLog
-from ..inputs.items import CaptionRow, gathered
+from ..inputs.items import CaptionRow, gather
 from ..statistics import Draws
 from ..statistics.classical import mcnemar_test
 from ..statistics.contract import Statistic, UndefinedStatistic
@@ -217,7 +217,7 @@ class Choices(Protocol[SettingsT]):
         categories: Mapping[str, int],
         systems: Mapping[str, int],
     ) -> Shard:
-        items, item_of_sample, item_numbers = gathered(samples)
+        items, item_of_sample, item_numbers = gather(samples)
         columns: dict[str, Sequence[Any]] = {
             "id": [one.id for one in choices],
             "image": [one.image for one in choices],

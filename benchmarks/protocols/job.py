@@ -121,6 +121,14 @@ class Shard:
         """How many rows it has."""
         return len(self.columns["id"])
 
+    @property
+    def words(self) -> np.ndarray | None:
+        """``[rows]`` words of each caption; None where rows are no single captions."""
+        captions = self.columns.get("candidate")
+        if captions is None:
+            return None
+        return np.fromiter((len(caption.split()) for caption in captions), np.uint32, len(captions))
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -359,6 +367,13 @@ class Result:
     p: float | None = None
     remark: str = ""
     resampled: Spread | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def key(self) -> str:
+        """Its name in records: ``metric`` for system values, else ``metric.statistic``, and ``.category`` if any."""
+        if self.statistic in ("mean", "corpus") and not self.category:
+            return self.metric
+        return ".".join(filter(None, (self.metric, self.statistic, self.category)))
 
     @property
     def best_alone(self) -> tuple[str, float] | None:

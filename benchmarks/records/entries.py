@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from ..inputs.failures import FailureSummary
-from ..protocols.checks import DataCheck, faults_of_data
 from ..published.values import Table, printed_decimals
 
 Role = Literal["encoder", "judge"]
@@ -291,59 +288,3 @@ class Timings:
     def to_json(self) -> dict[str, Any]:
         """Return them as JSON values."""
         return {**self.steps, "each_metric": {name: round(one, 4) for name, one in self.metrics.items()}}
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """What a run is of.
-
-    Attributes:
-        subset: The part of the documents of which captions are recorded; None where all were asked for.
-        unanswered: Documents on which the model failed: the run is incomplete.
-        empty: Captions that say nothing, or are none, and were scored as empty ones, by step and reason.
-        cut: How many captions were cut, by metric or what a matching task measures.
-        checks: What the task expects of its data, and what was found.
-    """
-
-    subset: RecordedSubset | None
-    unanswered: int
-    empty: Sequence[FailureSummary]
-    cut: Mapping[str, Truncation]
-    checks: list[DataCheck]
-
-    @property
-    def empty_count(self) -> int:
-        """How many captions were scored as empty ones."""
-        return sum(one["count"] for one in self.empty)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the model answered for every document that it was shown."""
-        return not self.unanswered
-
-    @property
-    def notes(self) -> list[str]:
-        """What stands beside the numbers of the run wherever they are shown."""
-        notes: list[str] = []
-        if self.unanswered:
-            notes.append(f"incomplete: the model failed on {_counted(self.unanswered, 'document')}")
-        if faults := faults_of_data(self.checks):
-            notes.append(f"the data failed its checks ({'; '.join(faults)})")
-        if self.subset:
-            notes.append(f"a subset: {self.subset.documents:,} of {self.subset.of:,} documents")
-        if self.empty_count:
-            reasons = Counter[str]()
-            for one in self.empty:
-                reasons[one["reason"]] += one["count"]
-            told = ", ".join(f"{count:,} × {reason}" for reason, count in reasons.items())
-            notes.append(f"{_counted(self.empty_count, 'caption')} counted as empty: {told}")
-        same = (
-            f"{_counted(one.identical, 'choice')} of texts that are the same once cut to {one.context_length} tokens"
-            for one in self.cut.values()
-            if one.identical
-        )
-        return [*notes, *dict.fromkeys(same)]
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

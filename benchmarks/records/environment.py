@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -54,16 +55,12 @@ def environment() -> dict[str, Any]:
     }
 
 
+@cache
 def version(distribution: str) -> str | None:
-    """Return the version of a distribution, as this process first found it, or None."""
-    try:
-        return _installed(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-# What is imported stays what it is, whatever is installed or committed while the process goes on.
-_installed = cache(importlib.metadata.version)
+    """Return the version of a distribution, or None; what is imported stays what it is, whatever is installed later."""
+    with suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(distribution)
+    return None
 
 
 @cache
@@ -72,8 +69,6 @@ def git_hash() -> str | None:
     if not (PACKAGE_ROOT / ".git").exists():
         return None
     command = ["git", "-C", str(PACKAGE_ROOT), "describe", "--always", "--dirty"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
+    with suppress(OSError, subprocess.SubprocessError):
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    return None

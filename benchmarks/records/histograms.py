@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
@@ -15,8 +15,6 @@ from .entries import Count, Finite, RecordEntry
 
 BINS = 20
 """Bins of the scores, and at most so many of the ratings and of the numbers of words."""
-
-_TOGETHER = 100_000
 
 By = Literal["by_rating", "by_words"]
 
@@ -100,16 +98,11 @@ class _Rows:
     row: np.ndarray
     count: int
 
-    def table(self, bins: np.ndarray, first: int) -> np.ndarray:
-        """Return ``[count, BINS]`` how many of some captions, from the first on, are in each row and bin (-1: none)."""
-        last = first + len(bins)
-        if self.sample is None:
-            row = self.row[first:last]
-        else:
-            part = slice(*np.searchsorted(self.sample, [first, last]))
-            row, bins = self.row[part], bins[self.sample[part] - first]
-        cells = row[bins >= 0].astype(np.int64) * BINS + bins[bins >= 0]
-        return np.bincount(cells, minlength=self.count * BINS).reshape(self.count, BINS)
+    def table(self, bins: np.ndarray) -> list[list[int]]:
+        """Return ``[count][BINS]`` how many captions are in each row and bin (-1: none)."""
+        bins = bins if self.sample is None else bins[self.sample]
+        cells = self.row[bins >= 0].astype(np.int64) * BINS + bins[bins >= 0]
+        return np.bincount(cells, minlength=self.count * BINS).reshape(self.count, BINS).tolist()
 
 
 def histograms(
@@ -136,35 +129,23 @@ def histograms(
     for metric, values in scores.items():
         if (edges := _edges(values)) is None:
             continue
-        counts, of_rating, of_words = 0, 0, 0
-        for first, some in _pieces(values):
-            bins = np.clip(np.searchsorted(edges, some, side="right") - 1, 0, BINS - 1)
-            bins[~np.isfinite(some)] = -1
-            counts += np.bincount(bins[bins >= 0], minlength=BINS)
-            of_rating += rated.table(bins, first)
-            of_words += worded.table(bins, first)
+        bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, BINS - 1)
+        bins[~np.isfinite(values)] = -1
         found[metric] = {
             "edges": edges.tolist(),
-            "counts": np.asarray(counts).tolist(),
-            **({"by_rating": {"ratings": levels, "counts": np.asarray(of_rating).tolist()}} if levels else {}),
-            "by_words": {"edges": edges_of_words, "counts": np.asarray(of_words).tolist()},
+            "counts": np.bincount(bins[bins >= 0], minlength=BINS).tolist(),
+            **({"by_rating": {"ratings": levels, "counts": rated.table(bins)}} if levels else {}),
+            "by_words": {"edges": edges_of_words, "counts": worded.table(bins)},
         }
     return found
 
 
-def _pieces(values: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield some values after the other, each time with the number of the first: their bins are not all in memory."""
-    for first in range(0, len(values), _TOGETHER):
-        yield first, values[first : first + _TOGETHER]
-
-
 def _edges(values: np.ndarray) -> np.ndarray | None:
     """Return the edges of equal bins over the finite values; None where there is none, or no bin can hold them."""
-    finite = (some[np.isfinite(some)] for _, some in _pieces(values))
-    ends = [(float(some.min()), float(some.max())) for some in finite if len(some)]
-    if not ends:
+    finite = values[np.isfinite(values)]
+    if not len(finite):
         return None
-    low, high = min(least for least, _ in ends), max(most for _, most in ends)
+    low, high = float(finite.min()), float(finite.max())
     for margin in (0.0, max(0.5, abs(low) * 1e-6)):
         # One value, or values that differ in the last bits, would give bins without width.
         with np.errstate(over="ignore", invalid="ignore"):

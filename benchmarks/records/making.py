@@ -21,9 +21,10 @@ from .entries import Timings
 from .hashes import checksum, fingerprint, plain
 from .histograms import histograms
 from .publishing import SampleContent, origin_name, unquoted, unquoted_failures, without_folders
-from .results import result_entries
 
 SCHEMA_VERSION = 1
+NO_ERROR = "N/A"
+"""What lm-eval writes for a standard error that there is none of."""
 
 
 @dataclass(frozen=True)
@@ -189,6 +190,39 @@ def _fingerprint_parts(finished: Finished) -> dict[str, Any]:
             **({"intervals": settings.intervals} if settings.intervals != "auto" else {}),
         },
     }
+
+
+def result_entries(results: Sequence[Result]) -> tuple[dict[str, Any], dict[str, Any], dict[str, bool]]:
+    """Return results in lm-eval's layout, our intervals, and whether higher is better, where that says something.
+
+    lm-eval keys a value ``"metric,filter"`` and its error ``"metric_stderr,filter"``; an agreement of
+    ``cider`` by ``kendall_c`` is the metric ``cider.kendall_c`` there.
+    """
+    values: dict[str, Any] = {}
+    intervals: dict[str, Any] = {}
+    higher: dict[str, bool] = {}
+    for result in results:
+        key, interval = result.key, result.interval
+        values[f"{key},none"] = result.value
+        has_error = interval is not None and interval.stderr is not None
+        values[f"{key}_stderr,none"] = interval.stderr if interval and has_error else NO_ERROR
+        if result.higher_is_better is not None:
+            higher[key] = result.higher_is_better
+        intervals[key] = {
+            "metric": result.metric,
+            "statistic": result.statistic,
+            "label": list(result.label),
+            "n": result.n,
+            "low": interval.low if interval else None,
+            "high": interval.high if interval else None,
+            "resamples": interval.resamples if interval else 0,
+            "reason": result.reason or (interval.reason if interval else ""),
+            **({"method": interval.method} if interval and interval.method != "bootstrap" else {}),
+            **({"text_alone": dict(result.alone)} if result.alone else {}),
+            **({"p": result.p} if result.p is not None else {}),
+            **({"remark": result.remark} if result.remark else {}),
+        }
+    return values, intervals, higher
 
 
 def published_entry(one: Published) -> dict[str, Any]:

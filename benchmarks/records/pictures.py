@@ -16,7 +16,6 @@ QUALITY = 80
 EACH = 5
 """So many of the best, and of the worst, of each metric."""
 MOST = 40
-_TOGETHER = 100_000
 
 
 def pictures(
@@ -45,7 +44,9 @@ def _extremes(scores: Sequence[np.ndarray]) -> list[int]:
     """Return the samples with the greatest and least scores, rank by rank, at most ``MOST``."""
     ends: list[tuple[list[int], list[int]]] = []
     for values in scores:
-        order = _outermost(values)
+        order = np.argsort(values, kind="stable")
+        # What is infinite, or none, stands at its ends.
+        order = order[np.count_nonzero(values == -np.inf) :][: np.count_nonzero(np.isfinite(values))]
         ends.append((order[:EACH].tolist(), order[: -EACH - 1 : -1].tolist()))
     chosen: dict[int, None] = {}
     for rank in range(EACH):
@@ -53,23 +54,6 @@ def _extremes(scores: Sequence[np.ndarray]) -> list[int]:
             if rank < len(least):
                 chosen |= {greatest[rank]: None, least[rank]: None}
     return list(chosen)[:MOST]
-
-
-def _outermost(values: np.ndarray) -> np.ndarray:
-    """Return which samples may have the ``EACH`` least and greatest of some values, the least first."""
-    found = [np.zeros(0, np.int64)]
-    # Some at a time: there may be many millions.
-    for first in range(0, len(values), _TOGETHER):
-        order = first + _finite_in_order(values[first : first + _TOGETHER])
-        found += [order[:EACH], order[EACH:][-EACH:]]
-    chosen = np.sort(np.concatenate(found))
-    return chosen[_finite_in_order(values[chosen])]
-
-
-def _finite_in_order(values: np.ndarray) -> np.ndarray:
-    order = np.argsort(values, kind="stable")
-    # What is infinite, or none, stands at its ends.
-    return order[np.count_nonzero(values == -np.inf) :][: np.count_nonzero(np.isfinite(values))]
 
 
 def _thumbnail(handle: ImageHandle) -> bytes | None:

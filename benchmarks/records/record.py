@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
-from ...errors import DataError
+from ...errors import DataError, counted
+from ...metrics import metrics
 from ...tasks.index import DEFAULT_OUTPUT_TYPE
 from ...tasks.schema import PublishedTable, StatisticEntry
 from ..inputs.failures import FailureSummary
 from ..protocols.binding import bind_recorded
-from ..protocols.checks import DataCheck
+from ..protocols.checks import DataCheck, faults_of_data
 from ..protocols.contract import Protocol
 from ..protocols.job import Result, shown_times
+from ..statistics import statistics
+from ..statistics.bootstrap import Interval
 from .entries import (
     Count,
-    Coverage,
     DocumentCount,
     FailedMetric,
     FingerprintParts,
@@ -41,14 +44,15 @@ from .entries import (
     UsedSettings,
 )
 from .environment import Environment
+from .hashes import hash_of_json, plain
 from .histograms import By, Histogram
-from .making import Finished, values_of
-from .older import identity, protocol_choices
+from .making import NO_ERROR
 from .publishing import SampleContent, without_folders
-from .results import NO_ERROR, ends_of_metric, ends_of_statistic, has_direction, read_results
 
-_BY_TASK = ("results", "group_subtasks", "configs", "versions", "n-shot", "higher_is_better", "n-samples")
+_UNKNOWN = (0.0, 1.0)
 _PICTURE = r"pictures/[0-9a-f]{16}\.jpg"
+_NO_CAPTION = ("is null", "is not text", "is empty", "is longer than", "is not valid UTF-8", "has no letter")
+"""How the reasons began for which captions were left out before records told of a choice."""
 _DEEPEST = 50
 """Levels of objects and arrays; what a model or a metric says of itself has a handful."""
 
@@ -172,24 +176,6 @@ class Record(RecordEntry):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Record) and self.values == other.values
 
-    @classmethod
-    def of(
-        cls,
-        finished: Finished,
-        samples: SampleContent = "full",
-        pictures: Mapping[str, str] | None = None,
-        files: Mapping[str, str] | None = None,
-    ) -> Record:
-        """Return the record of a run that has just finished.
-
-        Args:
-            finished: The run.
-            samples: What is written of its samples; with ``scores`` no reason quotes the data.
-            pictures: Id of a sample to the path of its picture below the run's folder.
-            files: Path of each file beside the record to its SHA-256.
-        """
-        return cls(values_of(finished, samples, pictures, files))
-
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         """Check what follows from several keys: each result has its value, and the task is the same throughout."""
@@ -285,9 +271,15 @@ class Record(RecordEntry):
         return self._task_file.output_type or DEFAULT_OUTPUT_TYPE
 
     @property
-    def protocol_choices(self) -> Mapping[str, Any]:
-        """Every choice of the protocol, as it is recorded; older records hold those of other protocols, too."""
-        return protocol_choices(self.parts.task.protocol or {}, self.failures)
+    def protocol_choices(self) -> dict[str, Any]:
+        """Every choice of the protocol, as it is recorded; older records hold those of other protocols, too.
+
+        Of a record from before ``empty_caption`` was a choice, what moved its numbers.
+        """
+        left_out = any(
+            one["stage"] in ("caption", "candidate") and one["reason"].startswith(_NO_CAPTION) for one in self.failures
+        )
+        return {**({"empty_caption": "leave_out"} if left_out else {}), **(self.parts.task.protocol or {})}
 
     @cached_property
     def protocol(self) -> Protocol[Any]:
@@ -306,8 +298,33 @@ class Record(RecordEntry):
     @cached_property
     def results(self) -> dict[str, Result]:
         """The numbers by key (``cider.kendall_c``), in table order."""
-        higher = self.directions[self.task]
-        return read_results(self._lm_eval_values, self.intervals, higher, self.has_direction, self.scale_of)
+        results: dict[str, Result] = {}
+        for key, one in self.intervals.items():
+            value = self._lm_eval_values[f"{key},none"]
+            error = self._lm_eval_values.get(f"{key}_stderr,none", NO_ERROR)
+            interval = None
+            # Of a value that is not there, and without resamples, no interval was asked for.
+            if one.resamples or one.method != "bootstrap" or (value is not None and one.reason):
+                stderr = None if error == NO_ERROR else error
+                interval = Interval(one.low, one.high, stderr, one.resamples, one.reason, one.method)
+            whole = f"{one.metric}.{one.statistic}."
+            results[key] = Result(
+                metric=one.metric,
+                statistic=one.statistic,
+                label=(one.label[0], one.label[1]),
+                value=value,
+                n=one.n,
+                higher_is_better=self.higher_is_better(key) if self.has_direction(one.metric) else None,
+                scale=self.scale_of(one.metric, one.statistic),
+                interval=interval,
+                # Of a value that is there, the reason is that of the interval which is not.
+                reason=one.reason if value is None else "",
+                category=key.removeprefix(whole) if key.startswith(whole) else "",
+                alone=one.text_alone,
+                p=one.p,
+                remark=one.remark,
+            )
+        return results
 
     @property
     def metrics(self) -> list[str]:
@@ -339,13 +356,21 @@ class Record(RecordEntry):
 
     def has_direction(self, metric: str) -> bool:
         """Return whether it is better to have more, or less, of a metric; True where metrics are judged."""
-        return self.protocol.subject != "model" or has_direction(self.registered_name(metric))
+        name = self.registered_name(metric)
+        return self.protocol.subject != "model" or name not in metrics or metrics[name].has_direction
 
     def ends_of(self, metric: str, statistic: str) -> tuple[float, float]:
-        """Return the least and greatest value: the metric's where numbers are its own, else the statistic's."""
+        """Return the least and greatest value: the metric's where numbers are its own, else the statistic's.
+
+        Those of a metric or statistic that is not known here are 0 and 1.
+        """
         if self.protocol.subject == "model":
-            return ends_of_metric(self.registered_name(metric))
-        return ends_of_statistic(statistic, self.config)
+            name = self.registered_name(metric)
+            return metrics[name].range if name in metrics else _UNKNOWN
+        human = self.config.get("doc_to_human")
+        aspects = [str(one) for one in cast("dict[str, Any]", human)] if isinstance(human, dict) else []
+        called = {name: one.statistic for one in self.statistics for name in one.names(aspects)}.get(statistic)
+        return statistics[called].range if isinstance(called, str) and called in statistics else _UNKNOWN
 
     def scale_of(self, metric: str, statistic: str) -> float:
         """Return what tables show a number times; see :func:`.shown_times`."""
@@ -373,20 +398,46 @@ class Record(RecordEntry):
     @property
     def data_checks(self) -> list[DataCheck]:
         """What the task expects of its data, and what was found."""
-        return self.coverage.checks
+        return [DataCheck(one.check, one.expected, one.found, one.passed) for one in self.checks]
 
     @property
     def is_whole(self) -> bool:
         """Whether the run saw the right data, and answered for all that it saw: only such runs are ranked."""
         checked = all(one.passed for one in self.checks)
-        return checked and self.coverage.is_complete and self.settings.limit is None
+        return checked and self.is_complete and self.settings.limit is None
 
-    @cached_property
-    def coverage(self) -> Coverage:
-        """Which documents the numbers are of, and which captions count as empty ones."""
-        unanswered = sum(one["count"] for one in self.failures if one["stage"] == "model")
-        checks = [DataCheck(one.check, one.expected, one.found, one.passed) for one in self.checks]
-        return Coverage(self.subset, unanswered, self.empty_captions, self.truncation, checks)
+    @property
+    def empty_count(self) -> int:
+        """How many captions were scored as empty ones."""
+        return sum(one["count"] for one in self.empty_captions)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the model answered for every document that it was shown."""
+        return not any(one["stage"] == "model" for one in self.failures)
+
+    @property
+    def notes(self) -> list[str]:
+        """What stands beside the numbers of the run wherever they are shown."""
+        notes: list[str] = []
+        if unanswered := sum(one["count"] for one in self.failures if one["stage"] == "model"):
+            notes.append(f"incomplete: the model failed on {counted(unanswered, 'document')}")
+        if faults := faults_of_data(self.data_checks):
+            notes.append(f"the data failed its checks ({'; '.join(faults)})")
+        if self.subset:
+            notes.append(f"a subset: {self.subset.documents:,} of {self.subset.of:,} documents")
+        if self.empty_count:
+            reasons = Counter[str]()
+            for one in self.empty_captions:
+                reasons[one["reason"]] += one["count"]
+            told = ", ".join(f"{count:,} × {reason}" for reason, count in reasons.items())
+            notes.append(f"{counted(self.empty_count, 'caption')} counted as empty: {told}")
+        same = (
+            f"{counted(one.identical, 'choice')} of texts that are the same once cut to {one.context_length} tokens"
+            for one in self.truncation.values()
+            if one.identical
+        )
+        return [*notes, *dict.fromkeys(same)]
 
     @property
     def metric_errors(self) -> dict[str, str]:
@@ -401,7 +452,10 @@ class Record(RecordEntry):
     @cached_property
     def identity(self) -> str:
         """The fingerprint in one form for records of all versions."""
-        return identity(self.fingerprint_parts, self.protocol.fingerprint())
+        # Older ones hold null for keys that the task does not give, and the choices of all protocols.
+        given = {key: one for key, one in self.fingerprint_parts["task"].items() if one is not None}
+        choices = plain(self.protocol.fingerprint())
+        return hash_of_json({**self.fingerprint_parts, "task": {**given, "protocol": choices}})
 
     @property
     def made_by(self) -> Mapping[str, Mapping[str, Any]]:
@@ -418,16 +472,6 @@ class Record(RecordEntry):
         steps = {name: one for name, one in self.seconds_of_steps.items() if isinstance(one, float)}
         metrics = self.seconds_of_steps.get("each_metric", {})
         return Timings(steps, metrics if isinstance(metrics, dict) else {})
-
-    @property
-    def by_task(self) -> dict[str, Mapping[str, Any]]:
-        """What lm-eval keys by task, in its layout."""
-        return {key: self.values[key] for key in _BY_TASK}
-
-    @property
-    def beside_lm_eval(self) -> dict[str, Any]:
-        """What of the numbers lm-eval has no key for, as ``run.json`` has it."""
-        return {key: self.values[key] for key in ("fingerprint", "intervals", "published", "date")}
 
 
 def _is_deep(value: Any) -> bool:

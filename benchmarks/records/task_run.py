@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +26,7 @@ class TaskRun:
         failures: The record's, with the reasons in full: they may name folders of this machine, or quote the data.
         outside: How many images lie outside of what the task may read, where, and which option lets it read them; empty
             where none does. It names folders of this machine, and is in no record.
-        table: The samples as pyarrow table, where they are at hand.
+        table: Gives the samples as pyarrow table, where they are at hand.
     """
 
     record: Record
@@ -34,7 +34,7 @@ class TaskRun:
     folder: Path | None = None
     failures: list[FailureSummary] = field(default_factory=list[FailureSummary])
     outside: str = ""
-    table: Any = field(default=None, repr=False, compare=False)
+    table: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def recorded(cls, record: Record, folder: Path) -> TaskRun:
@@ -48,9 +48,9 @@ class TaskRun:
         Raises:
             DataError: The run was read from a folder that has no samples, or others than the run wrote.
         """
-        if self.table is None and self.folder is not None:
-            return read_samples(self.folder, self.record)
-        return self.table
+        if self.table is not None:
+            return self.table()
+        return None if self.folder is None else read_samples(self.folder, self.record)
 
     @property
     def published(self) -> Mapping[str, PublishedValue]:
@@ -60,7 +60,7 @@ class TaskRun:
     @property
     def is_complete(self) -> bool:
         """Whether the model answered for every document that it was shown."""
-        return self.record.coverage.is_complete
+        return self.record.is_complete
 
     @property
     def failed_metrics(self) -> Mapping[str, str]:

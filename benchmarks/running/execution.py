@@ -7,25 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...errors import UsageError
 from ...metrics import Cache
 from ...progress import Progress, ShardProgress, silent
-from ..inputs.models import ROLES, AnyModels, LoadedWhenAsked, Models, NamedModels
+from ..inputs.models import LoadedWhenAsked, Models, NamedModels
+from ..store.store import parse_store
 
 if TYPE_CHECKING:
     from ..inputs.failures import FailureLog
     from ..protocols.job import Job, Shard, Summary
     from ..scale.executors import Executor
     from ..scale.mapping import ShardMap
+    from ..scale.merge import ShardedCorpus
     from ..scale.shards import Originals
     from .plan import PlannedRun
     from .planned_metrics import PlannedMetric
-    from .scoring import Scored
+    from .scoring import OneShard, Scored
+
+    Corpus = OneShard | ShardedCorpus
+    """All that a run scores."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +64,13 @@ class Execution:
         """
         return is_large or self.is_always_elsewhere or self.folder is not None
 
-    def require_named(self, given: Sequence[object]) -> None:
-        """Raise if models were given that other processes cannot be sent.
+    def require_named(self, models: NamedModels) -> None:
+        """Raise if a model was given that other processes cannot be sent.
 
         Raises:
             UsageError: So it is.
         """
-        if self.executor is not None and given:
+        if self.executor is not None and any(spec and spec.given for spec in vars(models).values()):
             raise UsageError(
                 "a model that is an object of this process cannot be handed to an engine",
                 "Name its adapter, and arguments, instead.",
@@ -76,91 +80,90 @@ class Execution:
 IN_PROCESS = Execution()
 
 
-def execution_of(engine: Executor | Execution | None) -> Execution:
-    """Return where a run is carried out, given who does it."""
-    return engine if isinstance(engine, Execution) else Execution(engine)
+def execution_of(engine: Executor | Execution | None, store: str | Path | None) -> tuple[Execution, Path]:
+    """Return where a run is carried out, given who does it, and the file of this machine's store.
+
+    Args:
+        engine: Who does it.
+        store: The file, or where results of shards lie.
+    """
+    execution = engine if isinstance(engine, Execution) else Execution(engine)
+    file, objects = parse_store(None if store is None else str(store))
+    return execution if objects is None else replace(execution, folder=objects), file
 
 
-@dataclass(frozen=True)
-class ShardPlace:
-    """What a run that is mapped over shards has, besides what a small one has.
+def open_shard_map(
+    execution: Execution,
+    named: NamedModels,
+    store: Path,
+    key: str,
+    metrics: Sequence[PlannedMetric],
+    models: Models,
+    cache: Cache,
+    progress: Progress,
+    stack: ExitStack,
+    *,
+    is_large: bool,
+    total: int = 0,
+    originals: Originals | None = None,
+    task: str = "",
+    batch_size: int | None = None,
+) -> ShardMap:
+    """Return what maps a run over shards.
 
-    Attributes:
+    Args:
         execution: Where it is carried out.
         named: Its models, as they were named.
         store: The file of the store, which workers open.
         key: What tells runs apart whose results are the same: a hash.
+        metrics: The metrics.
+        models: The models that are loaded here.
+        cache: The store of this process.
+        progress: Gives a reporter for a step.
+        stack: Holds what is put aside.
+        is_large: Whether the run has more than one shard.
+        total: How many documents there are, where that is known.
         originals: Where its images are; None where they are paths or bytes.
         task: Name of its task; empty where there is none.
         batch_size: As of ``RunSettings``.
+
+    Raises:
+        StoreError: What is put aside has no place.
     """
+    from ...permissions import permitted
+    from ..scale.executors import InProcess
+    from ..scale.folders import Folder
+    from ..scale.mapping import ShardMap, ShardWork, model_identities
+    from ..scale.shards import Originals, ShardFiles, unfinished_folder
 
-    execution: Execution
-    named: NamedModels
-    store: Path
-    key: str
-    originals: Originals | None = None
-    task: str = ""
-    batch_size: int | None = None
-
-    def open(
-        self,
-        metrics: Sequence[PlannedMetric],
-        models: Models,
-        cache: Cache,
-        progress: Progress,
-        stack: ExitStack,
-        *,
-        is_large: bool,
-        total: int = 0,
-    ) -> ShardMap:
-        """Return what maps the run over shards.
-
-        Args:
-            metrics: The metrics.
-            models: The models that are loaded here.
-            cache: The store of this process.
-            progress: Gives a reporter for a step.
-            stack: Holds what is put aside.
-            is_large: Whether the run has more than one shard.
-            total: How many documents there are, where that is known.
-
-        Raises:
-            StoreError: What is put aside has no place.
-        """
-        from ...permissions import permitted
-        from ..scale.executors import InProcess
-        from ..scale.folders import Folder
-        from ..scale.mapping import ShardMap, ShardWork, model_identities
-        from ..scale.shards import Originals, ShardFiles, unfinished_folder
-
-        execution = self.execution
-        executor = execution.executor if execution.is_always_elsewhere or is_large else None
-        folder = Folder(execution.folder) if execution.folder is not None else None
-        if folder is not None and folder.path is not None:
-            own = folder.path / self.task
-            _made(own)
-            folder = Folder(own)
-        else:
-            if folder is not None:
-                folder.require_usable()
-            own = stack.enter_context(unfinished_folder(self.key[:32]))
-            folder = folder or Folder(own)
-        files = ShardFiles(folder, self.originals or Originals())
-        here: AnyModels = models
-        if executor is not None:
-            if folder.path is not None:
-                executor.use_folder(own)
-            here = LoadedWhenAsked(
-                {role: partial(_load_role, self.named, role) for role in ROLES if getattr(self.named, role) is not None}
-            )
-        in_steps = ShardProgress(progress, total) if executor is None else silent
-        of_process = cache if executor is None else self.store
-        work = ShardWork(files, metrics, here, of_process, in_steps, self.batch_size, permitted())
-        identities = model_identities(self.named, models)
-        told = silent if executor is None else progress
-        is_watched = execution.folder is not None and folder.path is not None
-        return ShardMap(work, executor or InProcess(), identities, cache, own, told, is_watched)
+    executor = execution.executor if execution.is_always_elsewhere or is_large else None
+    folder = Folder(execution.folder) if execution.folder is not None else None
+    is_local = folder is not None and folder.path is not None
+    if folder is not None and folder.path is not None:
+        own = folder.path / task
+        try:
+            own.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"{own}: cannot be written: {error.strerror}",
+                "Name a folder with --run_folder that this user may write, and that all workers see.",
+            ) from error
+        folder = Folder(own)
+    else:
+        if folder is not None:
+            folder.require_usable()
+        own = stack.enter_context(unfinished_folder(key[:32]))
+        folder = folder or Folder(own)
+    files = ShardFiles(folder, originals or Originals())
+    identities = model_identities(named, models)
+    if executor is None:
+        in_steps = ShardProgress(progress, total)
+        work = ShardWork(files, metrics, models, cache, in_steps, batch_size, permitted())
+        return ShardMap(work, InProcess(), identities, cache, own, silent, is_local)
+    if folder.path is not None:
+        executor.use_folder(own)
+    work = ShardWork(files, metrics, LoadedWhenAsked(named), store, silent, batch_size, permitted())
+    return ShardMap(work, executor, identities, cache, own, progress, is_local)
 
 
 def score_over_shards(
@@ -175,19 +178,3 @@ def score_over_shards(
     from ..scale.mapping import score_task
 
     return score_task(plan, job, failures, execution, stack, shards)
-
-
-def _load_role(named: NamedModels, role: str) -> Any:
-    from .resolve import load_models
-
-    return getattr(load_models(named, roles=(role,)), role)
-
-
-def _made(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"{folder}: cannot be written: {error.strerror}",
-            "Name a folder with --run_folder that this user may write, and that all workers see.",
-        ) from error

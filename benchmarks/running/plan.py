@@ -7,26 +7,39 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...adapters import Adapter
 from ...adapters.aliases import ModelSpec
 from ...boundary import Boundary
 from ...errors import TaskError, UsageError, placed
 from ...metrics import DIRECTION
 from ...tasks.documents import require_data
-from ...tasks.index import IndexEntry, TaskIndex
+from ...tasks.index import IndexEntry, TaskIndex, build_index
 from ...tasks.locate import DataLocations
 from ...tasks.schema import PublishedTable, StatisticEntry, TaskConfig
 from ...tasks.sources import load_source
 from ...tasks.yaml_files import FunctionReference, ParsedFile
-from ..inputs.models import NamedModels
+from ..inputs.models import NamedModels, named_or_given
 from ..inputs.pixels import PixelFinder
 from ..protocols.binding import load_bound
 from ..protocols.contract import Protocol
 from ..protocols.job import CAPTIONS, INTERVALS, Result
 from ..published.values import Published, find_in
-from ..records.results import result_key
 from ..statistics import as_class, statistics
 from ..statistics.contract import Statistic
 from .planned_metrics import OF_MODELS, PlannedMetric, plan_metrics, require_distinct, require_inside, require_one
+
+_NAME_ANOTHER = "Leave it out, or name such a metric with --metrics ('bench ls metrics')."
+_UNUSED = {
+    "captioner": (
+        "--model {model}: no model writes captions for {tasks}; the metrics score given captions.",
+        "Leave --model out, or name a model that encodes images and texts, or judges.",
+    ),
+    "encoder": (
+        "model {model}: none of the metrics of {tasks} uses a model that encodes images and texts.", _NAME_ANOTHER
+    ),
+    "judge": ("model {model}: none of the metrics of {tasks} uses a model that judges.", _NAME_ANOTHER),
+}  # fmt: skip
+"""What is said of a model that the user named and no run uses."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +146,64 @@ def make_plan(
     return plan
 
 
+@dataclass(frozen=True)
+class ResolvedCall:
+    """What a call will do.
+
+    Attributes:
+        plan: Its runs.
+        models: The models that were named or given.
+        locations: Where local copies of data may be.
+    """
+
+    plan: list[PlannedRun]
+    models: NamedModels
+    locations: DataLocations
+
+
+def resolve_call(
+    tasks: str | Sequence[str],
+    *,
+    model: str | Adapter | None = None,
+    model_args: str | Mapping[str, Any] = "",
+    encoder: str | Adapter | None = None,
+    encoder_args: str | Mapping[str, Any] = "",
+    judge: str | Adapter | None = None,
+    judge_args: str | Mapping[str, Any] = "",
+    metric_names: Sequence[str] = (),
+    data: Mapping[str, str | Path] | None = None,
+    include_path: Sequence[str | Path] = (),
+    allow_outside: Sequence[str | Path] = (),
+) -> ResolvedCall:
+    """Return what a call will do, everything checked that can be checked before models are loaded.
+
+    Args:
+        tasks: Names of tasks, groups or tags.
+        model: As :func:`capbench.evaluate` takes it, and so the five that follow.
+        model_args: Arguments of its adapter.
+        encoder: The model that encodes for the metrics.
+        encoder_args: Arguments of its adapter.
+        judge: The model that judges for the metrics.
+        judge_args: Arguments of its adapter.
+        metric_names: Metrics in place of those of the tasks.
+        data: Task name to the path of its local data.
+        include_path: Folders with task files of the user's own.
+        allow_outside: Folders besides those of tasks and data whose files tasks may read.
+
+    Raises:
+        BenchError: A name is unknown, or something that every metric of a task needs is missing.
+    """
+    index = build_index(include_path)
+    paths = index.expand_names({name: Path(path) for name, path in (data or {}).items()})
+    locations = DataLocations.from_environment(paths, allow_outside)
+    models = NamedModels.of(
+        named_or_given(model, model_args), named_or_given(encoder, encoder_args), named_or_given(judge, judge_args)
+    )
+    names = [name.strip() for name in tasks.split(",")] if isinstance(tasks, str) else list(tasks)
+    plan = make_plan(index, names, models=models, metric_names=metric_names, locations=locations)
+    return ResolvedCall(plan, models, locations)
+
+
 def plan_tasks(
     index: TaskIndex, tasks: Sequence[str], models: NamedModels, metric_names: Sequence[str], locations: DataLocations
 ) -> list[PlannedRun]:
@@ -141,28 +212,12 @@ def plan_tasks(
     if not entries:
         raise UsageError("no task was named", "'bench ls tasks' lists what there is.")
     plan = [plan_task(entry, models, metric_names, locations) for entry in entries]
-    _require_models_are_used(plan, models)
+    for role, spec in vars(models).items():
+        if spec is not None and not any(getattr(planned, role) for planned in plan):
+            fault, hint = _UNUSED[role]
+            tasks = ", ".join(planned.task.task for planned in plan)
+            raise UsageError(fault.format(model=spec.name, tasks=tasks), hint)
     return plan
-
-
-def _require_models_are_used(plan: Sequence[PlannedRun], models: NamedModels) -> None:
-    """Raise if the user named a model that no run uses."""
-    names = ", ".join(planned.task.task for planned in plan)
-    if models.captioner is not None and not any(planned.captioner for planned in plan):
-        raise UsageError(
-            f"--model {models.captioner.name}: no model writes captions for {names}; the metrics score given captions.",
-            "Leave --model out, or name a model that encodes images and texts, or judges.",
-        )
-    if models.judge is not None and not any(planned.judge for planned in plan):
-        raise UsageError(
-            f"model {models.judge.name}: none of the metrics of {names} uses a model that judges.",
-            "Leave it out, or name such a metric with --metrics ('bench ls metrics').",
-        )
-    if models.encoder is not None and not any(planned.encoder for planned in plan):
-        raise UsageError(
-            f"model {models.encoder.name}: none of the metrics of {names} uses a model that encodes images and texts.",
-            "Leave it out, or name such a metric with --metrics ('bench ls metrics').",
-        )
 
 
 def plan_task(
@@ -170,7 +225,16 @@ def plan_task(
 ) -> PlannedRun:
     """Plan one task; see :func:`make_plan`."""
     task, parsed, protocol = load_bound(entry.path)
-    _require_models(task, protocol, models)
+    if protocol.needs_encoder and models.encoder is None:
+        raise UsageError(
+            f"task '{task.task}' tests a model that encodes images and texts, and none was named.",
+            "Name one with --model; 'bench ls models' lists what there is.",
+        )
+    if protocol.needs_captioner and models.captioner is None:
+        raise UsageError(
+            f"task '{task.task}' scores the captions of a model, and none was named.",
+            "Name one with --model; 'bench ls models' lists what there is, --model captions:FILE serves yours.",
+        )
     if metric_names and not protocol.takes_metrics:
         raise UsageError(
             f"--metrics {','.join(metric_names)}: protocol '{task.output_type}' tests the model itself; "
@@ -202,20 +266,6 @@ def plan_task(
         boundary=boundary,
         left_out=left_out,
     )
-
-
-def _require_models(task: TaskConfig, protocol: Protocol[Any], models: NamedModels) -> None:
-    """Raise if the protocol uses a model that the user did not name."""
-    if protocol.needs_encoder and models.encoder is None:
-        raise UsageError(
-            f"task '{task.task}' tests a model that encodes images and texts, and none was named.",
-            "Name one with --model; 'bench ls models' lists what there is.",
-        )
-    if protocol.needs_captioner and models.captioner is None:
-        raise UsageError(
-            f"task '{task.task}' scores the captions of a model, and none was named.",
-            "Name one with --model; 'bench ls models' lists what there is, --model captions:FILE serves yours.",
-        )
 
 
 def _statistics(task: TaskConfig, parsed: ParsedFile) -> dict[str, Statistic]:
@@ -321,7 +371,7 @@ def published_results(plan: PlannedRun, results: Sequence[Result]) -> dict[str, 
         look_up = _published_of_metric if plan.protocol.takes_metrics else _published_of_model
         one = look_up(plan, table, result)
         if one is not None:
-            found[result_key(result)] = one
+            found[result.key] = one
     return found
 
 

@@ -47,14 +47,7 @@ class PlannedMetric:
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how another process builds it anew: what a metric has loaded is not sent."""
         if self.entry is None:
-            return PlannedMetric, (
-                self.name,
-                self.metric,
-                self.aggregation,
-                self.default_settings,
-                self.error,
-                self.code,
-            )
+            return PlannedMetric, tuple(vars(self).values())
         return _built_anew, (self.entry, dict(self.arguments), {**vars(self), "metric": None})
 
     @property
@@ -120,40 +113,25 @@ def _takes(metric: Metric, family: str) -> bool:
     return family != PAIRWISE or "encoder" not in metric.needs
 
 
-_KEY_OF_NEED: Mapping[Need, str] = {
-    "references": "doc_to_target",
-    "image": "doc_to_image",
-    "boxes": "doc_to_boxes",
-    "objects": "doc_to_objects",
-}
 OF_MODELS: frozenset[Need] = frozenset({"encoder", "judge"})
 """What metrics need of a model: their numbers are those of metric and model together."""
-_UNMET: Mapping[Need, tuple[str, str]] = {
-    "references": ("needs references, and the task has none (doc_to_target).", ""),
-    "image": ("looks at images, and the task has none (doc_to_image).", ""),
-    "boxes": ("needs the parts of each image as boxes, and the task has none (doc_to_boxes).", ""),
-    "objects": (
-        "needs the objects that were marked in each image, and the task has none (doc_to_objects).", ""
-    ),
+_OF_DATA: Mapping[Need, tuple[str, str]] = {
+    "references": ("needs references", "doc_to_target"),
+    "image": ("looks at images", "doc_to_image"),
+    "boxes": ("needs the parts of each image as boxes", "doc_to_boxes"),
+    "objects": ("needs the objects that were marked in each image", "doc_to_objects"),
+}
+"""What metrics need of a task, and the key that gives it."""
+_NEEDS_MODEL: Mapping[Need, tuple[str, str]] = {
     "encoder": (
-        "needs a model that encodes images and texts, and none was named.",
+        "needs a model that encodes images and texts",
         "Name one with --model, or beside a model that writes captions with --encoder ('bench ls models').",
     ),
     "judge": (
-        "needs a model that judges, and none was named.",
+        "needs a model that judges",
         "Name one with --judge, such as --judge openai_judge --judge_args model=NAME ('bench ls adapters').",
     ),
-}  # fmt: skip
-
-
-def _offers(task: TaskConfig, models: NamedModels) -> frozenset[Need]:
-    """Return what a task and the named models have for metrics."""
-    offers: set[Need] = {need for need, key in _KEY_OF_NEED.items() if key in task.templates}
-    if models.encoder is not None:
-        offers.add("encoder")
-    if models.judge is not None:
-        offers.add("judge")
-    return frozenset(offers)
+}
 
 
 def _left_out(planned: Sequence[PlannedMetric], models: NamedModels) -> dict[str, str]:
@@ -161,12 +139,11 @@ def _left_out(planned: Sequence[PlannedMetric], models: NamedModels) -> dict[str
     encoder = models.encoder
     reasons: dict[str, str] = {}
     for one in planned:
-        if "encoder" in one.metric.needs and encoder is None:
-            reasons[one.name] = "needs a model that encodes images and texts"
-        elif "judge" in one.metric.needs and models.judge is None:
-            reasons[one.name] = "needs a model that judges"
-        elif encoder and not _takes(one.metric, encoder.family):
-            reasons[one.name] = f"is defined with other weights than those of {encoder.name}"
+        for need, (reason, _) in _NEEDS_MODEL.items():
+            if need in one.metric.needs and getattr(models, need) is None:
+                reasons.setdefault(one.name, reason)
+        if encoder and not _takes(one.metric, encoder.family):
+            reasons.setdefault(one.name, f"is defined with other weights than those of {encoder.name}")
     return reasons
 
 
@@ -193,12 +170,13 @@ def plan_metrics(
     listed = {one.called: one for one in task.metric_list}
     entries = [listed.get(name) or read_metric(name) for name in names] or task.metric_list
     # What a task lists besides may go unused; what a user names may not.
-    offers = _offers(task, models) if names else _offers(task, models) | OF_MODELS
+    offers: set[Need] = {need for need in OF_MODELS if not names or getattr(models, need) is not None}
+    offers |= {need for need, (_, key) in _OF_DATA.items() if key in task.templates}
     planned: list[PlannedMetric] = []
     for number, entry in enumerate(entries):
         try:
             beside = parsed.path.parent if entry in task.metric_list else None
-            planned.append(plan_metric(entry, offers, data, beside))
+            planned.append(plan_metric(entry, frozenset(offers), data, beside))
         except UsageError as error:
             if names:
                 raise
@@ -299,8 +277,11 @@ def plan_metric(
                 f"metric '{entry.metric}': its class has no '{attribute}'.", "See capbench.metrics.Metric."
             )
     for need in sorted(metric.needs - offers):
-        fault, hint = _UNMET[need]
-        raise UsageError(f"metric '{entry.metric}' {fault}", hint)
+        if need in OF_MODELS:
+            fault, hint = _NEEDS_MODEL[need]
+            raise UsageError(f"metric '{entry.metric}' {fault}, and none was named.", hint)
+        fault, key = _OF_DATA[need]
+        raise UsageError(f"metric '{entry.metric}' {fault}, and the task has none ({key}).")
     error = ""
     if isinstance(metric, EvaluateMetric):
         metric.named_by = beside

@@ -17,6 +17,7 @@ from ...drafts import temporary_folder
 from ...errors import BenchError, DataError, counted
 from ...progress import Progress, silent
 from ..inputs.failures import FailureSummary, describe
+from ..inputs.models import load_models
 from ..inputs.settings import RunSettings
 from ..records.files import read_file
 from ..records.publishing import without_folders
@@ -25,7 +26,7 @@ from ..records.record import Record
 from ..records.samples import SAMPLES_FILE, read_samples, scores_alone
 from ..records.task_run import TaskRun
 from ..store.store import Store
-from .resolve import ResolvedCall, resolve_call
+from .plan import ResolvedCall, resolve_call
 from .runner import run as run_task
 
 SAME = 1e-5
@@ -92,7 +93,7 @@ def score_again(
                 again = run_task(
                     planned,
                     _settings(run.record),
-                    call.load_models(),
+                    load_models(call.models),
                     locations=call.locations,
                     store=store,
                     progress=progress,
@@ -169,7 +170,7 @@ def _compared(run: TaskRun, again: TaskRun) -> Rescored:
             fault = "the captions that the run kept are not those that it scored"
             return Rescored(faults=dict.fromkeys(record.metrics, fault))
         return Rescored(reason=failed.get("") or "the data here is not what the run scored")
-    table = next(scores_alone(lambda: [again.table])) if record.samples == "scores" else again.table
+    table = next(scores_alone(lambda: [again.samples])) if record.samples == "scores" else again.samples
     kept, rows = _scored_samples(run), _scored_rows(table)
     errors = {metric: why for metric, why in made.metric_errors.items() if metric in record.metrics}
     not_checkable = {metric: why for metric, why in failed.items() if metric in record.metrics} | errors

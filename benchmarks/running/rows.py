@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import atexit
 import secrets
-from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from itertools import islice, repeat
+from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from ...adapters.pixels.handles import as_png, is_decoded
 from ...boundary import Boundary
@@ -24,7 +21,7 @@ from ..inputs.failures import FailureLog, summarise
 from ..inputs.items import (
     CaptionRow,
     EmptyCaption,
-    gathered,
+    gather,
     image_key,
     objects_fault,
     printable,
@@ -37,7 +34,7 @@ from ..inputs.models import Models, NamedModels
 from ..inputs.pixels import boxes_fault, boxes_of, handle_of, handle_within
 from ..protocols.job import SHARD, SHARD_OF_IMAGES, Shard, Summary
 from ..store.store import Store
-from .execution import Execution, ShardPlace
+from .execution import Execution, open_shard_map
 from .planned_metrics import OF_MODELS, PlannedMetric, plan_metric, require_family, require_one
 from .score_table import KEPT, ScoreTable
 from .scoring import Scored, Scorer, score_shards
@@ -76,9 +73,11 @@ def plan_rows(metrics: Sequence[str], named: NamedModels) -> list[PlannedMetric]
     if not metrics:
         raise UsageError("no metric was named", "'bench ls metrics' lists what there is.")
     offers: frozenset[Need] = _OFFERS.union(need for need in OF_MODELS if getattr(named, need) is not None)
-    planned = [plan_metric(read_metric(name), offers) for name in dict.fromkeys(metrics)]
-    if twice := [name for name, count in Counter(one.name for one in planned).items() if count > 1]:
-        raise UsageError(f"two metrics are called '{twice[0]}'", "Give the second one another 'label'.")
+    planned: list[PlannedMetric] = []
+    for name in dict.fromkeys(metrics):
+        planned.append(plan_metric(read_metric(name), offers))
+        if planned[-1].name in [one.name for one in planned[:-1]]:
+            raise UsageError(f"two metrics are called '{planned[-1].name}'", "Give the second one another 'label'.")
     require_one(planned)
     if named.encoder is not None:
         require_family(planned, named.encoder.name, named.encoder.family)
@@ -86,9 +85,10 @@ def plan_rows(metrics: Sequence[str], named: NamedModels) -> list[PlannedMetric]
 
 
 def score_rows(
-    rows: RowSource,
+    rows: Rows,
     metrics: Sequence[PlannedMetric],
     failures: FailureLog,
+    rule: EmptyCaption,
     *,
     named: NamedModels,
     models: Models,
@@ -99,142 +99,114 @@ def score_rows(
     """Score plain rows; see :func:`capbench.score`.
 
     Args:
-        rows: The rows.
+        rows: The rows, ``id, image, candidate, references, objects, boxes``.
         metrics: The metrics.
         failures: Receives what cannot be scored.
+        rule: What becomes of a caption that says nothing.
         named: The models, as they were named.
         models: Those of them that are loaded here.
         store: Keeps and gives what is already known.
         progress: Gives a reporter for a step.
         execution: Where the work is carried out.
+
+    Raises:
+        DataError: No row says anything.
     """
-    stack = ExitStack()
+    needs = frozenset[str]().union(*(one.metric.needs for one in metrics))
 
     def over_shards(shards: Generator[Shard, None, Summary]) -> Scored:
+        stack = ExitStack()
         # The rows are read from it as long as the table is there, and it goes with the process.
         atexit.register(stack.close)
         key = secrets.token_hex(16)
-        place = ShardPlace(execution, named, store.path, key)
-        mapped = place.open(metrics, models, store, progress, stack, is_large=True)
-        return mapped.score(shards, failures, "image" in rows.needs)
+        mapped = open_shard_map(
+            execution, named, store.path, key, metrics, models, store, progress, stack, is_large=True
+        )
+        return mapped.score(shards, failures, "image" in needs)
 
-    scorer = Scorer(metrics, models, store, progress)
-    is_large = execution.maps(False)
-    scored = score_shards(scorer, rows.collect(failures), failures, over_shards, is_large=is_large)
-    collected = scored.corpus.collected
-    values = {
-        one.name: None if one.scores is None else collected.of_samples(one.scores.values) for one in scored.metrics
-    }
-
-    def pieces() -> Iterator[tuple[Mapping[str, Sequence[Any]], Mapping[str, np.ndarray]]]:
-        first = 0
-        for columns in scored.corpus.columns():
-            end = first + len(columns["id"])
-            yield (
-                columns,
-                {name: np.full(end - first, np.nan) if one is None else one[first:end] for name, one in values.items()},
-            )
-            first = end
-
-    return ScoreTable(
-        system={one.name: one.value_of_all(collected.weights) for one in scored.metrics},
-        labels={one.name: one.metric.label for one in metrics},
-        aggregations={one.name: one.aggregation for one in metrics},
-        counts=dict(scored.counts),
-        failures=summarise(failures.entries),
-        empty=summarise(failures.empty),
-        metric_errors={one.name: one.error for one in scored.metrics if one.scores is None},
-        remarks=summarise(scored.remarks),
-        _scores=pieces,
+    shards = _collect(rows, needs, rule, execution.shard_rows, failures)
+    scored = score_shards(
+        Scorer(metrics, models, store, progress), shards, failures, over_shards, is_large=execution.maps(False)
     )
+    collected = scored.corpus.collected
+    table = ScoreTable(
+        {}, {}, {}, dict(scored.counts), summarise(failures.entries), summarise(failures.empty), {},
+        summarise(scored.remarks), scored.corpus.columns, {},
+    )  # fmt: skip
+    for planned, one in zip(metrics, scored.metrics, strict=True):
+        table.system[one.name] = one.value_of_all(collected.weights)
+        table.labels[one.name] = planned.metric.label
+        table.aggregations[one.name] = planned.aggregation
+        table.values[one.name] = None if one.scores is None else collected.of_samples(one.scores.values)
+        if one.scores is None:
+            table.metric_errors[one.name] = one.error
+    return table
 
 
-@dataclass(frozen=True)
-class RowSource:
-    """Plain rows, as a source of items.
+def _collect(
+    rows: Rows, needs: frozenset[str], rule: EmptyCaption, shard_rows: int | None, failures: FailureLog
+) -> Generator[Shard, None, Summary]:
+    """Yield the rows to score, a shard at a time."""
+    size = shard_rows or (SHARD_OF_IMAGES if "image" in needs else SHARD)
+    samples, count, has_words = _samples(rows, needs, rule, failures), 0, False
+    while some := list(islice(samples, size)):
+        count += len(some)
+        items, item_of_sample, numbers = gather(some)
+        has_words = has_words or any(items.candidates)
+        ids, images, candidates = zip(*map(attrgetter(*KEPT), some), strict=True)
+        columns = {"id": ids, "image": images, "candidate": candidates}
+        yield Shard(items, item_of_sample, columns, item_numbers=numbers)
+        # The next one is made beside nothing.
+        del some, items, columns, ids, images, candidates
+    if not has_words:
+        first = next(iter((*failures.entries, *failures.empty)), None)
+        raise DataError(
+            "no row can be scored" + (f"; {first.sample}: {first.subject} {first.reason}" if first else ""),
+            f"A row needs {', '.join(_COLUMNS[one] for one in ('candidate', *sorted(needs & _COLUMNS.keys())))}.",
+        )
+    return Summary(count)
 
-    Attributes:
-        rows: The rows, ``id, image, candidate, references, objects, boxes``.
-        needs: What the metrics need of them.
-        empty_caption: What becomes of a caption that says nothing.
-        shard_rows: How many are a shard; None for as many as suit the metrics.
-    """
 
-    rows: Rows
-    needs: frozenset[str]
-    empty_caption: EmptyCaption
-    shard_rows: int | None = None
-
-    def collect(self, failures: FailureLog) -> Generator[Shard, None, Summary]:
-        """Yield the rows to score, so many at a time.
-
-        Raises:
-            DataError: None says anything.
-        """
-        size = self.shard_rows or (SHARD_OF_IMAGES if "image" in self.needs else SHARD)
-        samples, count, has_words = self._samples(failures), 0, False
-        while some := list(islice(samples, size)):
-            count += len(some)
-            has_words = has_words or any(sample.candidate for sample in some)
-            items, item_of_sample, numbers = gathered(some)
-            columns = {name: [getattr(row, name) for row in some] for name in KEPT}
-            yield Shard(items, item_of_sample, columns, item_numbers=numbers)
-            # The next one is made beside nothing.
-            del some, items, columns
-        if not has_words:
-            first = next(iter((*failures.entries, *failures.empty)), None)
-            raise DataError(
-                "no row can be scored" + (f"; {first.sample}: {first.subject} {first.reason}" if first else ""),
-                "A row needs "
-                f"{', '.join(_COLUMNS[one] for one in ('candidate', *sorted(self.needs & _COLUMNS.keys())))}.",
+def _samples(rows: Rows, needs: frozenset[str], rule: EmptyCaption, failures: FailureLog) -> Iterator[CaptionRow]:
+    boundary, seen = Boundary.around(Path.cwd()) if "image" in needs else None, set[str]()
+    for number, row in enumerate(rows):
+        if isinstance(row, BadRow):
+            failures.add(row.place, "data", row.reason)
+            continue
+        if not isinstance(row, Mapping):
+            raise UsageError(
+                f"row {number} is no mapping with 'candidate' (or 'caption') and 'references': {row!r:.80}"
             )
-        return Summary(count)
-
-    def _samples(self, failures: FailureLog) -> Iterator[CaptionRow]:
-        needs, rule = self.needs, self.empty_caption
-        boundary, seen = Boundary.around(Path.cwd()) if "image" in needs else None, set[str]()
-        for number, row in enumerate(self.rows):
-            if isinstance(row, BadRow):
-                failures.add(row.place, "data", row.reason)
-                continue
-            if not isinstance(row, Mapping):
-                raise UsageError(
-                    f"row {number} is no mapping with 'candidate' (or 'caption') and 'references': {row!r:.80}"
-                )
-            identity = str(number) if row.get("id") is None else printable(str(row["id"]))
-            references = references_of(row.get("references", []))
-            if identity in seen:
-                failures.add(identity, "data", "has an id that occurred before; the first one was kept")
-            elif len(named := _CANDIDATES & row.keys()) != 1:
-                failures.add(identity, "data", _unclear(row))
-            elif "references" in needs and (fault := references_fault(references)):
-                failures.add(identity, "reference", fault)
-            elif "objects" in needs and (fault := objects_fault(row.get("objects"))):
-                failures.add(identity, "objects", fault)
-            elif "image" in needs and handle_of(row.get("image")) is None:
-                here = row.get("image") is not None
-                failures.add(identity, "image", "is neither a path nor encoded bytes" if here else "is missing")
-            elif "boxes" in needs and (fault := boxes_fault(row.get("boxes"))):
-                failures.add(identity, "image", fault)
-            elif (candidate := scored_caption(row[min(named)], identity, "candidate", rule, failures)) is not None:
-                seen.add(identity)
-                image = identity if row.get("image") is None else image_key(row["image"])
-                yield CaptionRow(
-                    identity,
-                    image,
-                    candidate,
-                    tuple(references) if "references" in needs else (),
-                    objects=frozenset(row["objects"]) if "objects" in needs else None,
-                    pixels=handle_within(row["image"], boundary) if boundary else None,
-                    boxes=boxes_of(row["boxes"]) if "boxes" in needs else None,
-                )
-
-
-def _unclear(row: Mapping[str, Any]) -> str:
-    """Return why it is not clear what a row's caption is."""
-    if "candidate" in row:
-        return "has both 'candidate' and 'caption': which of them is scored?"
-    return f"has no column 'candidate' or 'caption'; its columns are {', '.join(map(str, row))}"
+        identity = str(number) if row.get("id") is None else printable(str(row["id"]))
+        references = references_of(row.get("references", []))
+        if identity in seen:
+            failures.add(identity, "data", "has an id that occurred before; the first one was kept")
+        elif len(named := _CANDIDATES & row.keys()) != 1:
+            columns = ", ".join(map(str, row))
+            both = "has both 'candidate' and 'caption': which of them is scored?"
+            fault = both if named else f"has no column 'candidate' or 'caption'; its columns are {columns}"
+            failures.add(identity, "data", fault)
+        elif "references" in needs and (fault := references_fault(references)):
+            failures.add(identity, "reference", fault)
+        elif "objects" in needs and (fault := objects_fault(row.get("objects"))):
+            failures.add(identity, "objects", fault)
+        elif "image" in needs and handle_of(row.get("image")) is None:
+            here = row.get("image") is not None
+            failures.add(identity, "image", "is neither a path nor encoded bytes" if here else "is missing")
+        elif "boxes" in needs and (fault := boxes_fault(row.get("boxes"))):
+            failures.add(identity, "image", fault)
+        elif (candidate := scored_caption(row[min(named)], identity, "candidate", rule, failures)) is not None:
+            seen.add(identity)
+            image = identity if row.get("image") is None else image_key(row["image"])
+            yield CaptionRow(
+                identity,
+                image,
+                candidate,
+                tuple(references) if "references" in needs else (),
+                objects=frozenset(row["objects"]) if "objects" in needs else None,
+                pixels=handle_within(row["image"], boundary) if boundary else None,
+                boxes=boxes_of(row["boxes"]) if "boxes" in needs else None,
+            )
 
 
 def given_rows(rows: Rows | None, predictions: Column | None, references: Column | None, images: Column | None) -> Rows:
@@ -256,11 +228,10 @@ def given_rows(rows: Rows | None, predictions: Column | None, references: Column
     if any(isinstance(column, Mapping) for column in columns.values()):
         columns = _joined(columns)
     given = {name: _listed(name, column) for name, column in columns.items()}
-    if len({len(column) for column in given.values()}) > 1:
+    if len({*map(len, given.values())}) > 1:
         counts = ", ".join(f"{len(column):,} of '{name}'" for name, column in given.items())
         raise UsageError(f"each prediction has its own references and image, and there are {counts}", _HOW)
-    pairs = (zip(repeat(name), column, strict=False) for name, column in given.items())
-    return _encoded(map(dict, zip(*pairs, strict=True)))
+    return _encoded(dict(zip(given, row, strict=True)) for row in zip(*given.values(), strict=True))
 
 
 def require_list(what: str, column: Any) -> None:
@@ -314,6 +285,6 @@ def _listed(name: str, column: Sequence[Any]) -> Sequence[Any]:
 
 def _encoded(rows: Rows) -> Iterator[Mapping[str, Any] | BadRow]:
     for row in rows:
-        if isinstance(row, Mapping) and is_decoded(image := row.get("image")):
+        if isinstance(row, Mapping) and (image := row.get("image")) is not None and is_decoded(image):
             row = {**row, "image": as_png(image)}
         yield row

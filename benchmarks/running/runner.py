@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Generator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 
-from ...adapters import adapters
 from ...adapters.contracts import PAIRWISE
+from ...drafts import temporary_folder
 from ...metrics import Cache
 from ...progress import Progress, numbered, silent
 from ...tasks.documents import load_documents
 from ...tasks.locate import DataLocations
 from ...tasks.sources import load_source
-from ..inputs.failures import Failure, FailureLog
+from ..inputs.failures import Failure, FailureLog, summarise
 from ..inputs.models import Models, NamedModels, facts_of_loaded
 from ..inputs.settings import RunSettings
 from ..protocols.document_reader import may_read_one_image
 from ..protocols.job import SHARD, SHARD_OF_IMAGES, Job, Shard, Summary
 from ..records.entries import Timings
-from ..records.making import Finished
+from ..records.files import write_run
+from ..records.making import Finished, values_of
+from ..records.pictures import pictures
 from ..records.publishing import SampleContent, without_folders
-from ..records.samples import Samples
+from ..records.record import Record
+from ..records.samples import SAMPLES_FILE, Samples, scores_alone, write_samples
 from ..records.task_run import TaskRun
 from ..store.store import Store
 from .execution import IN_PROCESS, Execution, score_over_shards
 from .plan import PlannedRun, published_results
 from .planned_metrics import metric_fingerprints
 from .scoring import Scored, Scorer, score_shards
-from .writing import write
 
 
 def run(
@@ -119,7 +122,7 @@ def run(
             found=store.hits - hits,
             computed=store.computed - computed,
         )
-        written = write(finished, scored.corpus, samples, output, samples_hold)
+        written = _write(finished, scored, samples, output, samples_hold)
         outside = job.pixels.outside if _reads_images(plan) else None
         return replace(written, outside=outside.in_one_line) if outside else written
 
@@ -131,7 +134,7 @@ def _scoring_step(plan: PlannedRun) -> str:
 def _reads_images(plan: PlannedRun) -> bool:
     """Return whether something looks at images: the protocol, a metric, or a model that writes captions."""
     spec = plan.captioner
-    writes = spec is not None and getattr(spec.built or adapters[spec.adapter], "keep", True)
+    writes = spec is not None and getattr(spec.build, "keep", True)
     return plan.looks_at_images or writes
 
 
@@ -210,3 +213,46 @@ def samples_of(plan: PlannedRun, scored: Scored, failures: FailureLog) -> tuple[
     scores |= {f"scores.{without_folders(name)}": of_rows for name, of_rows in details.items()}
     lost = [failure for failure in failures.entries if failure.stage != "metric"]
     return rows, Samples(scored.corpus.columns, scores, reasons, lost)
+
+
+def _write(
+    finished: Finished, scored: Scored, samples: Samples, output: Path | None, samples_hold: SampleContent
+) -> TaskRun:
+    """Make the record of a run, and write it with its samples.
+
+    Args:
+        finished: The run.
+        scored: What was scored.
+        samples: A row a sample.
+        output: Folder below which it is written; None writes nothing.
+        samples_hold: What is written of samples; with ``scores`` the record quotes no data, either.
+
+    Raises:
+        DataError: The folder cannot be written.
+    """
+    files: dict[str, bytes | Path] = {}
+    sums: dict[str, str] = {}
+    paths: dict[str, str] = {}
+    corpus = scored.corpus
+    may_be_shown = corpus.has_images and (finished.card is None or finished.card.pictures)
+    if output and samples_hold == finished.redistribution == "full" and may_be_shown:
+        # Where rows are not single captions, a row of values is not one of items.
+        values = list(finished.scores.values()) if finished.words is not None else []
+        for identity, (name, content) in pictures(values, corpus.sample).items():
+            paths[identity] = path = f"pictures/{name}"
+            files[path], sums[path] = content, hashlib.sha256(content).hexdigest()
+    writes_samples = output is not None and samples_hold != "none"
+    with temporary_folder() if writes_samples else nullcontext() as folder:
+        if folder is not None:
+            files[SAMPLES_FILE] = path = folder / SAMPLES_FILE
+            write_samples(samples.tables() if samples_hold == "full" else scores_alone(samples.tables), path)
+            with path.open("rb") as file:
+                sums[SAMPLES_FILE] = hashlib.file_digest(file, "sha256").hexdigest()
+        record = Record(values_of(finished, samples_hold, paths, sums))
+        written = write_run(output, record, files) if output else None
+    table = samples.table
+    if corpus.shards > 1:
+        # What was written in full need not be in memory, too; and files of shards do not stay.
+        whole = None if written and samples_hold == "full" else samples.table()
+        table = None if whole is None else (lambda: whole)
+    return TaskRun(record, list(finished.results), written, summarise(finished.failures), table=table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,6 +35,8 @@ class ScoreTable:
         empty: Captions that say nothing, or are none, and were scored as empty ones; as ``failures``.
         metric_errors: Metrics that failed as a whole, with the reason.
         remarks: What was done to read what was scored, where that was not as usual; as ``failures``.
+        columns: Gives what is told of the rows, shard by shard.
+        values: Value of each row by each metric, not finite where it has none; None where the metric failed.
     """
 
     system: dict[str, float | None]
@@ -44,7 +47,8 @@ class ScoreTable:
     empty: list[FailureSummary]
     metric_errors: dict[str, str]
     remarks: list[FailureSummary]
-    _scores: Callable[[], Iterator[tuple[Mapping[str, Sequence[Any]], Mapping[str, np.ndarray]]]]
+    columns: Callable[[], Iterator[Mapping[str, Sequence[Any]]]]
+    values: dict[str, np.ndarray | None]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield the rows, without all of them in memory."""
@@ -53,9 +57,15 @@ class ScoreTable:
 
     def pieces(self) -> Iterator[dict[str, Sequence[Any]]]:
         """Yield the columns of the rows, those of a shard at a time: texts, and numbers or None."""
-        for columns, scores in self._scores():
-            values = {name: _values(given) for name, given in scores.items()}
-            yield {**{name: columns[name] for name in KEPT}, **values}
+        first = 0
+        for columns in self.columns():
+            end = first + len(columns["id"])
+            piece: dict[str, Sequence[Any]] = {name: columns[name] for name in KEPT}
+            for name, values in self.values.items():
+                scores = np.full(end - first, np.nan) if values is None else values[first:end]
+                piece[name] = [score if math.isfinite(score) else None for score in scores.tolist()]
+            yield piece
+            first = end
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
@@ -101,11 +111,3 @@ class ScoreTable:
 def _shown(value: Any) -> str:
     """Return a value as a notebook shows it."""
     return "-" if value is None else f"{value:.6f}" if isinstance(value, float) else str(value)
-
-
-def _values(scores: np.ndarray) -> list[float | None]:
-    """Return scores, None where there is none."""
-    found: list[float | None] = scores.tolist()
-    for row in np.flatnonzero(~np.isfinite(scores)).tolist():
-        found[row] = None
-    return found

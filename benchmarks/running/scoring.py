@@ -17,10 +17,11 @@ from ...metrics import Cache, Context, CorpusMetric, Items, Metric, NoCache, Sco
 from ...progress import Progress, silent
 from ..inputs.failures import Failure, FailureLog
 from ..inputs.models import AnyModels, ModelFacts, Models
-from ..protocols.job import ScoredMetric, Shard, Summary
-from .corpus import Corpus, OneShard
+from ..protocols.job import Collected, ScoredMetric, Shard, Summary
 
 if TYPE_CHECKING:
+    from ...adapters import ImageHandle, VideoHandle
+    from .execution import Corpus
     from .planned_metrics import PlannedMetric
 
 States = Mapping[int, State]
@@ -55,6 +56,59 @@ class MetricScores:
     sums: Mapping[str, np.ndarray] | None = None
     counted: int = 0
     of_model: bool = False
+
+
+class OneShard:
+    """What a run scores that is one shard; :class:`~..scale.collecting.ShardedCorpus` says the same of several.
+
+    Args:
+        shard: The shard.
+        summary: What the protocol says of it.
+
+    Attributes:
+        shards: How many shards it came in.
+        collected: Which items the rows are of, and their numbers.
+        has_images: Whether any item has an image.
+    """
+
+    shards = 1
+
+    def __init__(self, shard: Shard, summary: Summary) -> None:
+        self.shard = shard
+        self.collected = Collected(
+            shard.item_of_sample, shard.items.weights, shard.numbers, summary, len(shard.columns["id"])
+        )
+        self.has_images = bool(shard.items.images)
+
+    @property
+    def words(self) -> np.ndarray | None:
+        """``[rows]`` words of each caption; None where rows are no single captions."""
+        return self.shard.words
+
+    @property
+    def data_hash(self) -> str:
+        """Hash of what is scored."""
+        from ..records.hashes import DataHash
+
+        hashes = DataHash()
+        hashes.add(self.shard)
+        return hashes.data
+
+    @property
+    def images_hash(self) -> str | None:
+        """Hash of the images that it is of; None where there are none."""
+        from ..records.hashes import DataHash
+
+        return DataHash().add_images(self.shard.items)
+
+    def columns(self) -> Iterator[Mapping[str, Sequence[Any]]]:
+        """Yield what the protocol says of the rows, shard by shard."""
+        yield self.shard.columns
+
+    def sample(self, row: int) -> tuple[str, ImageHandle | VideoHandle | None]:
+        """Return the id and the image of a row that is a single caption."""
+        images = self.shard.items.images
+        return self.shard.columns["id"][row], images[self.shard.item_of_sample[row]] if images else None
 
 
 @dataclass(frozen=True)
@@ -104,33 +158,33 @@ class Scorer:
             metrics: Some of the metrics; None for all.
             states: Metric that looks at the other items of the run to their state; without it these are ``items``.
         """
-        every = self.metrics if metrics is None else metrics
-        return [self._score(one, items, states.get(one.name) if states else None) for one in every]
+        results: list[MetricScores] = []
+        for planned in self.metrics if metrics is None else metrics:
+            start = perf_counter()
+            metric, scores, error, of_model = planned.metric, None, planned.error, False
+            if not error:
+                # A model that cannot be loaded is no fault of the metric.
+                context = self.context(metric, planned.name)
+                try:
+                    scores = score_metric(metric, items, context, states.get(planned.name) if states else None)
+                except Exception as failure:  # noqa: BLE001 - a fault in one metric must not cost the others
+                    error, of_model = describe(failure), isinstance(failure, AdapterError)
+            sums, counted = None, 0
+            if scores is not None:
+                if planned.aggregate.has_sums:
+                    sums, error = attempt(partial(planned.aggregate.sums, scores, items.weights))
+                counted = int(items.weights[np.isfinite(scores.values)].sum())
+            if error:
+                scores, counted = None, 0
+            seconds = perf_counter() - start
+            results.append(MetricScores(planned.name, scores, error, seconds, sums, counted, of_model))
+        return results
 
     def context(self, metric: Metric, name: str) -> Context:
         """Return what a metric may use."""
         encoder = self.models.encoder if "encoder" in metric.needs else None
         judge = self.models.judge if "judge" in metric.needs else None
         return Context(self.cache, self.progress(name), encoder, judge)
-
-    def _score(self, planned: PlannedMetric, items: Items, states: States | None) -> MetricScores:
-        start = perf_counter()
-        metric, scores, error, of_model = planned.metric, None, planned.error, False
-        if not error:
-            # A model that cannot be loaded is no fault of the metric.
-            context = self.context(metric, planned.name)
-            try:
-                scores = score_metric(metric, items, context, states)
-            except Exception as failure:  # noqa: BLE001 - a fault in one metric must not cost the others
-                error, of_model = describe(failure), isinstance(failure, AdapterError)
-        sums, counted = None, 0
-        if scores is not None:
-            if planned.aggregate.has_sums:
-                sums, error = attempt(partial(planned.aggregate.sums, scores, items.weights))
-            counted = int(items.weights[np.isfinite(scores.values)].sum())
-        if error:
-            scores, counted = None, 0
-        return MetricScores(planned.name, scores, error, perf_counter() - start, sums, counted, of_model)
 
 
 def score_metric(metric: Metric, items: Items, context: Context, states: States | None = None) -> Scores:
@@ -139,7 +193,8 @@ def score_metric(metric: Metric, items: Items, context: Context, states: States 
     Raises:
         BenchError: Nothing could be scored.
     """
-    items = metric.cut(items)
+    if metric.longest_caption is not None:
+        items = metric.cut(items)
     if "image" in metric.needs and not items.images:
         raise MetricError(
             "it looks at images, and none of those that the captions are of was found on this machine.",
@@ -204,35 +259,32 @@ def score_shards(
 def _scored(scorer: Scorer, corpus: OneShard, failures: FailureLog) -> Scored:
     """Score all items of a run at once."""
     items, metrics = corpus.shard.items, scorer.metrics
-    results = scorer.score(items)
-    remarks = [
-        Failure(items.ids[item], "image", remark)
-        for result in results
-        if result.scores is not None
-        for item, remark in result.scores.remarks.items()
-    ]
-    remarks += [Failure(items.ids[item], "candidate", text) for item, text in remarks_on(items, metrics).items()]
     scored: list[ScoredMetric] = []
-    for planned, result in zip(metrics, results, strict=True):
-        scores, error = result.scores, result.error
-        if scores is not None and reviews(planned.metric):
-            names = {item: items.ids[item] for item in scores.failures}
-            said, error = attempt(partial(planned.metric.review, [(scores, names)]))
-            remarks += [Failure(planned.name, "metric", text) for text in said or ()]
-        if scores is None or error:
-            scored.append(ScoredMetric(planned.name, planned.metric, planned.aggregation, None, error))
-            continue
-        for item, reason in scores.failures.items():
-            failures.add(items.ids[item], "metric", f"{planned.name}: {reason}")
-        terms = None if result.sums is None else partial(_terms, planned, scores)
-        scored.append(ScoredMetric(planned.name, planned.metric, planned.aggregation, scores, "", result.sums, terms))
-    return Scored(
-        corpus,
-        scored,
-        {result.name: result.seconds for result in results},
-        {result.name: result.counted for result in results},
-        list(dict.fromkeys(remarks)),
-    )
+    seconds: dict[str, float] = {}
+    counts: dict[str, int] = {}
+    remarks: list[Failure] = []
+    reviewed: list[Failure] = []
+    for planned, result in zip(metrics, scorer.score(items), strict=True):
+        seconds[result.name], counts[result.name] = result.seconds, result.counted
+        scores, error, terms = result.scores, result.error, None
+        if scores is not None:
+            for item, remark in scores.remarks.items():
+                remarks.append(Failure(items.ids[item], "image", remark))
+            if reviews(planned.metric):
+                names = {item: items.ids[item] for item in scores.failures}
+                said, error = attempt(partial(planned.metric.review, [(scores, names)]))
+                reviewed += [Failure(planned.name, "metric", text) for text in said or ()]
+        if scores is not None and not error:
+            for item, reason in scores.failures.items():
+                failures.add(items.ids[item], "metric", f"{planned.name}: {reason}")
+            terms = None if result.sums is None else partial(_terms, planned, scores)
+        else:
+            scores = None
+        sums = None if scores is None else result.sums
+        scored.append(ScoredMetric(planned.name, planned.metric, planned.aggregation, scores, error, sums, terms))
+    for item, text in remarks_on(items, metrics).items():
+        remarks.append(Failure(items.ids[item], "candidate", text))
+    return Scored(corpus, scored, seconds, counts, list(dict.fromkeys([*remarks, *reviewed])))
 
 
 def _terms(planned: PlannedMetric, scores: Scores) -> Iterator[np.ndarray]:
@@ -242,14 +294,15 @@ def _terms(planned: PlannedMetric, scores: Scores) -> Iterator[np.ndarray]:
 def remarks_on(items: Items, metrics: Sequence[PlannedMetric]) -> dict[int, str]:
     """Return a remark on each candidate that metrics cut, or in which those that count words find none, by item."""
     remarks: dict[int, str] = {}
-    if any(one.metric.splits_words for one in metrics):
-        for item, candidate in enumerate(items.candidates):
-            if not candidate.isascii() and _UNSPACED.search(candidate):
-                remarks[item] = _UNSPACED_REMARK
     limits: dict[int, list[str]] = {}
+    splits_words = False
     for one in metrics:
+        splits_words = splits_words or one.metric.splits_words
         if (longest := one.metric.longest_caption) is not None:
             limits.setdefault(longest, []).append(one.metric.label)
+    for item, candidate in enumerate(items.candidates if splits_words else ()):
+        if not candidate.isascii() and _UNSPACED.search(candidate):
+            remarks[item] = _UNSPACED_REMARK
     for longest, labels in limits.items():
         cut = f"is cut at {longest:,} characters for {', '.join(dict.fromkeys(labels))}"
         for item, candidate in enumerate(items.candidates):

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from ...drafts import draft_beside, remove_abandoned
 from ...errors import StoreError
-from ..store.naming import BUCKETS, CREDENTIALS, checked_address, is_address
+from ..store.store import BUCKETS, CREDENTIALS, checked_address, is_address
 
 _REQUEST_BYTES = 5 << 30
 

@@ -32,7 +32,7 @@ from ..inputs.models import ROLES, AnyModels, ModelFacts, NamedModels, added_up,
 from ..protocols.job import Job, Shard, Summary
 from ..records.environment import version
 from ..records.hashes import fingerprint
-from ..running.execution import Execution, ShardPlace
+from ..running.execution import Execution, open_shard_map
 from ..running.plan import PlannedRun
 from ..running.planned_metrics import PlannedMetric, metric_fingerprints, pool_of
 from ..running.scoring import Scored, Scorer, attempt, remarks_on
@@ -489,20 +489,24 @@ def score_task(
         shards: What the protocol collects, where it has begun; None where it has not.
     """
     specs = plan.captioner, plan.encoder, plan.judge
-    parts = [plan.task.fingerprint(), plan.protocol.fingerprint(), metric_fingerprints(plan.metrics)]
-    parts.append([vars(one) if one else None for one in specs])
-    place = ShardPlace(
+    parts: list[Any] = [plan.task.fingerprint(), plan.protocol.fingerprint(), metric_fingerprints(plan.metrics)]
+    parts.append([one and (one.name, one.adapter, one.arguments) for one in specs])
+    total = len(job.documents.rows)
+    mapped = open_shard_map(
         execution,
         NamedModels(*specs),
         job.cache.path if isinstance(job.cache, Store) else default_store_path(),
         fingerprint({"parts": parts, "settings": job.settings.to_json()}),
-        Originals(DocumentRows(plan.task, plan.path, job.locations, job.documents.rows), job.pixels),
-        plan.task.task,
-        job.settings.batch_size,
-    )
-    total = len(job.documents.rows)
-    mapped = place.open(
-        plan.metrics, job.models, job.cache, job.progress, stack, is_large=total > job.shard, total=total
+        plan.metrics,
+        job.models,
+        job.cache,
+        job.progress,
+        stack,
+        is_large=total > job.shard,
+        total=total,
+        originals=Originals(DocumentRows(plan.task, plan.path, job.locations, job.documents.rows), job.pixels),
+        task=plan.task.task,
+        batch_size=job.settings.batch_size,
     )
     if execution.is_always_elsewhere:
         if plan.captioner and job.models.captioner is None:

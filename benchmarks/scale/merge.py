@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,6 @@ from ...metrics import Context, CorpusMetric, Items, Scores, State, add_sums
 from ..inputs.failures import Failure, FailureLog
 from ..protocols.job import Collected, ScoredMetric, Shard, Summary
 from ..records.hashes import DataHash
-from ..running.corpus import Columns, Corpus, sample_of, words_of
 from ..running.planned_metrics import PlannedMetric
 from ..running.scoring import MetricScores, Scored, States, attempt, corpora, reviews
 from ..statistics.rated_rows import first_seen
@@ -48,13 +48,16 @@ class ShardRef:
     images: str | None = None
 
 
-class ShardedCorpus(Corpus):
+class ShardedCorpus:
     """A corpus whose texts are in files, and whose numbers are in memory.
 
     Args:
         files: The files of items.
         own: Where files of rows are, which only this process needs.
         hash_images: Whether something depends on what the files of images hold.
+
+    Attributes:
+        has_images: Whether any item has an image.
     """
 
     def __init__(self, files: ShardFiles, own: Folder, hash_images: bool) -> None:
@@ -64,7 +67,7 @@ class ShardedCorpus(Corpus):
         self.refs: list[ShardRef] = []
         self.rows = self.n_items = 0
         self._hashes = DataHash()
-        self._has_images = False
+        self.has_images = False
         self._summary: Summary | None = None
         # Of each shard, by name.
         self._arrays: dict[str, list[np.ndarray]] = defaultdict(list)
@@ -85,13 +88,13 @@ class ShardedCorpus(Corpus):
 
     def _add(self, shard: Shard) -> ShardRef:
         self._hashes.add(shard)
-        self._has_images = self._has_images or bool(shard.items.images)
+        self.has_images = self.has_images or bool(shard.items.images)
         arrays = {
             # Half the memory: nobody has 2**31 items in memory.
             "item_of_sample": shard.item_of_sample.astype(np.int32) + np.int32(self.n_items),
             "weights": shard.items.weights.astype(np.int32),
             "item_numbers": shard.item_numbers,
-            "words": words_of(shard),
+            "words": shard.words,
         }
         for name, array in arrays.items():
             if array is not None:
@@ -138,12 +141,12 @@ class ShardedCorpus(Corpus):
         return every if self.distinct is None else np.bincount(self.distinct[1], every, len(self.distinct[0]))
 
     @property
-    def shards(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def shards(self) -> int:
         """How many shards it came in."""
         return len(self.refs)
 
     @cached_property
-    def collected(self) -> Collected:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def collected(self) -> Collected:
         """Which items the rows are of, and their numbers."""
         assert self._summary is not None  # noqa: S101 - the last shard was collected
         items = np.concatenate(self._arrays["item_of_sample"])
@@ -161,11 +164,6 @@ class ShardedCorpus(Corpus):
         return np.concatenate(words) if (words := self._arrays.get("words")) else None
 
     @property
-    def has_images(self) -> bool:
-        """Whether any item has an image."""
-        return self._has_images
-
-    @property
     def data_hash(self) -> str:
         """Hash of what is scored."""
         return self._hashes.data
@@ -175,7 +173,7 @@ class ShardedCorpus(Corpus):
         """Hash of the images that it is of; None where there are none."""
         return self._hashes.images
 
-    def columns(self) -> Iterator[Columns]:
+    def columns(self) -> Iterator[Mapping[str, Sequence[Any]]]:
         """Yield what the protocol says of the rows, shard by shard."""
         for ref in self.refs:
             yield self._rows_of_shards.read(ref.columns)
@@ -184,8 +182,8 @@ class ShardedCorpus(Corpus):
         """Return the id and the image of a row that is a single caption."""
         ref = next(one for one in reversed(self.refs) if one.first_row <= row)
         item = int(self._arrays["item_of_sample"][ref.number][row - ref.first_row]) - ref.first_item
-        columns = self._rows_of_shards.read(ref.columns)
-        return sample_of(self._files.read(ref.items), columns, row - ref.first_row, item)
+        images = self._files.read(ref.items).images
+        return self._rows_of_shards.read(ref.columns)["id"][row - ref.first_row], images[item] if images else None
 
 
 def map_state(files: ShardFiles, name: str, metric: CorpusMetric, items: Items, context: Context) -> None:

@@ -22,8 +22,7 @@ from ..inputs.models import Models, NamedModels
 from ..inputs.settings import RunSettings
 from ..protocols.document_reader import read_values
 from ..protocols.job import Job, Result
-from ..running.inspection import ANY_MODELS
-from ..running.missing import Missing, missing, missing_data
+from ..running.inspection import ANY_MODELS, Missing, missing, missing_data
 from ..running.plan import PlannedRun, plan_task, plan_tasks
 from .given import NOTHING, RowInputs
 from .places import RowModels, places

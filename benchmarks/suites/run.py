@@ -15,7 +15,7 @@ from ..inputs.metric_names import read_metric
 from ..protocols.job import Result
 from ..published.values import Published
 from ..records.task_run import TaskRun
-from ..running.missing import Missing
+from ..running.inspection import Missing
 from .given import NOTHING, RowInputs
 from .places import RowModels, places
 from .plan import describe_references, plan_suite

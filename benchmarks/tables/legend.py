@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..records.results import result_key
 from ..records.task_run import TaskRun
 
 
@@ -56,7 +55,7 @@ def _columns(runs: Sequence[TaskRun]) -> Iterator[str]:
         )
     papers = dict.fromkeys(f"{one.paper}, Table {one.table}" for run in runs for one in run.published.values())
     if papers:
-        has_difference = any(one.value is not None and result_key(one) in run.published for run, one in results)
+        has_difference = any(one.value is not None and one.key in run.published for run, one in results)
         difference = "; Diff: ours less that" if has_difference else ""
         yield f"Published: what {'; '.join(papers)} prints{difference}"
     if any(one.best_alone for _, one in results):

@@ -10,7 +10,6 @@ from typing import Any
 
 from ...errors import UsageError, did_you_mean
 from ..protocols.job import Result
-from ..records.results import result_key
 from ..records.task_run import TaskRun
 from .text import csv_text, decimals_for, no_minus_zero, show_difference, show_interval, show_number
 
@@ -27,7 +26,7 @@ def result_rows(runs: Sequence[TaskRun]) -> list[dict[str, Any]]:
     rows = []
     for run in runs:
         for result in run.results:
-            published = run.published.get(result_key(result))
+            published = run.published.get(result.key)
             interval = result.interval
             rows.append(
                 {
@@ -44,8 +43,8 @@ def result_rows(runs: Sequence[TaskRun]) -> list[dict[str, Any]]:
                     "published": published.value if published else None,
                     "no_image": result.best_alone[1] if result.best_alone else None,
                     "n": result.n,
-                    "empty": run.record.coverage.empty_count,
-                    "note": "; ".join([*run.record.coverage.notes, *filter(None, [result.remark])]),
+                    "empty": run.record.empty_count,
+                    "note": "; ".join([*run.record.notes, *filter(None, [result.remark])]),
                     "reason": result.reason,
                 }
             )
@@ -125,7 +124,7 @@ def _printed_rows(runs: Sequence[TaskRun], mark: Callable[[Result], str]) -> lis
 
 def _printed_row(run: TaskRun, result: Result, before: Result | None, mark: Callable[[Result], str]) -> dict[str, str]:
     """Return the row of a result; what the row of the result before it says of task, model and metric is left out."""
-    published, scale = run.published.get(result_key(result)), result.scale
+    published, scale = run.published.get(result.key), result.scale
     decimals = max(decimals_for(scale, [result.value]), published.decimals if published else 0)
     metric, statistic = result.label
     # Where several metrics of the run, or variants of a statistic, have one label, their own names stand behind it.
@@ -144,7 +143,7 @@ def _printed_row(run: TaskRun, result: Result, before: Result | None, mark: Call
     # Why there is no value is said once, where it is why for all that follow.
     says_why = result.value is None and (is_new or before is None or result.reason != before.reason)
     notes = [
-        *(run.record.coverage.notes if before is None else ()),
+        *(run.record.notes if before is None else ()),
         result.remark,
         "" if result.p is None else f"exact p = {result.p:.3g}",
         shorten(result.reason.partition("\n")[0], _WIDEST_REASON, placeholder=" …") if says_why else "",

@@ -88,8 +88,7 @@ class Explainer:
     ) -> tuple[SampleExplanation, float]:
         """Return what CAPTURE matched, and its score."""
         from ...metrics import Context
-        from ..store.naming import parse_store
-        from ..store.store import Store
+        from ..store.store import Store, parse_store
 
         with Store(parse_store(None).file) as store:
             scorer = self._capture(record, metric)

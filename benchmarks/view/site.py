@@ -148,7 +148,7 @@ def notes_of(run: ShownRun) -> list[str]:
     counts = record.documents
     limited = [f"{counts.effective:,} of {counts.original:,} documents (--limit)"] if limit is not None else []
     errors = [f"{metric} failed: {reason.partition(chr(10))[0]}" for metric, reason in record.metric_errors.items()]
-    return [*limited, *record.coverage.notes, *errors]
+    return [*limited, *record.notes, *errors]
 
 
 def run_page(site: Site, key: str) -> str:

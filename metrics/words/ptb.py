@@ -37,10 +37,16 @@ class TokenizedItems:
 
 def tokenize_items(items: Items) -> TokenizedItems:
     """Tokenise candidates and references; the first metric that asks pays, the others share."""
-    known = items.memo.get("ptb")
-    if known is None:
-        known = items.memo["ptb"] = _tokenize(items)
-    return known
+    if (known := items.memo.get("ptb")) is not None:
+        return known
+    raw_sets, set_of_item = items.reference_sets
+    reference_sets = [tuple(map(tokenize_text, references)) for references in raw_sets]
+    faults = list(map(references_fault, reference_sets))
+    failures: dict[int, str] = {}
+    if any(faults):
+        failures = {item: fault for item, its_set in enumerate(set_of_item.tolist()) if (fault := faults[its_set])}
+    items.memo["ptb"] = tokenized = TokenizedItems(list(map(tokenize_text, items.candidates)), reference_sets, failures)
+    return tokenized
 
 
 def tokenize_candidates(items: Items) -> tuple[list[str], dict[int, str]]:
@@ -52,23 +58,8 @@ def tokenize_candidates(items: Items) -> tuple[list[str], dict[int, str]]:
     with_references = items.memo.get("ptb")
     known = with_references.candidates if with_references else items.memo.get("ptb candidates")
     if known is None:
-        known = items.memo["ptb candidates"] = [tokenize_text(text) for text in items.candidates]
+        known = items.memo["ptb candidates"] = list(map(tokenize_text, items.candidates))
     return known, {item: _EMPTY for item, tokens in enumerate(known) if not tokens}
-
-
-def _tokenize(items: Items) -> TokenizedItems:
-    raw_sets, set_of_item = items.reference_sets
-    reference_sets = [tuple(map(tokenize_text, references)) for references in raw_sets]
-    fault_of_set = [references_fault(references) for references in reference_sets]
-    return TokenizedItems(
-        candidates=[tokenize_text(text) for text in items.candidates],
-        reference_sets=reference_sets,
-        failures={
-            item: fault
-            for item, its_set in enumerate(set_of_item.tolist())
-            if (fault := fault_of_set[its_set]) is not None
-        },
-    )
 
 
 def references_fault(references: Sequence[str]) -> str | None:

@@ -11,8 +11,7 @@ from pathlib import Path
 from ...access import require_permitted
 from ...benchmarks.scale.executors import Executor
 from ...benchmarks.scale.progress_file import progress_written
-from ...benchmarks.store.naming import parse_store
-from ...benchmarks.store.store import Store
+from ...benchmarks.store.store import Store, parse_store
 from ...drafts import own_name, remove_abandoned
 from ...errors import DataError, UsageError
 from ...progress import Progress, silent

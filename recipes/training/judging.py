@@ -11,7 +11,7 @@ from ...benchmarks.api import evaluate
 from ...benchmarks.comparing.comparison import changes
 from ...benchmarks.inputs.metric_names import read_metric, split_metrics
 from ...benchmarks.records.task_run import TaskRun
-from ...benchmarks.running.resolve import resolve_call
+from ...benchmarks.running.plan import resolve_call
 from ...benchmarks.tables.results import result_rows
 from ...metrics import metrics
 from .loop import TrainingState

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from capbench.benchmarks.running import parity
-from capbench.benchmarks.running.parity import captions, components
-from capbench.benchmarks.running.parity.components import Component, Values, check_parity
+from capbench.benchmarks.running.parity import Component, Values, check_parity
 from capbench.errors import MetricError
 from capbench.metrics.golden import read_golden
 
@@ -65,8 +64,8 @@ def test_given_graphs_score_as_released_code_scored_them(only):
 def test_other_golden_value_differs_by_so_much_and_the_exit_code_is_1(bench, monkeypatch: pytest.MonkeyPatch):
     golden = read_golden("captions")
     golden["values"]["rouge_l"][3] += 0.25
-    monkeypatch.setattr(captions, "read_golden", lambda name: golden)
-    chosen = [one for one in captions.components() if one.name in ("ROUGE-L", "CIDEr")]
+    monkeypatch.setattr(parity, "read_golden", lambda name: golden)
+    chosen = [one for one in parity.all_components() if one.name in ("ROUGE-L", "CIDEr")]
     monkeypatch.setattr(parity, "all_components", lambda: chosen)
     done = bench("verify", "--parity").failed(1)
     assert table(done.out)["ROUGE-L"][2:] == ["0.25", "1e-09", "differs"]
@@ -142,7 +141,7 @@ def test_without_parity_a_run_is_named(bench):
 
 
 def test_every_golden_file_says_what_made_it_and_all_are_small():
-    folder = Path(components.__file__).parents[3] / "metrics/golden"
+    folder = Path(parity.__file__).parents[2] / "metrics/golden"
     names = sorted(path.stem for path in folder.glob("*.json"))
     assert names
     assert all(read_golden(name).keys() & {"made_by", "note"} for name in names)

@@ -14,7 +14,7 @@ from pydantic import Field
 from ....adapters import ImageHandle, VideoHandle
 from ....errors import DataError
 from ...inputs.failures import Failure, FailureLog
-from ...inputs.items import CaptionRow, gathered, references_fault, references_of
+from ...inputs.items import CaptionRow, gather, references_fault, references_of
 from ...statistics import Draws
 from ...statistics.contract import Statistic, UndefinedStatistic
 from ...statistics.influence import Ratio, ratio_intervals
@@ -485,7 +485,7 @@ def _applies(collected: Collected) -> np.ndarray:
 def _shard(captions: Sequence[tuple[SourceCaption, list[Version]]], first: int) -> Shard:
     versions = [(caption, one) for caption, all_of_it in captions for one in all_of_it]
     samples = [one.row for _, one in versions if one.row is not None]
-    items, item_of_sample, item_numbers = gathered(samples)
+    items, item_of_sample, item_numbers = gather(samples)
     made = [(first + at, one) for at, (_, all_of_it) in enumerate(captions) for one in all_of_it if one.row is not None]
     return Shard(
         items,

@@ -39,7 +39,7 @@ def failure_rows(record: Record) -> list[FailureRow]:
     rows += [FailureRow("left out", metric, "all", reason) for metric, reason in record.metrics_left_out.items()]
     for kind, summaries in (
         ("failure", record.failures),
-        ("counted as empty", record.coverage.empty),
+        ("counted as empty", record.empty_captions),
         ("remark", record.remarks),
     ):
         rows += [

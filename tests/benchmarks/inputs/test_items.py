@@ -106,7 +106,7 @@ def test_rows_are_one_item_only_if_image_candidate_and_references_are_equal():
         row("other references", "x", "a dog", 1, "a dog"),
         row("again, heavier", "x", "a dog", 3),
     ]
-    items, item_of_row = gather(rows)
+    items, item_of_row, _ = gather(rows)
     assert item_of_row.tolist() == [0, 0, 1, 2, 3, 0]
     assert items.weights.tolist() == [5, 1, 1, 1]
     assert items.ids == ["first", "other image", "other caption", "other references"]
@@ -136,7 +136,7 @@ def test_objects_may_be_none_at_all_but_must_be_a_list_of_names():
 
 def test_rows_that_differ_in_objects_alone_are_two_items():
     rows = [CaptionRow(str(n), "x", "a dog", (), objects=frozenset(names)) for n, names in enumerate("aab")]
-    items, item_of_row = gather(rows)
+    items, item_of_row, _ = gather(rows)
     assert items.objects == [frozenset("a"), frozenset("b")]
     assert item_of_row.tolist() == [0, 0, 1]
     assert gather([row("0")])[0].objects == []

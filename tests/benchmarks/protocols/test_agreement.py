@@ -337,13 +337,13 @@ def test_candidate_that_is_no_caption_counts_as_an_empty_one_or_is_left_out(run)
         told.setdefault(f"candidate {reason}", []).append(f"bad{n}")
     done = run(rows)
     assert failures(done) == {}
-    assert {f"{one['stage']} {one['reason']}": one["samples"] for one in done.record.coverage.empty} == told
+    assert {f"{one['stage']} {one['reason']}": one["samples"] for one in done.record.empty_captions} == told
     assert done.samples["candidate"].to_pylist()[4:] == [""] * 7
     # Seven of length 0 and rating 1: b, c and d are above each of them, a ties in rating; 21 and 7 of 55 pairs tie.
     assert value(done) == pytest.approx((26 - 1) / math.sqrt((55 - 21) * (55 - 28)))
 
     done = run(rows, protocol={"empty_caption": "leave_out"})
-    assert done.record.coverage.empty == []
+    assert done.record.empty_captions == []
     assert failures(done) == told
     assert scored(done) == ["a", "b", "c", "d"]
     assert value(done) == pytest.approx(4 / 6)

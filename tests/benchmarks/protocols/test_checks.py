@@ -181,7 +181,7 @@ def test_part_of_the_categories_is_named_whatever_the_protocol(
     assert f"({fault}; references: expected 14, found " in caught.value.message
     made = run_of(tmp_path, protocol, rows, checks, skip_checks=True).record
     assert not made.is_whole
-    assert made.coverage.notes[0].startswith(f"the data failed its checks ({fault}")
+    assert made.notes[0].startswith(f"the data failed its checks ({fault}")
 
 
 def test_check_that_the_protocol_cannot_make_fails_rather_than_passes(folder, tmp_path: Path):

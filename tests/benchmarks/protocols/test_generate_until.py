@@ -218,7 +218,7 @@ def test_batches_before_a_failure_of_the_model_are_kept(folder: Path):
 
 
 def empty(task_run: TaskRun) -> dict[str, list[str]]:
-    return {f"{f['stage']} {f['reason']}": f["samples"] for f in task_run.record.coverage.empty}
+    return {f"{f['stage']} {f['reason']}": f["samples"] for f in task_run.record.empty_captions}
 
 
 def test_captions_that_say_nothing_count_as_empty_ones_with_their_references(folder: Path):

@@ -74,17 +74,17 @@ def test_subset_is_of_the_recorded_documents_alone_and_says_so(tmp_path: Path):
         "is recorded for no usable document of the task": ["77"]
     }
     assert done.results[0].value == pytest.approx(1.0)
-    subset = done.record.coverage.subset
+    subset = done.record.subset
     assert subset is not None
     assert (subset.documents, subset.of) == (1, 3)
     assert "a subset: 1 of 3 documents" in render([done])
     assert done.folder is not None
-    assert capbench.load_run(done.folder)["numbered"].record.coverage.subset == subset
+    assert capbench.load_run(done.folder)["numbered"].record.subset == subset
     whole = run(tmp_path, WHOLE, subset=True)
-    assert whole.record.coverage.subset is None
+    assert whole.record.subset is None
     # The documents of the task are the same; those of the two runs are not.
     assert whole.record.documents_hash == done.record.documents_hash
-    other = run(tmp_path, [{"image_id": 1, "caption": "a hat"}], subset=True).record.coverage.subset
+    other = run(tmp_path, [{"image_id": 1, "caption": "a hat"}], subset=True).record.subset
     assert other is not None
     assert other.hash != subset.hash
     # It is that of a task of these documents alone: image 2 is of the first one.
@@ -95,8 +95,8 @@ def test_subset_is_of_the_recorded_documents_alone_and_says_so(tmp_path: Path):
 def test_recorded_null_is_an_empty_caption_and_no_missing_one(tmp_path: Path):
     captions = [{"image_id": image, "caption": text if image else None} for image, text in IMAGES.items()]
     record = run(tmp_path, captions).record
-    assert [(one["reason"], one["samples"]) for one in record.coverage.empty] == [("is null", ["1"])]
-    assert record.coverage.subset is None
+    assert [(one["reason"], one["samples"]) for one in record.empty_captions] == [("is null", ["1"])]
+    assert record.subset is None
     assert record.documents.effective == 3
 
 

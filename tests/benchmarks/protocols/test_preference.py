@@ -219,7 +219,7 @@ def test_two_categories_of_pascal50s_give_the_numbers_of_pycocoevalcap(data_fold
     # The paper's are of 48 references a pair, of which it draws, and its mean is over four categories.
     assert not done.record.published
     assert not done.record.is_whole
-    assert "2 of 4 categories: mean of HI, HM" in done.record.coverage.notes[0]
+    assert "2 of 4 categories: mean of HI, HM" in done.record.notes[0]
 
 
 @pytest.mark.data

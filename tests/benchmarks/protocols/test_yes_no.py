@@ -124,7 +124,7 @@ def test_missing_answers_end_the_run_unless_they_are_a_part(run: Callable[..., T
     with pytest.raises(DataError, match="no caption is recorded for 3 of 4 documents: 'b', 'c', 'd'"):
         run(ROWS, part)
     done = run(ROWS, part, subset=True)
-    assert done.record.coverage.subset is not None
+    assert done.record.subset is not None
     assert {one.n for one in done.results} == {1}
 
 

@@ -13,7 +13,6 @@ from PIL import Image
 
 import capbench
 from capbench.adapters import ImageHandle, VideoHandle
-from capbench.benchmarks.records import pictures as pictures_of_samples
 from capbench.benchmarks.records.pictures import pictures
 from capbench.benchmarks.records.task_run import TaskRun
 
@@ -40,17 +39,6 @@ def test_no_picture_is_of_what_has_no_finite_score():
     assert set(made_of([np.inf, 1.0, -np.inf, 2.0, np.nan, -np.inf])) == {"s1", "s3"}
     assert list(made_of([3.0, -np.inf, 1.0, 2.0, np.inf])) == ["s0", "s2", "s3"]
     assert made_of([np.nan, np.inf]) == {}
-
-
-@pytest.mark.parametrize("together", [1, 7, 20, 64])
-def test_pictures_are_the_same_however_many_scores_are_looked_at_together(
-    monkeypatch: pytest.MonkeyPatch, together: int
-):
-    scores = np.random.default_rng(1).integers(0, 4, 60).astype(float)
-    scores[[3, 17, 50]] = np.nan, np.inf, -np.inf
-    whole = list(made_of(scores.tolist()))
-    monkeypatch.setattr(pictures_of_samples, "_TOGETHER", together)
-    assert list(made_of(scores.tolist())) == whole
 
 
 def test_metrics_take_turns_until_there_are_forty():

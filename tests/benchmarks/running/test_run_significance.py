@@ -113,25 +113,16 @@ def test_groups_of_a_task_with_ratings_are_those_of_compare(tmp_path: Path, rate
         assert (entry.alpha, entry.resamples, entry.seed) == (0.05, 200, 7)
 
 
-def test_groups_are_of_the_rows_that_all_metrics_scored(tmp_path: Path):
-    names = [*NOISY[:2], "noisy[noise=3.0,longest=10]"]
-    done = run(tmp_path, AGREEMENT, names)
-    for statistic, entry in done.record.significance.items():
-        assert entry.groups == compared(done, statistic)
-
-
 def test_metric_without_a_value_is_left_out_and_the_others_are_compared(tmp_path: Path):
-    done = run(tmp_path, AGREEMENT, ["constant", *NOISY[:3], "noisy[longest=0]"])
+    # The groups are of the rows that all of the others scored.
+    few = "noisy[noise=3.0,longest=10]"
+    done = run(tmp_path, AGREEMENT, ["constant", *NOISY[:2], few, "noisy[longest=0]"])
     found = done.record.significance["kendall_c"].groups
-    assert set(found) == set(NOISY[:3])
-    assert found == compared(done, "kendall_c", NOISY[:3])
-
-
-def test_metric_that_has_no_value_on_the_common_rows_is_left_out(tmp_path: Path):
+    assert set(found) == {*NOISY[:2], few}
+    assert found == compared(done, "kendall_c", [*NOISY[:2], few])
     # Captions of one word are all that the last metric scores, and there the first one has no ranking.
     done = run(tmp_path, AGREEMENT, ["length", NOISY[1], "noisy[noise=1.0,longest=2]"])
-    found = done.record.significance["kendall_c"].groups
-    assert set(found) == {NOISY[1], "noisy[noise=1.0,longest=2]"}
+    assert set(done.record.significance["kendall_c"].groups) == {NOISY[1], "noisy[noise=1.0,longest=2]"}
 
 
 @pytest.mark.parametrize("names", [NOISY, [*NOISY[:3], "noisy[longest=12]"], ["constant", NOISY[0]]])

@@ -13,7 +13,7 @@ import fsspec
 import pytest
 
 from capbench.benchmarks.scale.folders import Folder
-from capbench.benchmarks.store.naming import checked_address
+from capbench.benchmarks.store.store import checked_address
 from capbench.errors import StoreError, UsageError
 
 

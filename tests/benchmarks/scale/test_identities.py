@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from capbench.adapters.aliases import ModelSpec
+from capbench.benchmarks.inputs import models as models_of_calls
 from capbench.benchmarks.inputs.models import LoadedWhenAsked, Models, NamedModels
 from capbench.benchmarks.scale import mapping as models
 from capbench.benchmarks.scale.mapping import model_identities
@@ -59,10 +60,11 @@ def test_arguments_that_name_no_files_are_no_fault(tmp_path: Path, monkeypatch: 
     assert identity(**odd, prompt_format="", batch_size=4, peft=None) == before
 
 
-def test_model_is_loaded_once():
+def test_model_is_loaded_once(monkeypatch: pytest.MonkeyPatch):
     loads: list[str] = []
-    asked = LoadedWhenAsked({"judge": lambda: loads.append("judge") or len(loads)})
-    assert (asked.judge, asked.judge, asked.encoder, loads) == (1, 1, None, ["judge"])
+    monkeypatch.setattr(models_of_calls, "load", lambda spec, kind: loads.append(spec.name) or len(loads))
+    asked = LoadedWhenAsked(NamedModels(judge=ModelSpec("fair", "own")))
+    assert (asked.judge, asked.judge, asked.encoder, loads) == (1, 1, None, ["fair"])
 
 
 def test_models_that_are_not_named_are_not_there():

@@ -14,7 +14,7 @@ from capbench.adapters.decoding.settings import decoder_of
 from capbench.benchmarks.inputs.metric_names import read_metric
 from capbench.benchmarks.protocols.job import Result
 from capbench.benchmarks.published.values import load
-from capbench.benchmarks.running.missing import Missing
+from capbench.benchmarks.running.inspection import Missing
 from capbench.benchmarks.suites.places import SCORES, places
 from capbench.benchmarks.suites.plan import plan_suite
 from capbench.benchmarks.suites.read import FOLDER, RECORDED, REFERENCES, Suite, SuiteColumn, list_suites, load_suite

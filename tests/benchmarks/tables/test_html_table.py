@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import capbench
-from capbench.benchmarks.running.resolve import resolve_call
+from capbench.benchmarks.running.plan import resolve_call
 from capbench.benchmarks.tables.text import html_table
 from capbench.metrics import Context, Items, Metric, Scores, metrics
 

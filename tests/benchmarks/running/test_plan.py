@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from capbench.adapters import Captioner, Judge
-from capbench.benchmarks.running.resolve import resolve_call
+from capbench.benchmarks.inputs.models import load_models
+from capbench.benchmarks.running.plan import resolve_call
 from capbench.errors import DataError, UsageError
 
 
@@ -30,7 +31,7 @@ def test_model_that_was_given_is_called_by_its_class_and_not_loaded_again():
     [planned] = resolved.plan
     assert planned.captioner is not None
     assert (planned.captioner.name, planned.captioner.adapter) == ("Own", "Own")
-    models = resolved.load_models()
+    models = load_models(resolved.models)
     assert models.captioner is captioner
     assert (models.encoder, models.judge) == (None, None)
 
@@ -40,7 +41,7 @@ def test_each_model_that_was_given_goes_where_it_was_given():
     resolved = resolve_call(["iiw_400"], model=captioner, judge=judge, metric_names=["clair"])
     assert resolved.models.judge is not None
     assert resolved.models.judge.name == "fair"
-    models = resolved.load_models()
+    models = load_models(resolved.models)
     assert models.captioner is captioner
     assert models.judge is judge
     # A judge in the place of the model under test is still the judge.
@@ -53,7 +54,7 @@ def test_nothing_is_loaded_of_what_is_named(tmp_path: Path):
     resolved = resolve_call(" iiw_400, shapes_detailcaps ", model=f"captions:{file}", metric_names=["length"])
     assert [planned.task.task for planned in resolved.plan] == ["iiw_400", "shapes_detailcaps"]
     with pytest.raises(DataError, match=str(file)):
-        resolved.load_models()
+        load_models(resolved.models)
 
 
 def test_model_that_no_metric_uses_is_refused():

