@@ -96,12 +96,11 @@ def test_every_entry_is_what_the_released_code_makes_of_it(released_processing: 
     assert result.n == len(RELEASED[task])
 
 
-def test_entries_are_named_in_the_order_in_which_they_are_blocked(released_processing: Run):
+def test_entries_are_named_in_the_order_of_their_blocks_and_a_caption_that_equals_its_negative_is_no_hit(
+    released_processing: Run,
+):
     ids = [row["id"] for row in released_processing["dci_all_scm"].samples.to_pylist() if row["image"]]
     assert ids == [f"{image}|{key}" for image, keys in ENTRIES.items() for key in keys]
-
-
-def test_caption_that_equals_its_negative_is_no_hit(released_processing: Run):
     first = released_processing["dci_all_neg"].samples.to_pylist()[0]
     assert first["candidates"] == first["negatives"]
     assert first["own"] == first["rival"]

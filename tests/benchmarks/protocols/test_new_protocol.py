@@ -213,18 +213,17 @@ def test_show_and_validate_know_its_key_and_its_choice(bench: Bench, tasks: Path
     assert "Did you mean 'mood'?" in out + err
 
 
-def test_record_holds_its_own_choices_and_no_others(run: Callable[..., Path]):
-    record = json.loads((run("moods") / "run.json").read_text())
+def test_record_holds_its_own_choices_and_its_metrics_are_compared_on_the_rows_that_it_keeps(
+    bench: Bench, run: Callable[..., Path]
+):
+    folder = run("moods")
+    record = json.loads((folder / "run.json").read_text())
     chosen = record["fingerprint_parts"]["task"]["protocol"]
     assert set(chosen) == set(MoodSettings.model_fields)
     assert chosen["mood"] == "glad"
     assert record["n-samples"]["moods"]["effective"] == 30
     # All of the captions of one mood are rated by how much of the reference they have.
     assert record["results"]["moods"]["rouge_l.pearson,none"] > 0.8
-
-
-def test_its_metrics_are_compared_on_the_rows_that_it_keeps(bench: Bench, run: Callable[..., Path]):
-    folder = run("moods")
     out, err = bench("compare", folder, "--bootstrap", 50)
     assert "moods: 2 metrics compared on 30 rows of 20 images" in err
     assert "Williams' test supposes independent rows" in err
@@ -312,20 +311,13 @@ def test_lm_eval_runs_what_it_says_that_lm_eval_can_run(bench: Bench, tasks: Pat
 
 
 def test_suite_fills_its_cells(tasks: Path):
-    suite = Suite.model_validate(
-        {
-            "suite": "mine",
-            "description": "",
-            "paper": "pacspp",
-            "table": 1,
-            "columns": [{"task": "moods", "printed": "Flickr8k-Expert", "statistics": ["pearson"]}],
-            "rows": [{"metric": "rouge_l"}, {"metric": "length"}],
-        }
-    )
-    (rouge, length) = run_suite(suite, include_path=[tasks], resamples=0).cells
-    assert rouge.result is not None
-    assert length.result is not None
-    assert rouge.result.value > length.result.value
+    column = {"task": "moods", "printed": "Flickr8k-Expert", "statistics": ["pearson"]}
+    rows = [{"metric": "rouge_l"}, {"metric": "length"}]
+    suite = Suite(suite="mine", description="", paper="pacspp", table=1, columns=[column], rows=rows)
+    rouge, length = (cell.result for cell in run_suite(suite, include_path=[tasks], resamples=0).cells)
+    assert rouge is not None
+    assert length is not None
+    assert rouge.value > length.value
 
 
 # --- where it is not installed
