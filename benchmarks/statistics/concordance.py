@@ -140,7 +140,7 @@ class Concordance:
         fewer = by_human if self._tree_is_human else by_score
         return PairCounts(
             pairs=total * (total - 1) // 2,
-            balance=int(dot(cells, self.balance_of_cell)) // 2 if is_rows else self._tree.balance(cells, fewer),
+            balance=int(dot(cells, self.balance_of_cell)) // 2 if is_rows else self._balance(cells, fewer),
             tied_scores=_pairs_within(by_score, total),
             tied_human=_pairs_within(by_human, total),
             tied_both=_pairs_within(cells, total),
@@ -153,8 +153,33 @@ class Concordance:
         return self._human_levels <= self._score_levels
 
     @cached_property
-    def _tree(self) -> _Tree:
-        return _Tree.build(self._levels())
+    def _tree(self) -> tuple[np.ndarray, ...]:
+        """All levels of the tree, end to end: attributes as those of a level, but for ``ends``."""
+        levels: list[tuple[np.ndarray, ...]] = [(np.zeros(0, np.intp),) * 4 + (np.zeros((0, 3), np.intp),)]
+        done = 0
+        for level in self._levels():
+            levels.append((level.lower, level.upper, level.below + done, level.upto + done, level.bounds))
+            done += len(level.lower)
+        return tuple(np.concatenate(parts) for parts in zip(*levels, strict=True))
+
+    def _balance(self, cell_weights: np.ndarray, leaf_weights: np.ndarray) -> int:
+        """Return concordant minus discordant pairs.
+
+        Of the lower cells of its node, an upper cell is concordant with those below it on the other side and
+        discordant with those above. With ``S`` the cumulative weight of all lower cells, a node's from
+        ``S[first]`` to ``S[last]``, that is ``(S[below] - S[first]) - (S[last] - S[upto])``.
+        """
+        lower, upper, below, upto, bounds = self._tree
+        cumulative = np.zeros(len(lower) + 1)
+        np.cumsum(cell_weights[lower], out=cumulative[1:])
+        around = cumulative[below] + cumulative[upto]
+
+        before = np.concatenate([[0.0], np.cumsum(leaf_weights)])
+        start, split, stop = before[bounds.T]
+        node_lower, node_upper = split - start, stop - split
+        # S[first] + S[last] of a node, from the leaves alone.
+        edges = 2 * np.cumsum(node_lower) - node_lower
+        return int(dot(cell_weights[upper], around) - dot(node_upper, edges))
 
     def _levels(self) -> Iterator[_Level]:
         if self._tree_is_human:
@@ -239,45 +264,3 @@ def _levels(other: np.ndarray, leaf: np.ndarray, leaves: int) -> Iterator[_Level
         ends = np.cumsum(np.diff(cells_before[halves], axis=1), axis=0)
         yield _Level(order[~is_upper], order[is_upper], below, upto, halves, ends)
         bounds = np.stack([start, split, split, stop], axis=1).reshape(-1, 2)
-
-
-@dataclass(frozen=True)
-class _Tree:
-    """All levels of the tree, end to end: attributes as those of a level."""
-
-    lower: np.ndarray
-    upper: np.ndarray
-    below: np.ndarray
-    upto: np.ndarray
-    bounds: np.ndarray
-
-    @classmethod
-    def build(cls, found: Iterator[_Level]) -> _Tree:
-        """Lay levels end to end."""
-        levels: list[tuple[np.ndarray, ...]] = []
-        done = 0
-        for level in found:
-            levels.append((level.lower, level.upper, level.below + done, level.upto + done, level.bounds))
-            done += len(level.lower)
-        if not levels:
-            nothing = np.zeros(0, np.intp)
-            return cls(nothing, nothing, nothing, nothing, np.zeros((0, 3), np.intp))
-        return cls(*(np.concatenate(parts) for parts in zip(*levels, strict=True)))
-
-    def balance(self, cell_weights: np.ndarray, leaf_weights: np.ndarray) -> int:
-        """Return concordant minus discordant pairs.
-
-        Of the lower cells of its node, an upper cell is concordant with those below it on the other side and
-        discordant with those above. With ``S`` the cumulative weight of all lower cells, a node's from
-        ``S[first]`` to ``S[last]``, that is ``(S[below] - S[first]) - (S[last] - S[upto])``.
-        """
-        cumulative = np.zeros(len(self.lower) + 1)
-        np.cumsum(cell_weights[self.lower], out=cumulative[1:])
-        around = cumulative[self.below] + cumulative[self.upto]
-
-        before = np.concatenate([[0.0], np.cumsum(leaf_weights)])
-        start, split, stop = before[self.bounds.T]
-        node_lower, node_upper = split - start, stop - split
-        # S[first] + S[last] of a node, from the leaves alone.
-        edges = 2 * np.cumsum(node_lower) - node_lower
-        return int(dot(cell_weights[self.upper], around) - dot(node_upper, edges))
