@@ -17,7 +17,7 @@ import forked
 
 from capbench.benchmarks.store.store import Store
 from capbench.cli.main import main
-from capbench.recipes.making import making, pipeline
+from capbench.recipes.making import making
 from capbench.recipes.making.contract import MakerModels, RowFile, Stage, stages
 
 ROWS, SHARD = 3, 2
@@ -37,7 +37,7 @@ def kill_once(folder: Path, name: str, way: str) -> None:
 
 def watch(folder: Path) -> None:
     """Write down the rows that this process makes, and have one process end within or behind each stage, in turn."""
-    make_shard, put, write_rows = pipeline.make_shard, Store.put, RowFile.__init__
+    make_shard, put, write_rows = making.make_shard, Store.put, RowFile.__init__
     write_output = making.write_output
     begun = ""
 
@@ -65,7 +65,7 @@ def watch(folder: Path) -> None:
         kill_once(folder, OUTPUT, "behind")
         return result
 
-    pipeline.make_shard = made
+    making.make_shard = made
     Store.put = kept
     RowFile.__init__ = written
     making.write_output = then

@@ -19,11 +19,10 @@ from ...permissions import Permissions, permit
 from ...progress import Progress, silent
 from ...rows import BadRow, load_json, read_rows
 from ..making import making
-from ..making.making import MakingCall, make
-from ..making.report import StageFacts
+from ..making.contract import StageFacts
+from ..making.making import MakingCall
 from ..making.schema import Maker
 from ..training import carrying_out as training
-from ..training.carrying_out import carry_out as train
 from ..training.contract import TrainingCall
 from ..training.judging import JudgedRun, judged, require_judges
 from ..training.loop import StepReport
@@ -255,13 +254,13 @@ def _carry_out_turn(call: LoopCall, captioner: str, folder: Path, name: str, tol
     rows, remarks = 0, list[str]()
     if folder.name != "turn-0":
         told.turn(f"{name}: data are made with {captioner}")
-        report = make(call.making(captioner, folder.name), folder / DATA, told.stage)
+        report = making.make(call.making(captioner, folder.name), folder / DATA, told.stage)
         told.turn(f"{name}: {call.loaded.loop.train.recipe} trains on {len(report.rows):,} rows")
         # The rows name images that the maker was allowed to read; its own are gone with its folder of work.
         images = (row.get("image") for row in read_rows(report.result) if not isinstance(row, BadRow))
         seen = {(report.result.parent / image).parent for image in images if image is not None}
         with permit(Permissions(folders=tuple(sorted(seen)))):
-            trained = train(call.training(report.result), folder, told.step, {}, judge=False)
+            trained = training.carry_out(call.training(report.result), folder, told.step, {}, judge=False)
         rows, remarks, captioner = len(report.rows), trained.remarks, str(folder.absolute())
     told.turn(f"{name}: tasks judge")
     runs = judged(call.loaded.loop.judge, resolve_model(captioner), folder / RUNS, call.judging())

@@ -61,10 +61,6 @@ class RowFile:
         self.path.unlink()
 
 
-Values: TypeAlias = Mapping[str, Any]
-"""JSON values."""
-
-
 @dataclass(frozen=True)
 class MakingRow:
     """An image with what is known of it.
@@ -80,12 +76,12 @@ class MakingRow:
 
     id: str
     image: Path | None = None
-    values: Values = field(default_factory=dict[str, Any])
-    provenance: tuple[Values, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    provenance: tuple[Mapping[str, Any], ...] = ()
     passing: bool = False
     image_digest: str = ""
 
-    def having(self, stage: str, told: Values, **values: Any) -> MakingRow:
+    def having(self, stage: str, told: Mapping[str, Any], **values: Any) -> MakingRow:
         """Return the row with what a stage made.
 
         Args:
@@ -157,7 +153,7 @@ class MakerModels:
     """
 
     def __init__(self, named: Mapping[str, MakerModel], cache: Cache | None = None) -> None:
-        self._named = named
+        self.choices = named
         self._loaded: dict[str, Any] = {}
         self.cache = NoCache() if cache is None else cache
 
@@ -192,12 +188,12 @@ class MakerModels:
         Raises:
             UsageError: It names none.
         """
-        if role not in self._named:
+        if role not in self.choices:
             raise UsageError(
                 f"the maker names no {role}",
                 f"Add 'models: {{{role}: {{name: NAME}}}}', or --set models.{role}.name=NAME.",
             )
-        return self._named[role]
+        return self.choices[role]
 
     def name(self, role: str) -> str:
         """Return what the maker calls the model, and its weights where it names them; nothing is loaded."""

@@ -157,11 +157,8 @@ def false_text(text: str, things: Sequence[Thing], rng: np.random.Generator) -> 
         things: What the picture shows.
         rng: Decides which change.
     """
-    return _ARTICLE.sub(_article, _changed(text, things, rng))
-
-
-def _article(match: re.Match[str]) -> str:
-    return match.group(1) + ("n " if match.group(2) in "aeiou" else " ") + match.group(2)
+    changed = _changed(text, things, rng)
+    return _ARTICLE.sub(lambda found: found[1] + ("n " if found[2] in "aeiou" else " ") + found[2], changed)
 
 
 def _changed(text: str, things: Sequence[Thing], rng: np.random.Generator) -> str:

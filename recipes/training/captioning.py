@@ -15,9 +15,8 @@ from .contract import TrainingCall
 from .rows import Batches, BatchSampler, Rows, TrainingRow
 from .schema import Positive, Strict
 from .towers import ImageReader, Inputs, saved_bytes, seed_of
-from .tuning import TunedTrainer
+from .tuning import VALIDATION_SEED, TunedTrainer
 
-VALIDATION_SEED = 1
 _MOST_KEPT = 2 << 30
 """Bytes of what the tower sees that are kept."""
 _S = TypeVar("_S", bound="CaptionerSettings")

@@ -18,7 +18,7 @@ from .contract import TrainingCall
 from .rows import Batches, BatchSample, BatchSampler, Rows, Sampler, TrainingRow, require_some
 from .schema import Positive, Recipe, Share, Strict
 from .towers import Encoding, ImageReader, Inputs, pass_back, saved_bytes
-from .tuning import TunedTrainer
+from .tuning import VALIDATION_SEED, TunedTrainer
 
 Pooling = Literal["average", "hardest", "hardest_released"]
 NegativesLoss = Literal["none", "bce", "negclip", "pairwise"]
@@ -111,9 +111,6 @@ def negclip(pairs: torch.Tensor, negatives: torch.Tensor) -> torch.Tensor:
     return (of_images + cross_entropy(pairs.T, own)) / 2
 
 
-_VALIDATION_SEED = 1
-
-
 def _require_others(batch: int) -> int:
     if batch < 2:
         raise ValueError(
@@ -180,7 +177,7 @@ class ContrastiveTrainer(TunedTrainer):
         self._reader = ImageReader(transform.read, transform.collate)
         self.take_batches(self._batches_of(self.rows.rows, self.recipe.seed))
         if self.validation:
-            self._watched = self._batches_of(self.validation, _VALIDATION_SEED)
+            self._watched = self._batches_of(self.validation, VALIDATION_SEED)
         self._drawing = self._drawing_of(self.recipe.seed)
 
     def backward(self, step: int) -> dict[str, float]:
@@ -210,7 +207,7 @@ class ContrastiveTrainer(TunedTrainer):
     def validate(self) -> float:
         """Return the mean loss of the validation rows; see ``Trainer.validate``."""
         self.module.eval()
-        drawing, found = self._drawing_of(_VALIDATION_SEED), []
+        drawing, found = self._drawing_of(VALIDATION_SEED), []
         with torch.no_grad():
             for batch in range(self._watched.in_an_epoch):
                 drawn = drawing.draw([self.validation[at] for at in self._watched.rows(batch)], None)

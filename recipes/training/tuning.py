@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 WEIGHTS = "weights"
 """The folder of a result's weights, beside its alias."""
+VALIDATION_SEED = 1
 
 
 _L = TypeVar("_L", bound=Lent)

@@ -6,6 +6,7 @@ Source: Urbanek et al. 2024, appendix 7 (the prompts), and facebookresearch/DCI,
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -389,8 +390,6 @@ class MoreSummaries(EntryStage):
         ]
 
     def _further(self, text: str, first: Sequence[str], key: str, asker: Asker) -> Conversation[list[str]]:
-        import math
-
         settings = self.settings
         wanted = settings.of_image if key == BASE else max(settings.of_mask, math.log(clip_tokens(text)))
         # In the order in which they came, each once.

@@ -25,8 +25,7 @@ from capbench.benchmarks.scale.progress_file import progress_lines
 from capbench.benchmarks.store.store import Store
 from capbench.cli.main import main
 from capbench.recipes.making.contract import ROLES, MakingRow, StageFacts
-from capbench.recipes.making.making import MakingCall, make
-from capbench.recipes.making.pipeline import build_stages
+from capbench.recipes.making.making import MakingCall, build_stages, make
 from capbench.recipes.making.schema import list_makers, load_maker
 from capbench.tasks.shapes.drawing import draw
 from capbench.tasks.shapes.sampling import sample_scene

@@ -24,7 +24,7 @@ from capbench.benchmarks.suites.read import load_suite
 from capbench.cli.main import main
 from capbench.metrics.capture import nltk_text
 from capbench.recipes.making.contract import ROLES
-from capbench.recipes.making.pipeline import build_stages
+from capbench.recipes.making.making import build_stages
 from capbench.recipes.making.schema import list_makers, load_maker
 
 pytestmark = pytest.mark.costly
