@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import UsageError, did_you_mean
@@ -92,7 +91,13 @@ def run(options: argparse.Namespace) -> int:
     """Write what was asked for; exit code 1 if a run could not be read, the others being written."""
     fmt, places = _split(options)
     if options.tasks:
-        return _export_tasks(options, fmt, places)
+        if fmt not in ("lm-eval", *WANTED) or places or options.push_to_hub:
+            raise UsageError(
+                f"--tasks goes with: bench export lm-eval --tasks NAME ... -o DIR; or {' or '.join(WANTED)}, -o FILE"
+            )
+        if options.text_only and fmt != "lm-eval":
+            raise UsageError("--text_only goes with lm-eval")
+        return _export_lm_eval(options) if fmt == "lm-eval" else _export_wanted(options, fmt)
     from ..benchmarks.records.reading import find_records, read_task_runs
 
     files, missing = find_records([Path(place).expanduser() for place in places])
@@ -149,16 +154,6 @@ def _split(options: argparse.Namespace) -> tuple[str | None, list[str]]:
     if options.samples and not options.push_to_hub:
         raise UsageError("--samples goes with --push_to_hub; lm-eval's folders have samples anyway")
     return fmt, places
-
-
-def _export_tasks(options: argparse.Namespace, fmt: str | None, places: Sequence[str]) -> int:
-    if fmt not in ("lm-eval", *WANTED) or places or options.push_to_hub:
-        raise UsageError(
-            f"--tasks goes with: bench export lm-eval --tasks NAME ... -o DIR; or {' or '.join(WANTED)}, -o FILE"
-        )
-    if options.text_only and fmt != "lm-eval":
-        raise UsageError("--text_only goes with lm-eval")
-    return _export_lm_eval(options) if fmt == "lm-eval" else _export_wanted(options, fmt)
 
 
 def _export_lm_eval(options: argparse.Namespace) -> int:

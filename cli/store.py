@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from pathlib import Path
 
 from ..errors import UsageError
 from .options import print_table
@@ -33,6 +32,7 @@ def _days(text: str) -> float:
 
 def run(options: argparse.Namespace) -> int:
     """Do what the action says; ``verify`` exits 1 if something is damaged."""
+    from ..benchmarks.store.sqlite_file import DamagedStoreError
     from ..benchmarks.store.store import Store, parse_store
 
     named = parse_store(options.store)
@@ -48,7 +48,13 @@ def run(options: argparse.Namespace) -> int:
         print(f"there is no store at {path}; the first run makes it")
         return 0
     if options.action == "verify":
-        return _verify(path)
+        try:
+            with Store(path, replace_damaged=False) as store:
+                faults = store.verify()
+        except DamagedStoreError as error:
+            faults = [error.message]
+        print(*faults, f"delete {path}: what it holds is computed anew" if faults else f"{path} is sound", sep="\n")
+        return 1 if faults else 0
     with Store(path, replace_damaged=False) as store:
         if options.action == "stats":
             _print_stats(store)
@@ -58,21 +64,6 @@ def run(options: argparse.Namespace) -> int:
         deleted = store.prune(made_before, options.containing)
         print(f"{deleted:,} entries deleted, {(before - path.stat().st_size) / 1e6:.1f} MB freed")
     return 0
-
-
-def _verify(path: Path) -> int:
-    from ..benchmarks.store.sqlite_file import DamagedStoreError
-    from ..benchmarks.store.store import Store
-
-    try:
-        with Store(path, replace_damaged=False) as store:
-            faults = store.verify()
-    except DamagedStoreError as error:
-        faults = [error.message]
-    for fault in faults:
-        print(fault)
-    print(f"delete {path}: what it holds is computed anew" if faults else f"{path} is sound")
-    return 1 if faults else 0
 
 
 def _producer(fingerprint: dict[str, object]) -> str:

@@ -98,7 +98,12 @@ class DataLocations:
             return path
         if source is None or source.generated:
             return None
-        return next((folder for folder in self.candidates(source) if _holds_data(folder)), None)
+        for folder in self.candidates(source):
+            # What a download that broke off leaves behind is no data.
+            names = folder.iterdir() if folder.is_dir() else ()
+            if any(not path.name.startswith(".") and path.suffix != ".part" for path in names):
+                return folder
+        return None
 
     def candidates(self, source: DataSource) -> list[Path]:
         """Return the folders that are searched for a data set, first one first."""
@@ -117,13 +122,6 @@ def allowed_folders(named: Sequence[str | Path]) -> tuple[Path, ...]:
         if not folder.is_dir():
             raise UsageError(f"--allow_outside {folder}: there is no such folder")
     return folders
-
-
-def _holds_data(folder: Path) -> bool:
-    """Tell whether a folder holds more than what a download that broke off leaves behind."""
-    return folder.is_dir() and any(
-        not path.name.startswith(".") and path.suffix != ".part" for path in folder.iterdir()
-    )
 
 
 def parse_data_options(options: list[str]) -> dict[str, Path]:

@@ -78,7 +78,12 @@ def images(
                 f"dataset_kwargs: {key} '{value}' is unknown.{did_you_mean(str(value), known)}",
                 f"Known: {', '.join(known)}.",
             )
-    root = _root(folder)
+    root = next((folder / place for place in _FOLDERS if (folder / place / "splits.json").is_file()), None)
+    if root is None:
+        raise DataError(
+            f"{folder} holds no splits.json",
+            "Name the folder of DCI that holds splits.json, complete and photos; 'bench data dci_all_scm' says more.",
+        )
     choices = _Choices(crops, negative, min_size, padding, texts)
     for name in _names(root / "splits.json", SPLITS if split == "all" else (split,)):
         if not isinstance(name, str):
@@ -90,16 +95,6 @@ def images(
             yield BadRow(name, str(reason))
         except DataError as error:
             yield BadRow(name, error.message)
-
-
-def _root(folder: Path) -> Path:
-    for place in _FOLDERS:
-        if (folder / place / "splits.json").is_file():
-            return folder / place
-    raise DataError(
-        f"{folder} holds no splits.json",
-        "Name the folder of DCI that holds splits.json, complete and photos; 'bench data dci_all_scm' says more.",
-    )
 
 
 def _names(path: Path, splits: Sequence[str]) -> list[Any]:

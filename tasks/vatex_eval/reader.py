@@ -158,16 +158,15 @@ def captions(folder: Path) -> Iterator[Row | BadRow]:
         }
         seen[video] += 1
         try:
-            row["ratings"] = [_rating(one) for one in by_caption[number]]
+            # A rater who skipped the caption stands as NaN.
+            row["ratings"] = [
+                math.nan if isinstance(one, numbers.Real) and one != one else parse_number(one)
+                for one in by_caption[number]
+            ]
         except (TypeError, ValueError, OverflowError) as error:
             yield BadRow(row["id"], f"has a rating that is no number: {error}")
             continue
         yield row
-
-
-def _rating(value: object) -> float:
-    # A rater who skipped the caption stands as NaN.
-    return math.nan if isinstance(value, numbers.Real) and value != value else parse_number(value)
 
 
 def _text(value: object) -> object:
