@@ -17,7 +17,7 @@ from ...errors import DataError
 from ...rows import parse_number
 from ...tasks.schema import TaskConfig
 from ..inputs.failures import FailureLog
-from ..inputs.items import CaptionRow, gathered, scored_caption
+from ..inputs.items import CaptionRow, gather, scored_caption
 from ..statistics.rated_rows import Ratings
 from .checks import DataCheck, Levels, Tally
 from .document_reader import Document, UnusableDocument, is_list
@@ -213,7 +213,7 @@ def shard_of(rated: Sequence[RatedCaption], task_keys: Mapping[str, Any], catego
         categories: Number of each category.
     """
     samples = [one.sample for one in rated]
-    items, item_of_sample, numbers = gathered(samples)
+    items, item_of_sample, numbers = gather(samples)
     columns = caption_columns(samples, [])
     del columns["ratings"]
     found = {"image": numbers_of(sample.image for sample in samples)}
