@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
+from tiny_images import plain_png
 from tiny_llm import make_tiny_llama, make_tiny_llava
 
 from capbench.adapters import Caption, CaptionRequest, ImageHandle
@@ -29,9 +28,7 @@ def captions_of(
 
 
 def picture(colour: str) -> ImageHandle:
-    buffer = io.BytesIO()
-    Image.new("RGB", (8, 8), colour).save(buffer, format="PNG")
-    return ImageHandle(buffer.getvalue())
+    return ImageHandle(plain_png(colour))
 
 
 def seen(handle: ImageHandle, prompt: str = "Describe it.") -> CaptionRequest:

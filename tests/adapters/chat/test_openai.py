@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import json
 import math
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -16,8 +18,11 @@ from typing import Any
 import pytest
 from chat_server import Reply, chat_server, completion, prompt_of, refusal
 from PIL import Image
+from tiny_images import encoded
 
 from capbench.adapters import Caption, CaptionRequest, ImageHandle, JudgeRequest, VideoHandle
+from capbench.adapters.chat.client import finished_first
+from capbench.adapters.chat.messages import sampling_settings
 from capbench.adapters.chat.openai import OpenAICaptioner, OpenAIJudge
 from capbench.errors import AdapterError
 
@@ -40,16 +45,14 @@ def captions_of(model: OpenAICaptioner, asked: list[CaptionRequest]) -> tuple[di
     return captions, failures
 
 
-def image(mode: str = "RGB", **save: Any) -> bytes:
-    buffer = io.BytesIO()
-    Image.new(mode, (6, 4), 100 if mode == "L" else None).save(buffer, **save)
-    return buffer.getvalue()
+def image(mode: str = "RGB", kind: str = "PNG") -> bytes:
+    return encoded(Image.new(mode, (6, 4), 100 if mode == "L" else None), kind)
 
 
 def sent_image(body: Mapping[str, Any]) -> tuple[str, bytes]:
     url = body["messages"][-1]["content"][0]["image_url"]["url"]
-    kind, _, encoded = url.partition(";base64,")
-    return kind.removeprefix("data:"), base64.b64decode(encoded)
+    kind, _, content = url.partition(";base64,")
+    return kind.removeprefix("data:"), base64.b64decode(content)
 
 
 def test_request_holds_model_messages_and_settings_in_the_servers_names():
@@ -80,27 +83,27 @@ def test_hosted_models_that_take_other_names_and_no_temperature_can_be_asked():
 
 @pytest.mark.parametrize(("kind", "media"), [("JPEG", "image/jpeg"), ("PNG", "image/png"), ("WEBP", "image/webp")])
 def test_image_is_sent_as_it_is_stored_where_servers_read_its_format(tmp_path: Path, kind: str, media: str):
-    encoded = image(format=kind)
-    (tmp_path / "a").write_bytes(encoded)
+    stored = image(kind=kind)
+    (tmp_path / "a").write_bytes(stored)
     with chat_server(lambda body, before: completion("a square")) as server:
         asked = requests("Describe.", image="a", pixels=ImageHandle(tmp_path / "a"))
         captions_of(OpenAICaptioner("m", base_url=server.url), asked)
-    assert sent_image(server.bodies[0]) == (media, encoded)
+    assert sent_image(server.bodies[0]) == (media, stored)
     assert server.bodies[0]["messages"][0]["content"][1] == {"type": "text", "text": "Describe."}
 
 
 @pytest.mark.parametrize("mode", ["L", "P", "CMYK"])
 def test_image_in_another_format_is_sent_as_png(mode: str):
-    handle = ImageHandle(image(mode, format="TIFF"))
+    handle = ImageHandle(image(mode, "TIFF"))
     with chat_server(lambda body, before: completion("a square")) as server:
         captions_of(OpenAICaptioner("m", base_url=server.url), requests("Describe.", image=b"", pixels=handle))
-    kind, encoded = sent_image(server.bodies[0])
+    kind, sent = sent_image(server.bodies[0])
     assert kind == "image/png"
-    assert Image.open(io.BytesIO(encoded)).size == (6, 4)
+    assert Image.open(io.BytesIO(sent)).size == (6, 4)
 
 
 def test_crop_is_cut_before_it_is_sent():
-    handle = ImageHandle(image(format="JPEG"), box=(0, 0, 3, 2))
+    handle = ImageHandle(image(kind="JPEG"), box=(0, 0, 3, 2))
     with chat_server(lambda body, before: completion("a square")) as server:
         captions_of(OpenAICaptioner("m", base_url=server.url), requests("Describe.", image=b"", pixels=handle))
     assert Image.open(io.BytesIO(sent_image(server.bodies[0])[1])).size == (3, 2)
@@ -272,8 +275,6 @@ def test_server_that_answers_nothing_right_any_more_ends_the_run():
 
 
 def test_no_more_requests_are_under_way_than_concurrency_allows():
-    import threading
-
     under_way, most = 0, 0
     lock = threading.Lock()
 
@@ -385,7 +386,7 @@ def test_judge_is_shown_the_image_and_tells_the_probabilities_of_candidates():
 
     told = {"content": [place("0"), place("."), place("8", **{"8": 0.6, "7": 0.3, "a": 0.1})]}
     with chat_server(lambda body, before: completion("0.8", logprobs=told)) as server:
-        request = JudgeRequest("Rate.", ImageHandle(image(format="PNG")), 8, ("7", "8", "9"))
+        request = JudgeRequest("Rate.", ImageHandle(image()), 8, ("7", "8", "9"))
         [judged] = OpenAIJudge("gpt", base_url=server.url).stream([request])
     assert sent_image(server.bodies[0])[0] == "image/png"
     assert (server.bodies[0]["logprobs"], server.bodies[0]["top_logprobs"]) == (True, 20)
@@ -405,3 +406,95 @@ def test_server_that_repeats_the_request_in_its_error_does_not_fill_the_record()
     with chat_server(lambda body, before: refusal(422, json.dumps(body) * 1000)) as server:
         _, failures = captions_of(OpenAICaptioner("m", base_url=server.url), requests("a"))
     assert len(failures[0]) < 400
+
+
+@pytest.mark.parametrize(
+    ("given", "settings"),
+    [
+        ({}, {"temperature": 0.0}),
+        ({"do_sample": False}, {"temperature": 0.0}),
+        ({"do_sample": True, "temperature": 0}, {"temperature": 0}),
+        (
+            {"do_sample": False, "temperature": 0, "top_p": 1, "top_k": -1, "min_p": 0},
+            {"temperature": 0, "top_p": 1, "top_k": -1, "min_p": 0},
+        ),
+        ({"temperature": 0.2}, {"temperature": 0.2}),
+        ({"do_sample": True}, {}),
+        ({"do_sample": True, "temperature": 0.7, "top_p": 0.9}, {"temperature": 0.7, "top_p": 0.9}),
+        ({"max_new_tokens": 64, "num_beams": 1}, {"temperature": 0.0, "max_tokens": 64}),
+        ({"max_gen_toks": 64}, {"temperature": 0.0, "max_tokens": 64}),
+        ({"max_new_tokens": 64, "max_tokens": 9}, {"temperature": 0.0, "max_tokens": 64}),
+        ({"top_k": 0}, {"temperature": 0.0, "top_k": 0}),
+        ({"until": "\n"}, {"temperature": 0.0, "stop": ["\n"]}),
+        ({"until": ["", "###"]}, {"temperature": 0.0, "stop": ["###"]}),
+        ({"until": [], "top_k": None}, {"temperature": 0.0}),
+    ],
+)
+def test_settings_of_tasks_get_the_names_of_servers(given: dict[str, Any], settings: dict[str, Any]):
+    assert sampling_settings(given) == settings
+
+
+@pytest.mark.parametrize("given", [{"num_beams": 5}, {"length_penalty": 1.5}])
+def test_setting_without_a_counterpart_is_refused(given: dict[str, Any]):
+    with pytest.raises(AdapterError, match=next(iter(given))):
+        sampling_settings(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"do_sample": False, "temperature": 0.2}, "temperature=0.2 does nothing beside do_sample=False"),
+        ({"do_sample": False, "top_p": 0.9}, "top_p=0.9 does nothing beside do_sample=False"),
+        ({"top_p": 0.9}, "top_p=0.9 does nothing beside temperature=0"),
+        ({"temperature": 0, "top_k": 5}, "top_k=5 does nothing beside temperature=0"),
+        ({"do_sample": True, "temperature": 0, "min_p": 0.1}, "min_p=0.1 does nothing beside temperature=0"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused_and_both_named(given: dict[str, Any], named: str):
+    with pytest.raises(AdapterError, match=named) as caught:
+        sampling_settings(given)
+    assert f"{named.partition('=')[0]}=null" in str(caught.value)
+
+
+def test_results_come_before_the_error_that_ends_the_work():
+    async def work(give: Callable[[int], None]) -> None:
+        give(1)
+        give(2)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+
+    async def fail() -> None:
+        raise AdapterError("the server is gone")
+
+    results = finished_first(work)
+    assert [next(results), next(results)] == [1, 2]
+    with pytest.raises(AdapterError, match="the server is gone"):
+        next(results)
+
+
+def test_whoever_stops_early_cancels_the_work():
+    cancelled = threading.Event()
+
+    async def work(give: Callable[[int], None]) -> None:
+        give(1)
+        try:
+            await asyncio.sleep(60)
+        finally:
+            cancelled.set()
+
+    results = finished_first(work)
+    assert next(results) == 1
+    results.close()
+    assert cancelled.is_set()
+    assert "finished_first" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_it_works_inside_a_running_loop_as_in_notebooks():
+    async def work(give: Callable[[int], None]) -> None:
+        await asyncio.sleep(0)
+        give(1)
+
+    async def notebook() -> list[int]:
+        return list(finished_first(work))
+
+    assert asyncio.run(notebook()) == [1]

@@ -13,6 +13,7 @@ import numpy as np
 import open_clip
 import pytest
 import torch
+from feature_rows import stacked
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from tiny_clip import TinyClip, tiny_state_dict
@@ -68,13 +69,13 @@ def hf_model(tiny: TinyClip) -> Any:
     return CLIPModel.from_pretrained(tiny.hf_folder)
 
 
-def features(encoder: Any, stacked: Callable, images: Sequence[ImageHandle]) -> np.ndarray:
+def features(encoder: Any, images: Sequence[ImageHandle]) -> np.ndarray:
     return np.concatenate([stacked(encoder.images(images)), stacked(encoder.texts(TEXTS))])
 
 
 @pytest.mark.parametrize("settings", [DCI, DCI | {"bias": "none", "use_rslora": True}], ids=["DCI", "rslora"])
 def test_lora_on_hf_clip_has_the_features_of_merged_weights(
-    tiny_clip: TinyClip, stacked, images: list[ImageHandle], tmp_path: Path, settings: dict[str, Any]
+    tiny_clip: TinyClip, images: list[ImageHandle], tmp_path: Path, settings: dict[str, Any]
 ):
     merged = tuned(hf_model(tiny_clip), tmp_path / "lora", **settings)
     whole = tmp_path / "whole"
@@ -88,16 +89,14 @@ def test_lora_on_hf_clip_has_the_features_of_merged_weights(
         ours = adapters["hf_clip"](pretrained=str(tiny_clip.hf_folder), peft=str(tmp_path / "lora"), device="cpu")
     theirs = adapters["hf_clip"](pretrained=str(whole), device="cpu")
     plain = adapters["hf_clip"](pretrained=str(tiny_clip.hf_folder), device="cpu")
-    assert abs(features(ours, stacked, images) - features(theirs, stacked, images)).max() < 1e-6
-    assert abs(features(ours, stacked, images) - features(plain, stacked, images)).max() > 0.01
+    assert abs(features(ours, images) - features(theirs, images)).max() < 1e-6
+    assert abs(features(ours, images) - features(plain, images)).max() > 0.01
 
 
-def test_biases_by_the_names_of_older_peft_are_taken(
-    tiny_clip: TinyClip, stacked, images: list[ImageHandle], tmp_path: Path
-):
+def test_biases_by_the_names_of_older_peft_are_taken(tiny_clip: TinyClip, images: list[ImageHandle], tmp_path: Path):
     tuned(hf_model(tiny_clip), tmp_path / "new", **DCI)
     ours = adapters["hf_clip"](pretrained=str(tiny_clip.hf_folder), peft=str(tmp_path / "new"), device="cpu")
-    expected = features(ours, stacked, images)
+    expected = features(ours, images)
     # As in 2023: 'q_proj.bias', not 'q_proj.base_layer.bias', in a pickled file, with fewer settings.
     old = tmp_path / "old"
     old.mkdir()
@@ -109,12 +108,12 @@ def test_biases_by_the_names_of_older_peft_are_taken(
     kept = ("peft_type", "r", "lora_alpha", "lora_dropout", "bias", "target_modules", "inference_mode")
     (old / "adapter_config.json").write_text(json.dumps({key: known[key] for key in kept}))
     older = adapters["hf_clip"](pretrained=str(tiny_clip.hf_folder), peft=str(old), device="cpu")
-    assert abs(features(older, stacked, images) - expected).max() < 1e-6
+    assert abs(features(older, images) - expected).max() < 1e-6
 
 
 @pytest.mark.parametrize("targets", [["c_fc", "c_proj"], ["attn", "c_fc", "c_proj"]], ids=["MLP", "attention"])
 def test_lora_on_open_clip_has_the_features_of_merged_weights(
-    tiny_clip: TinyClip, stacked, images: list[ImageHandle], tmp_path: Path, targets: list[str]
+    tiny_clip: TinyClip, images: list[ImageHandle], tmp_path: Path, targets: list[str]
 ):
     model = open_clip.create_model(f"local-dir:{tiny_clip.open_clip_folder}")
     merged = tuned(model, tmp_path / "lora", r=2, lora_alpha=6, target_modules=targets)
@@ -129,8 +128,8 @@ def test_lora_on_open_clip_has_the_features_of_merged_weights(
     ours = adapters["open_clip"](pretrained=str(tiny_clip.open_clip_folder), peft=str(tmp_path / "lora"), device="cpu")
     theirs = adapters["open_clip"](pretrained=str(folder), device="cpu")
     plain = adapters["open_clip"](pretrained=str(tiny_clip.open_clip_folder), device="cpu")
-    assert abs(features(ours, stacked, images) - features(theirs, stacked, images)).max() < 1e-6
-    assert abs(features(ours, stacked, images) - features(plain, stacked, images)).max() > 0.01
+    assert abs(features(ours, images) - features(theirs, images)).max() < 1e-6
+    assert abs(features(ours, images) - features(plain, images)).max() > 0.01
 
 
 @pytest.mark.parametrize("adapter", ["hf_clip", "open_clip"])
@@ -237,7 +236,7 @@ def checkpoint_of(state: dict[str, torch.Tensor], path: Path) -> Path:
 
 
 def test_lora_inside_a_checkpoint_has_the_features_of_merged_weights(
-    tiny_clip: TinyClip, stacked, images: list[ImageHandle], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tiny_clip: TinyClip, images: list[ImageHandle], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     # DAC's own model code, given this state dict, has these features, too (to 1e-5, where they are 2.3 on average).
     state, merged = with_lora()
@@ -247,11 +246,11 @@ def test_lora_inside_a_checkpoint_has_the_features_of_merged_weights(
     assert "randomly" not in caplog.text
     theirs = adapters["open_clip"](pretrained=str(whole), **keys)
     plain = adapters["open_clip"](pretrained=str(tiny_clip.checkpoint), **keys)
-    assert abs(features(ours, stacked, images) - features(theirs, stacked, images)).max() < 1e-6
-    assert abs(features(ours, stacked, images) - features(plain, stacked, images)).max() > 0.01
+    assert abs(features(ours, images) - features(theirs, images)).max() < 1e-6
+    assert abs(features(ours, images) - features(plain, images)).max() > 0.01
     twice = adapters["open_clip"](pretrained=str(dac), lora_alpha=2, **keys)
     assert ours.fingerprint() != twice.fingerprint()
-    assert abs(features(ours, stacked, images) - features(twice, stacked, images)).max() > 0.01
+    assert abs(features(ours, images) - features(twice, images)).max() > 0.01
 
 
 def test_lora_inside_a_checkpoint_is_never_scaled_by_a_guess(tiny_clip: TinyClip, tmp_path: Path):

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from feature_rows import stacked
 from PIL import Image
 from tiny_clip import TinyClip
+from tiny_images import COLOURS, encoded
 
 from capbench.adapters import ImageHandle, adapters
 from capbench.errors import AdapterError
@@ -22,7 +24,7 @@ def _open(handles: list[ImageHandle]) -> list[Image.Image]:
     return [Image.open(one.source) for one in handles]
 
 
-def test_clip_has_the_features_of_open_clip(tiny_clip: TinyClip, stacked, photographs: list[ImageHandle]):
+def test_clip_has_the_features_of_open_clip(tiny_clip: TinyClip, photographs: list[ImageHandle]):
     texts = [*_TEXTS, "naïve caf&eacute; &amp; ‘quoted’"]
     ours = adapters["hf_clip"](pretrained=str(tiny_clip.hf_folder), batch_size=5)
     theirs = adapters["open_clip"](pretrained=str(tiny_clip.open_clip_folder))
@@ -38,7 +40,7 @@ def test_clip_has_the_features_of_open_clip(tiny_clip: TinyClip, stacked, photog
         assert abs(tokens[0][position] - tokens[1][position]).max() < 1e-5
 
 
-def test_clip_as_transformers_prepares_it(tiny_clip: TinyClip, stacked, photographs: list[ImageHandle]):
+def test_clip_as_transformers_prepares_it(tiny_clip: TinyClip, photographs: list[ImageHandle]):
     from transformers import AutoProcessor, CLIPModel
 
     encoder = adapters["hf_clip"](pretrained=str(tiny_clip.hf_folder), preprocess="transformers")
@@ -57,7 +59,7 @@ def test_clip_as_transformers_prepares_it(tiny_clip: TinyClip, stacked, photogra
 
 @pytest.mark.parametrize("kind", ["tiny_siglip", "tiny_siglip2"])
 def test_siglip_has_the_features_of_transformers(
-    kind: str, stacked, photographs: list[ImageHandle], request: pytest.FixtureRequest
+    kind: str, photographs: list[ImageHandle], request: pytest.FixtureRequest
 ):
     from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
@@ -80,9 +82,7 @@ def test_siglip_has_the_features_of_transformers(
         list(encoder.tokens(["a dog"]))
 
 
-def test_align_is_encoded_as_transformers_does(
-    tmp_path: Path, stacked, photographs: list[ImageHandle], colours: Image.Image, encoded
-):
+def test_align_is_encoded_as_transformers_does(tmp_path: Path, photographs: list[ImageHandle]):
     from transformers import AlignConfig, AlignModel, BertTokenizer, EfficientNetImageProcessor
 
     torch.manual_seed(0)
@@ -113,7 +113,7 @@ def test_align_is_encoded_as_transformers_does(
         )
     assert abs(stacked(encoder.images(photographs[:5])) - images).max() < 1e-5
     assert abs(stacked(encoder.texts(_TEXTS)) - texts).max() < 1e-5
-    grey = ImageHandle(encoded(colours.convert("L"), "PNG"))
+    grey = ImageHandle(encoded(COLOURS.convert("L"), "PNG"))
     assert stacked(encoder.images([grey])).shape == (1, images.shape[1])
 
 
@@ -137,7 +137,7 @@ def _vision_text(text: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("made", [_altclip, _vision_text])
 def test_context_of_roberta_towers_leaves_out_the_places_before_the_first_token(
-    made: Callable[[dict[str, Any]], Any], stacked, tmp_path: Path
+    made: Callable[[dict[str, Any]], Any], tmp_path: Path
 ):
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import CLIPImageProcessor, PreTrainedTokenizerFast
@@ -174,7 +174,7 @@ def test_context_of_roberta_towers_leaves_out_the_places_before_the_first_token(
 
 @pytest.mark.parametrize("kind", ["tiny_clip", "tiny_siglip"])
 def test_fast_transform_has_nearly_the_same_features(
-    kind: str, stacked, photographs: list[ImageHandle], request: pytest.FixtureRequest
+    kind: str, photographs: list[ImageHandle], request: pytest.FixtureRequest
 ):
     made = request.getfixturevalue(kind)
     folder = made.hf_folder if isinstance(made, TinyClip) else made
@@ -196,7 +196,7 @@ def test_fast_transform_is_refused_where_there_is_none(tiny_siglip2: Path, tiny_
 @pytest.mark.parametrize(("dtype", "kept"), [("fp16", np.float16), ("bf16", np.float32)])
 @pytest.mark.parametrize("kind", ["tiny_clip", "tiny_siglip2"])
 def test_half_precision_has_nearly_the_same_features(
-    kind: str, dtype: str, kept: type, stacked, photographs: list[ImageHandle], request: pytest.FixtureRequest
+    kind: str, dtype: str, kept: type, photographs: list[ImageHandle], request: pytest.FixtureRequest
 ):
     made = request.getfixturevalue(kind)
     folder = str(made.hf_folder if isinstance(made, TinyClip) else made)
@@ -274,7 +274,7 @@ def test_damaged_weights_are_named(changed):
     assert "SHA-256" in caught.value.hint
 
 
-def test_old_position_ids_in_a_checkpoint_do_no_harm(changed, tiny_clip: TinyClip, stacked):
+def test_old_position_ids_in_a_checkpoint_do_no_harm(changed, tiny_clip: TinyClip):
     folder = changed(lambda state: state.update({"text_model.embeddings.position_ids": torch.arange(77)[None]}))
     one, other = (adapters["hf_clip"](pretrained=str(path)) for path in (folder, tiny_clip.hf_folder))
     assert np.array_equal(stacked(one.texts(_TEXTS)), stacked(other.texts(_TEXTS)))

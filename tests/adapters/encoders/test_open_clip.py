@@ -10,8 +10,10 @@ import numpy as np
 import open_clip
 import pytest
 import torch
+from feature_rows import stacked
 from PIL import Image
 from tiny_clip import ARCHITECTURE, TinyClip, tiny_state_dict
+from tiny_images import COLOURS, encoded
 
 from capbench.adapters import ImageHandle, adapters
 from capbench.errors import AdapterError
@@ -49,7 +51,7 @@ def plain(tiny_clip: TinyClip) -> tuple[Any, Any, Any]:
     return model.eval(), transform, open_clip.get_tokenizer(name)
 
 
-def test_features_are_those_of_open_clip(load, plain, stacked, photographs: list[ImageHandle]):
+def test_features_are_those_of_open_clip(load, plain, photographs: list[ImageHandle]):
     model, transform, tokenizer = plain
     encoder = load(batch_size=7)
     with torch.no_grad():
@@ -60,17 +62,15 @@ def test_features_are_those_of_open_clip(load, plain, stacked, photographs: list
 
 
 @pytest.mark.parametrize("mode", ["P", "1", "CMYK", "RGBA", "LA", "L"])
-def test_images_of_every_mode_are_made_rgb_where_open_clip_does(
-    mode: str, load, plain, stacked, colours: Image.Image, encoded
-):
-    content = encoded(colours.convert(mode), "TIFF")
+def test_images_of_every_mode_are_made_rgb_where_open_clip_does(mode: str, load, plain):
+    content = encoded(COLOURS.convert(mode), "TIFF")
     model, transform, _ = plain
     with torch.no_grad():
-        expected = model.encode_image(transform(colours.convert(mode))[None])
+        expected = model.encode_image(transform(COLOURS.convert(mode))[None])
     assert abs(stacked(load().images([ImageHandle(content)])) - expected.numpy()).max() < 1e-5
 
 
-def test_crops_are_those_that_pillow_cuts(load, plain, stacked, photographs: list[ImageHandle]):
+def test_crops_are_those_that_pillow_cuts(load, plain, photographs: list[ImageHandle]):
     model, transform, _ = plain
     box = (30.5, 20.0, 90.2, 81.0)
     handles = [ImageHandle(one.source, box) for one in photographs[:3]]
@@ -81,7 +81,7 @@ def test_crops_are_those_that_pillow_cuts(load, plain, stacked, photographs: lis
 
 
 def test_checkpoint_file_with_its_architecture_is_the_same_model(
-    tiny_clip: TinyClip, load, stacked, photographs: list[ImageHandle]
+    tiny_clip: TinyClip, load, photographs: list[ImageHandle]
 ):
     encoder = adapters["open_clip"](pretrained=str(tiny_clip.checkpoint), architecture=str(tiny_clip.architecture))
     openai = adapters["open_clip"](
@@ -125,7 +125,7 @@ def test_tokens_are_projected_from_the_start_to_the_end(load, plain):
         np.testing.assert_allclose(found[n], states[n, :length].numpy(), rtol=1e-5, atol=1e-5)
 
 
-def test_last_token_has_the_features_of_the_text(load, stacked):
+def test_last_token_has_the_features_of_the_text(load):
     encoder = load()
     texts = stacked(encoder.texts(_TEXTS))
     for batch in encoder.tokens(_TEXTS):
@@ -133,19 +133,17 @@ def test_last_token_has_the_features_of_the_text(load, stacked):
             assert abs(rows[-1] - texts[position]).max() < 1e-5
 
 
-def test_batches_do_not_change_features(load, stacked, photographs: list[ImageHandle]):
+def test_batches_do_not_change_features(load, photographs: list[ImageHandle]):
     alone, together = load(batch_size=1), load(batch_size=21)
     for name, inputs in (("texts", [*_TEXTS, *_BIG] * 3), ("images", photographs[:6])):
         one, other = (_unit(stacked(getattr(encoder, name)(inputs))) for encoder in (alone, together))
         assert abs(one - other).max() < 1e-6
 
 
-def test_unreadable_images_cost_no_other(
-    load, tmp_path: Path, colours: Image.Image, encoded, photographs: list[ImageHandle]
-):
+def test_unreadable_images_cost_no_other(load, tmp_path: Path, photographs: list[ImageHandle]):
     path = tmp_path / "empty.jpg"
     path.write_bytes(b"")
-    whole = encoded(colours, "PNG")
+    whole = encoded(COLOURS, "PNG")
     images = [
         photographs[0],
         ImageHandle(path),
@@ -171,16 +169,14 @@ def test_nothing_is_made_of_nothing(load):
     assert list(encoder.images([])) == list(encoder.texts([])) == list(encoder.tokens([])) == []
 
 
-def test_fast_transform_has_nearly_the_same_features(load, stacked, photographs: list[ImageHandle]):
+def test_fast_transform_has_nearly_the_same_features(load, photographs: list[ImageHandle]):
     exact = stacked(load().images(photographs))
     fast = stacked(load(transform="fast").images(photographs))
     assert (_unit(exact) * _unit(fast)).sum(axis=1).min() > 0.999
 
 
 @pytest.mark.parametrize(("dtype", "kept"), [("fp16", np.float16), ("bf16", np.float32)])
-def test_half_precision_has_nearly_the_same_features(
-    dtype: str, kept: type, load, stacked, photographs: list[ImageHandle]
-):
+def test_half_precision_has_nearly_the_same_features(dtype: str, kept: type, load, photographs: list[ImageHandle]):
     full, half = load(), load(dtype=dtype)
     for name, inputs in (("images", photographs), ("texts", _TEXTS)):
         expected = stacked(getattr(full, name)(inputs))
@@ -189,7 +185,7 @@ def test_half_precision_has_nearly_the_same_features(
         assert (_unit(expected) * _unit(found.astype(np.float32))).sum(axis=1).min() > 0.998
 
 
-def test_wrong_activation_gives_other_features_and_another_fingerprint(load, stacked):
+def test_wrong_activation_gives_other_features_and_another_fingerprint(load):
     right, wrong = load(), load(quick_gelu=False)
     assert right.fingerprint()["activation"] == "QuickGELU"
     assert wrong.fingerprint()["activation"] == "GELU"
@@ -231,7 +227,7 @@ def test_tag_of_a_plain_architecture_gets_the_activation_that_it_was_trained_wit
     assert np.array_equal(next(encoder.texts(["a dog"])).vectors[0], next(same.texts(["a dog"])).vectors[0])
 
 
-def test_text_tower_that_is_not_causal_gets_its_whole_context(tmp_path: Path, stacked):
+def test_text_tower_that_is_not_causal_gets_its_whole_context(tmp_path: Path):
     configuration = json.loads(json.dumps(ARCHITECTURE))
     configuration |= {"custom_text": True, "quick_gelu": False}
     configuration["text_cfg"] |= {"no_causal_mask": True, "pool_type": "last", "context_length": 20}
@@ -308,3 +304,101 @@ def test_architecture_file_may_not_take_the_name_of_another(tiny_clip: TinyClip,
     other.write_text(json.dumps(ARCHITECTURE))
     with pytest.raises(AdapterError, match="open_clip has another architecture 'ViT-B-32'"):
         adapters["open_clip"](pretrained=str(tiny_clip.checkpoint), architecture=str(other))
+
+
+# Models that are built in another way than CLIP.
+_FAMILY_TEXTS = ["a dog", "two men photo word", "a " * 90]
+_VISION: dict[str, Any] = ARCHITECTURE["vision_cfg"]
+_TEXT: dict[str, Any] = ARCHITECTURE["text_cfg"]
+
+
+def _roberta(folder: Path) -> dict[str, Any]:
+    from transformers import BertTokenizer, RobertaConfig
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "dog", "photo", "men", "two", "word"]
+    BertTokenizer(vocab={word: n for n, word in enumerate(words)}).save_pretrained(folder)
+    RobertaConfig(
+        vocab_size=len(words), hidden_size=64, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=64, pad_token_id=0, max_position_embeddings=100, type_vocab_size=1,
+    ).save_pretrained(folder)  # fmt: skip
+    text = {"hf_model_name": str(folder), "hf_tokenizer_name": str(folder), "context_length": 77}
+    return {"embed_dim": 32, "vision_cfg": _VISION, "text_cfg": text}
+
+
+def _coca(folder: Path) -> dict[str, Any]:
+    return {
+        "embed_dim": 32,
+        "custom_text": True,
+        "vision_cfg": {**_VISION, "attentional_pool": True, "attn_pooler_heads": 2, "output_tokens": True},
+        "text_cfg": {**_TEXT, "context_length": 76, "embed_cls": True, "output_tokens": True},
+        "multimodal_cfg": {**_TEXT, "context_length": 76, "layers": 1, "attn_pooler_heads": 2},
+    }
+
+
+def _resnet(folder: Path) -> dict[str, Any]:
+    vision = {"image_size": 64, "layers": [1, 1, 1, 1], "width": 16, "patch_size": None}
+    return {"embed_dim": 32, "quick_gelu": True, "vision_cfg": vision, "text_cfg": _TEXT}
+
+
+def _convnext(folder: Path) -> dict[str, Any]:
+    vision = {"timm_model_name": "convnext_atto", "timm_pool": "", "timm_proj": "linear", "image_size": 64}
+    return {"embed_dim": 32, "vision_cfg": vision, "text_cfg": _TEXT}
+
+
+@pytest.mark.parametrize("family", [_roberta, _coca, _resnet, _convnext])
+def test_features_of_other_families_are_those_of_open_clip(
+    family: Callable[[Path], dict[str, Any]], tmp_path: Path, photographs: list[ImageHandle]
+):
+    architecture = tmp_path / f"tiny-{family.__name__[1:]}-{tmp_path.name}.json"
+    architecture.write_text(json.dumps(family(tmp_path)))
+    open_clip.add_model_config(architecture)
+    torch.manual_seed(0)
+    model, _, transform = open_clip.create_model_and_transforms(architecture.stem, pretrained_text=False)
+    model.eval()
+    torch.save(model.state_dict(), tmp_path / "weights.pt")
+    with torch.no_grad():
+        pixels = torch.stack([transform(Image.open(one.source)) for one in photographs[:4]])
+        images = model.encode_image(pixels, normalize=False).numpy()
+        texts = model.encode_text(open_clip.get_tokenizer(architecture.stem)(_FAMILY_TEXTS), normalize=False).numpy()
+
+    def load(dtype: str) -> Any:
+        return adapters["open_clip"](
+            pretrained=str(tmp_path / "weights.pt"), architecture=str(architecture), dtype=dtype
+        )
+
+    encoder = load("fp32")
+    assert abs(stacked(encoder.images(photographs[:4])) - images).max() < 1e-5
+    assert abs(stacked(encoder.texts(_FAMILY_TEXTS)) - texts).max() < 1e-5
+    assert len(encoder.token_ids(_FAMILY_TEXTS)[2]) == 92
+    for dtype in ("fp16", "bf16"):
+        half = load(dtype)
+        for found, expected in (
+            (stacked(half.images(photographs[:4])), images),
+            (stacked(half.texts(_FAMILY_TEXTS)), texts),
+        ):
+            norms = np.linalg.norm(expected, axis=1) * np.linalg.norm(found.astype(np.float32), axis=1)
+            assert ((expected * found).sum(axis=1) / norms).min() > 0.999
+    if family in (_roberta, _coca):
+        with pytest.raises(AdapterError, match="has no projected token states"):
+            list(encoder.tokens(_FAMILY_TEXTS))
+
+
+def test_context_of_a_roberta_tower_leaves_out_the_places_before_the_first_token(tmp_path: Path):
+    configuration = _roberta(tmp_path)
+    configuration["text_cfg"]["context_length"] = 100
+    architecture = tmp_path / f"tiny-long-roberta-{tmp_path.name}.json"
+    architecture.write_text(json.dumps(configuration))
+    open_clip.add_model_config(architecture)
+    torch.manual_seed(0)
+    model = open_clip.create_model(architecture.stem, pretrained_text=False).eval()
+    torch.save(model.state_dict(), tmp_path / "weights.pt")
+    encoder = adapters["open_clip"](
+        pretrained=str(tmp_path / "weights.pt"), architecture=str(architecture), device="cpu"
+    )
+    # The padding token is number 0, so the first token stands at place 1 of 100.
+    assert encoder.context_length == 99
+    texts = ["a dog", "a " * 97, "a " * 150]
+    with torch.no_grad():
+        tokens = open_clip.get_tokenizer(architecture.stem, context_length=99)(texts)
+        expected = model.encode_text(tokens, normalize=False).numpy()
+    assert abs(stacked(encoder.texts(texts)) - expected).max() < 1e-5

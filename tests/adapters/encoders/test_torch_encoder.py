@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from feature_rows import stacked
 from full_memory import FULL_MEMORY
 from tiny_clip import TinyClip
 
@@ -51,7 +52,7 @@ class Cramped(OpenClipEncoder):
 @pytest.mark.parametrize("fill_memory", FULL_MEMORY.values(), ids=FULL_MEMORY)
 @pytest.mark.parametrize("fits", [1, 2, 5])
 def test_batch_is_halved_until_it_fits(
-    fits: int, fill_memory: Callable[[], None], tiny_clip: TinyClip, stacked, photographs: list[ImageHandle]
+    fits: int, fill_memory: Callable[[], None], tiny_clip: TinyClip, photographs: list[ImageHandle]
 ):
     cramped = Cramped(tiny_clip.open_clip_folder, fits, 10, fill_memory)
     roomy = OpenClipEncoder(str(tiny_clip.open_clip_folder))
@@ -112,7 +113,7 @@ def test_batches_are_of_texts_of_one_length_the_longest_first(tiny_clip: TinyCli
     assert encoder.widths == [length for length in lengths for _ in range(2)]
 
 
-def test_features_do_not_depend_on_the_batch(tiny_clip: TinyClip, stacked, photographs: list[ImageHandle]):
+def test_features_do_not_depend_on_the_batch(tiny_clip: TinyClip, photographs: list[ImageHandle]):
     encoder = OpenClipEncoder(str(tiny_clip.open_clip_folder), device="cpu")
     texts = [f"{'very ' * (n % 7)}small dog" * (1 + n % 3 * 20) for n in range(23)]
     for encode, inputs in ((encoder.images, photographs), (encoder.texts, texts)):
@@ -162,7 +163,7 @@ def test_recorded_features_of_frames_are_checked_and_passed_on(tiny_clip: TinyCl
 @pytest.mark.parametrize("transform", ["exact", "fast"])
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 def test_gpu_has_nearly_the_features_of_the_cpu(
-    dtype: str, transform: str, tiny_clip: TinyClip, stacked, photographs: list[ImageHandle]
+    dtype: str, transform: str, tiny_clip: TinyClip, photographs: list[ImageHandle]
 ):
     cpu = OpenClipEncoder(str(tiny_clip.open_clip_folder), device="cpu")
     gpu = OpenClipEncoder(
@@ -176,7 +177,7 @@ def test_gpu_has_nearly_the_features_of_the_cpu(
 
 
 @pytest.mark.skipif(not HAS_PROCESSES, reason="needs fork")
-def test_processes_read_what_threads_read(tiny_clip: TinyClip, stacked, photographs: list[ImageHandle]):
+def test_processes_read_what_threads_read(tiny_clip: TinyClip, photographs: list[ImageHandle]):
     folder = str(tiny_clip.open_clip_folder)
     by_threads = OpenClipEncoder(folder, reading="threads")
     by_processes = OpenClipEncoder(folder, reading="processes", workers=1)

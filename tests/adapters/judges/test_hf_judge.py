@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import pytest
 import torch
 from full_memory import FULL_MEMORY, fill_cpu
 from PIL import Image
+from tiny_images import encoded, plain_png, turned
 from tiny_llm import CHARACTERS, make_tiny_llama, make_tiny_llava
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
@@ -38,9 +38,7 @@ def answers(judge: Judge, *requests: JudgeRequest) -> list[Judgement]:
 
 
 def picture(colour: str) -> ImageHandle:
-    buffer = io.BytesIO()
-    Image.new("RGB", (8, 8), colour).save(buffer, format="PNG")
-    return ImageHandle(buffer.getvalue())
+    return ImageHandle(plain_png(colour))
 
 
 def test_probabilities_are_those_of_the_model_before_each_token(llama: Path):
@@ -109,14 +107,9 @@ def test_model_that_sees_is_shown_the_image(llava: Path):
 
 
 def test_photograph_that_is_not_turned_is_remarked(llava: Path):
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    buffer = io.BytesIO()
-    Image.new("RGB", (8, 8), "red").save(buffer, format="JPEG", exif=exif)
-    judge = HfJudge(str(llava))
-    found = answers(
-        judge, JudgeRequest("Rate it:", picture("red"), 3), JudgeRequest("Rate it:", ImageHandle(buffer.getvalue()), 3)
-    )
+    photograph = ImageHandle(encoded(Image.new("RGB", (8, 8), "red"), "JPEG", exif=turned(6)))
+    asked = [JudgeRequest("Rate it:", image, 3) for image in (picture("red"), photograph)]
+    found = answers(HfJudge(str(llava)), *asked)
     assert [one.remark for one in found] == ["", "EXIF orientation 6 not applied"]
 
 

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable
 from importlib.metadata import version
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tiny_images import COLOURS, encoded, turned
 
 from capbench.adapters import ImageHandle
 from capbench.adapters.encoders.open_clip_transform import open_clip_transform
@@ -49,12 +49,10 @@ def test_photographs_are_the_same_but_for_roundings(photographs, options):
         assert difference.mean() < 0.2
 
 
-def test_jpeg_is_decoded_to_the_levels_that_pillow_gives(
-    photographs, colours: Image.Image, encoded: Callable[..., bytes]
-):
+def test_jpeg_is_decoded_to_the_levels_that_pillow_gives(photographs):
     contents = [one.source.read_bytes() for one in photographs]
     contents += [
-        encoded(colours.convert(mode), "JPEG", **options)
+        encoded(COLOURS.convert(mode), "JPEG", **options)
         for mode in ("RGB", "L")
         for options in ({}, {"progressive": True}, {"subsampling": 0}, {"subsampling": 1}, {"quality": 5})
     ]
@@ -68,16 +66,11 @@ def test_jpeg_is_decoded_to_the_levels_that_pillow_gives(
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_image_is_not_turned_whatever_its_exif_data_say(
-    orientation: int, colours: Image.Image, encoded: Callable[..., bytes]
-):
-    exif = Image.Exif()
-    exif[0x0112] = orientation
+def test_image_is_not_turned_whatever_its_exif_data_say(orientation: int):
     _, fast = _both(size=32)
-    plain, turned = (
-        _pixels(fast, ImageHandle(encoded(colours, "JPEG", **options))) for options in ({}, {"exif": exif})
-    )
-    assert np.array_equal(plain, turned)
+    options = ({}, {"exif": turned(orientation)})
+    plain, other = (_pixels(fast, ImageHandle(encoded(COLOURS, "JPEG", **one))) for one in options)
+    assert np.array_equal(plain, other)
 
 
 def test_crops_are_the_same_but_for_roundings(photographs):
@@ -90,16 +83,14 @@ def test_crops_are_the_same_but_for_roundings(photographs):
 @pytest.mark.parametrize(
     ("mode", "kind"), [("L", "JPEG"), ("CMYK", "JPEG"), ("RGB", "PNG"), ("L", "PNG"), ("RGB", "WEBP")]
 )
-def test_other_modes_and_formats_are_the_same_but_for_roundings(
-    mode: str, kind: str, colours: Image.Image, encoded: Callable[..., bytes]
-):
+def test_other_modes_and_formats_are_the_same_but_for_roundings(mode: str, kind: str):
     exact, fast = _both(size=32)
-    handle = ImageHandle(encoded(colours.convert(mode), kind), (3, 2, 50, 39))
+    handle = ImageHandle(encoded(COLOURS.convert(mode), kind), (3, 2, 50, 39))
     assert abs(_pixels(exact, handle) - _pixels(fast, handle)).max() < 3
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 300), (32, 32), (33, 32)])
-def test_any_shape_becomes_a_square(size: tuple[int, int], encoded: Callable[..., bytes]):
+def test_any_shape_becomes_a_square(size: tuple[int, int]):
     handle = ImageHandle(encoded(Image.new("RGB", size, (200, 100, 50)), "JPEG", quality=100))
     for transform in _both(size=32):
         pixels = _pixels(transform, handle)
@@ -107,14 +98,12 @@ def test_any_shape_becomes_a_square(size: tuple[int, int], encoded: Callable[...
         assert abs(pixels - np.array([200, 100, 50])[:, None, None]).max() < 3
 
 
-def test_remarks_and_failures_are_those_of_the_exact_transform(colours: Image.Image, encoded: Callable[..., bytes]):
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    whole = encoded(colours, "JPEG", exif=exif)
+def test_remarks_and_failures_are_those_of_the_exact_transform():
+    whole = encoded(COLOURS, "JPEG", exif=turned(6))
     exact, fast = _both(size=32)
     for handle in (ImageHandle(whole), ImageHandle(whole, (50, 30, 70, 50)), ImageHandle(whole, (0, 0, 9, 9))):
         assert fast.read(handle).remarks == exact.read(handle).remarks != ()
-    plain = encoded(colours, "JPEG")
+    plain = encoded(COLOURS, "JPEG")
     for handle in (
         ImageHandle(b""),
         ImageHandle(plain[: len(plain) // 2]),
@@ -132,8 +121,8 @@ def test_remarks_and_failures_are_those_of_the_exact_transform(colours: Image.Im
         assert reasons[0] == reasons[1]
 
 
-def test_jpeg_bomb_is_refused_before_it_is_decoded(colours: Image.Image, encoded: Callable[..., bytes]):
-    content = bytearray(encoded(colours, "JPEG"))
+def test_jpeg_bomb_is_refused_before_it_is_decoded():
+    content = bytearray(encoded(COLOURS, "JPEG"))
     at = content.index(b"\xff\xc0") + 5
     content[at : at + 4] = (20_000).to_bytes(2, "big") * 2
     for transform in _both():
@@ -142,7 +131,7 @@ def test_jpeg_bomb_is_refused_before_it_is_decoded(colours: Image.Image, encoded
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG"])
-def test_strip_that_would_grow_beyond_bounds_is_refused(kind: str, encoded: Callable[..., bytes]):
+def test_strip_that_would_grow_beyond_bounds_is_refused(kind: str):
     handle = ImageHandle(encoded(Image.new("RGB", (1, 5000)), kind))
     for transform in _both():
         with pytest.raises(UnreadableImage, match="would be resized to 224 x 1120000, which is too large"):
@@ -195,11 +184,9 @@ def test_cpu_decodes_where_the_gpu_does_not(photographs, caplog: pytest.LogCaptu
 def test_gpu_does_not_turn_images_either(orientation: int, photographs):
     spec = PixelSpec(224, "shortest", "bicubic", _CLIP["mean"], _CLIP["std"])
     fast = FastTransform(spec, torch.device("cuda"))
-    exif = Image.Exif()
-    exif[0x0112] = orientation
     with Image.open(photographs[0].source) as image:
         handles = []
-        for options in ({}, {"exif": exif}):
+        for options in ({}, {"exif": turned(orientation)}):
             content = io.BytesIO()
             image.save(content, "JPEG", **options)
             handles.append(ImageHandle(content.getvalue()))
@@ -210,14 +197,14 @@ def test_gpu_does_not_turn_images_either(orientation: int, photographs):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_gpu_decodes_nearly_the_same_pixels(photographs, colours: Image.Image, encoded):
+def test_gpu_decodes_nearly_the_same_pixels(photographs):
     spec = PixelSpec(224, "shortest", "bicubic", _CLIP["mean"], _CLIP["std"])
     exact, fast = _both()[0], FastTransform(spec, torch.device("cuda"))
     handles = [
         *photographs,
         ImageHandle(photographs[0].source, (20, 10, 150, 120)),
-        ImageHandle(encoded(colours.convert("CMYK"), "JPEG")),
-        ImageHandle(encoded(colours, "PNG")),
+        ImageHandle(encoded(COLOURS.convert("CMYK"), "JPEG")),
+        ImageHandle(encoded(COLOURS, "PNG")),
     ]
     inputs, failures = fast.collate([fast.read(handle) for handle in handles])
     assert failures == {}

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from PIL import Image
+from tiny_images import COLOURS, encoded, turned
 
 from capbench.adapters.pixels.jpeg_header import PlainJpeg, plain_jpeg
 
@@ -12,21 +11,19 @@ from capbench.adapters.pixels.jpeg_header import PlainJpeg, plain_jpeg
     "options", [{}, {"progressive": True}, {"quality": 30, "subsampling": 0}, {"icc_profile": b"x" * 99}]
 )
 @pytest.mark.parametrize("mode", ["RGB", "L"])
-def test_size_is_read(mode: str, options, colours: Image.Image, encoded: Callable[..., bytes]):
-    content = encoded(colours.convert(mode), "JPEG", **options)
+def test_size_is_read(mode: str, options):
+    content = encoded(COLOURS.convert(mode), "JPEG", **options)
     assert plain_jpeg(content) == PlainJpeg(60, 40, has_exif=False, unturned=content)
 
 
-def test_exif_data_are_seen(colours: Image.Image, encoded: Callable[..., bytes]):
-    exif = Image.Exif()
-    exif[0x0112] = 3
-    content = encoded(colours, "JPEG")
-    found = plain_jpeg(encoded(colours, "JPEG", exif=exif))
+def test_exif_data_are_seen():
+    content = encoded(COLOURS, "JPEG")
+    found = plain_jpeg(encoded(COLOURS, "JPEG", exif=turned(3)))
     assert found == PlainJpeg(60, 40, has_exif=True, unturned=content)
 
 
-def test_every_segment_that_could_turn_the_image_is_left_out(colours: Image.Image, encoded: Callable[..., bytes]):
-    content = encoded(colours, "JPEG", comment=b"\xff\xe1")
+def test_every_segment_that_could_turn_the_image_is_left_out():
+    content = encoded(COLOURS, "JPEG", comment=b"\xff\xe1")
     frame = content.index(b"\xff\xc0")
     segment = b"\xff\xe1\0\x0aanything"
     for at in (2, frame, content.index(b"\xff\xda")):
@@ -49,12 +46,12 @@ def test_sizes_of_photographs_are_those_that_pillow_says(photographs):
             assert (header.width, header.height) == image.size
 
 
-def test_what_other_decoders_may_not_read_is_left_to_pillow(colours: Image.Image, encoded: Callable[..., bytes]):
-    whole = encoded(colours, "JPEG")
-    assert plain_jpeg(encoded(colours.convert("CMYK"), "JPEG")) is None
-    assert plain_jpeg(encoded(colours, "JPEG", keep_rgb=True)) is None
-    assert plain_jpeg(encoded(colours, "MPO", save_all=True, append_images=[colours])) is None
-    assert plain_jpeg(encoded(colours, "PNG")) is None
+def test_what_other_decoders_may_not_read_is_left_to_pillow():
+    whole = encoded(COLOURS, "JPEG")
+    assert plain_jpeg(encoded(COLOURS.convert("CMYK"), "JPEG")) is None
+    assert plain_jpeg(encoded(COLOURS, "JPEG", keep_rgb=True)) is None
+    assert plain_jpeg(encoded(COLOURS, "MPO", save_all=True, append_images=[COLOURS])) is None
+    assert plain_jpeg(encoded(COLOURS, "PNG")) is None
     assert plain_jpeg(whole[:-2]) is None
     assert plain_jpeg(whole[:100] + b"\xff\xd9") is None
     scan = whole.index(b"\xff\xda")

@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tiny_images import COLOURS, encoded, turned
 
 from capbench.adapters import ImageHandle
 from capbench.adapters.pixels import pipeline
@@ -131,7 +132,7 @@ def levels() -> ExactTransform:
     return ExactTransform(read, {"kind": "levels"}, torch.device("cpu"))
 
 
-def widths(encoded: Callable[..., bytes], *sizes: int) -> list[ImageHandle]:
+def widths(*sizes: int) -> list[ImageHandle]:
     return [ImageHandle(encoded(Image.new("RGB", (size, 13), (size, 0, 0)), "PNG")) for size in sizes]
 
 
@@ -143,18 +144,14 @@ def seen(batches: list[ImageBatch]) -> tuple[list[int], list[bool]]:
 
 @processes
 @pytest.mark.parametrize("batch_size", [1, 5, 40])
-def test_what_processes_read_is_what_threads_read(
-    batch_size: int, photographs, colours: Image.Image, encoded: Callable[..., bytes], tmp_path: Path
-):
-    content = encoded(colours, "PNG")
-    exif = Image.Exif()
-    exif[0x0112] = 6
+def test_what_processes_read_is_what_threads_read(batch_size: int, photographs, tmp_path: Path):
+    content = encoded(COLOURS, "PNG")
     handles = [
-        *widths(encoded, *range(20, 53)),
+        *widths(*range(20, 53)),
         *photographs[:3],
         ImageHandle(photographs[0].source, (20.4, 10.5, 151.0, 120.2)),
         ImageHandle(content, (-5, 0, 9, 9)),
-        ImageHandle(encoded(colours, "JPEG", exif=exif)),
+        ImageHandle(encoded(COLOURS, "JPEG", exif=turned(6))),
         ImageHandle(tmp_path / "missing.jpg"),
         ImageHandle(content, (500, 500, 600, 600)),
     ]
@@ -171,8 +168,8 @@ def test_what_processes_read_is_what_threads_read(
 
 @processes
 @pytest.mark.usefixtures("_small_parts")
-def test_process_that_dies_costs_the_image_that_it_had(encoded: Callable[..., bytes]):
-    handles = widths(encoded, *range(20, 24), _DEADLY[0], *range(24, 31))
+def test_process_that_dies_costs_the_image_that_it_had():
+    handles = widths(*range(20, 24), _DEADLY[0], *range(24, 31))
     batches = list(image_batches(handles, levels(), 8, 2, True))
     assert seen(batches) == (list(range(20, 31)), [True] * 11)
     assert batches[0].failures == {4: f"{handles[4].name}: the process that read it ended"}
@@ -181,13 +178,13 @@ def test_process_that_dies_costs_the_image_that_it_had(encoded: Callable[..., by
 
 @processes
 def test_where_no_process_begins_threads_read_and_it_is_said(
-    encoded: Callable[..., bytes], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     def refused() -> int:
         raise OSError("no more processes")
 
     monkeypatch.setattr(os, "fork", refused)
-    batches = list(image_batches(widths(encoded, *range(20, 90)), levels(), 40, 2, True))
+    batches = list(image_batches(widths(*range(20, 90)), levels(), 40, 2, True))
     assert seen(batches) == (list(range(20, 90)), [False] * 70)
     (remark,) = caplog.messages
     assert remark.endswith("by threads, which may be slower: none could begin: no more processes")
@@ -196,7 +193,7 @@ def test_where_no_process_begins_threads_read_and_it_is_said(
 @processes
 @pytest.mark.usefixtures("_small_parts")
 def test_too_little_shared_memory_is_no_fault_of_an_image(
-    encoded: Callable[..., bytes], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     share = torch.Tensor.share_memory_
 
@@ -206,7 +203,7 @@ def test_too_little_shared_memory_is_no_fault_of_an_image(
         return share(tensor)
 
     monkeypatch.setattr(torch.Tensor, "share_memory_", little)
-    batches = list(image_batches(widths(encoded, *range(20, 30)), levels(), 8, 2, True))
+    batches = list(image_batches(widths(*range(20, 30)), levels(), 8, 2, True))
     # The part at which it is found out is read image by image.
     assert seen(batches) == (list(range(20, 30)), [True] * 3 + [False] * 7)
     assert not batches[0].failures

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tiny_images import COLOURS, encoded, png_of, turned
 
 from capbench.adapters import ImageHandle
 from capbench.adapters.encoders.open_clip_transform import open_clip_transform
@@ -33,23 +33,23 @@ def test_file_that_is_no_image_is_named_with_the_cause(tmp_path: Path, name: str
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP"])
-def test_truncated_image_is_a_failure(kind: str, colours: Image.Image, encoded: Callable[..., bytes]):
-    whole = encoded(colours, kind)
+def test_truncated_image_is_a_failure(kind: str):
+    whole = encoded(COLOURS, kind)
     assert read_image(ImageHandle(whole)).image.size == (60, 40)
     with pytest.raises(UnreadableImage, match=r"^\d+ bytes: "):
         read_image(ImageHandle(whole[: len(whole) * 2 // 3]))
 
 
-def test_image_with_a_damaged_body_is_a_failure(colours: Image.Image, encoded: Callable[..., bytes]):
-    content = bytearray(encoded(colours, "PNG"))
+def test_image_with_a_damaged_body_is_a_failure():
+    content = bytearray(encoded(COLOURS, "PNG"))
     content[60:90] = bytes(30)
     with pytest.raises(UnreadableImage, match="bytes: cannot be decoded: "):
         read_image(ImageHandle(bytes(content)))
 
 
-def test_format_that_pillow_hands_to_another_program_is_not_read(colours: Image.Image, encoded: Callable[..., bytes]):
+def test_format_that_pillow_hands_to_another_program_is_not_read():
     with pytest.raises(UnreadableImage, match="is not an image in a known format"):
-        read_image(ImageHandle(encoded(colours, "EPS")))
+        read_image(ImageHandle(encoded(COLOURS, "EPS")))
 
 
 @pytest.mark.parametrize(
@@ -66,10 +66,8 @@ def test_format_that_pillow_hands_to_another_program_is_not_read(colours: Image.
         ("RGBA", "WEBP"),
     ],
 )
-def test_pixels_stay_in_the_mode_in_which_they_are_stored(
-    mode: str, kind: str, colours: Image.Image, encoded: Callable[..., bytes]
-):
-    image = colours.convert(mode)
+def test_pixels_stay_in_the_mode_in_which_they_are_stored(mode: str, kind: str):
+    image = COLOURS.convert(mode)
     if mode.endswith("A"):
         image.putalpha(128)
     read = read_image(ImageHandle(encoded(image, kind)))
@@ -79,14 +77,14 @@ def test_pixels_stay_in_the_mode_in_which_they_are_stored(
     read.image.convert("RGB")
 
 
-def test_palette_with_transparency_is_read(colours: Image.Image, encoded: Callable[..., bytes]):
-    content = encoded(colours.quantize(8), "PNG", transparency=3)
+def test_palette_with_transparency_is_read():
+    content = encoded(COLOURS.quantize(8), "PNG", transparency=3)
     read = read_image(ImageHandle(content))
     assert (read.image.mode, read.remarks) == ("P", ())
 
 
 @pytest.mark.parametrize("kind", ["PNG", "TIFF"])
-def test_greys_of_16_bits_are_clipped_as_in_released_code_with_a_remark(kind: str, encoded: Callable[..., bytes]):
+def test_greys_of_16_bits_are_clipped_as_in_released_code_with_a_remark(kind: str):
     levels = np.arange(0, 65536, 64, dtype=np.uint16).reshape(32, 32)
     content = encoded(Image.fromarray(levels), kind)
     read = read_image(ImageHandle(content))
@@ -98,7 +96,7 @@ def test_greys_of_16_bits_are_clipped_as_in_released_code_with_a_remark(kind: st
 
 
 @pytest.mark.parametrize("kind", ["PNG", "TIFF"])
-def test_greys_of_16_bits_become_what_openai_s_transform_makes_of_them(kind: str, encoded: Callable[..., bytes]):
+def test_greys_of_16_bits_become_what_openai_s_transform_makes_of_them(kind: str):
     # The transform of the released CLIP: it resizes and crops the levels as they are stored, and clips them then.
     from torchvision.transforms import CenterCrop, Compose, InterpolationMode, Normalize, Resize, ToTensor
 
@@ -120,7 +118,7 @@ def test_greys_of_16_bits_become_what_openai_s_transform_makes_of_them(kind: str
     assert prepared.remarks == ("grey levels of 16 bits clipped at 255",)
 
 
-def test_integers_that_fit_into_8_or_16_bits_are_read_and_others_refused(encoded: Callable[..., bytes]):
+def test_integers_that_fit_into_8_or_16_bits_are_read_and_others_refused():
     levels = np.arange(0, 256, dtype=np.int32).reshape(16, 16)
     small = read_image(ImageHandle(encoded(Image.fromarray(levels), "TIFF")))
     assert np.array_equal(np.asarray(small.image.convert("L")), levels)
@@ -134,59 +132,54 @@ def test_integers_that_fit_into_8_or_16_bits_are_read_and_others_refused(encoded
         read_image(ImageHandle(encoded(Image.fromarray(levels.astype(np.float32)), "TIFF")))
 
 
-def test_colours_of_16_bits_are_cut_with_a_remark(png: Callable[..., bytes]):
+def test_colours_of_16_bits_are_cut_with_a_remark():
     levels = np.random.default_rng(0).integers(0, 65536, (5, 7, 3), dtype=np.uint16)
     rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in levels)
-    read = read_image(ImageHandle(png(7, 5, 16, rows)))
+    read = read_image(ImageHandle(png_of(rows, (7, 5), 16)))
     assert np.array_equal(np.asarray(read.image), levels >> 8)
     assert read.remarks == ("16 bits a channel cut to 8",)
 
 
 @pytest.mark.parametrize("kind", ["GIF", "WEBP", "PNG", "TIFF"])
-def test_first_frame_of_an_animation_is_read(kind: str, colours: Image.Image, encoded: Callable[..., bytes]):
-    dark = Image.new("RGB", colours.size)
+def test_first_frame_of_an_animation_is_read(kind: str):
+    dark = Image.new("RGB", COLOURS.size)
     options = {"lossless": True} if kind == "WEBP" else {}
-    content = encoded(colours, kind, save_all=True, append_images=[dark, dark.rotate(90)], **options)
+    content = encoded(COLOURS, kind, save_all=True, append_images=[dark, dark.rotate(90)], **options)
     read = read_image(ImageHandle(content))
     assert read.remarks in (("first of 2 frames",), ("first of 3 frames",))
-    difference = np.asarray(read.image.convert("RGB"), dtype=int) - np.asarray(colours, dtype=int)
+    difference = np.asarray(read.image.convert("RGB"), dtype=int) - np.asarray(COLOURS, dtype=int)
     assert abs(difference).mean() < 6
 
 
-def test_exif_orientation_is_not_applied(colours: Image.Image, encoded: Callable[..., bytes]):
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    read = read_image(ImageHandle(encoded(colours, "JPEG", exif=exif)))
+def test_exif_orientation_is_not_applied():
+    read = read_image(ImageHandle(encoded(COLOURS, "JPEG", exif=turned(6))))
     assert read.image.size == (60, 40)
     assert read.remarks == ("EXIF orientation 6 not applied",)
-    exif[0x0112] = 1
-    assert read_image(ImageHandle(encoded(colours, "JPEG", exif=exif))).remarks == ()
+    assert read_image(ImageHandle(encoded(COLOURS, "JPEG", exif=turned(1)))).remarks == ()
 
 
-def test_damaged_exif_data_cost_no_image(colours: Image.Image, encoded: Callable[..., bytes]):
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    content = encoded(colours, "JPEG", exif=exif)
+def test_damaged_exif_data_cost_no_image():
+    content = encoded(COLOURS, "JPEG", exif=turned(6))
     start = content.index(b"Exif\0\0") + 6
     damaged = content[:start] + b"\xff" * 8 + content[start + 8 :]
     assert read_image(ImageHandle(damaged)).image.size == (60, 40)
 
 
-def test_smallest_image_is_read(encoded: Callable[..., bytes]):
+def test_smallest_image_is_read():
     assert read_image(ImageHandle(encoded(Image.new("RGB", (1, 1)), "PNG"))).image.size == (1, 1)
 
 
 @pytest.mark.parametrize("size", [(20_000, 20_000), (13_378, 13_377)])
-def test_decompression_bomb_is_refused_before_it_is_decoded(size: tuple[int, int], png: Callable[..., bytes]):
+def test_decompression_bomb_is_refused_before_it_is_decoded(size: tuple[int, int]):
     # There are rows for one pixel only: decoding would say that the file is truncated.
     with pytest.raises(UnreadableImage, match=r"178,956,970.*it was not decoded"):
-        read_image(ImageHandle(png(*size, 8, b"\0\0\0\0")))
+        read_image(ImageHandle(png_of(b"\0\0\0\0", size)))
 
 
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
-def test_size_below_that_of_a_bomb_is_decoded(png: Callable[..., bytes]):
+def test_size_below_that_of_a_bomb_is_decoded():
     with pytest.raises(UnreadableImage, match="cannot be decoded: image file is truncated"):
-        read_image(ImageHandle(png(13_376, 13_376, 8, b"\0\0\0\0")))
+        read_image(ImageHandle(png_of(b"\0\0\0\0", (13_376, 13_376))))
 
 
 @pytest.mark.parametrize(
@@ -198,16 +191,16 @@ def test_size_below_that_of_a_bomb_is_decoded(png: Callable[..., bytes]):
         ((59, 39, 60, 40), (59, 39, 60, 40)),
     ],
 )
-def test_crop_takes_the_pixels_that_pillow_takes(box, expected, colours: Image.Image, encoded: Callable[..., bytes]):
-    read = read_image(ImageHandle(encoded(colours, "PNG"), box))
-    assert np.array_equal(np.asarray(read.image), np.asarray(colours.crop(box)))
-    assert np.array_equal(np.asarray(read.image), np.asarray(colours.crop(expected)))
+def test_crop_takes_the_pixels_that_pillow_takes(box, expected):
+    read = read_image(ImageHandle(encoded(COLOURS, "PNG"), box))
+    assert np.array_equal(np.asarray(read.image), np.asarray(COLOURS.crop(box)))
+    assert np.array_equal(np.asarray(read.image), np.asarray(COLOURS.crop(expected)))
     assert read.remarks == ()
 
 
-def test_box_that_sticks_out_is_clipped_with_a_remark(colours: Image.Image, encoded: Callable[..., bytes]):
-    read = read_image(ImageHandle(encoded(colours, "PNG"), (-5, 30, 70, 55)))
-    assert np.array_equal(np.asarray(read.image), np.asarray(colours.crop((0, 30, 60, 40))))
+def test_box_that_sticks_out_is_clipped_with_a_remark():
+    read = read_image(ImageHandle(encoded(COLOURS, "PNG"), (-5, 30, 70, 55)))
+    assert np.array_equal(np.asarray(read.image), np.asarray(COLOURS.crop((0, 30, 60, 40))))
     assert read.remarks == ("box clipped to the image of 60 x 40 pixels",)
 
 
@@ -223,8 +216,8 @@ def test_box_that_sticks_out_is_clipped_with_a_remark(colours: Image.Image, enco
         ((0, 0, float("inf"), 5), "its box is not made of finite numbers"),
     ],
 )
-def test_box_without_a_pixel_is_a_failure(box, cause, colours: Image.Image, encoded: Callable[..., bytes]):
-    content = encoded(colours, "PNG")
+def test_box_without_a_pixel_is_a_failure(box, cause):
+    content = encoded(COLOURS, "PNG")
     with pytest.raises(UnreadableImage) as caught:
         read_image(ImageHandle(content, box))
     assert str(caught.value) == f"{ImageHandle(content, box).name}: {cause}"

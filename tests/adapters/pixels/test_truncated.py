@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageFile
+from tiny_images import encoded, png_chunk, png_of
 
 from capbench.adapters import ImageHandle
 from capbench.adapters.chat.messages import data_url
@@ -49,21 +49,10 @@ KINDS = {
 
 @pytest.fixture
 def picture() -> Image.Image:
-    """A picture of noise over colours, 64 by 48: every kind of file needs some thousand bytes for it."""
+    """A picture of noise over COLOURS, 64 by 48: every kind of file needs some thousand bytes for it."""
     y, x = np.mgrid[0:48, 0:64]
     noise = np.random.default_rng(0).integers(0, 90, (48, 64, 3))
     return Image.fromarray((np.stack([2 * x, 3 * y, 40 + x], axis=-1) + noise).astype(np.uint8))
-
-
-def png_of(rows: bytes, interlaced: bool = False, ends: bool = True, size: tuple[int, int] = (64, 48)) -> bytes:
-    """Return a PNG file of RGB by hand, whose stream has the rows and ends with them."""
-
-    def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
-    header = struct.pack(">IIBBBBB", *size, 8, 2, 0, 0, int(interlaced))
-    parts = [chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b"")]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts if ends else parts[:2])
 
 
 def rows_of(pixels: np.ndarray) -> list[bytes]:
@@ -82,9 +71,7 @@ def failure(encoded: bytes) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_file_that_is_cut_anywhere_gives_the_pixels_of_the_whole_or_none(
-    kind: str, picture: Image.Image, encoded: Callable[..., bytes]
-):
+def test_file_that_is_cut_anywhere_gives_the_pixels_of_the_whole_or_none(kind: str, picture: Image.Image):
     assert not ImageFile.LOAD_TRUNCATED_IMAGES
     name, mode, options = KINDS[kind]
     whole = encoded(picture.convert(mode), name, **options)
@@ -121,7 +108,7 @@ def test_interlaced_png_whose_stream_ends_after_any_of_its_rows_is_truncated():
         failure(png_of(b"".join(rows[:count]), interlaced=True, size=(5, 9)))
 
 
-def test_png_whose_tail_was_never_written_is_a_failure(picture: Image.Image, encoded: Callable[..., bytes]):
+def test_png_whose_tail_was_never_written_is_a_failure(picture: Image.Image):
     whole = encoded(picture, "PNG")
     for part in (0.2, 0.6, 0.95):
         kept = whole[: int(len(whole) * part)]
@@ -130,7 +117,7 @@ def test_png_whose_tail_was_never_written_is_a_failure(picture: Image.Image, enc
 
 @pytest.mark.parametrize("ground", [0, 255])
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
-def test_png_of_one_colour_is_read(mode: str, ground: int, encoded: Callable[..., bytes]):
+def test_png_of_one_colour_is_read(mode: str, ground: int):
     # Black is what Pillow leaves where there are no rows.
     image = Image.new(mode, (30, 20), ground)
     read = read_image(ImageHandle(encoded(image, "PNG"))).image
@@ -144,22 +131,18 @@ def test_png_with_bytes_after_its_end_is_read_and_one_without_its_end_is_not(pic
     assert failure(png_of(rows, ends=False)).endswith("cannot be decoded: truncated PNG file")
 
 
-def test_animated_png_is_truncated_where_its_first_frame_is(picture: Image.Image, encoded: Callable[..., bytes]):
+def test_animated_png_is_truncated_where_its_first_frame_is(picture: Image.Image):
     dark = Image.new("RGB", picture.size)
     whole = encoded(dark, "PNG", save_all=True, append_images=[picture, dark])
     assert np.array_equal(np.asarray(read_image(ImageHandle(whole)).image), np.asarray(dark))
     short = zlib.compress(b"".join(rows_of(np.zeros((6, 64, 3), np.uint8))))
     start = whole.index(b"IDAT") - 4
     length = int.from_bytes(whole[start : start + 4], "big")
-    body = b"IDAT" + short
-    data = struct.pack(">I", len(short)) + body + struct.pack(">I", zlib.crc32(body))
-    assert "is truncated" in failure(whole[:start] + data + whole[start + 12 + length :])
+    assert "is truncated" in failure(whole[:start] + png_chunk(b"IDAT", short) + whole[start + 12 + length :])
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if KINDS[kind][0] == "JPEG" and "prog" not in kind])
-def test_jpeg_whose_data_end_before_its_end_mark_is_truncated(
-    kind: str, picture: Image.Image, encoded: Callable[..., bytes]
-):
+def test_jpeg_whose_data_end_before_its_end_mark_is_truncated(kind: str, picture: Image.Image):
     name, mode, options = KINDS[kind]
     whole = encoded(picture.convert(mode), name, **options)
     scan = whole.index(b"\xff\xda") + 14
@@ -169,31 +152,27 @@ def test_jpeg_whose_data_end_before_its_end_mark_is_truncated(
 
 
 @pytest.mark.parametrize("options", [{}, {"progressive": True}, {"restart_marker_rows": 1}, {"subsampling": 0}])
-def test_jpeg_that_is_lower_than_it_says_is_truncated(
-    options: dict, picture: Image.Image, encoded: Callable[..., bytes]
-):
+def test_jpeg_that_is_lower_than_it_says_is_truncated(options: dict, picture: Image.Image):
     low = encoded(picture, "JPEG", **options)
     read_image(ImageHandle(low))
     failure(low.replace(struct.pack(">HH", 48, 64), struct.pack(">HH", 96, 64), 1))
 
 
-def test_jpeg_whose_tail_was_never_written_is_truncated(picture: Image.Image, encoded: Callable[..., bytes]):
+def test_jpeg_whose_tail_was_never_written_is_truncated(picture: Image.Image):
     whole = encoded(picture, "JPEG")
     failure(whole[: len(whole) // 2] + bytes(100_000))
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "CMYK"])
 @pytest.mark.parametrize("options", [{}, {"progressive": True}, {"restart_marker_rows": 1}])
-def test_whole_jpeg_is_read_where_it_has_the_grey_that_decoders_fill_with(
-    mode: str, options: dict, encoded: Callable[..., bytes]
-):
+def test_whole_jpeg_is_read_where_it_has_the_grey_that_decoders_fill_with(mode: str, options: dict):
     for level in (127, 128, 129):
         content = encoded(Image.new("L", (50, 40), level).convert(mode), "JPEG", **options)
         for unusual in (content, content + b"further bytes"):
             assert read_image(ImageHandle(unusual)).image.size == (50, 40)
 
 
-def test_first_of_several_jpegs_in_a_file_is_read_or_truncated(picture: Image.Image, encoded: Callable[..., bytes]):
+def test_first_of_several_jpegs_in_a_file_is_read_or_truncated(picture: Image.Image):
     grey = Image.new("RGB", picture.size, (128, 128, 128))
     for first in (picture, grey):
         both = encoded(first, "MPO", save_all=True, append_images=[picture])
@@ -202,9 +181,7 @@ def test_first_of_several_jpegs_in_a_file_is_read_or_truncated(picture: Image.Im
     failure(both[: end - 8] + END_OF_JPEG + both[end + 2 :])
 
 
-def test_every_way_of_decoding_names_a_truncated_image(
-    tmp_path: Path, picture: Image.Image, encoded: Callable[..., bytes]
-):
+def test_every_way_of_decoding_names_a_truncated_image(tmp_path: Path, picture: Image.Image):
     whole = encoded(picture, "JPEG")
     jpeg = whole[: len(whole) // 2] + END_OF_JPEG
     png = png_of(b"".join(rows_of(np.asarray(picture))[:6]))

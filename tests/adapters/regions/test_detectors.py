@@ -1,4 +1,3 @@
-import io
 from pathlib import Path
 
 import numpy as np
@@ -6,6 +5,7 @@ import pytest
 import torch
 import transformers
 from PIL import Image
+from tiny_images import encoded
 from tiny_regions import make_tiny_grounding_dino, make_tiny_owlv2
 
 from capbench.adapters import ImageHandle
@@ -22,9 +22,7 @@ def picture() -> Image.Image:
 
 @pytest.fixture(scope="module")
 def handle(picture: Image.Image) -> ImageHandle:
-    encoded = io.BytesIO()
-    picture.save(encoded, "PNG")
-    return ImageHandle(encoded.getvalue())
+    return ImageHandle(encoded(picture))
 
 
 @pytest.fixture(scope="module")
@@ -161,10 +159,9 @@ def test_no_phrases_have_no_boxes_and_what_cannot_be_read_is_named(name: str, re
 
 
 def test_image_of_which_the_processor_makes_nothing_is_named(dino: HfDetector):
-    thin = io.BytesIO()
-    Image.new("RGB", (3000, 1)).save(thin, "PNG")
+    thin = ImageHandle(encoded(Image.new("RGB", (3000, 1))))
     with pytest.raises(UnreadableImage, match="the model's processor does not take it"):
-        dino.detect(ImageHandle(thin.getvalue()), PHRASES)
+        dino.detect(thin, PHRASES)
 
 
 @pytest.mark.parametrize("name", ["owlv2", "dino"])

@@ -1,4 +1,3 @@
-import io
 from pathlib import Path
 
 import numpy as np
@@ -6,6 +5,7 @@ import pytest
 import torch
 import transformers
 from PIL import Image
+from tiny_images import encoded
 from tiny_regions import SIDE, make_tiny_sam, make_tiny_sam2
 
 from capbench.adapters import ImageHandle
@@ -36,9 +36,7 @@ def picture() -> Image.Image:
 
 @pytest.fixture(scope="module")
 def handle(picture: Image.Image) -> ImageHandle:
-    encoded = io.BytesIO()
-    picture.save(encoded, "PNG")
-    return ImageHandle(encoded.getvalue())
+    return ImageHandle(encoded(picture))
 
 
 def directly(folder: Path, picture: Image.Image, points: np.ndarray) -> list[tuple[np.ndarray, float]]:
@@ -115,9 +113,7 @@ def test_crops_are_looked_at_with_fewer_points(sam: Path, picture: Image.Image, 
     # What is found in a crop, and does not end at its edges, is found in the whole, where the crop is.
     window = crop_windows(picture.size, 1, 512 / 1500)[1][1]
     left, top, right, bottom = window
-    encoded = io.BytesIO()
-    picture.crop(window).save(encoded, "PNG")
-    of_crop = whole.masks(ImageHandle(encoded.getvalue()), grid=2)
+    of_crop = whole.masks(ImageHandle(encoded(picture.crop(window))), grid=2)
     ours = {one.mask.unpacked().tobytes() for one in found}
     for one in of_crop:
         placed = np.zeros((60, 90), bool)
@@ -159,10 +155,9 @@ def test_no_points_are_no_masks_and_what_cannot_be_read_is_named(sam: Path, hand
         segmenter.masks(handle, points=np.array([[89.0, 60.0]]))
     with pytest.raises(UnreadableImage, match="known format"):
         segmenter.masks(ImageHandle(b"no image"))
-    thin = io.BytesIO()
-    Image.new("RGB", (3000, 1)).save(thin, "PNG")
+    thin = ImageHandle(encoded(Image.new("RGB", (3000, 1))))
     with pytest.raises(UnreadableImage, match="the model's processor does not take it"):
-        segmenter.masks(ImageHandle(thin.getvalue()))
+        segmenter.masks(thin)
     # A tiny model is sure of nothing.
     assert SamSegmenter(str(sam), pred_iou=100.0, device="cpu").masks(handle, grid=2) == []
 
@@ -214,3 +209,49 @@ def test_weight_that_is_missing_is_named(sam: Path, tmp_path: Path):
 
     with pytest.raises(AdapterError, match=r"mask_decoder\.iou_token\.weight: not in the checkpoint"):
         SamSegmenter(str(tmp_path))
+
+
+def parts(mask: np.ndarray) -> list[set[tuple[int, int]]]:
+    left = set(map(tuple, np.argwhere(mask).tolist()))
+    found = []
+    while left:
+        part, todo = set(), [left.pop()]
+        while todo:
+            y, x = todo.pop()
+            part.add((y, x))
+            near = {(y + j, x + i) for j in (-1, 0, 1) for i in (-1, 0, 1)} & left
+            left -= near
+            todo += near
+        found.append(part)
+    return found
+
+
+def plain(mask: np.ndarray, least: int) -> set[tuple[int, int]]:
+    pixels = set(map(tuple, np.argwhere(mask).tolist()))
+    for hole in parts(~mask):
+        pixels |= hole if len(hole) < least else set()
+    filled = np.zeros_like(mask)
+    for pixel in pixels:
+        filled[pixel] = True
+    islands = parts(filled)
+    large = [island for island in islands if len(island) >= least]
+    return set().union(*(large or sorted(islands, key=lambda island: (-len(island), min(island)))[:1]))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_mask_is_that_of_a_plain_computation(seed: int):
+    rng = np.random.default_rng(seed)
+    mask = rng.random((9, 11)) < rng.uniform(0.2, 0.8)
+    least = int(rng.integers(0, 8))
+
+    assert set(map(tuple, np.argwhere(without_small(mask, least)).tolist())) == plain(mask, least)
+
+
+def test_all_and_nothing_stay_as_they_are():
+    for value in (True, False):
+        assert (without_small(np.full((4, 5), value), 3) == value).all()
+    # What is smaller than the least altogether is a hole, or the largest island.
+    assert not without_small(np.zeros((2, 2), bool), 0).any()
+    one = np.zeros((4, 5), bool)
+    one[1, 1] = True
+    assert without_small(one, 3).sum() == 1
