@@ -24,8 +24,7 @@ from ..paths import is_file
 from ..permissions import permitted, runs_code
 from . import Adapter, Detector, Encoder, Judge, Painter, Segmenter, adapters
 from .arguments import parse_arguments
-from .contracts import Model
-from .lending import Lent
+from .contracts import Lent, Model
 from .pixels.handles import ImageHandle
 
 ALIAS_FOLDER = Path(__file__).parent / "models"

@@ -25,39 +25,27 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
         raise AdapterError(f"checkpoint {path}: no such file.", "Name the file, or a tag or hub id.")
     if not path.stat().st_size:
         raise AdapterError(f"checkpoint {path}: is empty.", _COPY_AGAIN)
-    try:
-        return _safetensors_shapes(path) if path.suffix == ".safetensors" else _pickled_shapes(path)
-    except Exception as error:
-        # Libraries raise whatever they like here.
-        raise AdapterError(*_fault(path, error)) from error
-
-
-def _safetensors_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    import torch
     from safetensors import safe_open
 
-    with safe_open(path, framework="pt") as file:
-        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-
-
-def _pickled_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    import torch
-
-    found: Any = torch.load(path, map_location="meta", weights_only=True)
-    state = found.get("state_dict", found)
-    return {
-        name.removeprefix("module."): tuple(value.shape)
-        for name, value in state.items()
-        if isinstance(value, torch.Tensor)
-    }
+    try:
+        if path.suffix == ".safetensors":
+            with safe_open(path, framework="pt") as file:
+                return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+        found: Any = torch.load(path, map_location="meta", weights_only=True)
+        return {
+            name.removeprefix("module."): tuple(value.shape)
+            for name, value in found.get("state_dict", found).items()
+            if isinstance(value, torch.Tensor)
+        }
+    except Exception as error:
+        # Libraries raise whatever they like here.
+        if refused := _refusal(str(error)):
+            raise AdapterError(f"checkpoint {path}: {refused[0]}.", refused[1]) from error
+        raise AdapterError(f"checkpoint {path}: cannot be read: {first_line(error)}", _COPY_AGAIN) from error
 
 
 _COPY_AGAIN = "Copy or download it again, and compare its SHA-256 with the source's."
-
-
-def _fault(path: Path, error: Exception) -> tuple[str, str]:
-    if refused := _refusal(str(error)):
-        return f"checkpoint {path}: {refused[0]}.", refused[1]
-    return f"checkpoint {path}: cannot be read: {first_line(error)}", _COPY_AGAIN
 
 
 def _refusal(message: str) -> tuple[str, str] | None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ..adapters.batch_size import BatchSize
-from ..adapters.devices import find_device
+from ..adapters.devices import BatchSize, find_device
 from ..errors import MetricError
 from .contract import Context, Metric, kept
 from .items import Items, Scores

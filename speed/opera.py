@@ -99,8 +99,7 @@ def _grown(square: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
 @torch.inference_mode()
 def our_way(model: Any, ids: torch.Tensor, tokens: int) -> list[int]:
     """Write a caption by the strategy."""
-    from capbench.adapters.decoding.opera import Opera, searching
-    from capbench.adapters.decoding.overtrust import OverTrust
+    from capbench.adapters.decoding.opera import Opera, OverTrust, searching
 
     strategy = Opera(tokens, BEAMS, OverTrust(threshold=_NEVER, candidates=CANDIDATES))
 

@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError, BenchError
 from ...hub import unreachable
-from ..batch_size import TOO_LARGE, BatchSize, is_out_of_memory, require_counts
 from ..checkpoints import first_line
-from ..contracts import Caption, Captioned, Captioner, CaptionRequest
+from ..contracts import Caption, Captioned, Captioner, CaptionRequest, LentCaptioner
 from ..decoding import decoder_of
 from ..decoding.contract import CaptionSample, Decoder, Written
-from ..devices import find_device, require_dtype, torch_dtype
+from ..devices import TOO_LARGE, BatchSize, find_device, is_out_of_memory, require_counts, require_dtype, torch_dtype
 from ..hf_checkpoint import versions
-from ..lending import LentCaptioner
 from ..peft_weights import peft_checkpoint
 from ..pixels.handles import ImageHandle
 from ..pixels.pipeline import default_workers, made_ahead

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
+from ..contracts import Alias, LentCaptioner, Writing
 from ..decoding.contract import CaptionSample
 from ..decoding.generating import FiniteLogits
-from ..lending import Alias, LentCaptioner, Writing
 
 if TYPE_CHECKING:
     import torch

@@ -103,7 +103,7 @@ class Decoder(ABC):
             inputs: The inputs of ``self.samples(samples)``, if they have been made already.
 
         Raises:
-            RuntimeError: The batch is too large for the device (``adapters.batch_size.is_out_of_memory``).
+            RuntimeError: The batch is too large for the device (``adapters.devices.is_out_of_memory``).
         """
 
 

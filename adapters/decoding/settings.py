@@ -32,8 +32,7 @@ from ...errors import UsageError, did_you_mean
 from .contract import Decoder
 from .dbd import DifferentiatedBeams, FactPrompts
 from .generating import Generating, Sampling
-from .opera import Opera
-from .overtrust import OverTrust
+from .opera import Opera, OverTrust
 from .vcd import NOISE_STEPS, Contrastive
 
 _MAX_NEW_TOKENS = 512

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import AdapterError
 from ..checkpoints import tensor_shapes
+from ..contracts import Alias
 from ..devices import torch_dtype
 from ..hf_checkpoint import WEIGHTS, HfModel, HfSource, find_source, require_fit, versions
-from ..lending import Alias
 from ..peft_weights import merged_with_peft, peft_checkpoint
 from ..pixels.transforms import ExactTransform, ImageTransform, PixelSpec
 from .clip_tokens import clip_token_ids, clip_token_rows, clip_tokenizer, reserved_positions

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 import numpy as np
 
 from ...errors import AdapterError
-from ..batch_size import TOO_LARGE, require_counts
 from ..contracts import PairwiseEncoder, ScoredPairs
-from ..devices import torch_dtype
+from ..devices import TOO_LARGE, require_counts, torch_dtype
 from ..hf_checkpoint import HfModel, HfSource, find_source, versions
 from ..pixels.handles import ImageHandle
 from ..pixels.pipeline import ImageBatch, image_batches

@@ -16,9 +16,9 @@ from ...errors import AdapterError, did_you_mean
 from ...hub import NotInCache, asked_once, require_repository, unreachable
 from ..checkpoint_identity import checkpoint_digest
 from ..checkpoints import differing, first_line, first_of, mismatch, tensor_shapes
+from ..contracts import Alias
 from ..devices import torch_dtype, torch_version
 from ..hf_checkpoint import ask_nobody_about_code
-from ..lending import Alias
 from ..peft_weights import merged_with_peft, peft_checkpoint
 from ..pixels.transforms import ImageTransform
 from .clip_tokens import CONTEXT, clip_token_ids, clip_token_rows, clip_tokenizer, reserved_positions

@@ -1,8 +1,10 @@
-"""PAC-S and PAC-S++ models: CLIP tuned on generated images and captions."""
+"""PAC-S and PAC-S++ models: CLIP tuned on generated images and captions; their checkpoints, read and written."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,15 +12,242 @@ from ...errors import AdapterError
 from ...paths import checkpoint_folder
 from ..checkpoint_identity import checkpoint_digest, digest_of_files
 from ..checkpoints import first_line
-from ..lending import Alias
+from ..contracts import Alias
 from .clip_tokens import clip_tokenizer
 from .open_clip import OpenClipTowers
 from .open_clip_transform import open_clip_transform
-from .pac_checkpoint import PacCheckpoint, read_pac_checkpoint, write_pac
 from .torch_encoder import Precision, Reading
 
 if TYPE_CHECKING:
     import torch
+
+
+LORA_RANK = 4
+LORA_SCALING = 1 / LORA_RANK
+"""Released code builds every layer with alpha 1."""
+
+_SIZES = {768: "B", 1024: "L"}
+_HINT = "Released files are listed in the README of github.com/aimagelab/pacscore."
+
+
+@dataclass(frozen=True)
+class PacCheckpoint:
+    """The weights of a PAC-S or PAC-S++ model.
+
+    Attributes:
+        state: Weights by OpenAI's names, float32; what LoRA adds is in them.
+        config: What ``open_clip.CLIP`` is built with, but for the activation.
+        architecture: ``ViT-B-32``, ``ViT-L-14``, ...; sizes that have no letter are written as the width.
+        lora: Whether the file has LoRA weights, as PAC-S++ does.
+    """
+
+    state: dict[str, torch.Tensor]
+    config: dict[str, Any]
+    architecture: str
+    lora: bool
+
+
+def read_pac_checkpoint(path: Path, head_width: int = 64) -> PacCheckpoint:
+    """Read a checkpoint and add its LoRA weights to those that released code adds them to.
+
+    PAC-S files hold all weights of a CLIP under ``state_dict``. PAC-S++ files hold LoRA weights of rank 4
+    besides. The effect of released code is kept, which builds the model, puts it into evaluation mode and
+    only then loads the file: attention (both projections) and patch convolution add theirs, the MLP's
+    layers believe to have added theirs already and use the stored weight alone
+    (``models/custom_loralib/layers.py``, ``Linear.train``).
+
+    Args:
+        path: The file.
+        head_width: Width of the vision tower's attention heads, which the file does not say.
+
+    Raises:
+        AdapterError: It is no such file: pickled objects, plain CLIP weights, LoRA of another rank or not
+            in all layers, other names or shapes.
+    """
+    import torch
+    from open_clip import CLIP
+
+    state = _read(path)
+    lora = any("lora_" in name for name in state)
+    config = _config(path, state, head_width)
+    with torch.device("meta"):
+        shapes = {name: tuple(value.shape) for name, value in CLIP(**config).state_dict().items()}
+    _check(path, state, shapes | (lora_shapes(shapes, LORA_RANK) if lora else {}), lora)
+    plain = {name: value.float() for name, value in state.items() if "lora_" not in name}
+    if lora:
+        for name in plain:
+            if name.endswith("attn.in_proj_weight"):
+                down, up = state[f"{name}_lora_A"], state[f"{name}_lora_B"]
+            elif name == "visual.conv1.weight" or name.endswith("attn.out_proj.weight"):
+                layer = name.removesuffix("weight")
+                down, up = state[f"{layer}lora_A"], state[f"{layer}lora_B"]
+            else:
+                continue
+            plain[name] = plain[name] + (up.float() @ down.float()).view(plain[name].shape) * LORA_SCALING
+    width, patch = config["vision_cfg"]["width"], config["vision_cfg"]["patch_size"]
+    return PacCheckpoint(plain, config, f"ViT-{_SIZES.get(width, width)}-{patch}", lora)
+
+
+def _read(path: Path) -> dict[str, torch.Tensor]:
+    import torch
+
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise AdapterError(f"{path}: {error.strerror or error}") from error
+    except Exception as error:
+        # The library raises whatever it meets: for pickled objects, a damaged file, a TorchScript archive.
+        raise AdapterError(
+            f"{path}: not a file of tensors alone: {first_line(error)}",
+            "Is it whole, and is it the PAC checkpoint? TorchScript archives (OpenAI's own CLIP) and pickled "
+            "objects, which could run code, are not read. If you trust the file, load it elsewhere and write its "
+            "tensors alone into another one: torch.save({'state_dict': STATE_DICT}, NEW)",
+        ) from error
+    found = content if isinstance(content, Mapping) else {}
+    state = found.get("state_dict")
+    if not (isinstance(state, Mapping) and state and all(isinstance(v, torch.Tensor) for v in state.values())):
+        plain = "; those that it has look like those of a plain CLIP" if "visual.proj" in found else ""
+        raise AdapterError(
+            f"{path}: has no weights under 'state_dict', where PAC-S and PAC-S++ have theirs{plain}.", _HINT
+        )
+    return dict(state)
+
+
+def _config(path: Path, state: Mapping[str, torch.Tensor], head_width: int) -> dict[str, Any]:
+    """Return the sizes of the towers."""
+    try:
+        width, _, _, patch = state["visual.conv1.weight"].shape
+        places = state["visual.positional_embedding"].shape[0]
+        context_length, text_width = state["positional_embedding"].shape
+        vocabulary = state["token_embedding.weight"].shape[0]
+        embed_dim = state["text_projection"].shape[1]
+    except (KeyError, ValueError, IndexError) as error:
+        raise AdapterError(
+            f"{path}: not the weights of a CLIP with a vision transformer: {error}",
+            f"PAC-S and PAC-S++ are tuned from ViT-B/32 and ViT-L/14. {_HINT}",
+        ) from error
+    if width % 64 or text_width % 64:
+        raise AdapterError(
+            f"{path}: towers of width {width} and {text_width} are no CLIP's, whose heads are 64 wide.", _HINT
+        )
+    return {
+        "embed_dim": embed_dim,
+        "vision_cfg": {
+            "image_size": patch * round((places - 1) ** 0.5),
+            "layers": _layers(state, "visual.transformer.resblocks."),
+            "width": width,
+            "head_width": head_width,
+            "patch_size": patch,
+        },
+        "text_cfg": {
+            "context_length": context_length,
+            "vocab_size": vocabulary,
+            "width": text_width,
+            "heads": text_width // 64,
+            "layers": _layers(state, "transformer.resblocks."),
+        },
+    }
+
+
+def _layers(state: Mapping[str, torch.Tensor], prefix: str) -> int:
+    return len({name.removeprefix(prefix).partition(".")[0] for name in state if name.startswith(prefix)})
+
+
+def lora_shapes(plain: Mapping[str, tuple[int, ...]], rank: int) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each factor that PAC-S++ has, its A before its B, by its name.
+
+    Args:
+        plain: Shapes of a CLIP's weights by OpenAI's names.
+        rank: Of the factors; those of the patch convolution have its kernel's size times as much.
+    """
+    added: dict[str, tuple[int, ...]] = {}
+    for name, shape in plain.items():
+        layer = name.removesuffix("weight")
+        if name == "visual.conv1.weight":
+            outputs, inputs, kernel, _ = shape
+            added[f"{layer}lora_A"] = (rank * kernel, inputs * kernel)
+            added[f"{layer}lora_B"] = (outputs * kernel, rank * kernel)
+        elif name.endswith((".in_proj_weight", ".out_proj.weight", ".c_fc.weight", ".c_proj.weight")):
+            layer = f"{name}_" if name.endswith("in_proj_weight") else layer
+            added[f"{layer}lora_A"] = (rank, shape[1])
+            added[f"{layer}lora_B"] = (shape[0], rank)
+    return added
+
+
+def weight_of_factor(name: str) -> str:
+    """Return the weight that a factor belongs to."""
+    layer = name.removesuffix("lora_A").removesuffix("lora_B")
+    return layer.removesuffix("_") if layer.endswith("in_proj_weight_") else f"{layer}weight"
+
+
+def _check(path: Path, state: Mapping[str, torch.Tensor], shapes: Mapping[str, tuple[int, ...]], lora: bool) -> None:
+    """Raise unless the weights have these names and shapes."""
+    missing = [name for name in shapes if name not in state]
+    unknown = [name for name in state if name not in shapes]
+    other = [name for name, shape in shapes.items() if name in state and tuple(state[name].shape) != shape]
+    faults = [f"no {name}" for name in missing[:2]] + [f"unknown {name}" for name in unknown[:2]]
+    faults += [f"{name} is {_by(state[name].shape)}, not {_by(shapes[name])}" for name in other[:2]]
+    if not faults:
+        return
+    more = len(missing) + len(unknown) + len(other) - len(faults)
+    what = f"a PAC-S++ with LoRA of rank {LORA_RANK} in every layer" if lora else "a PAC-S"
+    raise AdapterError(
+        f"{path}: not the weights of {what}: {'; '.join(faults)}" + (f"; and {more} more." if more else "."),
+        f"Nothing was scored, as plain CLIP would have been. {_HINT}",
+    )
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) or "a number"
+
+
+def write_pac(
+    plain: Mapping[str, torch.Tensor],
+    factors: Mapping[str, torch.Tensor],
+    folder: Path,
+    head_width: int,
+    quick_gelu: bool,
+    tokenizer_files: Sequence[Path],
+) -> Alias:
+    """Write a checkpoint that the released reader and ours read as the same model.
+
+    What LoRA adds to the MLP is merged into its weights, since readers take these to be so; attention and patches
+    stay as they are, since readers add theirs (``read_pac_checkpoint``).
+
+    Args:
+        plain: Weights of a CLIP by OpenAI's names, without what LoRA adds.
+        factors: LoRA's by the names of PAC-S++, of rank 4; none for a PAC-S.
+        folder: Is there; gets the file and the tokenizer's.
+        head_width: Width of the vision tower's attention heads.
+        quick_gelu: Whether activations are QuickGELU.
+        tokenizer_files: Those of a tokenizer of the model's own.
+
+    Returns:
+        The alias, as of a file in ``folder``.
+
+    Raises:
+        AdapterError: Weights or factors are not those of a PAC-S or PAC-S++.
+    """
+    import torch
+
+    state = {name: value.detach().float().cpu() for name, value in {**plain, **factors}.items()}
+    for name in factors:
+        if ".mlp." in name and name.endswith("lora_A"):
+            up = state[f"{name[:-1]}B"]
+            state[weight_of_factor(name)] = state[weight_of_factor(name)] + up @ state[name] * LORA_SCALING
+    file = folder / "pac.pth"
+    torch.save({"state_dict": {name: value.contiguous() for name, value in state.items()}}, file)
+    read_pac_checkpoint(file, head_width)
+    for one in tokenizer_files:
+        shutil.copyfile(one, folder / one.name)
+    return {
+        "adapter": "pac",
+        "checkpoint": f"./{folder.name}/{file.name}",
+        "lora": bool(factors),
+        "quick_gelu": quick_gelu,
+        "head_width": head_width,
+        **({"tokenizer": f"./{folder.name}"} if tokenizer_files else {}),
+    }
 
 
 class PacEncoder(OpenClipTowers):
@@ -129,17 +358,14 @@ def _find(path: Path, source: str) -> Path:
 
 
 def _check_kind(path: Path, read: PacCheckpoint, architecture: str | None, lora: bool | None, source: str) -> None:
-    found = f"{_kind(read.lora)} {read.architecture}"
-    wanted = f"{_kind(read.lora if lora is None else lora)} {(architecture or read.architecture).replace('/', '-')}"
+    kinds = {True: "PAC-S++", False: "PAC-S"}
+    found = f"{kinds[read.lora]} {read.architecture}"
+    wanted = f"{kinds[read.lora if lora is None else lora]} {(architecture or read.architecture).replace('/', '-')}"
     if found != wanted:
         raise AdapterError(
             f"checkpoint {path}: is a {found}, not a {wanted}.",
             f"A {wanted} comes from {source}." if source else "Name the model that it is of.",
         )
-
-
-def _kind(lora: bool) -> str:
-    return "PAC-S++" if lora else "PAC-S"
 
 
 def _quick_gelu(path: Path, read: PacCheckpoint) -> bool:

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ...errors import AdapterError, BenchError
-from ..batch_size import TOO_LARGE, BatchSize, require_counts
-from ..contracts import Encoded, Encoder
-from ..devices import PRECISIONS, find_device, require_dtype, torch_dtype
-from ..lending import Alias, LentEncoder
+from ..contracts import Alias, Encoded, Encoder, LentEncoder
+from ..devices import PRECISIONS, TOO_LARGE, BatchSize, find_device, require_counts, require_dtype, torch_dtype
 from ..pixels.handles import ImageHandle, VideoHandle
 from ..pixels.pipeline import HAS_PROCESSES, default_workers, image_batches
 from ..pixels.transforms import ExactTransform, ImageTransform

@@ -11,12 +11,11 @@ import numpy as np
 
 from ...errors import AdapterError
 from ...hub import unreachable
-from ..batch_size import TOO_LARGE, BatchSize, require_counts
 from ..checkpoint_identity import checkpoint_identity
 from ..checkpoints import first_line, first_of
 from ..contracts import Judge, Judged, Judgement, JudgeRequest, JudgeToken
 from ..decoding.generating import SeededChoice, generator_of
-from ..devices import find_device, require_dtype, torch_dtype
+from ..devices import TOO_LARGE, BatchSize, find_device, require_counts, require_dtype, torch_dtype
 from ..hf_checkpoint import loading
 from ..pixels.reading import ReadImage, UnreadableImage, read_image
 

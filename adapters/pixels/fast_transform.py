@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ...errors import AdapterError
 from .handles import ImageHandle
 from .jpeg_header import plain_jpeg
-from .reading import UnreadableImage, check_size, crop_of, orientation_remarks, read_bytes, read_image
+from .reading import UnreadableImage, check_size, crop_of, is_fill, orientation_remarks, read_bytes, read_image
 from .transforms import ImageTransform, PixelSpec, Prepared, check_ratio, to_device
-from .truncated import is_fill
 
 if TYPE_CHECKING:
     import torch

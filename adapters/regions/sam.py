@@ -11,9 +11,8 @@ from ...errors import AdapterError
 from ..devices import torch_dtype
 from ..pixels.handles import ImageHandle
 from ..pixels.reading import read_image
-from .contracts import Region, Segmenter, wanted_points
+from .contracts import PackedMask, Region, Segmenter, wanted_points
 from .detectors import HfRegionModel, preparing
-from .packed_masks import PackedMask
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...adapters.batch_size import BatchSize
-from ...adapters.devices import find_device
+from ...adapters.devices import BatchSize, find_device
 from ...errors import MetricError, require_all
 from ..contract import Context, kept
 from ..vectors.checkpoints import Checkpoint, batches_that_fit, padded

@@ -10,8 +10,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ...adapters.batch_size import BatchSize
-from ...adapters.devices import find_device
+from ...adapters.devices import BatchSize, find_device
 from ...errors import MetricError
 from ..contract import Context
 from ..vectors.checkpoints import Checkpoint, batches_that_fit, padded

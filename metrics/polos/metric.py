@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...adapters import ImageHandle
-from ...adapters.batch_size import BatchSize
-from ...adapters.devices import find_device
+from ...adapters.devices import BatchSize, find_device
 from ...adapters.encoders.clip_tokens import reserved_positions
 from ...errors import MetricError
 from ..clip_s import PROMPT

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...adapters.batch_size import TOO_LARGE, BatchSize
 from ...adapters.checkpoint_identity import cached_files, checkpoint_digest, hub_commit
 from ...adapters.checkpoints import first_line
+from ...adapters.devices import TOO_LARGE, BatchSize
 from ...adapters.hf_checkpoint import loading
 from ...errors import AdapterError, MetricError
 from ...hub import asked_once, unreachable

@@ -9,8 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from ...adapters.regions.contracts import Region
-from ...adapters.regions.packed_masks import PackedMask, WholeBox
+from ...adapters.regions.contracts import PackedMask, Region, WholeBox
 from ...errors import UsageError
 
 

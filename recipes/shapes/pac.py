@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from torch.nn.functional import normalize, softplus
 from transformers import CLIPTokenizer
 
-from ...adapters.encoders.pac_checkpoint import LORA_RANK, LORA_SCALING, lora_shapes
+from ...adapters.encoders.pac import LORA_RANK, LORA_SCALING, lora_shapes
 from ...tasks.shapes.describing import detailed_reference, short_references
 from ...tasks.shapes.drawing import pixels
 from ...tasks.shapes.sampling import SPLITS, sample_scene

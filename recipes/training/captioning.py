@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 import torch
 
 from ...adapters import ImageHandle
-from ...adapters.lending import LentCaptioner
+from ...adapters.contracts import LentCaptioner
 from ...adapters.pixels.reading import read_image
 from ...errors import DataError, UsageError
 from .contract import TrainingCall

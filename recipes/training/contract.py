@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from ...adapters.lending import Alias
+from ...adapters.contracts import Alias
 from ...progress import Progress, silent
 from ...registry import Registry
 from .processes import TrainingProcesses

@@ -10,8 +10,8 @@ import torch
 from pydantic import AfterValidator, Field
 from torch.nn.functional import cross_entropy, normalize, softplus
 
+from ...adapters.contracts import LentEncoder
 from ...adapters.encoders.open_clip_transform import open_clip_transform
-from ...adapters.lending import LentEncoder
 from ...adapters.pixels.transforms import ImageTransform
 from ...errors import UsageError
 from .contract import TrainingCall

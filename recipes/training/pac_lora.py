@@ -9,7 +9,7 @@ import torch
 from torch.nn import init
 from torch.nn.utils.parametrize import register_parametrization, remove_parametrizations
 
-from ...adapters.encoders.pac_checkpoint import lora_shapes, weight_of_factor
+from ...adapters.encoders.pac import lora_shapes, weight_of_factor
 from ...errors import UsageError
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from pydantic import BeforeValidator, Field
 
-from ...adapters.lending import Writing
+from ...adapters.contracts import Writing
 from ...errors import UsageError
 from .captioning import CaptionerSettings, CaptionerTrainer
 from .contract import TrainingCall

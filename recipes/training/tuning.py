@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...adapters.aliases import ModelSpec, resolve_model
 from ...adapters.checkpoints import first_line
-from ...adapters.lending import Alias, Lent, LentEncoder
+from ...adapters.contracts import Alias, Lent, LentEncoder
 from ...adapters.peft_weights import quiet_peft
 from ...errors import UsageError
 from ...permissions import Permissions
@@ -164,7 +164,7 @@ class TunedTrainer(Trainer):
             }
             return {"adapter": self._spec.adapter, **arguments, "peft": f"./{WEIGHTS}"}
         if self.recipe.result == "pac" and isinstance(self._lent, LentEncoder):
-            from ...adapters.encoders.pac_checkpoint import write_pac
+            from ...adapters.encoders.pac import write_pac
 
             place.mkdir()
             plain = self._factors.plain if self._factors else self.module.state_dict()

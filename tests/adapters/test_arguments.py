@@ -96,6 +96,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(max_examples=20)
 @given(st.dictionaries(KEYS, VALUES, max_size=4))
 def test_values_written_as_json_come_back(arguments: dict[str, Any]):
     assert parse_arguments(json.dumps(arguments), "x") == arguments

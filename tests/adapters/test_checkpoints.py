@@ -16,7 +16,7 @@ from tiny_clip import ARCHITECTURE, TinyClip, tiny_state_dict
 
 from capbench.adapters import adapters
 from capbench.adapters.checkpoints import mismatch, tensor_shapes
-from capbench.adapters.encoders.pac_checkpoint import read_pac_checkpoint
+from capbench.adapters.encoders.pac import read_pac_checkpoint
 from capbench.errors import AdapterError, BenchError
 from capbench.metrics.vectors.checkpoints import Checkpoint
 
@@ -76,22 +76,11 @@ def test_truncated_file_is_named(kept: int, suffix: str, tiny_clip: TinyClip, tm
     assert "SHA-256" in error.hint
 
 
-@pytest.mark.parametrize("content", [b"<!doctype html>", b"version https://git-lfs.github.com/spec/v1\n"])
-def test_what_is_no_checkpoint_is_named(content: bytes, tmp_path: Path, refused):
-    path = tmp_path / "weights.pt"
-    path.write_bytes(content)
-    assert refused(path).message.startswith(f"checkpoint {path}: ")
-
-
-def test_zip_that_is_no_checkpoint_is_named(tmp_path: Path, refused):
+def test_zip_and_list_that_are_no_checkpoint_are_named(tmp_path: Path, refused):
     path = tmp_path / "weights.pt"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("readme.txt", "nothing")
     assert refused(path).message.startswith(f"checkpoint {path}: cannot be read: ")
-
-
-def test_list_instead_of_weights_is_named(tmp_path: Path, refused):
-    path = tmp_path / "weights.pt"
     torch.save([torch.zeros(2)], path)
     assert refused(path).message.startswith(f"checkpoint {path}: ")
 

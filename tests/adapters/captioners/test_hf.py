@@ -6,7 +6,7 @@ import inspect
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from PIL import Image
 from tiny_clip import TinyClip
 from tiny_images import noise_image, noise_png
 
-import capbench
 from capbench.adapters import Caption, CaptionRequest, ImageHandle, VideoHandle
 from capbench.adapters.aliases import list_aliases, resolve_model
 from capbench.adapters.captioners.hf import HfCaptioner
@@ -70,27 +69,12 @@ def written(
 )
 def test_captions_do_not_depend_on_batch_or_order(kind: str, prompt_format: str | None, request: pytest.FixtureRequest):
     model = HfCaptioner(str(request.getfixturevalue(kind)), device="cpu", prompt_format=prompt_format)
-    requests = make_requests(7)
+    requests = make_requests(5, max_new_tokens=10)
     one_by_one, failures = written(model, requests, 1)
-    assert (len(one_by_one), failures) == (7, {})
+    assert (len(one_by_one), failures) == (5, {})
     assert len({caption.text for caption in one_by_one.values()}) > 2
-    assert written(model, requests, 4)[0] == one_by_one
+    assert written(model, requests, 3)[0] == one_by_one
     assert written(model, requests[::-1])[0] == one_by_one
-
-
-def test_captions_are_what_the_library_writes(tiny_llava: Path, llava: HfCaptioner):
-    from transformers import AutoModelForImageTextToText, AutoProcessor
-
-    processor = AutoProcessor.from_pretrained(tiny_llava)
-    model = AutoModelForImageTextToText.from_pretrained(tiny_llava).eval()
-    captions, _ = written(llava, make_requests(4))
-    for n in range(4):
-        text = f"USER: <image>\n{PROMPTS[n % 2]} ASSISTANT:"
-        inputs = processor(images=noise_image(n), text=text, return_tensors="pt")
-        with torch.inference_mode():
-            ids = model.generate(**inputs, max_new_tokens=16, do_sample=False)
-        ids = ids[0, inputs["input_ids"].shape[1] :]
-        assert captions[str(n)].text == processor.tokenizer.decode(ids, skip_special_tokens=True)
 
 
 def test_image_processor_and_tokenizer_side_by_side_write_what_the_library_writes(tiny_vit_gpt2: Path):
@@ -331,45 +315,9 @@ def test_adapter_weights_change_captions_and_must_fit(tiny_llava: Path, tiny_qwe
         HfCaptioner(str(tiny_qwen2_vl), device="cpu", peft=str(tmp_path / "lora"))
 
 
-TASK = {
-    "task": "photos",
-    "dataset_path": "json",
-    "dataset_kwargs": {"data_files": "rows.jsonl"},
-    "doc_to_id": "id",
-    "doc_to_image": "image",
-    "doc_to_text": "Describe this image.",
-    "doc_to_target": "references",
-    "image_folder": "images",
-    "generation_kwargs": {"max_new_tokens": 12},
-    "metric_list": ["length"],
-    "metadata": {"version": 1.0},
-}
-
-
-@pytest.fixture
-def photos(tmp_path: Path) -> Iterator[Path]:
-    """A folder with a task of eight images."""
-    (tmp_path / "images").mkdir()
-    rows = []
-    for n in range(8):
-        (tmp_path / "images" / f"{n}.png").write_bytes(noise_png(n))
-        rows.append({"id": f"r{n}", "image": f"{n}.png", "references": ["a dog"]})
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    (tmp_path / "photos.yaml").write_text(json.dumps(TASK))
-    yield tmp_path
-
-
-def test_captions_of_a_run_that_stops_half_way_are_kept(
-    photos: Path, tiny_llava: Path, monkeypatch: pytest.MonkeyPatch
-):
-    def run() -> Any:
-        return capbench.evaluate(
-            model, ["photos"], include_path=[photos], store=photos / "store.sqlite", batch_size=2, resamples=0,
-            data={"photos": photos},
-        )["photos"]  # fmt: skip
-
+def test_captions_are_given_out_as_soon_as_their_batch_is_written(tiny_llava: Path, monkeypatch: pytest.MonkeyPatch):
     model = HfCaptioner(str(tiny_llava), device="cpu")
-    generate, calls = model.model.generate, 0
+    generate, calls, found = model.model.generate, 0, {}
 
     def stopped(**inputs: Any) -> Any:
         nonlocal calls
@@ -380,17 +328,9 @@ def test_captions_of_a_run_that_stops_half_way_are_kept(
 
     monkeypatch.setattr(model.model, "generate", stopped)
     with pytest.raises(KeyboardInterrupt):
-        run()
-    calls = -100
-    found = run()
-    # Two batches of two were kept; two are left.
-    assert calls == -98
-    # A model of random weights may well say nothing of an image.
-    silent = sum(one["count"] for one in found.record.values["empty_captions"])
-    assert found.record.generation["captions"] + silent == 8
-    again = run()
-    assert calls == -98
-    assert again.record.results == found.record.results
+        for batch in model.stream(make_requests(8), 2):
+            found |= batch.captions
+    assert len(found) == 4
 
 
 def test_fingerprint_changes_with_what_changes_captions(tiny_llava: Path, tiny_qwen2_vl: Path, tmp_path: Path):

@@ -125,21 +125,6 @@ def test_tokens_are_projected_from_the_start_to_the_end(load, plain):
         np.testing.assert_allclose(found[n], states[n, :length].numpy(), rtol=1e-5, atol=1e-5)
 
 
-def test_last_token_has_the_features_of_the_text(load):
-    encoder = load()
-    texts = stacked(encoder.texts(_TEXTS))
-    for batch in encoder.tokens(_TEXTS):
-        for position, rows in batch.vectors.items():
-            assert abs(rows[-1] - texts[position]).max() < 1e-5
-
-
-def test_batches_do_not_change_features(load, photographs: list[ImageHandle]):
-    alone, together = load(batch_size=1), load(batch_size=21)
-    for name, inputs in (("texts", [*_TEXTS, *_BIG] * 3), ("images", photographs[:6])):
-        one, other = (_unit(stacked(getattr(encoder, name)(inputs))) for encoder in (alone, together))
-        assert abs(one - other).max() < 1e-6
-
-
 def test_unreadable_images_cost_no_other(load, tmp_path: Path, photographs: list[ImageHandle]):
     path = tmp_path / "empty.jpg"
     path.write_bytes(b"")
@@ -167,12 +152,6 @@ def test_unreadable_images_cost_no_other(load, tmp_path: Path, photographs: list
 def test_nothing_is_made_of_nothing(load):
     encoder = load()
     assert list(encoder.images([])) == list(encoder.texts([])) == list(encoder.tokens([])) == []
-
-
-def test_fast_transform_has_nearly_the_same_features(load, photographs: list[ImageHandle]):
-    exact = stacked(load().images(photographs))
-    fast = stacked(load(transform="fast").images(photographs))
-    assert (_unit(exact) * _unit(fast)).sum(axis=1).min() > 0.999
 
 
 @pytest.mark.parametrize(("dtype", "kept"), [("fp16", np.float16), ("bf16", np.float32)])

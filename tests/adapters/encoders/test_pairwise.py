@@ -13,7 +13,7 @@ from PIL import Image
 from tiny_pairwise import make_tiny_blip, make_tiny_flava
 
 from capbench.adapters import ImageHandle, PairwiseEncoder
-from capbench.adapters.batch_size import TOO_LARGE
+from capbench.adapters.devices import TOO_LARGE
 from capbench.adapters.encoders.hf_pairs import BlipItm, Flava
 from capbench.errors import AdapterError
 

@@ -6,6 +6,7 @@ import pytest
 from capbench.adapters import Detector, ImageHandle, Painter, Segmenter
 from capbench.adapters.aliases import resolve_model
 from capbench.adapters.pixels.reading import UnreadableImage
+from capbench.adapters.shapes import painter
 from capbench.adapters.shapes.painter import described_scene
 from capbench.benchmarks.inputs.models import NamedModels
 from capbench.errors import AdapterError, UsageError
@@ -202,7 +203,8 @@ def test_text_and_seed_have_one_picture_whatever_else_is_asked_for():
         ("A red star above a blue circle. The blue circle is above the red star.", "describes what no picture shows"),
     ],
 )
-def test_text_that_cannot_be_drawn_is_named(text: str, reason: str):
+def test_text_that_cannot_be_drawn_is_named(text: str, reason: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(painter, "_ATTEMPTS", 200)
     with pytest.raises(AdapterError, match=reason) as caught:
         PAINTER.paint([text], seed=0)
     assert f"'{text}'" in caught.value.message

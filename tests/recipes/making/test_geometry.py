@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from capbench.adapters import Region
-from capbench.adapters.regions.packed_masks import PackedMask
+from capbench.adapters.regions.contracts import PackedMask
 from capbench.errors import UsageError
 from capbench.recipes.making.geometry import (
     MaskNode,

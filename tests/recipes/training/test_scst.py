@@ -19,7 +19,7 @@ from transformers.utils import logging as library_logging
 
 from capbench.adapters.aliases import resolve_model
 from capbench.adapters.captioners.hf import HfCaptioner
-from capbench.adapters.lending import Writing
+from capbench.adapters.contracts import Writing
 from capbench.errors import AdapterError, BenchError, TrainingError, UsageError
 from capbench.recipes.training.carrying_out import carry_out, opened
 from capbench.recipes.training.contract import Trainer, TrainingCall
