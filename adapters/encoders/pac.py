@@ -323,9 +323,8 @@ class PacEncoder(OpenClipTowers):
 
     def _write(self, folder: Path) -> Alias:
         folder.mkdir(parents=True)
-        return write_pac(
-            dict(self._model.state_dict()), {}, folder, self._head_width, self._quick_gelu, self._tokenizer_files
-        )
+        width, is_quick = self._head_width or 64, bool(self._quick_gelu)
+        return write_pac(dict(self._model.state_dict()), {}, folder, width, is_quick, self._tokenizer_files)
 
     @classmethod
     def check(cls, arguments: Mapping[str, Any]) -> None:

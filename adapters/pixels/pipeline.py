@@ -189,7 +189,7 @@ def _loaded(source: _Parts, parts: Sequence[Sequence[int]], workers: int) -> Any
         sampler=parts,
         batch_size=None,
         num_workers=workers,
-        collate_fn=_shared,
+        collate_fn=_shared,  # pyright: ignore[reportArgumentType] - of an item, as there is no batch size
         multiprocessing_context="fork",
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,13 +15,16 @@ import open_clip
 import pytest
 import torch
 from feature_rows import stacked
-from PIL import Image
 from safetensors.torch import load_file, save_file
-from tiny_clip import TinyClip, tiny_state_dict
+from tiny_clip import TinyClip
+from tiny_images import noise_png
+from transformers import CLIPModel
 
 from capbench.adapters import ImageHandle, adapters
 from capbench.adapters.captioners.hf import HfCaptioner
+from capbench.adapters.encoders.pac import weight_of_factor
 from capbench.errors import AdapterError
+from capbench.metrics.golden.tiny_weights import RANK, tiny_lora_state_dict
 
 pytestmark = pytest.mark.costly
 
@@ -41,14 +45,8 @@ DCI = {
 
 
 @pytest.fixture
-def images(tmp_path: Path) -> list[ImageHandle]:
-    generator = np.random.default_rng(0)
-    handles = []
-    for number in range(4):
-        path = tmp_path / f"{number}.png"
-        Image.fromarray(generator.integers(0, 256, (40, 50 + number, 3), dtype=np.uint8)).save(path)
-        handles.append(ImageHandle(path))
-    return handles
+def images() -> list[ImageHandle]:
+    return [ImageHandle(noise_png(number)) for number in range(4)]
 
 
 def tuned(model: Any, folder: Path, **settings: Any) -> Any:
@@ -63,10 +61,16 @@ def tuned(model: Any, folder: Path, **settings: Any) -> Any:
     return found.merge_and_unload().eval()
 
 
-def hf_model(tiny: TinyClip) -> Any:
-    from transformers import CLIPModel
-
+def model_of(tiny: TinyClip, adapter: str) -> Any:
+    """Return the tiny CLIP as its library has it."""
+    if adapter == "open_clip":
+        return open_clip.create_model(f"local-dir:{tiny.open_clip_folder}")
     return CLIPModel.from_pretrained(tiny.hf_folder)
+
+
+def load(tiny: TinyClip, adapter: str, **settings: Any) -> Any:
+    folder = tiny.open_clip_folder if adapter == "open_clip" else tiny.hf_folder
+    return adapters[adapter](pretrained=str(folder), device="cpu", **settings)
 
 
 def features(encoder: Any, images: Sequence[ImageHandle]) -> np.ndarray:
@@ -77,25 +81,23 @@ def features(encoder: Any, images: Sequence[ImageHandle]) -> np.ndarray:
 def test_lora_on_hf_clip_has_the_features_of_merged_weights(
     tiny_clip: TinyClip, images: list[ImageHandle], tmp_path: Path, settings: dict[str, Any]
 ):
-    merged = tuned(hf_model(tiny_clip), tmp_path / "lora", **settings)
+    merged = tuned(model_of(tiny_clip, "hf_clip"), tmp_path / "lora", **settings)
     whole = tmp_path / "whole"
+    shutil.copytree(tiny_clip.hf_folder, whole)
     merged.save_pretrained(whole)
-    for file in tiny_clip.hf_folder.iterdir():
-        if not (whole / file.name).exists():
-            (whole / file.name).write_bytes(file.read_bytes())
     with warnings.catch_warnings():
         # What one library says of another is not the user's to read.
         warnings.simplefilter("error", FutureWarning)
-        ours = adapters["hf_clip"](pretrained=str(tiny_clip.hf_folder), peft=str(tmp_path / "lora"), device="cpu")
+        ours = load(tiny_clip, "hf_clip", peft=str(tmp_path / "lora"))
     theirs = adapters["hf_clip"](pretrained=str(whole), device="cpu")
-    plain = adapters["hf_clip"](pretrained=str(tiny_clip.hf_folder), device="cpu")
+    plain = load(tiny_clip, "hf_clip")
     assert abs(features(ours, images) - features(theirs, images)).max() < 1e-6
     assert abs(features(ours, images) - features(plain, images)).max() > 0.01
 
 
 def test_biases_by_the_names_of_older_peft_are_taken(tiny_clip: TinyClip, images: list[ImageHandle], tmp_path: Path):
-    tuned(hf_model(tiny_clip), tmp_path / "new", **DCI)
-    ours = adapters["hf_clip"](pretrained=str(tiny_clip.hf_folder), peft=str(tmp_path / "new"), device="cpu")
+    tuned(model_of(tiny_clip, "hf_clip"), tmp_path / "new", **DCI)
+    ours = load(tiny_clip, "hf_clip", peft=str(tmp_path / "new"))
     expected = features(ours, images)
     # As in 2023: 'q_proj.bias', not 'q_proj.base_layer.bias', in a pickled file, with fewer settings.
     old = tmp_path / "old"
@@ -107,7 +109,7 @@ def test_biases_by_the_names_of_older_peft_are_taken(tiny_clip: TinyClip, images
     known = json.loads((tmp_path / "new" / "adapter_config.json").read_text())
     kept = ("peft_type", "r", "lora_alpha", "lora_dropout", "bias", "target_modules", "inference_mode")
     (old / "adapter_config.json").write_text(json.dumps({key: known[key] for key in kept}))
-    older = adapters["hf_clip"](pretrained=str(tiny_clip.hf_folder), peft=str(old), device="cpu")
+    older = load(tiny_clip, "hf_clip", peft=str(old))
     assert abs(features(older, images) - expected).max() < 1e-6
 
 
@@ -115,76 +117,65 @@ def test_biases_by_the_names_of_older_peft_are_taken(tiny_clip: TinyClip, images
 def test_lora_on_open_clip_has_the_features_of_merged_weights(
     tiny_clip: TinyClip, images: list[ImageHandle], tmp_path: Path, targets: list[str]
 ):
-    model = open_clip.create_model(f"local-dir:{tiny_clip.open_clip_folder}")
-    merged = tuned(model, tmp_path / "lora", r=2, lora_alpha=6, target_modules=targets)
-    folder = tmp_path / "whole"
-    folder.mkdir()
-    configuration = "open_clip_config.json"
-    (folder / configuration).write_bytes((tiny_clip.open_clip_folder / configuration).read_bytes())
-    save_file(
-        {name: value.contiguous() for name, value in merged.state_dict().items()},
-        folder / "open_clip_model.safetensors",
-    )
-    ours = adapters["open_clip"](pretrained=str(tiny_clip.open_clip_folder), peft=str(tmp_path / "lora"), device="cpu")
+    merged = tuned(model_of(tiny_clip, "open_clip"), tmp_path / "lora", r=2, lora_alpha=6, target_modules=targets)
+    folder = shutil.copytree(tiny_clip.open_clip_folder, tmp_path / "whole")
+    weights = {name: value.contiguous() for name, value in merged.state_dict().items()}
+    save_file(weights, folder / "open_clip_model.safetensors")
+    ours = load(tiny_clip, "open_clip", peft=str(tmp_path / "lora"))
     theirs = adapters["open_clip"](pretrained=str(folder), device="cpu")
-    plain = adapters["open_clip"](pretrained=str(tiny_clip.open_clip_folder), device="cpu")
+    plain = load(tiny_clip, "open_clip")
     assert abs(features(ours, images) - features(theirs, images)).max() < 1e-6
     assert abs(features(ours, images) - features(plain, images)).max() > 0.01
 
 
 @pytest.mark.parametrize("adapter", ["hf_clip", "open_clip"])
 def test_lora_is_added_in_single_precision(tiny_clip: TinyClip, tmp_path: Path, adapter: str):
-    folder = tiny_clip.hf_folder if adapter == "hf_clip" else tiny_clip.open_clip_folder
-    model = hf_model(tiny_clip) if adapter == "hf_clip" else open_clip.create_model(f"local-dir:{folder}")
     targets = ["fc1"] if adapter == "hf_clip" else ["c_fc"]
-    merged = tuned(model, tmp_path / "lora", r=2, lora_alpha=6, target_modules=targets)
+    merged = tuned(model_of(tiny_clip, adapter), tmp_path / "lora", r=2, lora_alpha=6, target_modules=targets)
     name = "text_model.encoder.layers.0.mlp.fc1" if adapter == "hf_clip" else "transformer.resblocks.0.mlp.c_fc"
     expected = merged.get_submodule(name).weight
-    half = adapters[adapter](pretrained=str(folder), peft=str(tmp_path / "lora"), device="cpu", dtype="bf16")
+    half = load(tiny_clip, adapter, peft=str(tmp_path / "lora"), dtype="bf16")
     assert torch.equal(half._model.get_submodule(name).weight, expected.bfloat16())
 
 
 @pytest.mark.parametrize("adapter", ["hf_clip", "open_clip"])
 def test_fingerprint_holds_the_adapter_s_files(tiny_clip: TinyClip, tmp_path: Path, adapter: str):
-    folder = tiny_clip.hf_folder if adapter == "hf_clip" else tiny_clip.open_clip_folder
+    def fingerprint(**peft: str) -> str:
+        return json.dumps(load(tiny_clip, adapter, **peft).fingerprint(), sort_keys=True)
 
-    def fingerprint(peft: Path | None) -> str:
-        found = adapters[adapter](pretrained=str(folder), device="cpu", **({"peft": str(peft)} if peft else {}))
-        return json.dumps(found.fingerprint(), sort_keys=True)
-
-    model = hf_model(tiny_clip) if adapter == "hf_clip" else open_clip.create_model(f"local-dir:{folder}")
     targets = ["fc1"] if adapter == "hf_clip" else ["c_fc"]
-    tuned(model, tmp_path / "lora", r=2, target_modules=targets)
-    before, without = fingerprint(tmp_path / "lora"), fingerprint(None)
+    tuned(model_of(tiny_clip, adapter), tmp_path / "lora", r=2, target_modules=targets)
+    lora = {"peft": str(tmp_path / "lora")}
+    before, without = fingerprint(**lora), fingerprint()
     assert "peft" not in without and before != without
     file = tmp_path / "lora" / "adapter_model.safetensors"
     state = load_file(file)
     save_file({name: value + 1 for name, value in state.items()}, file)
-    after = fingerprint(tmp_path / "lora")
+    after = fingerprint(**lora)
     assert after != before
     config = tmp_path / "lora" / "adapter_config.json"
     config.write_text(config.read_text().replace('"lora_alpha": 8', '"lora_alpha": 9'))
-    assert fingerprint(tmp_path / "lora") != after
+    assert fingerprint(**lora) != after
 
 
 def test_adapter_of_another_model_is_refused(tiny_clip: TinyClip, tmp_path: Path):
-    tuned(hf_model(tiny_clip), tmp_path / "lora", **DCI)
+    tuned(model_of(tiny_clip, "hf_clip"), tmp_path / "lora", **DCI)
     with pytest.raises(AdapterError, match=r"lora: does not fit the model: .*not in the model"):
-        adapters["open_clip"](pretrained=str(tiny_clip.open_clip_folder), peft=str(tmp_path / "lora"), device="cpu")
+        load(tiny_clip, "open_clip", peft=str(tmp_path / "lora"))
     file = tmp_path / "lora" / "adapter_model.safetensors"
     state = load_file(file)
     name = "base_model.model.text_projection.lora_A.weight"
     save_file({one: value for one, value in state.items() if one != name}, file)
     with pytest.raises(AdapterError, match=rf"lora: does not fit the model: {name}: not in the adapter"):
-        adapters["hf_clip"](pretrained=str(tiny_clip.hf_folder), peft=str(tmp_path / "lora"), device="cpu")
+        load(tiny_clip, "hf_clip", peft=str(tmp_path / "lora"))
     save_file({**state, "base_model.model.other.bias": torch.zeros(2)}, file)
     with pytest.raises(AdapterError, match=r"base_model\.model\.other\.bias: not in the model"):
-        adapters["hf_clip"](pretrained=str(tiny_clip.hf_folder), peft=str(tmp_path / "lora"), device="cpu")
+        load(tiny_clip, "hf_clip", peft=str(tmp_path / "lora"))
 
 
 @pytest.mark.parametrize("adapter", ["hf_clip", "open_clip"])
 def test_peft_folder_as_the_model_itself_says_how_it_is_named(tiny_clip: TinyClip, tmp_path: Path, adapter: str):
-    tuned(hf_model(tiny_clip), tmp_path / "lora", **DCI)
+    tuned(model_of(tiny_clip, "hf_clip"), tmp_path / "lora", **DCI)
     (tmp_path / "lora" / "config.json").unlink(missing_ok=True)
     with pytest.raises(AdapterError) as caught:
         adapters[adapter](pretrained=str(tmp_path / "lora"), device="cpu")
@@ -193,38 +184,21 @@ def test_peft_folder_as_the_model_itself_says_how_it_is_named(tiny_clip: TinyCli
 
 @pytest.mark.parametrize("adapter", ["hf_clip", "open_clip"])
 def test_folder_that_is_no_adapter_is_refused(tiny_clip: TinyClip, tmp_path: Path, adapter: str):
-    folder = tiny_clip.hf_folder if adapter == "hf_clip" else tiny_clip.open_clip_folder
     with pytest.raises(AdapterError, match=r"no folder with an adapter_config\.json"):
-        adapters[adapter](pretrained=str(folder), peft=str(tmp_path), device="cpu")
+        load(tiny_clip, adapter, peft=str(tmp_path))
 
 
 # --- LoRA tensors inside a checkpoint
 
 
-def with_lora(rank: int = 4, seed: int = 1) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+def with_lora() -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     """Return a state dict with LoRA tensors as DAC has them, and the same with them added by hand, alpha 1."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def drawn(*shape: int) -> torch.Tensor:
-        return 0.1 * torch.randn(shape, generator=generator)
-
-    plain = {name: value for name, value in tiny_state_dict().items() if name != "attn_mask"}
-    state, merged = dict(plain), dict(plain)
-    for name, weight in plain.items():
-        if name == "visual.conv1.weight":
-            outputs, inputs, kernel, _ = weight.shape
-            down, up = drawn(rank * kernel, inputs * kernel), drawn(outputs * kernel, rank * kernel)
-            prefix = "visual.conv1.lora"
-        elif name.endswith("in_proj_weight"):
-            down, up = drawn(rank, weight.shape[1]), drawn(weight.shape[0], rank)
-            prefix = f"{name}_lora"
-        elif name.endswith(("out_proj.weight", "c_fc.weight", "c_proj.weight")):
-            down, up = drawn(rank, weight.shape[1]), drawn(weight.shape[0], rank)
-            prefix = name.removesuffix("weight") + "lora"
-        else:
-            continue
-        state |= {f"{prefix}_A": down, f"{prefix}_B": up}
-        merged[name] = weight + (up @ down).reshape(weight.shape) / rank
+    state = tiny_lora_state_dict()
+    merged = {name: value for name, value in state.items() if "lora_" not in name}
+    for name, down in state.items():
+        if name.endswith("lora_A"):
+            weight = weight_of_factor(name)
+            merged[weight] = merged[weight] + (state[f"{name[:-1]}B"] @ down).reshape(merged[weight].shape) / RANK
     return state, merged
 
 
@@ -296,8 +270,7 @@ def test_lora_that_does_not_fit_is_named(
 
 
 def test_lora_tensors_in_a_folder_of_transformers_are_named(tiny_clip: TinyClip, tmp_path: Path):
-    for file in tiny_clip.hf_folder.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(tiny_clip.hf_folder, tmp_path, dirs_exist_ok=True)
     state = load_file(tmp_path / "model.safetensors")
     save_file(
         {**state, "visual_projection.lora_A.weight": torch.zeros(2, 64)},

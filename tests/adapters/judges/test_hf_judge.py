@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -74,8 +75,7 @@ def test_answers_do_not_depend_on_what_else_is_in_the_batch(llama: Path):
 
 
 def test_prompt_goes_through_the_chat_template_if_there_is_one(llama: Path, tmp_path: Path):
-    for file in llama.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(llama, tmp_path, dirs_exist_ok=True)
     template = "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}{% endfor %}<bot>"
     (tmp_path / "chat_template.jinja").write_text(template)
     [chatted] = answers(HfJudge(str(tmp_path), system="Be fair."), JudgeRequest("Rate it:", max_tokens=8))
@@ -194,10 +194,7 @@ def test_language_model_is_not_asked_about_images(llama: Path):
 
 
 def test_fingerprint_is_that_of_the_files_wherever_they_lie(llama: Path, tmp_path: Path):
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for file in llama.iterdir():
-        (copy / file.name).write_bytes(file.read_bytes())
+    copy = shutil.copytree(llama, tmp_path / "copy")
     assert HfJudge(str(copy)).fingerprint() == HfJudge(str(llama)).fingerprint()
     config = (copy / "config.json").read_text()
     (copy / "config.json").write_text(config.replace('"rms_norm_eps": 1e-06', '"rms_norm_eps": 1e-05'))
@@ -213,8 +210,7 @@ def test_checkpoint_that_cannot_be_had_names_the_remedy():
 def test_checkpoint_that_lacks_weights_is_refused(llama: Path, tmp_path: Path):
     from safetensors.torch import load_file, save_file
 
-    for file in llama.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(llama, tmp_path, dirs_exist_ok=True)
     weights = load_file(llama / "model.safetensors")
     del weights["model.norm.weight"]
     save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})

@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -200,8 +201,7 @@ def test_model_of_another_kind_is_named(tiny_clip, sam: Path, tmp_path: Path):
 def test_weight_that_is_missing_is_named(sam: Path, tmp_path: Path):
     from safetensors.torch import load_file, save_file
 
-    for file in sam.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(sam, tmp_path, dirs_exist_ok=True)
     weights = load_file(sam / "model.safetensors")
     del weights["mask_decoder.iou_token.weight"]
     save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
