@@ -125,21 +125,16 @@ class ModelSpec:
         if self.runs_remote_code and not runs_code():
             raise AdapterError(f"{self.name}: comes with code of its own, which a dry run does not run.")
         known = inspect.signature(build).parameters
+        hint = f"Its arguments: {', '.join(known)}."
         takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
         for name in () if takes_any else arguments:
             if name not in known:
-                raise UsageError(
-                    f"--model {self.name}: adapter '{self.adapter}' has no argument '{name}'."
-                    f"{did_you_mean(name, known)}",
-                    f"Its arguments: {', '.join(known)}.",
-                )
+                fault = f"adapter '{self.adapter}' has no argument '{name}'.{did_you_mean(name, known)}"
+                raise UsageError(f"--model {self.name}: {fault}", hint)
         try:
             inspect.signature(build).bind(**arguments)
         except TypeError as error:
-            raise UsageError(
-                f"--model {self.name}: adapter '{self.adapter}': {error}",
-                f"Its arguments: {', '.join(inspect.signature(build).parameters)}.",
-            ) from error
+            raise UsageError(f"--model {self.name}: adapter '{self.adapter}': {error}", hint) from error
         return build(**arguments)
 
     def on(self, device: str) -> ModelSpec:

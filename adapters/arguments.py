@@ -38,7 +38,10 @@ def parse_arguments(text: str, option: str) -> dict[str, Any]:
         UsageError: It is not of that form, or a key is given twice.
     """
     if text.lstrip().startswith("{"):
-        return _parse_object(text, option)
+        try:
+            return parse_json(text)
+        except ValueError as error:
+            raise UsageError(f"{option} {text}: not JSON: {error}") from error
     arguments: dict[str, Any] = {}
     for part in filter(None, map(str.strip, _parts(text))):
         key, equals, value = part.partition("=")
@@ -49,13 +52,6 @@ def parse_arguments(text: str, option: str) -> dict[str, Any]:
             raise UsageError(f"{option} {text}: '{key}' is given twice")
         arguments[key] = _read_value(value.strip())
     return arguments
-
-
-def _parse_object(text: str, option: str) -> dict[str, Any]:
-    try:
-        return parse_json(text)
-    except ValueError as error:
-        raise UsageError(f"{option} {text}: not JSON: {error}") from error
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -163,7 +163,7 @@ def make_tiny_blip2(folder: Path, seed: int = 0) -> Path:
             "model_type": "opt",
             "ffn_dim": 64,
             "word_embed_proj_dim": 32,
-            "max_position_embeddings": 160,
+            "max_position_embeddings": 64,
         },
         num_query_tokens=4,
         image_token_index=tokenizer.convert_tokens_to_ids("<image>"),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -161,9 +162,9 @@ class LmmsCaptioner(Captioner):
             settings = {key: value for key, value in request.generation_kwargs.items() if value is not None}
             place = (number, "capbench", "test")
             arguments = (
-                (request.prompt, settings, _as_list, *place)
+                (request.prompt, settings, lambda image: [image], *place)
                 if getattr(self._loaded, "is_simple", True)
-                else (request.prompt, _messages_with(request.prompt), settings, *place)
+                else (request.prompt, partial(_messages, request.prompt), settings, *place)
             )
             metadata = {"task": "capbench", "doc_id": number, "repeats": 1}
             instances.append(api.Instance("generate_until", arguments, number, metadata))
@@ -194,13 +195,6 @@ def _caption(answer: Any) -> Caption:
     return Caption(answer.text, getattr(counts, "output_tokens", None))
 
 
-def _as_list(image: Any) -> list[Any]:
-    return [image]
-
-
-def _messages_with(prompt: str) -> Callable[[Any], list[dict[str, Any]]]:
-    def messages(image: Any) -> list[dict[str, Any]]:
-        content = [{"type": "image", "url": image}, {"type": "text", "text": prompt}]
-        return [{"role": "user", "content": content}]
-
-    return messages
+def _messages(prompt: str, image: Any) -> list[dict[str, Any]]:
+    content = [{"type": "image", "url": image}, {"type": "text", "text": prompt}]
+    return [{"role": "user", "content": content}]

@@ -308,7 +308,7 @@ class PacEncoder(OpenClipTowers):
         _check_kind(self._file, read, architecture, lora, source)
         self._architecture = read.architecture
         self._lora = read.lora
-        self._quick_gelu = _quick_gelu(self._file, read) if quick_gelu is None else quick_gelu
+        self._quick_gelu = quick_gelu_of(self._file, read) if quick_gelu is None else quick_gelu
         folder = None if tokenizer is None else Path(tokenizer).expanduser()
         self._unlike_released: dict[str, int | str] = {} if head_width == 64 else {"head_width": head_width}
         self._take(
@@ -367,7 +367,12 @@ def _check_kind(path: Path, read: PacCheckpoint, architecture: str | None, lora:
         )
 
 
-def _quick_gelu(path: Path, read: PacCheckpoint) -> bool:
+def quick_gelu_of(path: Path, read: PacCheckpoint) -> bool:
+    """Return whether a released model was tuned from one with QuickGELU.
+
+    Raises:
+        AdapterError: It is of another architecture than the released ones.
+    """
     if read.lora or read.architecture == "ViT-B-32":
         return True
     if read.architecture == "ViT-L-14":

@@ -157,6 +157,8 @@ class HfJudge(Judge):
             )
         generated = sequences[:, inputs["input_ids"].shape[1] :].tolist()
         spelled = dict(zip(ids, candidates, strict=True))
+        # No text: start, end, padding.
+        special = set(model.tokenizer.all_special_ids)
         answers = []
         for row, tokens in enumerate(generated):
             places = tuple(
@@ -165,7 +167,7 @@ class HfJudge(Judge):
                     dict(zip(candidates, recorded.steps[step][row].tolist(), strict=True)) if token in spelled else {},
                 )
                 for step, token in enumerate(tokens if ids else ())
-                if token not in model.special
+                if token not in special
             )
             answers.append(Judgement(model.tokenizer.decode(tokens, skip_special_tokens=True), places))
         return answers
@@ -215,11 +217,6 @@ class _Loaded:
     processor: Any
     tokenizer: Any
     sees: bool
-
-    @property
-    def special(self) -> frozenset[int]:
-        """Tokens that are no text: start, end, padding."""
-        return frozenset(self.tokenizer.all_special_ids)
 
     def inputs(self, conversations: list[list[dict[str, Any]]]) -> Any:
         """Return the model's inputs for some conversations, padded to one length."""

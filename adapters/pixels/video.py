@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import AdapterError
 from ...paths import is_file
-from .handles import FrameSource, VideoHandle
+from .handles import VideoHandle
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -99,19 +99,15 @@ def read_frames(handle: VideoHandle) -> Iterator[Image.Image] | np.ndarray:
         AdapterError: The package that decodes videos is not installed.
     """
     if not isinstance(handle.source, Path):
-        return _given(handle.source)
+        try:
+            return handle.source.read_frames()
+        except OSError as error:
+            raise UnreadableVideo(f"{handle.source}: {error.strerror or error}") from error
     if not is_file(handle.source):
         raise UnreadableVideo(f"{handle.name}: there is no such file")
     if is_recorded(handle):
         return _recorded(handle.source)
     return _decoded(handle.source)
-
-
-def _given(source: FrameSource) -> Iterator[Image.Image]:
-    try:
-        return source.read_frames()
-    except OSError as error:
-        raise UnreadableVideo(f"{source}: {error.strerror or error}") from error
 
 
 def _recorded(path: Path) -> np.ndarray:

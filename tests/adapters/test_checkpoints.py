@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pickle
+import re
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -119,12 +120,8 @@ def test_another_architecture_is_refused_and_not_stretched(
         adapters["open_clip"](pretrained=str(tiny_clip.checkpoint), architecture=str(path))
     assert f"does not fit architecture {path.stem}: " in caught.value.message
     assert name in caught.value.message
+    assert bool(re.search(r"; and \d+ more", caught.value.message)) == ("layers" in change)
     assert len(caught.value.message) < 700
-
-
-def test_released_architecture_with_the_weights_of_another_is_refused(tiny_clip: TinyClip):
-    with pytest.raises(AdapterError, match=r"does not fit architecture RN50: .*; and \d+ more"):
-        adapters["open_clip"](pretrained=str(tiny_clip.checkpoint), architecture="RN50")
 
 
 def test_shapes_are_the_same_whatever_the_format(tiny_clip: TinyClip):

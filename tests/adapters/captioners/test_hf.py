@@ -100,7 +100,7 @@ def test_model_that_takes_no_text_is_asked_nothing(tiny_vit_gpt2: Path):
 
 
 def test_caption_is_cut_where_its_tokens_were_used_up(llava: HfCaptioner):
-    long, _ = written(llava, make_requests(8, max_new_tokens=200))
+    long, _ = written(llava, make_requests(8, max_new_tokens=80))
     ended = {key: caption for key, caption in long.items() if not caption.cut}
     key, caption = max(ended.items(), key=lambda item: item[1].tokens or 0)
     assert caption.tokens is not None

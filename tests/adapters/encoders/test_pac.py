@@ -13,7 +13,7 @@ from tiny_clip import TinyClip, tiny_state_dict
 from capbench.adapters import Encoder, ImageHandle
 from capbench.adapters.aliases import list_aliases, resolve_model
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
-from capbench.adapters.encoders.pac import PacEncoder
+from capbench.adapters.encoders.pac import PacEncoder, quick_gelu_of, read_pac_checkpoint
 from capbench.errors import AdapterError
 from capbench.metrics.golden.tiny_inputs import save_checkpoint, tiny_lora_state_dict, with_lora
 
@@ -164,6 +164,6 @@ def test_released_sizes_have_the_activation_of_the_model_that_they_are_tuned_fro
         shapes = CLIP(embed_dim=8, vision_cfg=vision, text_cfg=text).state_dict()
     state = {name: torch.zeros(value.shape, dtype=torch.half) for name, value in shapes.items()}
     file = save_checkpoint(with_lora(state) if lora else state, tmp_path / "wide.pth")
-    encoder = PacEncoder(file, architecture=f"ViT-{'B' if width == 768 else 'L'}/{patch}", device="cpu")
-    assert encoder.fingerprint()["activation"] == ("QuickGELU" if quick else "GELU")
-    assert encoder.context_length == 8
+    read = read_pac_checkpoint(file)
+    assert read.architecture == f"ViT-{'B' if width == 768 else 'L'}-{patch}"
+    assert quick_gelu_of(file, read) is quick
