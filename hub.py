@@ -138,27 +138,20 @@ def asked_once(name: str) -> Iterator[None]:
 def _offline() -> Iterator[None]:
     from huggingface_hub import constants
 
-    # The library of data sets copies the setting when it is imported, which may be in here.
     before = constants.HF_HUB_OFFLINE
-    copied = _setting_of_datasets(before)
-    constants.HF_HUB_OFFLINE = True
-    _set_datasets(True)
+    copied: bool = getattr(sys.modules.get("datasets.config"), "HF_HUB_OFFLINE", before)
+
+    def set_offline(hub: bool, of_datasets: bool) -> None:
+        constants.HF_HUB_OFFLINE = hub
+        # The library of data sets copies the setting when it is imported, which may be in here.
+        if config := sys.modules.get("datasets.config"):
+            config.HF_HUB_OFFLINE = of_datasets  # pyright: ignore[reportAttributeAccessIssue]
+
+    set_offline(True, True)
     try:
         yield
     finally:
-        constants.HF_HUB_OFFLINE = before
-        _set_datasets(copied)
-
-
-def _setting_of_datasets(otherwise: bool) -> bool:
-    config: Any = sys.modules.get("datasets.config")
-    return otherwise if config is None else config.HF_HUB_OFFLINE
-
-
-def _set_datasets(offline: bool) -> None:
-    config: Any = sys.modules.get("datasets.config")
-    if config is not None:
-        config.HF_HUB_OFFLINE = offline
+        set_offline(before, copied)
 
 
 def _is_for_want_of_the_hub(error: BaseException | None) -> bool:

@@ -14,13 +14,12 @@ import os
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from .errors import TaskError, UsageError
 
@@ -95,25 +94,6 @@ class Permissions:
             self.functions or other.functions,
             self.remote_code or other.remote_code,
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return them as JSON values, for other processes."""
-        return {**vars(self), "folders": [str(folder.absolute()) for folder in self.folders]}
-
-    def to_options(self) -> list[str]:
-        """Return the options of a command line that allows the same."""
-        return [
-            *(part for folder in self.folders for part in ("--allow_outside", str(folder.absolute()))),
-            *(part for server in self.servers for part in ("--allow_server", server)),
-            *(["--run_functions"] if self.functions else []),
-            *(["--trust_remote_code"] if self.remote_code else []),
-        ]
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Permissions:
-        """Return what ``to_json`` gave."""
-        folders = tuple(map(Path, values["folders"]))
-        return cls(**{**values, "folders": folders, "servers": tuple(values["servers"])})
 
     def allow_server(self, server: str) -> bool:
         """Return whether a server may be called; an entry without a port allows each port of its host."""

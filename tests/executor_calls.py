@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from capbench.benchmarks.scale.folders import Folder
 from capbench.errors import DataError
@@ -77,9 +76,9 @@ class Permitted:
 
     permissions: Permissions
 
-    def __call__(self, shard: Shard) -> dict[str, Any]:
+    def __call__(self, shard: Shard) -> Permissions:
         with permit(self.permissions):
-            return permitted().to_json()
+            return permitted()
 
 
 class OddError(Exception):

@@ -97,7 +97,7 @@ def test_error_that_cannot_be_sent_is_told():
 def test_permissions_that_a_function_carries_are_in_force_in_workers(tmp_path: Path):
     permissions = Permissions((tmp_path,), ("localhost:8000",), functions=True, remote_code=True)
     results = LocalExecutor(processes=2).map(Permitted(permissions), SHARDS[:2])
-    assert [found for _, found in results] == [permissions.to_json()] * 2
+    assert [found for _, found in results] == [permissions] * 2
 
 
 def test_worker_that_is_killed_once_is_replaced(tmp_path: Path):

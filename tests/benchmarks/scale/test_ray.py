@@ -106,7 +106,7 @@ def scenario_fault_of_the_user_and_permissions_are_as_they_are_here(executor: Ra
             list(executor.map(failing, SHARDS, resources))
         assert caught.value.hint == "Name another."
     permissions = Permissions((folder,), ("localhost:8000",), functions=True)
-    assert dict(executor.map(Permitted(permissions), SHARDS[:1])) == {0: permissions.to_json()}
+    assert dict(executor.map(Permitted(permissions), SHARDS[:1])) == {0: permissions}
 
 
 def scenario_worker_that_is_killed_once_is_replaced(executor: RayExecutor, folder: Path):
