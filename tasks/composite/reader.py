@@ -35,7 +35,7 @@ def unify(documents: Iterable[Mapping[str, Any]]) -> Iterator[Row | BadRow]:
         yield {
             "id": f"{number}|{image}",
             "subset": subset,
-            "image": f"{subset}/COCO_val2014_{int(image):012d}" if number_of_coco else f"{subset}/{image}",
+            "image": f"{subset}/COCO_val2014_{int(str(image)):012d}" if number_of_coco else f"{subset}/{image}",
             "candidate": candidate,
             "references": references,
             "rating": rating,
