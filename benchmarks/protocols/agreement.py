@@ -29,7 +29,7 @@ from .contract import (
     keys_of_judgements,
     metrics_of_judgements,
 )
-from .document_reader import read_documents
+from .document_reader import read_each
 from .job import INTERVALS, Collected, Job, Result, ScoredMetric, Shard, Summary, shown_times
 from .rated_captions import (
     RatedCaption,
@@ -144,10 +144,9 @@ class Agreement(Protocol[AgreementSettings]):
         return Summary(tally.rows, ruled_out, data_checks=tally.checks_of_all(), categories=list(tally.categories))
 
     def rated_captions(self, job: Job, failures: FailureLog) -> Iterator[RatedCaption]:
-        """Yield the captions that can be scored, with the ratings of each."""
+        """Return the captions that can be scored, with the ratings of each."""
         read = partial(rated_caption, settings=self.settings, failures=failures)
-        for _, rated in read_documents(job, self.document_keys, read, failures):
-            yield from rated
+        return read_each(job, self.document_keys, read, failures)
 
     def results(
         self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]

@@ -28,7 +28,7 @@ from ..statistics.rated_rows import first_seen
 from ..statistics.significance import Ranking, rank
 from .checks import Tally, no_rows
 from .contract import ComparedRows, PairedEstimates, Protocol, SettingsT
-from .document_reader import Document, read_documents
+from .document_reader import Document, read_each
 from .job import (
     Collected,
     Job,
@@ -176,9 +176,8 @@ class Choices(Protocol[SettingsT]):
         return [choice.known for choice in choices]
 
     def choices(self, job: Job, failures: FailureLog) -> Iterator[Choice]:
-        """Yield the choices that can be scored."""
-        for _, found in read_documents(job, self.document_keys, self.read_document, failures):
-            yield from found
+        """Return the choices that can be scored."""
+        return read_each(job, self.document_keys, self.read_document, failures)
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Read choices; for each draw of references all captions of a choice get the same ones."""

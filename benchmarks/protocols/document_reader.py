@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 from ...adapters import Box, ImageHandle, VideoHandle
@@ -145,6 +145,13 @@ def read_documents(
             failures.add(identity, fault.stage, str(fault))
             found = []
         yield document, found
+
+
+def read_each(
+    job: Job, keys: Sequence[str], read: Callable[[Document], Iterable[_Read]], failures: FailureLog
+) -> Iterator[_Read]:
+    """Yield what is read of each document, one after the other; as :func:`read_documents`."""
+    return chain.from_iterable(found for _, found in read_documents(job, keys, read, failures))
 
 
 def read_values(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -23,7 +23,7 @@ from ..statistics.paired import paired_means
 from .asking import Question, RequestLog, answered, request_of, require_captioner
 from .checks import DataCheck, run_checks
 from .contract import ComparedRows, EmptyCaptionSettings, PairedEstimates, Protocol
-from .document_reader import Document, read_documents
+from .document_reader import Document, read_each
 from .job import (
     INTERVALS,
     Collected,
@@ -81,12 +81,14 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
 
     def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
         """Return how many documents a caption can be asked for, and the data checks."""
-        found = Counter(document.category for document in _documents(job, self.document_keys, failures))
+        found = Counter(document.category for document in read_each(job, self.document_keys, _target, failures))
         return found.total(), _checks(job, found)
 
     def categories(self, job: Job, failures: FailureLog) -> list[str]:
         """Return the categories of the documents, whatever is said of these."""
-        return list(dict.fromkeys(document.category for document in _documents(job, self.document_keys, failures)))
+        return list(
+            dict.fromkeys(document.category for document in read_each(job, self.document_keys, _target, failures))
+        )
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Ask the captioner for every document; what it says nothing of counts as the settings say.
@@ -97,7 +99,7 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
         require_captioner(job)
         log, asked, categories = RequestLog(job), Counter[str](), dict[str, int]()
         scored, says_something = 0, False
-        for some, given in answered(job, _documents(job, self.document_keys, failures)):
+        for some, given in answered(job, read_each(job, self.document_keys, _target, failures)):
             samples: list[tuple[CaptionRow, str]] = []
             for document, answer in log.take(some, given, failures):
                 asked[document.category] += 1
@@ -168,16 +170,12 @@ class _CaptionTarget(Question):
         )
 
 
-def _documents(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[_CaptionTarget]:
-    """Yield the documents for which a caption can be asked."""
-
-    def read(document: Document) -> Iterator[_CaptionTarget]:
-        references, objects, boxes = document.references, document.objects, document.boxes
-        category = document.category
-        yield _CaptionTarget(request_of(document), references, objects, boxes, category)
-
-    for _, found in read_documents(job, keys, read, failures):
-        yield from found
+def _target(document: Document) -> Iterator[_CaptionTarget]:
+    """Yield a document for which a caption can be asked."""
+    # In this order a document is named by its first fault.
+    references, objects, boxes = document.references, document.objects, document.boxes
+    category = document.category
+    yield _CaptionTarget(request_of(document), references, objects, boxes, category)
 
 
 def _checks(job: Job, asked: Counter[str]) -> list[DataCheck]:

@@ -19,7 +19,7 @@ from ..statistics.rated_rows import first_seen
 from .asking import Question, RequestLog, answered, request_of, require_captioner
 from .checks import DataCheck, no_rows, run_checks
 from .contract import Protocol, ProtocolSettings, unscored_shard
-from .document_reader import Document, UnusableDocument, read_documents
+from .document_reader import Document, UnusableDocument, read_each
 from .job import CHANCE, Collected, Job, Result, ScoredMetric, Shard, Summary, estimated_result, numbers_of
 
 Said = Literal["yes", "no", "neither"]
@@ -163,7 +163,7 @@ class YesNo(Protocol[ProtocolSettings]):
 
     def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
         """Return how many questions can be asked, and the data checks."""
-        questions = list(_questions(job, self.document_keys, failures))
+        questions = list(read_each(job, self.document_keys, _question, failures))
         return len(questions), _checks(job, len(questions), {question.image for question in questions})
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
@@ -174,7 +174,7 @@ class YesNo(Protocol[ProtocolSettings]):
         """
         require_captioner(job)
         log, images, answers = RequestLog(job), set[str](), 0
-        for some, given in answered(job, _questions(job, self.document_keys, failures)):
+        for some, given in answered(job, read_each(job, self.document_keys, _question, failures)):
             images.update(question.image for question in some)
             # A model that says nothing has answered: released code reads it, too.
             said = [
@@ -226,12 +226,6 @@ class YesNo(Protocol[ProtocolSettings]):
 
 def _checks(job: Job, questions: int, images: Set[str]) -> list[DataCheck]:
     return run_checks(job, documents=len(job.documents.rows), rows=questions, images=len(images))
-
-
-def _questions(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[_Question]:
-    """Yield the questions that can be asked."""
-    for _, found in read_documents(job, keys, _question, failures):
-        yield from found
 
 
 def _question(document: Document) -> Iterator[_Question]:

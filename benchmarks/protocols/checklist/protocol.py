@@ -24,7 +24,7 @@ from ...statistics.significance import Ranking, rank
 from ..checks import DataCheck, run_checks
 from ..choices import compare_credit
 from ..contract import ComparedRows, PairedEstimates, Protocol, ProtocolSettings
-from ..document_reader import Document, UnusableDocument, read_documents
+from ..document_reader import Document, UnusableDocument, read_each
 from ..job import (
     INTERVALS,
     Collected,
@@ -172,7 +172,7 @@ class Checklist(Protocol[ChecklistSettings]):
                     f"task '{job.task.task}' wants protocol.{name} {asked}; this version has {here}",
                     "Leave the key out, or install the version that the task was written for.",
                 )
-        found = [one for _, some in read_documents(job, self.document_keys, self._source, failures) for one in some]
+        found = list(read_each(job, self.document_keys, self._source, failures))
         if len({one.image for one in found}) < 2:
             raise DataError(
                 f"task '{job.task.task}': {len(found)} captions can be changed, of fewer than two images",
