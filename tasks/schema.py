@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence, Set
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -161,7 +160,8 @@ class _Named(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True, arbitrary_types_allowed=True)
 
-    @cached_property
+    # Kept in the object, it would be a key of it, and of what a run is told from others by.
+    @property
     def arguments(self) -> dict[str, Any]:
         """The keys that go to the object."""
         return dict(self.model_extra or {})
@@ -179,7 +179,7 @@ class MetricEntry(_Named):
     higher_is_better: bool | None = None
     """Whether more is better, of a metric that may be told; else it must be what the metric says of itself."""
 
-    @cached_property
+    @property
     def called(self) -> str:
         """What the result is called: its name, the label that it is given, or the metric."""
         return self.name or str(self.arguments.get("label") or _name_of(self.metric))

@@ -81,6 +81,13 @@ def test_other_keys_of_metrics_and_statistics_are_their_arguments(make_task: Cal
     assert [metric.arguments for metric in task.metric_list] == [{}, {"variant": "plain"}]
     assert task.metric_list[1].name == "cider_plain"
     assert [statistic.arguments for statistic in task.statistics] == [{}, {"undefined": "zero"}]
+    # What was looked at is no key of what is written and hashed.
+    assert task.metric_list[1].called == "cider_plain"
+    dumped = [one.model_dump(exclude_none=True) for one in (task.metric_list[1], task.statistics[1])]
+    assert dumped == [
+        {"metric": "cider", "name": "cider_plain", "variant": "plain", "aggregation": "mean"},
+        {"statistic": "sample_kendall", "undefined": "zero"},
+    ]
 
 
 def test_metric_entry_without_a_metric_says_so(write_task: WriteTask):
