@@ -249,8 +249,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _print_table(finished: list[TaskRun], options: argparse.Namespace) -> None:
-    from ..benchmarks.tables.legend import legend
-    from ..benchmarks.tables.results import render
+    from ..benchmarks.tables.results import legend, render
 
     table = render(finished, options.format)
     print(table, flush=True)
@@ -329,8 +328,7 @@ def _run_suite(options: argparse.Namespace, data: dict[str, Path], **settings: A
     from ..benchmarks.suites.places import places
     from ..benchmarks.suites.plan import plan_suite
     from ..benchmarks.suites.read import load_suite
-    from ..benchmarks.suites.run import run_suite
-    from ..benchmarks.suites.tables import render_suite
+    from ..benchmarks.suites.run import render_suite, run_suite
     from ..permissions import without_code
 
     for option in _NOT_WITH_SUITE:

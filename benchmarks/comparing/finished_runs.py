@@ -62,13 +62,6 @@ class FinishedRun:
             if name in columns and self.samples[name].null_count < len(self.samples)
         }
 
-    @property
-    def metrics_without_scores(self) -> dict[str, str]:
-        """Metrics of the run that scored nothing, with the reason."""
-        reasons = self.record.metric_errors
-        names = [*self.record.made_by, *reasons]
-        return {name: reasons.get(name, "no sample has a score") for name in names if name not in self.metrics}
-
     def short_name(self, runs: Sequence[FinishedRun]) -> str:
         """Return the name of the folder, or the whole path where another run's folder is called the same."""
         name = self.path.resolve().name
@@ -276,7 +269,11 @@ def scored_metrics(runs: Sequence[FinishedRun], wanted: Sequence[str]) -> tuple[
                 notes.append(f"{metric} has the same scores in {twin.run.path} and {run.path}; it is listed once")
             else:
                 found.append(Contestant(metric, run.record.metric_label(metric), run, metric, values))
-        for metric, reason in run.metrics_without_scores.items():
+        reasons = run.record.metric_errors
+        for metric in dict.fromkeys([*run.record.made_by, *reasons]):
+            if metric in run.metrics:
+                continue
+            reason = reasons.get(metric, "no sample has a score")
             if metric in wanted:
                 raise UsageError(f"metric '{metric}' has no scores in {run.path}: {reason}")
             notes.append(f"{metric} has no scores in {run.path} and is left out: {reason.partition(chr(10))[0]}")

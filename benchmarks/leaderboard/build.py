@@ -63,7 +63,9 @@ def made(runs: Path) -> tuple[Board, Iterator[tuple[str, bytes]]]:
     """
     if runs.exists() and not runs.is_dir():
         raise UsageError(f"--runs {runs}: is a file; name the folder that runs are written to")
-    board = build_board(runs)
+    index = build_index()
+    found, left_out = collect(runs, index)
+    board = board_of(found, left_out, index)
     return board, _files(board)
 
 
@@ -151,18 +153,6 @@ def pages(board: Board) -> Iterator[tuple[str, bytes]]:
             yield tasks[table.anchor], task_page(table, runs[table.task, table.version], paths)
     for run in board.runs:
         yield paths[run.key], run_page(run, board)
-
-
-def build_board(runs: Path, index: TaskIndex | None = None) -> Board:
-    """Read the runs below a folder and make a leaderboard of them.
-
-    Args:
-        runs: The folder; an empty or missing one gives an empty leaderboard.
-        index: The tasks that are installed; None for those that capbench and its plug-ins ship.
-    """
-    index = index or build_index()
-    found, left_out = collect(runs, index)
-    return board_of(found, left_out, index)
 
 
 def board_of(runs: Sequence[BoardRun], left_out: Sequence[OmittedRun], index: TaskIndex) -> Board:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,14 @@ from ..statistics.paired import p_of_mean_differences
 from .board import BoardRun, Column
 
 
+class MeasuredValue(NamedTuple):
+    """A number of a row: the result, the run behind it, and its key in the run's record."""
+
+    result: Result
+    run: BoardRun
+    key: str
+
+
 @dataclass(frozen=True)
 class MeasuredRow:
     """A row that was measured.
@@ -33,9 +41,7 @@ class MeasuredRow:
         model: Beside a metric: the model that it was computed with.
         metric: Name of the metric in records; empty for rows that are models.
         run: The run behind it; of several, the one behind most of it.
-        results: Its numbers by column.
-        runs: The run behind each of them.
-        keys: The key of each in its record.
+        values: Its numbers by column.
         ranked: Whether it is held against others: it is of all data, and of the data that most rows are of.
         marks: What a reader must know.
     """
@@ -44,11 +50,17 @@ class MeasuredRow:
     model: str
     metric: str
     run: BoardRun
-    results: Mapping[str, Result]
-    runs: Mapping[str, BoardRun]
-    keys: Mapping[str, str]
+    values: Mapping[str, MeasuredValue]
     ranked: bool = True
     marks: tuple[str, ...] = ()
+
+    def result(self, column: str) -> Result | None:
+        """Return the number of a column; None where the row has none."""
+        return self.values[column].result if column in self.values else None
+
+    def has(self, column: str) -> bool:
+        """Tell whether the row has a number in a column, and it is defined."""
+        return column in self.values and self.values[column].result.value is not None
 
 
 def measured_metrics(runs: Sequence[BoardRun]) -> list[MeasuredRow]:
@@ -56,19 +68,14 @@ def measured_metrics(runs: Sequence[BoardRun]) -> list[MeasuredRow]:
     names = _names_of_models(runs)
     found: dict[tuple[str, str], MeasuredRow] = {}
     for run in sorted(runs, key=_merit, reverse=True):
-        by_metric: dict[str, dict[str, tuple[str, Result]]] = {}
+        by_metric: dict[str, dict[str, MeasuredValue]] = {}
         for key, result in _shown(run.record).items():
             column = ".".join(filter(None, (result.statistic, result.category)))
-            by_metric.setdefault(result.metric, {})[column] = key, result
-        for metric, columns in by_metric.items():
+            by_metric.setdefault(result.metric, {})[column] = MeasuredValue(result, run, key)
+        for metric, values in by_metric.items():
             model = " + ".join(names[one] for one in models_of_metric(run.record, metric))
-            _, first = next(iter(columns.values()))
-            if (metric, model) not in found:
-                results = {column: result for column, (_, result) in columns.items()}
-                keys = {column: key for column, (key, _) in columns.items()}
-                found[metric, model] = MeasuredRow(
-                    first.label[0], model, metric, run, results, dict.fromkeys(results, run), keys
-                )
+            label = next(iter(values.values())).result.label[0]
+            found.setdefault((metric, model), MeasuredRow(label, model, metric, run, values))
     rows = list(found.values())
     known = Counter((row.name, row.model) for row in rows)
     # Two settings of one metric may have one label.
@@ -97,9 +104,7 @@ def measured_models(runs: Sequence[BoardRun]) -> list[MeasuredRow]:
         by_row.setdefault(_identity(run.record), []).append(run)
     rows = []
     for identity, (first, *others) in by_row.items():
-        results: dict[str, Result] = {}
-        behind: dict[str, BoardRun] = {}
-        keys: dict[str, str] = {}
+        values: dict[str, MeasuredValue] = {}
         for run in (first, *others):
             if run.record.data_hash != first.record.data_hash:
                 continue
@@ -108,12 +113,11 @@ def measured_models(runs: Sequence[BoardRun]) -> list[MeasuredRow]:
                 if result.metric in several:
                     by = " + ".join(names[one] for one in models_of_metric(run.record, result.metric))
                     column = f"{key} [{by}]"
-                known = results.get(column)
-                if known is None or (known.value is None and result.value is not None):
-                    results[column], behind[column], keys[column] = result, run, key
-        most = Counter(run.key for run in behind.values())
+                if column not in values or (values[column].result.value is None and result.value is not None):
+                    values[column] = MeasuredValue(result, run, key)
+        most = Counter(one.run.key for one in values.values())
         main = max((first, *others), key=lambda run: (most[run.key], _merit(run)))
-        rows.append(MeasuredRow(labels[identity], "", "", main, results, behind, keys))
+        rows.append(MeasuredRow(labels[identity], "", "", main, values))
     return _same_data(rows, with_captions=False)
 
 
@@ -224,12 +228,11 @@ def groups_of_metrics(columns: Sequence[Column], rows: Sequence[MeasuredRow]) ->
     groups: dict[str, dict[int, Group]] = {}
     several = False
     for column in columns:
-        measured = {id(row): row for row in rows if column.key in row.results}
-        measured = {at: row for at, row in measured.items() if row.results[column.key].value is not None}
-        runs = {row.runs[column.key].key: row.runs[column.key].record for row in measured.values()}
+        values = {id(row): row.values[column.key] for row in rows if row.has(column.key)}
+        runs = {one.run.key: one.run.record for one in values.values()}
         if len(runs) == 1:
             (record,) = runs.values()
-            groups[column.key] = {at: (record.letters(row.results[column.key]), None) for at, row in measured.items()}
+            groups[column.key] = {at: (record.letters(one.result), None) for at, one in values.items()}
         several = several or len(runs) > 1
     note = "The rows are of several runs, so no groups are given; `bench compare RUN RUN` tests them."
     return groups, [note] if several else []
@@ -244,7 +247,7 @@ def groups_of_models(columns: Sequence[Column], rows: Sequence[MeasuredRow]) -> 
     crowded: list[str] = []
     samples: dict[Path, _SampleColumns | None] = {}
     for column in columns:
-        measured = [row for row in rows if column.key in row.results and row.results[column.key].value is not None]
+        measured = [row for row in rows if row.has(column.key)]
         if len(measured) < 2:
             continue
         of_rows, reason = _groups(column, measured, samples)
@@ -263,8 +266,8 @@ def groups_of_models(columns: Sequence[Column], rows: Sequence[MeasuredRow]) -> 
 def _groups(
     column: Column, measured: Sequence[MeasuredRow], samples: dict[Path, _SampleColumns | None]
 ) -> tuple[list[Group], str]:
-    metric = measured[0].results[column.key].metric
-    records = [row.runs[column.key].record for row in measured]
+    values = [row.values[column.key] for row in measured]
+    metric, records = values[0].result.metric, [one.run.record for one in values]
     made = [record.made_by.get(metric) for record in records]
     if made[0] is None:
         return [], "they are not of metrics"
@@ -272,14 +275,13 @@ def _groups(
         return [], "the metric was not computed alike in all runs"
     if records[0].is_of_corpus(metric):
         return [], "their values are of all captions together, not means over captions"
-    values, reason = _common([row.runs[column.key] for row in measured], metric, samples)
-    if values is None:
+    scores, reason = _common([one.run for one in values], metric, samples)
+    if scores is None:
         return [], reason
     order = sorted(
-        range(len(measured)),
-        key=lambda n: (measured[n].results[column.key].value or 0.0) * (1 if column.lower_is_better else -1),
+        range(len(measured)), key=lambda n: (values[n].result.value or 0.0) * (1 if column.lower_is_better else -1)
     )
-    ps = p_of_mean_differences(values[order], alpha=ALPHA, seed=SEED)
+    ps = p_of_mean_differences(scores[order], alpha=ALPHA, seed=SEED)
     better, worse = np.triu_indices(len(order), 1)
     differ = holm_of(ps[better, worse]) < ALPHA
     pairs = list(zip(better[differ].tolist(), worse[differ].tolist(), strict=True))

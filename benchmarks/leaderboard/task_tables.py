@@ -48,7 +48,7 @@ def task_table(runs: Sequence[BoardRun]) -> tuple[TaskTable, set[str]]:
         for row in measured
     ]
     printed, sources = published_rows(subject, newest.published_table, columns, measured)
-    used = {run.key for row in measured for run in row.runs.values()}
+    used = {one.run.key for row in measured for one in row.values.values()}
     about = " ".join(newest.description.split())
     return (
         TaskTable(
@@ -74,7 +74,7 @@ def main_column(subject: Subject, columns: Sequence[Column]) -> Column | None:
 
 def _marks(row: MeasuredRow) -> tuple[str, ...]:
     """Return the marks of all runs behind a row, and its own."""
-    behind = {run.key: run for run in row.runs.values()}
+    behind = {one.run.key: one.run for one in row.values.values()}
     of_runs = [mark for key in sorted(behind) for mark in behind[key].marks]
     return tuple(dict.fromkeys([*of_runs, *row.marks]))
 
@@ -83,8 +83,8 @@ def _columns(subject: Subject, measured: Sequence[MeasuredRow]) -> list[Column]:
     # Runs of all data come first, so that their order of columns is that of the table.
     found: dict[str, Result] = {}
     for row in sorted(measured, key=lambda row: (not row.ranked, -row.run.record.date, row.run.key)):
-        for key, result in row.results.items():
-            found.setdefault(key, result)
+        for key, one in row.values.items():
+            found.setdefault(key, one.result)
     place = 0 if subject == "model" else 1
     labels = [result.label[place] for result in found.values()]
     return [
@@ -107,13 +107,13 @@ def _label(key: str, label: str, labels: Sequence[str]) -> str:
 
 
 def _decimals(key: str, scale: float, measured: Sequence[MeasuredRow]) -> int:
-    shown = decimals_for(scale, (row.results[key].value for row in measured if key in row.results))
+    shown = decimals_for(scale, (row.values[key].result.value for row in measured if key in row.values))
     printed = [printed_decimals(one.printed) for row in measured if (one := beside(row, key))]
     return min(_MOST_DECIMALS, max(shown, *printed, 0))
 
 
 def _order(row: MeasuredRow, main: Column | None) -> tuple[bool, bool, float, str, str]:
-    result = row.results.get(main.key) if main else None
+    result = row.result(main.key) if main else None
     value = result.value if result else None
     towards = 1 if main is not None and main.lower_is_better else -1
     return not row.ranked, value is None, towards * (value or 0.0), row.name, row.model
@@ -126,7 +126,7 @@ def _ranks(column: Column, measured: Sequence[MeasuredRow]) -> dict[int, int]:
     values = {
         id(row): result.value
         for row in measured
-        if row.ranked and (result := row.results.get(column.key)) and result.value is not None
+        if row.ranked and (result := row.result(column.key)) and result.value is not None
     }
     towards = 1 if column.higher_is_better else -1
     return _with_ties({row: towards * value for row, value in values.items()})
@@ -141,7 +141,7 @@ def _with_ties(values: Mapping[_Name, float]) -> dict[_Name, int]:
 
 
 def _cell(row: MeasuredRow, column: Column, groups: Groups, ranks: Mapping[str, Mapping[int, int]]) -> Cell | None:
-    result = row.results.get(column.key)
+    result = row.result(column.key)
     if result is None:
         return None
     letters, rank_range = groups.get(column.key, {}).get(id(row), ("", None))
@@ -160,9 +160,9 @@ def _cell(row: MeasuredRow, column: Column, groups: Groups, ranks: Mapping[str, 
 
 def beside(row: MeasuredRow, column: str) -> PrintedValue | None:
     """Return what a paper prints for a number that was measured, as its record says."""
-    if column not in row.runs:
+    if column not in row.values:
         return None
-    one = row.runs[column].record.published.get(row.keys[column])
+    one = row.values[column].run.record.published.get(row.values[column].key)
     return None if one is None else PrintedValue(one.value, one.printed, citation(one.paper), one.table)
 
 
@@ -230,12 +230,12 @@ def _covered(subject: Subject, table: PublishedTable, measured: Sequence[Measure
     """Return the paper's names of the rows that stand beside measured numbers."""
     covered: set[str] = set()
     for row in measured:
-        if not any(beside(row, column) for column in row.results):
+        if not any(beside(row, column) for column in row.values):
             continue
         if subject == "model":
             covered |= {*_published_as().get((table.paper, row.name), ())}
             continue
-        label = next(iter(row.results.values())).label[0]
+        label = next(iter(row.values.values())).result.label[0]
         if row.model:
             label = _printed_as().get((table.paper, row.model, label), label)
         covered.add(_plain(table.metrics.get(label, label)))

@@ -52,28 +52,25 @@ def agreement_figure(
     """
     panels = agreement_panels(records, statistic, metrics, [] if notes is None else notes)
     with style():
-        return _drawn(panels, width)
-
-
-def _drawn(panels: Sequence[Panel], width: Width) -> Figure:
-    columns = min(len(panels), 2 if width == "double" else 1)
-    letters = 18 if width == "single" or columns == 2 else 40
-    rows = [panels[start : start + columns] for start in range(0, len(panels), columns)]
-    labels = {id(one): folded(one.label, letters) for panel in panels for one in panel.estimates}
-    heights = [
-        max(_ROW * sum(labels[id(one)].count("\n") + 1.2 for one in panel.estimates) for panel in row) for row in rows
-    ]
-    figure = new_figure(width, sum(heights) + 0.72 * len(rows) + 0.3)
-    grid = figure.add_gridspec(len(rows), columns, height_ratios=[height + 0.2 for height in heights])
-    for place, panel in enumerate(panels):
-        row, column = divmod(place, columns)
-        axes = figure.add_subplot(grid[row, column])
-        _draw_panel(axes, panel, [labels[id(one)] for one in panel.estimates])
-        # Panels beside each other keep their metrics at the same distance.
-        axes.set_ylim(max(len(one.estimates) for one in rows[row]) - 0.4, -0.6)
-    _add_legend(figure, panels)
-    describe(figure, "Agreement with human judgement by metric", [_sentence(panel) for panel in panels])
-    return figure
+        columns = min(len(panels), 2 if width == "double" else 1)
+        letters = 18 if width == "single" or columns == 2 else 40
+        rows = [panels[start : start + columns] for start in range(0, len(panels), columns)]
+        labels = {id(one): folded(one.label, letters) for panel in panels for one in panel.estimates}
+        heights = [
+            max(_ROW * sum(labels[id(one)].count("\n") + 1.2 for one in panel.estimates) for panel in row)
+            for row in rows
+        ]
+        figure = new_figure(width, sum(heights) + 0.72 * len(rows) + 0.3)
+        grid = figure.add_gridspec(len(rows), columns, height_ratios=[height + 0.2 for height in heights])
+        for place, panel in enumerate(panels):
+            row, column = divmod(place, columns)
+            axes = figure.add_subplot(grid[row, column])
+            _draw_panel(axes, panel, [labels[id(one)] for one in panel.estimates])
+            # Panels beside each other keep their metrics at the same distance.
+            axes.set_ylim(max(len(one.estimates) for one in rows[row]) - 0.4, -0.6)
+        _add_legend(figure, panels)
+        describe(figure, "Agreement with human judgement by metric", [_sentence(panel) for panel in panels])
+        return figure
 
 
 def _draw_panel(axes: Axes, panel: Panel, labels: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ from ...errors import DataError
 from ..protocols import names_where
 from ..records.histograms import By
 from ..records.record import Record
-from .runs import PlottedMetric, by_task, choose, limit_note, require_metrics
+from .runs import by_task, choose, limit_note, require_metrics
 from .style import BLUE, GREY, ORANGE, PALE, Width, describe, distinct_numbers, folded, new_figure, number, style
 
 if TYPE_CHECKING:
@@ -83,7 +83,12 @@ def scores_by(records: Sequence[Record], by: By, metrics: Sequence[str], notes: 
     for title, group in by_task(fitting):
         for one in choose(group, lambda record: record.binned_by(by)):
             if not metrics or one.metric in metrics:
-                found.append(_read(title + limit_note([one.record]), one, by))
+                its = one.record.histograms[one.metric]
+                steps, counts = (its.ratings, its.rating_counts) if by == "by_rating" else (its.words, its.word_counts)
+                of, edges = title + limit_note([one.record]), np.asarray(its.edges)
+                found.append(
+                    ScoresBy(of, one.label, edges, np.asarray(steps, np.float64), np.asarray(counts, np.int64))
+                )
     return found
 
 
@@ -104,20 +109,6 @@ def _why_none(records: Sequence[Record], by: By) -> tuple[str, str]:
     return (
         f"the run of task '{task}' (protocol {protocol}) holds no scores of single captions",
         f"Run a task of protocol {single}, with a metric that scores captions one by one.",
-    )
-
-
-def _read(title: str, one: PlottedMetric, by: By) -> ScoresBy:
-    found = one.record.histograms[one.metric]
-    steps, counts = {"by_rating": (found.ratings, found.rating_counts), "by_words": (found.words, found.word_counts)}[
-        by
-    ]
-    return ScoresBy(
-        title,
-        one.label,
-        np.asarray(found.edges),
-        np.asarray(steps, dtype=np.float64),
-        np.asarray(counts, dtype=np.int64),
     )
 
 
@@ -180,26 +171,22 @@ def ratings_figure(
     """
     panels = scores_by(records, "by_rating", metrics, [] if notes is None else notes)
     with style():
-        return _ratings_drawn(panels, width)
-
-
-def _ratings_drawn(panels: Sequence[ScoresBy], width: Width) -> Figure:
-    rows, columns = grid_shape(len(panels), width)
-    most = [max(len(panel.steps) for panel in panels[row * columns :][:columns]) for row in range(rows)]
-    heights = [max(1.0, 0.19 * ratings) for ratings in most]
-    titles = panel_titles(panels, columns)
-    figure = new_figure(width, sum(heights) + sum(title_heights(titles, columns)) + 0.32 * rows + 0.5)
-    grid = figure.add_gridspec(rows, columns, height_ratios=heights)
-    axes = [figure.add_subplot(grid[divmod(place, columns)]) for place in range(len(panels))]
-    for one, panel, title in zip(axes, panels, titles, strict=True):
-        _draw_ratings(one, panel)
-        set_ticks(one.xaxis, 3 if columns > 1 else 5)
-        one.set_title(title)
-    figure.suptitle(shared_task(panels))
-    figure.supxlabel("score (line: median)", fontsize=8)
-    figure.supylabel("human rating", fontsize=8)
-    describe(figure, "Distribution of scores by human rating", [_said_of_ratings(panel) for panel in panels])
-    return figure
+        rows, columns = grid_shape(len(panels), width)
+        most = [max(len(panel.steps) for panel in panels[row * columns :][:columns]) for row in range(rows)]
+        heights = [max(1.0, 0.19 * ratings) for ratings in most]
+        titles = panel_titles(panels, columns)
+        figure = new_figure(width, sum(heights) + sum(title_heights(titles, columns)) + 0.32 * rows + 0.5)
+        grid = figure.add_gridspec(rows, columns, height_ratios=heights)
+        axes = [figure.add_subplot(grid[divmod(place, columns)]) for place in range(len(panels))]
+        for one, panel, title in zip(axes, panels, titles, strict=True):
+            _draw_ratings(one, panel)
+            set_ticks(one.xaxis, 3 if columns > 1 else 5)
+            one.set_title(title)
+        figure.suptitle(shared_task(panels))
+        figure.supxlabel("score (line: median)", fontsize=8)
+        figure.supylabel("human rating", fontsize=8)
+        describe(figure, "Distribution of scores by human rating", [_said_of_ratings(panel) for panel in panels])
+        return figure
 
 
 def _draw_ratings(axes: Axes, panel: ScoresBy) -> None:
@@ -256,26 +243,22 @@ def length_figure(
     """
     panels = scores_by(records, "by_words", metrics, [] if notes is None else notes)
     with style():
-        return _lengths_drawn(panels, width)
-
-
-def _lengths_drawn(panels: Sequence[ScoresBy], width: Width) -> Figure:
-    rows, columns = grid_shape(len(panels), width)
-    titles = panel_titles(panels, columns)
-    figure = new_figure(width, 1.64 * rows + sum(title_heights(titles, columns)) + 0.5)
-    grid = figure.add_gridspec(rows, columns)
-    for place, (panel, title) in enumerate(zip(panels, titles, strict=True)):
-        inner = grid[divmod(place, columns)].subgridspec(2, 1, height_ratios=(4, 1))
-        axes = figure.add_subplot(inner[0])
-        strip = figure.add_subplot(inner[1], sharex=axes)
-        _draw_scores(axes, panel)
-        _draw_counts(strip, panel)
-        axes.set_title(title)
-    figure.suptitle(shared_task(panels))
-    figure.supxlabel("words in the caption (bars: number of captions)", fontsize=8)
-    figure.supylabel("score (median, quartiles)", fontsize=8)
-    describe(figure, "Scores by length of the caption", [_said_of_lengths(panel) for panel in panels])
-    return figure
+        rows, columns = grid_shape(len(panels), width)
+        titles = panel_titles(panels, columns)
+        figure = new_figure(width, 1.64 * rows + sum(title_heights(titles, columns)) + 0.5)
+        grid = figure.add_gridspec(rows, columns)
+        for place, (panel, title) in enumerate(zip(panels, titles, strict=True)):
+            inner = grid[divmod(place, columns)].subgridspec(2, 1, height_ratios=(4, 1))
+            axes = figure.add_subplot(inner[0])
+            strip = figure.add_subplot(inner[1], sharex=axes)
+            _draw_scores(axes, panel)
+            _draw_counts(strip, panel)
+            axes.set_title(title)
+        figure.suptitle(shared_task(panels))
+        figure.supxlabel("words in the caption (bars: number of captions)", fontsize=8)
+        figure.supylabel("score (median, quartiles)", fontsize=8)
+        describe(figure, "Scores by length of the caption", [_said_of_lengths(panel) for panel in panels])
+        return figure
 
 
 def _draw_scores(axes: Axes, panel: ScoresBy) -> None:

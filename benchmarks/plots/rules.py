@@ -64,27 +64,24 @@ def rules_figure(
             if result.metric == one.metric:
                 first.setdefault(result.category, result)
         panels.append((one.label, [result for result in first.values() if result.statistic in ("falls", "equal")]))
+    task += limit_note(group)
     with style():
-        return _drawn(task + limit_note(group), panels, width)
-
-
-def _drawn(task: str, panels: Sequence[_Panel], width: Width) -> Figure:
-    rows, columns = grid_shape(len(panels), width)
-    # All panels have all rules, though a metric that failed has no value of them.
-    labels = list(dict.fromkeys(one.label[1] for _, results in panels for one in results))
-    figure = new_figure(width, rows * (_ROW * len(labels) + 0.55) + 0.4)
-    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    for place, axes in enumerate(grid.flat):
-        if place < len(panels):
-            _draw(axes, panels[place], labels)
-        else:
-            axes.set_visible(False)
-    grid[0, 0].set_xlim(-0.03, 1.03)
-    grid[0, 0].set_ylim(len(labels) - 0.4, -0.6)
-    figure.suptitle(folded(task, 60))
-    figure.supxlabel("share of changed captions", fontsize=8)
-    describe(figure, f"{task}: how often metrics do what is expected", [_sentence(one) for one in panels])
-    return figure
+        rows, columns = grid_shape(len(panels), width)
+        # All panels have all rules, though a metric that failed has no value of them.
+        labels = list(dict.fromkeys(one.label[1] for _, results in panels for one in results))
+        figure = new_figure(width, rows * (_ROW * len(labels) + 0.55) + 0.4)
+        grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+        for place, axes in enumerate(grid.flat):
+            if place < len(panels):
+                _draw(axes, panels[place], labels)
+            else:
+                axes.set_visible(False)
+        grid[0, 0].set_xlim(-0.03, 1.03)
+        grid[0, 0].set_ylim(len(labels) - 0.4, -0.6)
+        figure.suptitle(folded(task, 60))
+        figure.supxlabel("share of changed captions", fontsize=8)
+        describe(figure, f"{task}: how often metrics do what is expected", [_sentence(one) for one in panels])
+        return figure
 
 
 def _draw(axes: Axes, panel: _Panel, labels: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 from ...errors import BenchError
 from ..tables.pages.rendering import templates
 from ..tables.pages.serving import POLICY, Assets
-from .session import CANNOT_TELL, RatingQueue, answer_of, rater_name, shown_captions, spoken
+from .session import CANNOT_TELL, RatingQueue, answer_of, rater_name, spoken
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -82,7 +82,7 @@ class _Pages:
             status,
             **values,
             number=place.step.item,
-            captions=shown_captions(session, place.step),
+            captions=[item.captions[one] for one in place.step.shown],
             references=item.references if session.design.references else (),
             questions=questions,
             cannot_tell=CANNOT_TELL,

@@ -6,8 +6,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +163,11 @@ def read_design(path: Path) -> tuple[Design, str]:
     try:
         return Design.model_validate_json(json.dumps(design), strict=True), str(values.get(_ITEMS))
     except ValidationError as error:
-        raise DataError(fault_lines(error, partial(_where, path, text)), REMEDY) from error
+        # A key stands in a line of its own, as it was written.
+        lines = {line.split('"')[1]: at for at, line in enumerate(text.split("\n"), 1) if line.startswith('  "')}
+        raise DataError(
+            fault_lines(error, lambda key: f"{path}:{lines[key]}" if key in lines else str(path)), REMEDY
+        ) from error
 
 
 def changed(path: Path) -> DataError:
@@ -186,12 +188,6 @@ def fault_lines(error: ValidationError, where: Callable[[str], str]) -> str:
         said = [where(keys[0] if keys else ""), ".".join(keys), fault["msg"].removeprefix("Value error, ")]
         lines.append(": ".join(filter(None, said)))
     return "\n".join(lines)
-
-
-def _where(path: Path, text: str, key: str) -> str:
-    """Return file and line of a key that stands in a line of its own, as it was written."""
-    lines = (number for number, line in enumerate(text.split("\n"), 1) if line.startswith(f'  "{key}":'))
-    return ":".join(map(str, (path, *islice(lines, 1))))
 
 
 @dataclass(frozen=True)

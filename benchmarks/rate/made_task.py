@@ -13,8 +13,7 @@ from ...drafts import write_whole
 from ...errors import UsageError, counted
 from ..protocols.agreement import task_of_ratings
 from ..protocols.preference import task_of_choices
-from .answers import Answer, Key
-from .session import IMAGES, Session
+from .session import IMAGES, Answer, Key, Session
 
 
 @dataclass(frozen=True)

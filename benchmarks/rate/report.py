@@ -17,8 +17,7 @@ from ..statistics.contract import Interval, UndefinedStatistic
 from ..statistics.rated_rows import first_seen
 from ..tables.results import filled, tabulated
 from ..tables.text import csv_text, show_interval
-from .answers import TIE, Answer, Key
-from .session import Session, spoken
+from .session import TIE, Answer, Key, Session, spoken
 
 
 def report(session: Session, given: Mapping[str, Mapping[Key, Answer]], reach: float, fmt: str) -> str:
@@ -47,18 +46,13 @@ def _said(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> str:
     total = sum(map(len, given.values()))
     unknown = sum(answer is None for answers in given.values() for answer in answers.values())
     cannot = f", {unknown:,} of them 'cannot tell', which count nowhere" if unknown else ""
+    equal = sum(not item.has_choice for item in session.items) if session.together else 0
+    of_equal = f"; nobody is asked of {counted(equal, 'image')} with equal captions of all systems: no difference"
     return (
         f"{session.folder}: {counted(total, 'answer')} of {counted(len(given), 'rater')}{cannot}; "
         f"{counted(session.wanted, 'answer')} are asked of each ({counted(len(session.items), 'image')})"
-        f"{_not_asked(session)}"
+        f"{of_equal if equal else ''}"
     )
-
-
-def _not_asked(session: Session) -> str:
-    equal = sum(not item.has_choice for item in session.items)
-    if not equal or not session.asked.together:
-        return ""
-    return f"; nobody is asked of {counted(equal, 'image')} with equal captions of all systems: no difference"
 
 
 def _row(figure: Figure, reach: float) -> dict[str, str]:

@@ -13,20 +13,26 @@ import unicodedata
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ...boundary import links_outside
-from ...drafts import DRAFT, draft_beside, put_in_place, remove_abandoned
+from ...drafts import DRAFT, draft_beside, flush, put_in_place, remove_abandoned
 from ...errors import DataError, UsageError
+from ...rows import parse_json
 from ..inputs.failures import FailureLog
 from ..inputs.task_images import Picture, picture_of
-from .answers import TIE, Answer, AnswerRules, Answers, Key
 from .items import DESIGN, Design, RatedItem, Step, changed, design_text, in_order, items_of, read_design, steps
 
 ITEMS, IMAGES, ANSWERS = "items.jsonl", "images", "answers"
 _LOCK = ".lock"
 _MOST_OF_A_NAME = 40
+TIE: Literal["tie"] = "tie"
+Answer = Mapping[str, int] | int | Literal["tie"] | None
+"""Numbers by aspect; or the number of the better caption, a tie, or None for one that cannot be told."""
+Key = tuple[str, int | None]
+"""Id of an item, and the number of the caption that is rated by itself; None where all are."""
 
 
 @dataclass(frozen=True)
@@ -44,31 +50,45 @@ class Session:
     items: tuple[RatedItem, ...]
 
     @property
-    def asked(self) -> AnswerRules:
-        """What answers must fit."""
-        return AnswerRules(self.design.questions, self.items, self.design.systems)
+    def together(self) -> bool:
+        """Whether the captions of an item are on one page."""
+        return bool(self.design.questions.better)
+
+    def key(self, step: Step) -> Key:
+        """Return what an answer to a step is of."""
+        return self.items[step.item].id, None if self.together else step.shown[0]
+
+    def is_answer(self, value: Any) -> bool:
+        """Tell whether a value answers what is asked."""
+        if self.together:
+            return value is None or value == TIE or (type(value) is int and 0 <= value < len(self.design.systems))
+        aspects = self.design.questions.aspects
+        return (
+            isinstance(value, dict)
+            and value.keys() == aspects.keys()
+            and all(type(number) is int and number in aspects[name].numbers for name, number in value.items())
+        )
 
     @property
     def wanted(self) -> int:
         """Answers of a rater who has given all."""
-        if self.asked.together:
+        if self.together:
             return sum(item.has_choice for item in self.items)
         return len(self.items) * len(self.design.systems)
 
     def steps(self, rater: str) -> list[Step]:
         """Return what a rater meets, in order."""
-        asked, seed = self.asked, self.design.seed
-        return steps(self.items, asked.systems, seed, rater, together=asked.together)
+        return steps(self.items, self.design.systems, self.design.seed, rater, together=self.together)
 
     def is_asked(self, step: Step) -> bool:
         """Tell whether a step has a page: equal captions alone are nothing to choose from."""
-        return not self.asked.together or len(step.shown) > 1
+        return not self.together or len(step.shown) > 1
 
     def decided(self, rater: str, given: Mapping[Key, Answer]) -> dict[Key, Answer]:
         """Return a rater's choices, with no difference for each image that the rater came to and was not asked of."""
         found, left = dict(given), len(given)
         for step in self.steps(rater) if given else ():
-            key = self.asked.key(step)
+            key = self.key(step)
             if not self.is_asked(step):
                 found[key] = TIE
             elif key in given:
@@ -87,7 +107,7 @@ class Session:
         Raises:
             DataError: The file does not hold answers to what is asked.
         """
-        return Answers.read(self.folder / ANSWERS / f"{rater}.jsonl", self.asked)
+        return Answers.read(self.folder / ANSWERS / f"{rater}.jsonl", self)
 
     def picture(self, item: int) -> Picture | None:
         """Return the image of an item; None where it is no longer there."""
@@ -95,6 +115,117 @@ class Session:
             return picture_of((self.folder / IMAGES / self.items[item].picture).read_bytes())
         except OSError:
             return None
+
+
+@dataclass
+class Answers:
+    """The answers of one rater, in their order.
+
+    Attributes:
+        path: Their file.
+        session: What they must fit.
+        given: The answers that stand, the oldest first.
+    """
+
+    path: Path
+    session: Session
+    given: dict[Key, Answer] = field(default_factory=dict[Key, Answer])
+    _size: int = 0
+
+    @classmethod
+    def read(cls, path: Path, session: Session) -> Answers:
+        """Return the answers that are on the disk; there may be none yet.
+
+        A last line that was not written to its end is no answer: who gave it was not told that it is kept.
+
+        Raises:
+            DataError: A line is no answer to what is asked.
+        """
+        found = cls(path, session)
+        content = path.read_bytes() if path.exists() else b""
+        ids = {item.id for item in session.items}
+        *lines, rest = content.split(b"\n")
+        found._size = len(content) - len(rest)
+        for number, line in enumerate(lines, 1):
+            fault = found._take(line, ids)
+            if fault:
+                raise DataError(
+                    f"{path}:{number}: {fault}",
+                    "Was it edited, or is it of other questions? Mend the line, or move the file elsewhere.",
+                )
+        return found
+
+    def _take(self, line: bytes, ids: set[str]) -> str:
+        try:
+            row = parse_json(line.decode())
+        except ValueError:
+            return "is no JSON"
+        if not isinstance(row, dict) or row.get("id") not in ids:
+            return "names no item that is rated"
+        system = row.get("system")
+        systems = self.session.design.systems
+        if self.session.together != (system is None) or (system is not None and system not in systems):
+            return f"names no system whose captions are rated: {system!r:.80}"
+        key: Key = row["id"], None if system is None else systems.index(system)
+        if row.get("undo") is True:
+            if not self.given or next(reversed(self.given)) != key:
+                return "takes back what is not the last answer"
+            del self.given[key]
+        elif "answer" not in row or not self.session.is_answer(row["answer"]):
+            return f"holds no answer to what is asked: {row.get('answer')!r:.80}"
+        elif key in self.given:
+            return "is a second answer to one question"
+        else:
+            self.given[key] = row["answer"]
+        return ""
+
+    def add(self, step: Step, answer: Answer) -> None:
+        """Keep an answer; it is on the disk when this returns.
+
+        Raises:
+            OSError: It could not be written; nothing of it is left.
+        """
+        key = self.session.key(step)
+        more = {"shown": list(step.shown)} if self.session.together else {}
+        self._append(key, {"answer": answer, **more})
+        self.given[key] = answer
+
+    def undo(self) -> None:
+        """Take the last answer back, where there is one.
+
+        Raises:
+            OSError: As of :meth:`add`.
+        """
+        if not self.given:
+            return
+        key = next(reversed(self.given))
+        self._append(key, {"undo": True})
+        del self.given[key]
+
+    def _append(self, key: Key, said: Mapping[str, Any]) -> None:
+        identity, number = key
+        of = {"id": identity} if number is None else {"id": identity, "system": self.session.design.systems[number]}
+        row = {**of, **said, "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}
+        line = json.dumps(row, ensure_ascii=False) + "\n"
+        is_new = not self.path.exists()
+        number = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            # What a killed process left of a line goes, and so does what cannot be written to its end.
+            os.ftruncate(number, self._size)
+            os.lseek(number, self._size, os.SEEK_SET)
+            content = line.encode("utf-8", "backslashreplace")
+            try:
+                if os.write(number, content) != len(content):
+                    raise OSError(f"{self.path}: no room for an answer")
+                os.fsync(number)
+            except OSError:
+                os.ftruncate(number, self._size)
+                raise
+            self._size += len(content)
+        finally:
+            os.close(number)
+        if is_new:
+            flush(self.path.parent)
 
 
 def rater_name(text: str) -> str:
@@ -136,7 +267,9 @@ def begin(
             if picture is None:
                 failures.add(items[number].id, "image", "is not on this machine, or none that browsers show")
             else:
-                found[number] = replace(items[number], picture=_put(draft / IMAGES, picture))
+                name = f"{hashlib.sha256(picture.content).hexdigest()}.{picture.ending}"
+                (draft / IMAGES / name).write_bytes(picture.content)
+                found[number] = replace(items[number], picture=name)
             if len(found) == design.sample:
                 break
         named = [found[number] for number in sorted(found)]
@@ -173,12 +306,6 @@ def begin(
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return Session(folder, design, tuple(named))
-
-
-def _put(folder: Path, picture: Picture) -> str:
-    name = f"{hashlib.sha256(picture.content).hexdigest()}.{picture.ending}"
-    (folder / name).write_bytes(picture.content)
-    return name
 
 
 def is_session(folder: Path) -> bool:
@@ -368,8 +495,3 @@ def answer_of(session: Session, step: Step, said: Mapping[str, str]) -> Answer |
 def spoken(name: str) -> str:
     """Return the name of an aspect as a page shows it."""
     return name.replace("_", " ")
-
-
-def shown_captions(session: Session, step: Step) -> Sequence[str]:
-    """Return the captions of a step, as they stand on the page."""
-    return [session.items[step.item].captions[one] for one in step.shown]

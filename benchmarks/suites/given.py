@@ -22,7 +22,7 @@ from ...access import Request, linked_outside, requests_of, require_permitted
 from ...errors import TaskError, UsageError, did_you_mean
 from ...rows import SUFFIXES
 from ...tasks.yaml_files import parse
-from .read import RECORDED, Suite, SuiteRow, list_suites
+from .read import RECORDED, Suite, list_suites
 
 MODELS = "models.yaml"
 _WIDTH = 113
@@ -173,7 +173,8 @@ def _row_of(suite: Suite, file: Path, called: str, task: str = "") -> int:
     """Return the number of the row that something is called after."""
     rows = [(at, row) for at, row in enumerate(suite.rows) if not (task and row.only and task not in row.only)]
     names = {at: file_name(suite.name(row)) for at, row in rows}
-    found = [at for at, row in rows if called in (names[at], *_short_names(suite, row))]
+    short = {at: [file_name(one) for one in (suite.label(row), row.printed_model) if one] for at, row in rows}
+    found = [at for at, _ in rows if called in (names[at], *short[at])]
     exact = [at for at in found if names[at] == called] or found
     if len(exact) != 1:
         several = f" is of several: {', '.join(names[at] for at in exact)}" if exact else " is of none"
@@ -186,10 +187,6 @@ def _row_of(suite: Suite, file: Path, called: str, task: str = "") -> int:
     if no_task := suite.rows[exact[0]].no_task:
         raise UsageError(f"--recorded {file}: no task measures '{called}' of suite '{suite.suite}': {no_task}")
     return exact[0]
-
-
-def _short_names(suite: Suite, row: SuiteRow) -> list[str]:
-    return [file_name(one) for one in (suite.label(row), row.printed_model) if one]
 
 
 def _requests(folder: Path) -> list[Request]:

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..records.task_run import TaskRun
-from .legend import legend
-from .results import LEFT, direction, printed_tables, render, result_rows
+from .results import LEFT, direction, legend, printed_tables, render, result_rows
 from .text import html_lines, html_output, html_table
 
 if TYPE_CHECKING:

@@ -75,12 +75,10 @@ def csv_lines(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] | None =
 def _line(values: Sequence[Any]) -> str:
     buffer = io.StringIO(newline="")
     # Of the characters that break a line, the module quotes only those that end its own.
-    csv.writer(buffer, lineterminator="\r\n").writerow([_without_formula(value) for value in values])
+    csv.writer(buffer, lineterminator="\r\n").writerow(
+        [f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value for value in values]
+    )
     return buffer.getvalue().removesuffix("\r\n")
-
-
-def _without_formula(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
 def json_lines(columns: Mapping[str, Sequence[Any]]) -> Iterator[str]:

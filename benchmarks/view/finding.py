@@ -154,14 +154,9 @@ class Pictures:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @cached_property
-    def _index(self) -> TaskIndex:
-        return build_index(self.include_path)
-
-    @property
     def index(self) -> TaskIndex:
         """The tasks that are installed."""
-        with self._lock:
-            return self._index
+        return build_index(self.include_path)
 
     def may_have(self, run: ShownRun, sample: str) -> bool:
         """Tell whether a sample may have an image here; nothing of it is looked for."""
@@ -188,7 +183,7 @@ class Pictures:
         """Return the images of a task; None where it is not installed, or its data are nowhere."""
         with self._lock:
             if task not in self._tasks:
-                entry = self._index.entries.get(task)
+                entry = self.index.entries.get(task)
                 try:
                     self._tasks[task] = (
                         TaskImages(load_task(entry.path)[0], entry.path, self.locations) if entry else None

@@ -120,7 +120,6 @@ def sample_page(site: Site, key: str, text: str, query: Mapping[str, str]) -> st
     sample = _sample(samples, text)
     state = ListState.read(query, sortable(samples))
     row = samples.rows([sample])[0]
-    previous, following, here = _neighbours(site, run, samples, state, sample)
     metric = query.get("matches", "")
     explained = fault = None
     if metric:
@@ -135,10 +134,7 @@ def sample_page(site: Site, key: str, text: str, query: Mapping[str, str]) -> st
         "sample.html",
         run=run,
         shown=shown,
-        back=address("runs", key, "samples", **_page_with(samples, state, sample, site)),
-        previous=previous,
-        next=following,
-        here=here,
+        **_place_in_list(site, run, samples, state, sample),
         explained_any=any(one["why"] for one in shown["scores"]),
         matches=metric,
         matches_label=label(run, metric),
@@ -147,27 +143,21 @@ def sample_page(site: Site, key: str, text: str, query: Mapping[str, str]) -> st
     )
 
 
-def _page_with(samples: RunSamples, state: ListState, sample: int, site: Site) -> dict[str, object]:
-    """Return the state of the page of the list that a sample stands on."""
-    place = np.flatnonzero(_order(samples, state) == sample)
-    page = int(place[0]) // PAGE + 1 if place.size else 1
-    return state.values(page=min(page, STATIC_PAGES) if site.static else page)
-
-
-def _neighbours(site: Site, run: ShownRun, samples: RunSamples, state: ListState, sample: int) -> tuple[str, str, str]:
-    """Return the addresses of the samples before and after one, and which of how many it is."""
+def _place_in_list(site: Site, run: ShownRun, samples: RunSamples, state: ListState, sample: int) -> dict[str, str]:
+    """Return where the list, and the samples before and after one, are, and which of how many it is."""
     order = _order(samples, state)
-    place = np.flatnonzero(order == sample)
-    if not place.size or (site.static and len(samples) > _STATIC_SAMPLES):
-        return "", "", f"sample {sample + 1:,} of {len(samples):,}"
-    at = int(place[0])
+    at = int(found[0]) if (found := np.flatnonzero(order == sample)).size else None
+    page = at // PAGE + 1 if at is not None else 1
+    back = address("runs", run.key, "samples", **state.values(page=min(page, STATIC_PAGES) if site.static else page))
+    if at is None or (site.static and len(samples) > _STATIC_SAMPLES):
+        return {"back": back, "previous": "", "next": "", "here": f"sample {sample + 1:,} of {len(samples):,}"}
     values = {} if site.static else state.values(page=1)
-
-    def to(number: int) -> str:
-        there = 0 <= number < len(order)
-        return address("runs", run.key, "samples", order[number], **values) if there else ""
-
-    return to(at - 1), to(at + 1), f"{at + 1:,} of {_said(run, state, len(order), len(samples), len(order))}"
+    before, after = (
+        address("runs", run.key, "samples", order[number], **values) if 0 <= number < len(order) else ""
+        for number in (at - 1, at + 1)
+    )
+    here = f"{at + 1:,} of {_said(run, state, len(order), len(samples), len(order))}"
+    return {"back": back, "previous": before, "next": after, "here": here}
 
 
 def _whole(

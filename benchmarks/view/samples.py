@@ -144,16 +144,11 @@ class RunSamples:
             for name in self._texts:
                 with self._lock:
                     column = self._file.read_row_group(group, [name], use_threads=False)[name]
-                for offset, chunk in _chunks(column):
-                    chosen[start + offset + _rows_containing(chunk, query)] = True
+                offset = start
+                for chunk in column.chunks:
+                    chosen[offset + _rows_containing(chunk, query)] = True
+                    offset += len(chunk)
         return chosen
-
-
-def _chunks(column: Any) -> Iterator[tuple[int, Any]]:
-    offset = 0
-    for chunk in column.chunks:
-        yield offset, chunk
-        offset += len(chunk)
 
 
 def _rows_containing(values: Any, query: str) -> np.ndarray:

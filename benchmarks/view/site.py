@@ -76,28 +76,27 @@ def index_page(site: Site, query: Mapping[str, str]) -> str:
     """Return the page of all runs, task by task."""
     runs, faults = site.runs.all()
     words = query.get("q", "").lower().split()
-    found = [run for run in runs if all(word in _said_of(run) for word in words)]
     tasks: dict[str, list[ShownRun]] = {}
-    for run in found:
-        tasks.setdefault(run.record.task, []).append(run)
+    for run in runs:
+        record = run.record
+        labels = [record.metric_label(metric) for metric in record.metrics]
+        said = " ".join([record.task, record.alias, run.name, *record.metrics, *labels]).lower()
+        if all(word in said for word in words):
+            tasks.setdefault(record.task, []).append(run)
     return site.render(
         "index.html",
-        total=len(found),
+        total=sum(map(len, tasks.values())),
         query=query.get("q", ""),
         tasks=[_task(its) for its in tasks.values()],
         faults=faults,
     )
 
 
-def _said_of(run: ShownRun) -> str:
-    record = run.record
-    labels = [record.metric_label(metric) for metric in record.metrics]
-    return " ".join([record.task, record.alias, run.name, *record.metrics, *labels]).lower()
-
-
 def _task(runs: Sequence[ShownRun]) -> dict[str, Any]:
     newest = runs[0].record
-    heads = {key: " ".join(filter(None, _head(result, newest.results))) for key, result in newest.results.items()}
+    # The statistic is named only where the results are of several, or none of a mean.
+    plain = all(one.statistic in ("mean", "corpus") for one in newest.results.values())
+    heads = {key: " ".join(filter(None, one.label[: 1 if plain else 2])) for key, one in newest.results.items()}
     shown = dict(list(heads.items())[:MOST_VALUES])
     by_model: dict[str | None, list[Record]] = {}
     for run in runs:
@@ -126,13 +125,6 @@ def _task(runs: Sequence[ShownRun]) -> dict[str, Any]:
         "notes": any(row["notes"] for row in rows),
         "compare": address("compare", a=runs[0].key, b=others[0].key) if others else "",
     }
-
-
-def _head(result: Result, results: Mapping[str, Result]) -> tuple[str, str]:
-    """Return metric and statistic; the latter only where the results are of several, or none of a mean."""
-    metric, statistic = result.label
-    plain = all(one.statistic in ("mean", "corpus") for one in results.values())
-    return metric, "" if plain else statistic
 
 
 def _value(result: Result | None) -> str:
@@ -192,12 +184,9 @@ def _tables(site: Site) -> tuple[SuiteTable, ...]:
 def suites_page(site: Site) -> str:
     """Return the page of all published tables."""
     tables = _tables(site)
-    measured = [
-        {"suite": one.suite, "about": one.about, "measured": one.measured, "total": one.total} for one in tables
-    ]
     known = {one.suite for one in tables}
     others = [suite for suite in list_suites() if suite.suite not in known]
-    return site.render("suites.html", measured=measured, others=others)
+    return site.render("suites.html", measured=tables, others=others)
 
 
 def suite_page(site: Site, name: str) -> str:

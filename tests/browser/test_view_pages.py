@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from opened_pages import WIDTHS, open_browser, violations
 from viewed_runs import METRIC, Viewed
 
+from capbench.benchmarks.tables.pages.serving import serve
+from capbench.benchmarks.view.app import application
 from capbench.benchmarks.view.exporting import EXPORT_POLICY, export
 from capbench.progress import unheard
 
@@ -25,29 +28,15 @@ def address(viewed: Viewed) -> Iterator[str]:
     """What the server prints."""
     import uvicorn
 
-    from capbench.benchmarks.tables.pages.serving import serve
-    from capbench.benchmarks.view.app import application
-
-    told: list[str] = []
+    told: queue.Queue[str] = queue.Queue()
     started: list[uvicorn.Server] = []
-    answers = threading.Event()
-
-    def run(server: uvicorn.Server, sockets: Any) -> None:
-        started.append(server)
-        answers.set()
-        # Its own way, without the signals, which are the main thread's.
-        import asyncio
-
-        asyncio.run(server._serve(sockets))
-
+    run = uvicorn.Server.run
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(uvicorn.Server, "run", run)
-        pages = application(viewed.site())
-        given = {"command": "view", "holds": "sees all", "told": told.append}
-        thread = threading.Thread(target=serve, args=(pages,), kwargs=given)
+        patch.setattr(uvicorn.Server, "run", lambda server, sockets: (started.append(server), run(server, sockets)))
+        given = {"command": "view", "holds": "sees all", "told": told.put}
+        thread = threading.Thread(target=serve, args=(application(viewed.site()),), kwargs=given)
         thread.start()
-        assert answers.wait(60)
-        yield told[0]
+        yield told.get(timeout=60)
         started[0].should_exit = True
         thread.join(60)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -30,6 +31,7 @@ def index_page(board: Board, pages: Mapping[str, str], task_pages: Mapping[str, 
         pages: Path of each run's page, by the key of the run.
         task_pages: Path of the page with all rows of a table, by its anchor, where the first page shows the top alone.
     """
+    aliases = Counter(table.alias for table in board.tables)
     return rendered(
         "index.html",
         up="",
@@ -42,7 +44,10 @@ def index_page(board: Board, pages: Mapping[str, str], task_pages: Mapping[str, 
         most_of_overview=FIRST_ROWS if task_pages else 0,
         overview_page=OVERVIEW_PAGE,
         legend=legend(),
-        contents=_contents(board.tables),
+        contents=[
+            (task_id(table), table.alias if aliases[table.alias] == 1 else f"{table.alias} ({table.version})")
+            for table in board.tables
+        ],
         filters=tasks_of(board.tables),
         lazy=len(board.tables) > _MOST_AT_ONCE,
         tables=[_shown(table, pages, task_pages) for table in board.tables],
@@ -69,14 +74,6 @@ def _shown(table: TaskTable, pages: Mapping[str, str], task_pages: Mapping[str, 
         return shown_table(table, pages)
     top = table if len(table.rows) <= TOP_ROWS else table.top()
     return shown_table(top, pages, task_pages[table.anchor], len(table.rows))
-
-
-def _contents(tables: Sequence[TaskTable]) -> list[tuple[str, str]]:
-    aliases = [table.alias for table in tables]
-    return [
-        (task_id(table), table.alias if aliases.count(table.alias) == 1 else f"{table.alias} ({table.version})")
-        for table in tables
-    ]
 
 
 def tasks_of(tables: Iterable[TaskTable]) -> list[tuple[str, str]]:
@@ -124,11 +121,12 @@ def shown_runs(runs: Sequence[BoardRun], pages: Mapping[str, str]) -> list[dict[
         runs: The runs.
         pages: Path of each run's page, by the key of the run, as seen from the page with the table.
     """
+    labels_of = {run.key: dict.fromkeys(one.label[0] for one in run.record.results.values()) for run in runs}
     return [
         {
             "task": run.record.task,
             "alias": run.record.alias,
-            "words": " ".join([run.record.alias, run.record.task, run.model, *_labels(run), *run.marks]),
+            "words": " ".join([run.record.alias, run.record.task, run.model, *labels_of[run.key], *run.marks]),
             "to": address(pages[run.key]),
             "name": _short_key(run),
             "marks": run.marks,
@@ -138,10 +136,6 @@ def shown_runs(runs: Sequence[BoardRun], pages: Mapping[str, str]) -> list[dict[
         }
         for run in runs
     ]
-
-
-def _labels(run: BoardRun) -> Iterable[str]:
-    return dict.fromkeys(one.label[0] for one in run.record.results.values())
 
 
 def _short_key(run: BoardRun) -> str:
@@ -285,19 +279,19 @@ def _matrix_cell(cell: Cell, column: Column, last: int, page: str) -> dict[str, 
 
 def _cost_of_metric(name: str, model: str, behind: Sequence[Record]) -> _Cost | None:
     """Return the seconds for a thousand captions: alone on one core where that was measured, else as runs took."""
-    called = [(record, metric) for record in behind for metric in _metrics_called(name, record)]
+    called = [
+        (record, metric)
+        for record in behind
+        for metric in record.metrics
+        # Tables call a metric by its label, or with its own name behind it.
+        if name in (label := record.metric_label(metric), f"{label} ({metric})")
+    ]
     known = {_CORE_SECONDS.get(record.registered_name(metric)) for record, metric in called}
     if len(known) == 1 and (alone := known.pop()) is not None and not model:
         return _cost(1000 * alone, timed=False)
     return _timed(
         (record, record.timings.metrics[metric]) for record, metric in called if metric in record.timings.metrics
     )
-
-
-def _metrics_called(name: str, record: Record) -> list[str]:
-    """Return the metrics of a run that tables call so: by their label, or with their own name behind it."""
-    labels = {metric: record.metric_label(metric) for metric in record.metrics}
-    return [metric for metric, label in labels.items() if name in (label, f"{label} ({metric})")]
 
 
 def _costs_of_model(behind: Sequence[Record]) -> list[_Cost | None]:

@@ -184,11 +184,8 @@ class ScoredSample(NamedTuple):
     picture: str
 
 
-class Ends(NamedTuple):
-    """The samples that a metric scores highest, from the top, and lowest, from the bottom."""
-
-    highest: tuple[ScoredSample, ...]
-    lowest: tuple[ScoredSample, ...]
+Ends = tuple[tuple[ScoredSample, ...], tuple[ScoredSample, ...]]
+"""The samples that a metric scores highest, from the top, and lowest, from the bottom."""
 
 
 def ends_of_run(run: BoardRun) -> dict[str, Ends]:
@@ -245,7 +242,7 @@ def _read_ends(run: BoardRun, file: Any) -> dict[str, Ends]:
             ScoredSample(shown[place][0], score, *shown[place][1:]) for place, score in zip(end, scores, strict=True)
         )
 
-    return {metric: Ends(*(samples(metric, end) for end in both)) for metric, both in places.items()}
+    return {metric: (samples(metric, high), samples(metric, low)) for metric, (high, low) in places.items()}
 
 
 def _rows(file: Any, wanted: Sequence[int], columns: list[str]) -> list[dict[str, Any]]:

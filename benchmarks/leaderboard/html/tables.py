@@ -81,7 +81,16 @@ def shown_table(table: TaskTable, pages: Mapping[str, str], all_rows: str = "", 
         # A lone row has nothing to be held against: neither bars nor ranks.
         "line": len(table.rows) == 1,
         "roomy": len(table.columns) <= _ROOMY and bool(papers),
-        "heads": [_head(column, bars) for column, bars in zip(table.columns, ranges, strict=True)],
+        "heads": [
+            {
+                "key": column.key,
+                "label": column.label,
+                "order": "asc" if column.lower_is_better else "desc",
+                "lower": column.lower_is_better,
+                "ends": [number(end * column.scale, column.decimals) for end in (bars.low, bars.high)] if bars else [],
+            }
+            for column, bars in zip(table.columns, ranges, strict=True)
+        ],
         "rows": [_row(row, table.columns, ranges, notes, pages, len(papers) > 1) for row in table.rows],
         "reasons": list(notes),
         "notes": table.notes,
@@ -97,17 +106,6 @@ def _papers(rows: Sequence[BoardRow]) -> list[str]:
         if printed is not None:
             found.setdefault(printed.citation, {})[str(printed.table)] = None
     return [f"{paper}, Table {', '.join(tables)}" for paper, tables in found.items()]
-
-
-def _head(column: Column, bars: Scale | None) -> dict[str, Any]:
-    ends = [number(end * column.scale, column.decimals) for end in (bars.low, bars.high)] if bars else []
-    return {
-        "key": column.key,
-        "label": column.label,
-        "order": "asc" if column.lower_is_better else "desc",
-        "lower": column.lower_is_better,
-        "ends": ends,
-    }
 
 
 def _row(

@@ -182,12 +182,11 @@ def test_the_ends_of_the_samples_are_the_highest_and_lowest_scores(board: Board)
     ]
     ends = ends_of_run(run)
     assert list(ends) == list(METRICS)
-    assert [(one.score, one.id) for one in ends["cider"].lowest] == sorted(scored)[:5]
-    assert [(one.score, one.id) for one in ends["cider"].highest] == sorted(scored, reverse=True)[:5]
+    highest, lowest = ends["cider"]
+    assert [(one.score, one.id) for one in lowest] == sorted(scored)[:5]
+    assert [(one.score, one.id) for one in highest] == sorted(scored, reverse=True)[:5]
     captions = dict(zip(table["id"].to_pylist(), table["candidate"].to_pylist(), strict=True))
-    assert [one.captions["candidate"] for one in ends["cider"].highest] == [
-        [captions[one.id]] for one in ends["cider"].highest
-    ]
+    assert [one.captions["candidate"] for one in highest] == [[captions[one.id]] for one in highest]
 
 
 @pytest.mark.parametrize("changes", [{"redistribution": "scores"}, {"samples": "scores"}, {"samples": "none"}])
@@ -205,7 +204,7 @@ def pictured(run: BoardRun, name: str) -> bool:
     """Return whether a picture of that name is shown for any sample."""
     pictures = {f"sample {place}": name for place in range(100)}
     ends = ends_of_run(replace(run, record=run.record.model_copy(update={"pictures": pictures})))
-    return any(one.picture for end in ends.values() for one in (*end.highest, *end.lowest))
+    return any(one.picture for both in ends.values() for end in both for one in end)
 
 
 def test_only_small_jpeg_files_inside_the_runs_folder_are_shown(tmp_path: Path) -> None:
@@ -326,10 +325,7 @@ def test_each_sample_at_an_end_is_shown_once_with_references_open_under_the_lowe
     page = page_of(board.runs[0], board)
     lowest, highest = page.split("<h3>Lowest</h3>")[1].split("<h3>Highest</h3>")
     ends = ends_of_run(board.runs[0]).values()
-    for text, found in (
-        (lowest, [one.lowest for one in ends]),
-        (highest.split("</ol>")[0], [one.highest for one in ends]),
-    ):
+    for text, found in ((lowest, [low for _, low in ends]), (highest.split("</ol>")[0], [high for high, _ in ends])):
         names = re.findall(r"<li><code>(.*?)</code>", text)
         assert sorted(map(unescape, names)) == sorted({one.id for of_metric in found for one in of_metric})
         scores = [

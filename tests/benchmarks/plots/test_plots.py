@@ -206,22 +206,15 @@ def test_a_statistic_that_a_task_lacks_leaves_it_out_by_name():
     assert notes == ["Pairs is left out: it has no statistic kendall_c"]
 
 
-def test_unknown_statistics_and_metrics_are_named_with_the_nearest():
+def test_metrics_are_chosen_by_name_and_what_is_not_there_is_named_with_the_nearest():
+    (axes,) = agreement_figure([agreement_record(VALUES)], metrics=["meteor", "bleu"]).axes
+    assert list(dots(axes, "measured")) == ["METEOR", "BLEU"]
     with pytest.raises(UsageError, match=r"no run has statistic 'kendal_c'\. Did you mean 'kendall_c'\?"):
         agreement_figure([agreement_record(VALUES)], statistic="kendal_c")
     with pytest.raises(UsageError, match=r"no run has metric 'cidr' to plot\. Did you mean 'cider'\?"):
         agreement_figure([agreement_record(VALUES)], metrics=["cidr"])
-
-
-def test_captions_of_a_model_have_no_agreement():
-    record = agreement_record(VALUES, configs={"rated": {"output_type": "generate_until"}})
     with pytest.raises(DataError, match="task 'rated' is of protocol generate_until"):
-        agreement_figure([record])
-
-
-def test_only_the_wanted_metrics_are_shown():
-    (axes,) = agreement_figure([agreement_record(VALUES)], metrics=["meteor", "bleu"]).axes
-    assert list(dots(axes, "measured")) == ["METEOR", "BLEU"]
+        agreement_figure([agreement_record(VALUES, configs={"rated": {"output_type": "generate_until"}})])
 
 
 # -- ratings
@@ -432,34 +425,20 @@ def test_fifteen_metrics_leave_room_for_every_label():
     assert all(above.y0 > below.y1 for above, below in itertools.pairwise(boxes))
 
 
-def test_figures_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_figures_leave_nothing_behind_and_a_users_own_settings_do_not_change_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     import matplotlib
 
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # importing it now fails
-    with matplotlib.rc_context({"font.size": 30, "svg.fonttype": "path"}):
+    write_figure(agreement_figure([agreement_record(VALUES)]), tmp_path / "plain.svg")
+    with matplotlib.rc_context({"font.size": 30, "svg.fonttype": "path", "axes.grid": True}):
         figure = agreement_figure([agreement_record(VALUES)])
         assert matplotlib.rcParams["font.size"] == 30
-        write_figure(figure, tmp_path / "drawn.png")
+        write_figure(figure, tmp_path / "own.svg")
         assert matplotlib.rcParams["font.size"] == 30
     assert figure.axes[0].xaxis.label.get_size() == 8
-
-
-def test_a_users_own_settings_do_not_change_the_file(tmp_path: Path):
-    import matplotlib
-
-    record = agreement_record(VALUES)
-    write_figure(agreement_figure([record]), tmp_path / "plain.svg")
-    with matplotlib.rc_context({"font.size": 30, "svg.fonttype": "path", "axes.grid": True}):
-        write_figure(agreement_figure([record]), tmp_path / "own.svg")
     assert (tmp_path / "plain.svg").read_bytes() == (tmp_path / "own.svg").read_bytes()
-
-
-def test_figures_of_others_can_be_written_too(tmp_path: Path):
-    from matplotlib.figure import Figure
-
-    figure = Figure()
-    figure.add_subplot().plot([1, 2])
-    assert as_svg(figure, tmp_path).tag == f"{SVG}svg"
 
 
 def test_a_missing_matplotlib_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPatch):
@@ -487,8 +466,10 @@ def test_runs_are_found_below_folders_and_those_that_cannot_be_read_are_left_out
 
 
 @pytest.mark.parametrize("name", ["figure.jpg", "figure", "figure.sgv"])
-def test_other_formats_are_refused(name, tmp_path: Path):
-    figure = agreement_figure([agreement_record(VALUES)])
+def test_figures_of_others_are_written_too_and_other_formats_are_refused(name, tmp_path: Path):
+    figure = Figure()
+    figure.add_subplot().plot([1, 2])
+    assert as_svg(figure, tmp_path).tag == f"{SVG}svg"
     with pytest.raises(UsageError, match="plots are not written as") as raised:
         write_figure(figure, tmp_path / name)
     assert ".png, .svg or .pdf" in raised.value.hint

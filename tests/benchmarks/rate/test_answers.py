@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rated_session import SYSTEMS, make_session, rate_all
 
-from capbench.benchmarks.rate import answers as module
+from capbench.benchmarks.rate import session as module
 from capbench.benchmarks.rate.session import RatingQueue, Session, read_session
 from capbench.errors import DataError
 

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from rated_session import make_session, rate_all
 
-from capbench.benchmarks.rate.answers import Answer, Key
 from capbench.benchmarks.rate.report import AnswerCounts, Figure, alpha, equal_share, figures, report
-from capbench.benchmarks.rate.session import RatingQueue, Session
+from capbench.benchmarks.rate.session import Answer, Key, RatingQueue, Session
 from capbench.benchmarks.statistics.contract import Interval, UndefinedStatistic
 
 # Krippendorff (2011), Computing Krippendorff's Alpha-Reliability, C: four observers, twelve units.

@@ -147,13 +147,13 @@ def test_undo_leads_back_and_a_second_click_takes_nothing_more(choices: Any) -> 
 
 
 def test_an_answer_that_cannot_be_kept_is_told(choices: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from capbench.benchmarks.rate import answers
+    from capbench.benchmarks.rate import session
 
     def full(number: int) -> None:
         raise OSError(28, "No space left on device")
 
     choices.post("/raters/ann/answers", data={"number": "0", "choice": "0"})
-    monkeypatch.setattr(answers.os, "fsync", full)
+    monkeypatch.setattr(session.os, "fsync", full)
     for path in ("answers", "undo"):
         answer = choices.post(f"/raters/ann/{path}", data={"number": "1", "choice": "0"})
         assert answer.status_code == 500

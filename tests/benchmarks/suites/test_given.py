@@ -24,8 +24,7 @@ from capbench.benchmarks.suites.places import (
     places,
 )
 from capbench.benchmarks.suites.read import Suite, list_suites, load_suite
-from capbench.benchmarks.suites.run import run_suite
-from capbench.benchmarks.suites.tables import render_suite, suite_rows
+from capbench.benchmarks.suites.run import render_suite, run_suite, suite_rows
 from capbench.cli.main import main
 from capbench.errors import TaskError, UsageError
 from capbench.permissions import Permissions, permit

@@ -18,8 +18,7 @@ from capbench.benchmarks.running.inspection import Missing
 from capbench.benchmarks.suites.places import SCORES, places
 from capbench.benchmarks.suites.plan import plan_suite
 from capbench.benchmarks.suites.read import FOLDER, RECORDED, REFERENCES, Suite, SuiteColumn, list_suites, load_suite
-from capbench.benchmarks.suites.run import SuiteRun, TableCell, run_suite, suite_cells
-from capbench.benchmarks.suites.tables import render_suite, suite_rows
+from capbench.benchmarks.suites.run import SuiteRun, TableCell, render_suite, run_suite, suite_cells, suite_rows
 from capbench.errors import UsageError
 from capbench.metrics import build_metric, metrics
 from capbench.metrics.clair import PROMPT

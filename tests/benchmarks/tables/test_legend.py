@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import capbench
-from capbench.benchmarks.tables.legend import legend
-from capbench.benchmarks.tables.results import render
+from capbench.benchmarks.tables.results import legend, render
 
 HC = "HC: both captions are true, one says more"
 

@@ -16,8 +16,7 @@ from capbench.benchmarks.records.making import published_entry
 from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.statistics.bootstrap import Interval
-from capbench.benchmarks.tables.legend import legend
-from capbench.benchmarks.tables.results import render, result_rows
+from capbench.benchmarks.tables.results import legend, render, result_rows
 from capbench.benchmarks.tables.run import Run
 from capbench.errors import UsageError
 
