@@ -6,12 +6,15 @@ make recipes of these parts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
 
 from capbench.adapters import Encoded
+from capbench.recipes.training.contract import TrainingCall
+from capbench.recipes.training.processes import TrainingProcesses
+from capbench.recipes.training.schema import load_recipe
 
 PEFT = {"kind": "peft", "rank": 2, "alpha": 2, "dropout": 0.2, "targets": ["q_proj", "fc1"], "bias": "lora_only"}
 FURTHER = {"batch": 4, "further_images": 0.3, "further_texts": 0.2}
@@ -20,6 +23,11 @@ VALIDATION = {
     "arguments": {"scenes": 12},
     "validation": {"reader": "rows.described", "arguments": {"scenes": 5, "split": "validation"}},
 }
+
+
+def call_of(recipe: str, changes: Sequence[str] = ()) -> TrainingCall:
+    """Return what a trainer on a processor takes."""
+    return TrainingCall(load_recipe(recipe, changes), TrainingProcesses("cpu"))
 
 
 def unit_vectors(encoded: Iterable[Encoded]) -> torch.Tensor:

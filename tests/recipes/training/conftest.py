@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
+from tiny_recipes import call_of
 
 from capbench.recipes.shapes.clip import TowerSizes, build, train_tokenizer, write_encoder
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.new_captioner import CaptionerSizes, write_new_captioner
-from capbench.recipes.training.processes import TrainingProcesses
-from capbench.recipes.training.schema import load_recipe
 from capbench.tasks.shapes.describing import short_references
 from capbench.tasks.shapes.sampling import sample_scene
 
@@ -59,7 +58,7 @@ def call(recipe_file: Callable[..., Path]) -> Callable[..., TrainingCall]:
     """Return a function that gives what a trainer takes."""
 
     def make(*args: Any, **keys: Any) -> TrainingCall:
-        return TrainingCall(load_recipe(str(recipe_file(*args, **keys))), TrainingProcesses("cpu"))
+        return call_of(str(recipe_file(*args, **keys)))
 
     return make
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from killed_training import train_until_killed, untold
 from safetensors.torch import load_file
+from tiny_recipes import call_of
 
 from capbench.adapters.aliases import resolve_model
 from capbench.adapters.contracts import CaptionRequest
@@ -56,9 +57,7 @@ def test_dry_run_says_what_tasks_cannot_judge(scst: Make):
 
 def test_model_that_another_recipe_makes_is_named_with_the_call_that_makes_it(coco, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    call = TrainingCall(
-        load_recipe("scst_pacspp", (f"data.file={coco}", "objective.batch=2")), TrainingProcesses("cpu")
-    )
+    call = call_of("scst_pacspp", (f"data.file={coco}", "objective.batch=2"))
     with pytest.raises(UsageError, match=r"'bench train captioner_xe --output captioner_xe'"):
         dry_run(call)
     (tmp_path / "captioner_xe").mkdir()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from safetensors import safe_open
 from tiny_dci import make_tiny_dci
+from tiny_recipes import call_of
 
 import capbench
 from capbench.cli.main import main
@@ -18,7 +19,6 @@ from capbench.recipes.shapes.rows import described
 from capbench.recipes.training.carrying_out import opened
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.judging import side_by_side
-from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import list_recipes, load_recipe
 
 JUDGE = [{"task": "shapes_foil", "metrics": ["clip_s", "pac_s"], "limit": 20}]
@@ -64,7 +64,7 @@ def test_dry_run_counts_and_writes_nothing(recipe_file, tmp_path, capsys):
     assert [one for one in sorted(tmp_path.rglob("*")) if "__pycache__" not in str(one)] == before
     assert (told["rows"], told["images"], told["captions"]) == ("12", "12", "60")
     assert told["steps"].startswith("6 at most; 3 are an epoch")
-    trainer = opened(TrainingCall(load_recipe(str(file)), TrainingProcesses("cpu")))
+    trainer = opened(call_of(str(file)))
     numbers = sum(one.numel() for one in trainer.parameters.values())
     # A block of each tower: 4 (d + 3d) + 4 (2d) + 2 x 4 (5d), d = 64, and the patches' two factors.
     assert numbers == 2 * (4 * 4 + 4 * 2 + 2 * 4 * 5) * 64 + 4 * 12 * (3 * 12 + 64 * 12)

@@ -13,7 +13,7 @@ import pytest
 import torch
 from accelerate import PartialState
 from open_clip import CLIP
-from tiny_recipes import FURTHER, PEFT, VALIDATION, unit_vectors
+from tiny_recipes import FURTHER, PEFT, VALIDATION, call_of, unit_vectors
 from torch.multiprocessing.spawn import start_processes
 
 from capbench.adapters.aliases import resolve_model
@@ -247,7 +247,7 @@ def _one_of_two(rank: int, store: str, recipe: str, out: str) -> None:
     torch.set_num_threads(1)
     # What the process that this one was forked from knows of itself.
     PartialState._reset_state()
-    trainer = opened(TrainingCall(load_recipe(recipe), TrainingProcesses("cpu")))
+    trainer = opened(call_of(recipe))
     torch.save(gradients(trainer), f"{out}/{rank}.pt")
 
 

@@ -12,14 +12,13 @@ import torch
 from killed_training import train_until_killed, untold
 from PIL import Image
 from safetensors.torch import load_file
-from tiny_recipes import PEFT, VALIDATION
+from tiny_recipes import PEFT, VALIDATION, call_of
 
 from capbench.errors import TrainingError
 from capbench.recipes.training.carrying_out import RECIPE, carry_out, opened
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.loop import BEST, LAST, Loop, StepReport, load, read_history
 from capbench.recipes.training.processes import TrainingProcesses
-from capbench.recipes.training.schema import load_recipe
 
 pytestmark = [pytest.mark.costly, pytest.mark.usefixtures("one_thread")]
 
@@ -78,10 +77,10 @@ def test_training_goes_on_after_its_recipe_and_data_were_moved(recipe_file, tmp_
     before.mkdir()
     for one in [*tmp_path.glob("rows.*"), *tmp_path.glob("images"), file]:
         one.rename(before / one.name)
-    train_until_killed(TrainingCall(load_recipe(str(before / file.name)), TrainingProcesses("cpu")), out, 3)
+    train_until_killed(call_of(str(before / file.name)), out, 3)
     before.rename(after)
     steps: list[StepReport] = []
-    moved = TrainingCall(load_recipe(str(after / file.name)), TrainingProcesses("cpu"))
+    moved = call_of(str(after / file.name))
     carry_out(moved, out, steps.append, {})
     assert [one.step for one in steps] == [3, 4]
     assert str(tmp_path / "after") not in (out / RECIPE).read_text(encoding="utf-8")
@@ -91,7 +90,7 @@ def test_training_goes_on_after_its_recipe_and_data_were_moved(recipe_file, tmp_
         (after / "images" / "3.png").rename(after / "images" / "4.png")
         (after / "rows.jsonl").write_text((after / "rows.jsonl").read_text().replace("3.png", "4.png"))
     with pytest.raises(TrainingError, match="another recipe, or on other data"):
-        carry_out(TrainingCall(load_recipe(str(after / file.name)), TrainingProcesses("cpu")), out, untold, {})
+        carry_out(call_of(str(after / file.name)), out, untold, {})
 
 
 def test_damaged_checkpoint_is_said(call: Make, tmp_path: Path):

@@ -14,7 +14,7 @@ import torch
 from killed_training import untold
 from PIL import Image
 from safetensors.torch import load_file
-from tiny_recipes import VALIDATION
+from tiny_recipes import VALIDATION, call_of
 from transformers.utils import logging as library_logging
 
 from capbench.adapters.aliases import resolve_model
@@ -25,7 +25,7 @@ from capbench.recipes.training.carrying_out import carry_out, opened
 from capbench.recipes.training.contract import Trainer, TrainingCall
 from capbench.recipes.training.loop import Loop, StepReport, read_history
 from capbench.recipes.training.processes import TrainingProcesses
-from capbench.recipes.training.schema import JudgeTask, LoadedRecipe, load_recipe
+from capbench.recipes.training.schema import JudgeTask, LoadedRecipe
 from capbench.recipes.training.scst import advantages
 
 pytestmark = pytest.mark.costly
@@ -295,7 +295,7 @@ def test_reward_that_needs_references_and_cross_entropy_need_captions(scst: Make
     (tmp_path / "rows.jsonl").write_text("".join(lines), encoding="utf-8")
     data = {"file": "rows.jsonl"}
     with pytest.raises(UsageError, match="needs references, and no row of the data has captions"):
-        opened(scst(data=VALIDATION, objective={"reward": "refclip_s"}))
+        opened(scst(data=data, objective={"reward": "refclip_s"}))
     with pytest.raises(BenchError, match="no row of the data has captions"):
         opened(scst("captioner_xe", data=data))
     told = opened(scst(data=data)).backward(0)
@@ -340,7 +340,7 @@ def test_reward_rises_in_the_shapes_world(tmp_path: Path):
         "optimiser.rate=0.001",
         "probe=null",
     )
-    call = TrainingCall(load_recipe("shapes_scst_cider", changes), TrainingProcesses("cpu"))
+    call = call_of("shapes_scst_cider", changes)
     judge = [
         JudgeTask(task="shapes_captions", metrics=["cider", "clip_s"], encoder="shapes-clip", limit=4),
         JudgeTask(task="shapes_captions", metrics=["pac_s"], encoder="shapes-pac", limit=4),

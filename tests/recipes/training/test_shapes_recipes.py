@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tiny_recipes import call_of
 
 from capbench.adapters.shapes.painter import described_scene
 from capbench.recipes.shapes.rows import painted
@@ -19,9 +20,7 @@ from capbench.recipes.shapes.signs import (
     table,
 )
 from capbench.recipes.training.carrying_out import carry_out
-from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.loop import read_history
-from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import load_recipe
 from capbench.tasks.shapes.describing import name, short_references
 from capbench.tasks.shapes.sampling import sample_scene
@@ -40,7 +39,7 @@ SHORT = (
     [("shapes_pacspp", "further_texts"), ("shapes_sdci_pick1", "negatives"), ("shapes_sdci_pick1_nl0", "contrastive")],
 )
 def test_few_steps_lower_what_the_recipe_is_about(recipe: str, part: str, tmp_path: Path):
-    call = TrainingCall(load_recipe(recipe, SHORT), TrainingProcesses("cpu"))
+    call = call_of(recipe, SHORT)
     carry_out(call, tmp_path / "out", lambda taken: None, {}, judge=False)
     lines = read_history(tmp_path / "out")
     assert len(lines) == 6
