@@ -24,7 +24,7 @@ from capbench.adapters import ImageHandle, adapters
 from capbench.adapters.captioners.hf import HfCaptioner
 from capbench.adapters.encoders.pac import weight_of_factor
 from capbench.errors import AdapterError
-from capbench.metrics.golden.tiny_weights import RANK, tiny_lora_state_dict
+from capbench.metrics.golden.tiny_inputs import RANK, tiny_lora_state_dict
 
 pytestmark = pytest.mark.costly
 

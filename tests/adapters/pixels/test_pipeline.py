@@ -14,6 +14,7 @@ import pytest
 import torch
 from PIL import Image
 from tiny_images import COLOURS, encoded, turned
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from capbench.adapters import ImageHandle
 from capbench.adapters.pixels import pipeline
@@ -112,6 +113,8 @@ processes = pytest.mark.skipif(not HAS_PROCESSES, reason="needs fork")
 @pytest.fixture
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "_IMAGES_A_PART", 3)
+    # Outside of the main thread torch looks every 5 seconds whether its processes live.
+    monkeypatch.setattr(_MultiProcessingDataLoaderIter._try_get_data, "__defaults__", (0.2,))
 
 
 def levels() -> ExactTransform:
@@ -167,6 +170,7 @@ def test_what_processes_read_is_what_threads_read(batch_size: int, photographs, 
 
 
 @processes
+@pytest.mark.costly
 @pytest.mark.usefixtures("_small_parts")
 def test_process_that_dies_costs_the_image_that_it_had():
     handles = widths(*range(20, 24), _DEADLY[0], *range(24, 31))
@@ -191,6 +195,7 @@ def test_where_no_process_begins_threads_read_and_it_is_said(
 
 
 @processes
+@pytest.mark.costly
 @pytest.mark.usefixtures("_small_parts")
 def test_too_little_shared_memory_is_no_fault_of_an_image(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
