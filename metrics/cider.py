@@ -233,7 +233,8 @@ def _frequencies(size: int, chunks: Sequence[Chunk], counts: Sequence[NGramCount
         counts: Of each chunk.
         weights: ``[n]`` how many rows each item stands for.
     """
-    ngrams, rows = [np.zeros(0, np.int64)], [np.zeros(0)]
+    ngrams: list[np.ndarray] = [np.zeros(0, np.int64)]
+    rows: list[np.ndarray] = [np.zeros(0)]
     for chunk, found in zip(chunks, counts, strict=True):
         rows_of_set = np.bincount(chunk.sets[chunk.candidates], weights[chunk.items])
         held = np.flatnonzero(found.references)

@@ -54,11 +54,10 @@ class Items:
 
     def subset(self, which: np.ndarray) -> Items:
         """Return the items of these indices, as one corpus."""
-        columns = {name: getattr(self, name) for name in _COLUMNS}
-        return Items(
-            weights=self.weights[which],
-            **{name: [column[i] for i in which.tolist()] if column else () for name, column in columns.items()},
-        )
+        columns: dict[str, Any] = {
+            name: [column[i] for i in which.tolist()] if (column := getattr(self, name)) else () for name in _COLUMNS
+        }
+        return Items(weights=self.weights[which], **columns)
 
     @classmethod
     def concatenate(cls, shards: Sequence[Items]) -> Items:

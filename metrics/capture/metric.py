@@ -268,13 +268,13 @@ class Capture(Metric):
     ) -> Iterator[Explanation]:
         """Yield how each candidate and reference are matched."""
         synonyms = self._synonyms if self.synonyms else None
-        pairings: list[dict[Kind, Pairing]] = [
-            {
-                kind: pair(*(elements(graphs[one], kind, self.repeated_attributes) for one in both), synonyms)
-                for kind in KINDS
-            }
-            for both in pairs
-        ]  # fmt: skip
+        pairings: list[dict[Kind, Pairing]] = []
+        for both in pairs:
+            its: dict[Kind, Pairing] = {}
+            for kind in KINDS:
+                mine, theirs = (elements(graphs[one], kind, self.repeated_attributes) for one in both)
+                its[kind] = pair(mine, theirs, synonyms)
+            pairings.append(its)
         vectors = {}
         if self.soft != "off":
             vectors = self._encoder.vectors(

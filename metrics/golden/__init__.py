@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from ...adapters import ImageHandle, VideoHandle
 from ..items import Items
 
 
@@ -26,16 +25,20 @@ def read_golden(name: str) -> dict[str, Any]:
 
 
 def golden_items(
-    candidates: Sequence[str],
-    references: Sequence[Sequence[str]],
-    weights: Sequence[int] | None = None,
-    images: Sequence[ImageHandle | VideoHandle] = (),
+    candidates: Sequence[str], references: Sequence[Sequence[str]], weights: Sequence[int] | None = None, **more: Any
 ) -> Items:
-    """Return items of captions that released code was given, numbered from 0, each weighing 1 unless said."""
+    """Return items of captions that released code was given, numbered from 0, each weighing 1 unless said.
+
+    Args:
+        candidates: The captions.
+        references: The references of each.
+        weights: Whole numbers.
+        **more: Other fields of the items, such as images.
+    """
     return Items(
         ids=[str(number) for number in range(len(candidates))],
         candidates=list(candidates),
         references=[tuple(texts) for texts in references],
         weights=np.asarray([1] * len(candidates) if weights is None else weights),
-        images=list(images),
+        **more,
     )

@@ -17,7 +17,7 @@ from tiny_capture import find_minilm
 from capbench.metrics import Context, Items, Metric, Scores
 from capbench.metrics.capture.phrases import PhraseEncoder
 from capbench.metrics.chair import SynonymTable, read_table
-from capbench.metrics.golden import read_golden
+from capbench.metrics.golden import golden_items, read_golden
 from capbench.metrics.java import find_java
 from capbench.metrics.vectors.checkpoints import Checkpoint
 from capbench.metrics.words.ptb import TokenizedItems
@@ -57,17 +57,7 @@ def table(table_file: Path) -> SynonymTable:
 
 @pytest.fixture
 def make_items() -> Callable[..., Items]:
-    def make(
-        candidates: Sequence[str], references: Sequence[Sequence[str]], weights: Sequence[int] | None = None
-    ) -> Items:
-        return Items(
-            ids=[str(i) for i in range(len(candidates))],
-            candidates=list(candidates),
-            references=[tuple(texts) for texts in references],
-            weights=np.asarray(weights if weights is not None else [1] * len(candidates)),
-        )
-
-    return make
+    return golden_items
 
 
 @pytest.fixture
@@ -113,6 +103,7 @@ class MemoryCache:
 
     def __init__(self) -> None:
         self.values: dict[tuple[str, str], str] = {}
+        self.arrays: dict[tuple[str, str], np.ndarray] = {}
         self.batches: list[int] = []
 
     def get(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, Any]:
@@ -122,6 +113,13 @@ class MemoryCache:
     def put(self, producer: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         self.batches.append(len(values))
         self.values.update({(json.dumps(producer), text): json.dumps(value) for text, value in values.items()})
+
+    def get_arrays(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, np.ndarray]:
+        name = json.dumps(producer)
+        return {text: self.arrays[name, text] for text in inputs if (name, text) in self.arrays}
+
+    def put_arrays(self, producer: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        self.arrays.update({(json.dumps(producer), text): array for text, array in arrays.items()})
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from capbench.adapters import Captioner, CaptionRequest, ImageHandle
 from capbench.adapters.aliases import resolve_model
 from capbench.adapters.judges.responses import RecordedResponses
 from capbench.errors import MetricError
-from capbench.metrics import Context, Items, Metric, Scores, build_metric
+from capbench.metrics import Context, Metric, Scores, build_metric
 from capbench.metrics.aloha import (
     CANDIDATE,
     REFERENCES,
@@ -73,13 +73,9 @@ def test_answers_score_as_the_released_code_scores_them(judge, aggregate):
     )
     for marked in (False, True):
         numbers = [n for n, row in enumerate(GOLDEN) if (row["detections"] is not None) == marked]
-        items = Items(
-            ids=[str(n) for n in numbers],
-            candidates=[of_number[n] for n in numbers],
-            references=[(f"of {of_number[n]}",) for n in numbers],
-            weights=np.ones(len(numbers)),
-            objects=[frozenset(GOLDEN[n]["detections"] or ()) for n in numbers],
-        )
+        texts = [of_number[n] for n in numbers]
+        objects = [frozenset(GOLDEN[n]["detections"] or ()) for n in numbers]
+        items = golden_items(texts, [(f"of {text}",) for text in texts], objects=objects)
         scores = aloha(aggregate=aggregate, detections=marked).score(items, Context(judge=answers))
         # Where it gives -infinity an item has no value, and a reason.
         released = [GOLDEN[n][aggregate] for n in numbers]

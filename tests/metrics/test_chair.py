@@ -11,6 +11,7 @@ import capbench
 from capbench.errors import MetricError, UsageError
 from capbench.metrics import Context, Items
 from capbench.metrics.chair import ChairI, ChairS, SynonymTable, find_table, read_table, singular, tokens
+from capbench.metrics.golden import golden_items
 
 CANDIDATES = [
     "A man walks a dog and a cat.",  # man in reference, dog marked, cat neither
@@ -33,13 +34,7 @@ def chair_items(
     objects: Sequence[set[str]],
     weights: Sequence[int] | None = None,
 ) -> Items:
-    return Items(
-        ids=[str(number) for number in range(len(candidates))],
-        candidates=candidates,
-        references=references,
-        weights=np.asarray(weights or [1] * len(candidates)),
-        objects=[frozenset(names) for names in objects],
-    )
+    return golden_items(candidates, references, weights, objects=list(map(frozenset, objects)))
 
 
 def test_mention_is_hallucinated_if_neither_marked_nor_in_a_reference(items: Items, table_file: Path):

@@ -52,21 +52,6 @@ class Lossy(Scripted):
         return super().complete(prompts)[1:]
 
 
-class Memory(dict[str, Any]):
-    """A cache in memory."""
-
-    def get(self, producer: Any, inputs: Any) -> dict[str, Any]:  # type: ignore[override]
-        return {one: self[f"{producer}{one}"] for one in inputs if f"{producer}{one}" in self}
-
-    def put(self, producer: Any, values: Any) -> None:
-        self.update({f"{producer}{one}": value for one, value in values.items()})
-
-    get_arrays = get
-
-    def put_arrays(self, producer: Any, arrays: Any) -> None:
-        self.put(producer, arrays)
-
-
 def items(*candidates: str, references: tuple[str, ...] = ("a dog", "one dog")) -> Items:
     count = len(candidates)
     return Items([f"i{n}" for n in range(count)], candidates, [references] * count, np.ones(count))
@@ -147,8 +132,8 @@ def test_bad_answers_fail_their_own_caption_or_count_as_zero():
     assert released.failures == {}
 
 
-def test_equal_questions_are_asked_once_and_answers_are_kept_good_or_bad():
-    judge, cache = Scripted("prose"), Memory()
+def test_equal_questions_are_asked_once_and_answers_are_kept_good_or_bad(cache):
+    judge = Scripted("prose")
     Clair().score(items("a dog", "a dog"), Context(cache=cache, judge=judge))
     assert len(judge.asked) == 3  # one question, three tries
     again = Clair().score(items("a dog", "a dog"), Context(cache=cache, judge=judge))

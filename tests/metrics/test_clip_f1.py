@@ -14,6 +14,7 @@ from capbench.benchmarks.store.store import Store
 from capbench.errors import MetricError, UsageError
 from capbench.metrics import Cache, Context, Items, NoCache, build_metric
 from capbench.metrics.clip_f1 import proportions, text_parts
+from capbench.metrics.golden import golden_items
 
 CAPTIONS = [
     "A dog runs. Is it fast? It is! The grass is green",
@@ -71,14 +72,8 @@ def items_of(
     boxes: Sequence[tuple[Box, ...]] = BOXES,
     images: Sequence[str | Path] = ("a", "b", "c", "d"),
 ) -> Items:
-    return Items(
-        ids=[str(n) for n in range(len(captions))],
-        candidates=list(captions),
-        references=[()] * len(captions),
-        weights=np.ones(len(captions)),
-        images=[ImageHandle(image if isinstance(image, Path) else image.encode()) for image in images],
-        boxes=list(boxes),
-    )
+    handles = [ImageHandle(image if isinstance(image, Path) else image.encode()) for image in images]
+    return golden_items(captions, [()] * len(captions), images=handles, boxes=list(boxes))
 
 
 def represented(one: np.ndarray, members: list[np.ndarray], k: int) -> float:

@@ -18,6 +18,7 @@ from capbench.benchmarks.store.store import Store
 from capbench.errors import AdapterError, MetricError
 from capbench.metrics import Context, Items, build_metric
 from capbench.metrics.clip_s import ClipS, RefClipS
+from capbench.metrics.golden import golden_items
 from capbench.metrics.pac_s import PacS, RefPacS
 
 
@@ -156,13 +157,7 @@ class TableEncoder(Encoder):
 
 
 def table_items(*rows: tuple[str, tuple[str, ...]]) -> Items:
-    return Items(
-        ids=[str(number) for number in range(len(rows))],
-        candidates=[candidate for candidate, _ in rows],
-        references=[references for _, references in rows],
-        weights=np.ones(len(rows)),
-        images=[ImageHandle(b"any")] * len(rows),
-    )
+    return golden_items(*zip(*rows, strict=True), images=[ImageHandle(b"any")] * len(rows))
 
 
 def test_negative_cosines_are_cut_off_at_0_with_the_image_and_kept_with_references():

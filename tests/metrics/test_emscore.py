@@ -19,7 +19,7 @@ from capbench.benchmarks.store.store import Store
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items, build_metric
 from capbench.metrics.emscore import Tokens, Undefined, captions_of, load_idf, match_frames, match_references
-from capbench.metrics.golden import read_golden
+from capbench.metrics.golden import golden_items, read_golden
 
 GOLDEN: dict[str, Any] = read_golden("emscore")
 PARTS = ("precision", "recall", "f1", "coarse")
@@ -40,13 +40,7 @@ def recorded(path: Path, frames: int, seed: int = 1) -> Path:
 def items(
     videos: list[VideoHandle | ImageHandle], candidates: list[str], references: list[list[str]] | None = None
 ) -> Items:
-    return Items(
-        ids=[str(number) for number in range(len(candidates))],
-        candidates=candidates,
-        references=[tuple(texts) for texts in references or [[]] * len(candidates)],
-        weights=np.ones(len(candidates)),
-        images=videos,
-    )
+    return golden_items(candidates, references or [[]] * len(candidates), images=videos)
 
 
 @pytest.mark.parametrize("idf", ["idf_off", "idf_on"])

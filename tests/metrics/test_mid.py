@@ -12,7 +12,7 @@ from scored_in_shards import corpus_state, scored_in_shards, shuffled
 from capbench.adapters import Encoded, Encoder, ImageHandle, VideoHandle
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items, build_metric
-from capbench.metrics.golden import read_golden
+from capbench.metrics.golden import golden_items, read_golden
 from capbench.metrics.mid import (
     STEP,
     Mid,
@@ -67,13 +67,8 @@ class Table(Encoder):
 
 def items_of(pairs: Sequence[tuple[str, str, tuple[str, ...]]]) -> Items:
     """Items of (image, candidate, references)."""
-    return Items(
-        ids=[str(n) for n in range(len(pairs))],
-        candidates=[candidate for _, candidate, _ in pairs],
-        references=[references for _, _, references in pairs],
-        weights=np.ones(len(pairs)),
-        images=[ImageHandle(image.encode()) for image, _, _ in pairs],
-    )
+    images, candidates, references = zip(*pairs, strict=True) if pairs else ((), (), ())
+    return golden_items(candidates, references, images=[ImageHandle(image.encode()) for image in images])
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from capbench.adapters.encoders.open_clip import OpenClipEncoder
 from capbench.cli.main import main
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items
+from capbench.metrics.golden import golden_items
 from capbench.metrics.polos.metric import Polos
 from capbench.metrics.polos.weights import convert
 
@@ -94,14 +95,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[ImageHandle]:
 
 
 def items(pictures: list[ImageHandle], references: Any = REFERENCES, captions: Any = CAPTIONS) -> Items:
-    n = len(captions)
-    return Items(
-        ids=[f"{number}" for number in range(n)],
-        candidates=list(captions),
-        references=[tuple(one) for one in references],
-        weights=np.ones(n),
-        images=pictures[:n],
-    )
+    return golden_items(captions, references, images=pictures[: len(captions)])
 
 
 def released(

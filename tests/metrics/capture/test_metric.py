@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from capbench.errors import MetricError
-from capbench.metrics import Context, Items, NoCache, build_metric
+from capbench.metrics import Context, Items, build_metric
 from capbench.metrics.capture.metric import Capture
 from capbench.metrics.capture.phrases import PhraseEncoder
 from capbench.metrics.golden import read_golden
@@ -40,21 +40,6 @@ ROUTE = {
     "attributes": [["auto", "ruddy"]],
     "relations": [["auto", "on", "route"]],
 }
-
-
-class ArrayCache(NoCache):
-    """A cache in memory that also keeps arrays."""
-
-    def __init__(self) -> None:
-        self.kept: dict[tuple[str, str], object] = {}
-
-    def get(self, producer, inputs):
-        return {one: self.kept[str(producer), one] for one in inputs if (str(producer), one) in self.kept}
-
-    def put(self, producer, values):
-        self.kept.update({(str(producer), one): value for one, value in values.items()})
-
-    get_arrays, put_arrays = get, put
 
 
 def test_given_graphs_score_as_the_released_code_scores_them(princeton, minilm, write_graphs, make_items):
@@ -226,10 +211,10 @@ def test_sentences_of_which_the_parser_writes_no_graph_are_counted(
     assert np.isfinite(scores.values).sum() == 2 - len(scores.failures)
 
 
-def test_second_run_encodes_nothing_and_changes_nothing(capture, write_graphs, make_items, monkeypatch):
+def test_second_run_encodes_nothing_and_changes_nothing(capture, write_graphs, make_items, cache, monkeypatch):
     file = write_graphs(RED_CAR, AUTO)
     items = make_items([AUTO["caption"]], [[RED_CAR["caption"]]])
-    context = Context(cache=ArrayCache())
+    context = Context(cache=cache)
     first = capture(file).score(items, context)
     monkeypatch.setattr(PhraseEncoder, "_encode", lambda self, phrases: pytest.fail("encoded again"))
     np.testing.assert_array_equal(capture(file).score(items, context).values, first.values)
