@@ -55,12 +55,15 @@ def environment() -> dict[str, Any]:
     }
 
 
-@cache
 def version(distribution: str) -> str | None:
-    """Return the version of a distribution, or None; what is imported stays what it is, whatever is installed later."""
+    """Return the version of a distribution, as this process first found it, or None."""
     with suppress(importlib.metadata.PackageNotFoundError):
-        return importlib.metadata.version(distribution)
+        return _installed(distribution)
     return None
+
+
+# What is imported stays what it is, whatever is installed later; what is missing may be installed.
+_installed = cache(importlib.metadata.version)
 
 
 @cache

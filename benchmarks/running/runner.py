@@ -251,7 +251,7 @@ def _write(
         record = Record(values_of(finished, samples_hold, paths, sums))
         written = write_run(output, record, files) if output else None
     table = samples.table
-    if corpus.shards > 1:
+    if corpus.is_in_files:
         # What was written in full need not be in memory, too; and files of shards do not stay.
         whole = None if written and samples_hold == "full" else samples.table()
         table = None if whole is None else (lambda: whole)

@@ -59,19 +59,19 @@ class MetricScores:
 
 
 class OneShard:
-    """What a run scores that is one shard; :class:`~..scale.collecting.ShardedCorpus` says the same of several.
+    """What a run scores that is one shard; :class:`~..scale.merge.ShardedCorpus` says the same of several.
 
     Args:
         shard: The shard.
         summary: What the protocol says of it.
 
     Attributes:
-        shards: How many shards it came in.
+        is_in_files: Whether its rows lie in files, which go with the run.
         collected: Which items the rows are of, and their numbers.
         has_images: Whether any item has an image.
     """
 
-    shards = 1
+    is_in_files = False
 
     def __init__(self, shard: Shard, summary: Summary) -> None:
         self.shard = shard

@@ -58,7 +58,10 @@ class ShardedCorpus:
 
     Attributes:
         has_images: Whether any item has an image.
+        is_in_files: Whether its rows lie in files, which go with the run.
     """
+
+    is_in_files = True
 
     def __init__(self, files: ShardFiles, own: Folder, hash_images: bool) -> None:
         self._files = files
@@ -139,11 +142,6 @@ class ShardedCorpus:
         """``[k]`` how many samples each distinct item stands for."""
         every = np.concatenate(self._arrays["weights"]).astype(np.float64)
         return every if self.distinct is None else np.bincount(self.distinct[1], every, len(self.distinct[0]))
-
-    @property
-    def shards(self) -> int:
-        """How many shards it came in."""
-        return len(self.refs)
 
     @cached_property
     def collected(self) -> Collected:

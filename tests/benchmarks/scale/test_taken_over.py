@@ -5,23 +5,36 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import forked
-import numpy as np
 import pytest
-from in_shards import note, notes, run_in_shards
-
-from capbench.benchmarks.running.execution import Execution
-from capbench.benchmarks.scale.executors import LocalExecutor
-from capbench.metrics import Context, Items, Metric, Scores, metrics
+from in_shards import notes
 
 pytestmark = pytest.mark.costly
 
 ROWS, SIZE = 48, 4
+METRIC = """
+import os, time
+from pathlib import Path
+import numpy as np
+from capbench.metrics import Metric, Scores
+class Noted(Metric):
+    label = "Noted"
+    source = "a package of one's own"
+    range = (0.0, float("inf"))
+    def score(self, items, context):
+        folder = Path(os.environ["NOTED"])
+        if (folder / "slow").exists():
+            time.sleep(0.05)
+        with (folder / "scored").open("ab", buffering=0) as file:
+            file.write(f"{items.ids[0]}\\n".encode())
+        return Scores(np.array([float(len(text)) for text in items.candidates]))
+"""
 TASK = {
     "task": "many",
     "dataset_path": "json",
@@ -34,26 +47,24 @@ TASK = {
     "statistics": ["kendall_b"],
     "metadata": {"version": 1.0},
 }
-
-
-class Noted(Metric):
-    """Writes down the first item of what it scores; slow where a file says so."""
-
-    label = "Noted"
-    source = "a package of one's own"
-    range = (0.0, float("inf"))
-
-    def score(self, items: Items, context: Context) -> Scores:
-        folder = Path(os.environ["NOTED"])
-        if (folder / "slow").exists():
-            time.sleep(0.05)
-        note(folder / "scored", items.ids[0])
-        return Scores(np.array([float(len(text)) for text in items.candidates]))
+RUN = """
+import json, sys
+from pathlib import Path
+from in_shards import run_in_shards
+from capbench.benchmarks.running.execution import Execution
+from capbench.benchmarks.scale.executors import LocalExecutor
+folder, processes, size = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+if __name__ == "__main__":
+    call = {"tasks": "many", "include_path": [str(folder)]}
+    execution = Execution(LocalExecutor(processes) if processes > 1 else None, shard_rows=size)
+    record, samples, _ = run_in_shards(call, folder / "runs", execution)
+    print(json.dumps([record, samples]))
+"""
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a task."""
+def folder(tmp_path: Path) -> Path:
+    """A folder with a task, a metric of an installed package, and a program that runs the one by the other."""
     things = ["dog", "boat", "child", "horse", "street"]
     rows = [
         {
@@ -65,32 +76,46 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "many.yaml").write_text(json.dumps(TASK))
-    monkeypatch.setitem(metrics._entries, "noted", Noted)
-    monkeypatch.setenv("NOTED", str(tmp_path))
+    site = tmp_path / "site"
+    info = site / "noted-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: noted\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[capbench.metrics]\nnoted = noted:Noted\n")
+    (site / "noted.py").write_text(METRIC)
+    (tmp_path / "run.py").write_text(RUN)
     return tmp_path
 
 
-def run(folder: Path, processes: int, size: int = SIZE) -> tuple[Any, Any]:
-    execution = Execution(LocalExecutor(processes) if processes > 1 else None, shard_rows=size)
-    record, samples, _ = run_in_shards({"tasks": "many", "include_path": [folder]}, folder / "runs", execution)
-    return record, samples
+def start(folder: Path, processes: int, size: int = SIZE) -> subprocess.Popen[str]:
+    places = [str(folder / "site"), str(Path(__file__).parents[3]), *sys.path]
+    return subprocess.Popen(
+        [sys.executable, str(folder / "run.py"), str(folder), str(processes), str(size)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(places), "NOTED": str(folder)},
+    )
+
+
+def result(process: subprocess.Popen[str]) -> Any:
+    printed, said = process.communicate()
+    assert process.returncode == 0, said
+    return json.loads(printed.splitlines()[-1])
 
 
 @pytest.mark.parametrize(("processes", "in_flight"), [(1, 1), (2, 2)])
 def test_killed_run_is_finished_by_the_next(folder: Path, processes: int, in_flight: int):
     (folder / "slow").touch()
-    first = forked.start(lambda: run(folder, processes))
+    first = start(folder, processes)
     while len(notes(folder / "scored")) < 4:
-        assert os.waitpid(first, os.WNOHANG) == (0, 0)
+        assert first.poll() is None, first.communicate()[1]
         time.sleep(0.01)
-    os.kill(first, signal.SIGKILL)
-    assert forked.end_of(first) == -signal.SIGKILL
-    # Workers end with it.
-    time.sleep(0.5)
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
     assert len(set(notes(folder / "scored"))) < ROWS // SIZE, "the run was not caught half way"
     (folder / "slow").unlink()
 
-    found = run(folder, processes)
+    found = result(start(folder, processes))
     scored = Counter(notes(folder / "scored"))
     assert set(scored) == {str(row) for row in range(0, ROWS, SIZE)}
     assert sum(scored.values()) <= ROWS // SIZE + in_flight
@@ -99,4 +124,4 @@ def test_killed_run_is_finished_by_the_next(folder: Path, processes: int, in_fli
     assert list(unfinished.iterdir()) == []
 
     # Undisturbed, in one piece.
-    assert found == run(folder, 1, 10_000)
+    assert found == result(start(folder, 1, 10_000))
