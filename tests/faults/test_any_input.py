@@ -127,7 +127,7 @@ PREFERENCE = {
 # --- captions, references, ratings
 
 
-@many(max_examples=40)
+@many(max_examples=100)
 @given(
     rows=st.lists(st.fixed_dictionaries({"candidate": TEXTS, "references": REFERENCES}), max_size=8), seed=st.randoms()
 )
@@ -153,7 +153,7 @@ CAPTIONS = st.lists(
 )
 
 
-@many(max_examples=20)
+@many(max_examples=40)
 @given(documents=DOCUMENTS, captions=CAPTIONS)
 def test_every_document_is_scored_or_named_once_whatever_captions_and_references_are(
     tmp_path: Path, documents: list[dict[str, Any]], captions: list[Any]
@@ -174,7 +174,7 @@ def test_every_document_is_scored_or_named_once_whatever_captions_and_references
     assert run.record.documents.original == len(rows)
 
 
-@many(max_examples=15)
+@many(max_examples=30)
 @given(
     documents=st.lists(st.tuples(st.lists(WORDS, min_size=1, max_size=3), WORDS | TEXTS), min_size=1, max_size=6),
     seed=st.randoms(),
@@ -198,7 +198,7 @@ RATINGS = st.one_of(
 )
 
 
-@many(max_examples=20)
+@many(max_examples=40)
 @given(rated=st.lists(st.tuples(TEXTS, RATINGS), min_size=1, max_size=8), seed=st.randoms())
 def test_order_of_rated_rows_changes_no_number_and_each_is_scored_or_named(
     tmp_path: Path, rated: list[tuple[str, Any]], seed: random.Random
@@ -233,7 +233,7 @@ def images() -> dict[str, bytes]:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@many(max_examples=120)
+@many(max_examples=400)
 @given(
     kind=st.sampled_from(["JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP"]),
     faults=st.lists(
@@ -259,7 +259,7 @@ def test_damaged_image_is_read_or_a_failure_with_its_cause(
 # --- rows
 
 
-@many(max_examples=120)
+@many(max_examples=400)
 @given(
     content=st.binary(max_size=60) | st.text(alphabet='a1,;\t"\n\r[]{}:\\ é', max_size=40),
     suffix=st.sampled_from(SUFFIXES),
@@ -274,7 +274,7 @@ def test_any_bytes_are_rows_or_named(tmp_path: Path, content: bytes | str, suffi
 CELLS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
 
 
-@many(max_examples=60)
+@many(max_examples=200)
 @given(rows=st.lists(st.fixed_dictionaries({"id": CELLS, "a caption": CELLS}), max_size=5), tabs=st.booleans())
 def test_rows_written_as_csv_come_back(tmp_path: Path, rows: list[dict[str, str]], tabs: bool):
     text = io.StringIO()
@@ -299,7 +299,7 @@ VALUES = ANYTHING | st.sampled_from(
 )
 
 
-@many(max_examples=50)
+@many(max_examples=120)
 @given(
     task=st.sampled_from([CAPTIONING, AGREEMENT, PREFERENCE]),
     keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=2),
@@ -314,7 +314,7 @@ def test_task_file_with_anything_in_the_place_of_a_value_runs_or_is_a_fault(
     run_of(tmp_path, {**task, **dict.fromkeys(keys, value)}, rows, captions)
 
 
-@many(max_examples=25)
+@many(max_examples=60)
 @given(values=st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6))
 def test_task_file_of_any_keys_runs_or_is_a_fault(tmp_path: Path, values: dict[str, Any]):
     run_of(tmp_path, {"task": "any", **values}, [{"id": "1", "references": ["a dog"]}])
@@ -352,7 +352,7 @@ def damaged(content: bytes, how: str, place: float, byte: int) -> bytes:
             return content[:at] + bytes([byte]) * 8 + content[at:]
 
 
-@many(max_examples=100)
+@many(max_examples=300)
 @given(
     how=st.sampled_from(["cut", "flip", "more"]),
     place=st.floats(0, 1, exclude_max=True),
