@@ -32,7 +32,8 @@ class Boundary:
     @classmethod
     def of(cls, *folders: Path) -> Boundary:
         """Return the boundary around some folders, or the folders of some files; links are followed."""
-        return cls(tuple(dict.fromkeys(_resolved(one if one.is_dir() else one.parent) for one in folders)))
+        resolved = ((one if one.is_dir() else one.parent).expanduser().resolve() for one in folders)
+        return cls(tuple(dict.fromkeys(resolved)))
 
     @classmethod
     def around(cls, *folders: Path) -> Boundary:
@@ -42,10 +43,10 @@ class Boundary:
     def holds(self, path: Path) -> bool:
         """Tell whether a path, its links followed, ends inside. One that no file system takes leads nowhere."""
         try:
-            resolved = _resolved(path)
+            resolved = path.expanduser().resolve()
         except (OSError, ValueError, RuntimeError):
             return True
-        return any(resolved.is_relative_to(folder) for folder in self.folders)
+        return any(map(resolved.is_relative_to, self.folders))
 
     def require(self, value: Any, place: str, relative_to: Path) -> None:
         """Raise if a setting of a file names a file or folder outside, or a server that may not be called.
@@ -133,10 +134,6 @@ def unlinked(path: Path) -> Path:
     if path.is_symlink() and not Boundary.around(path.parent).holds(path):
         raise PermissionError(errno.EACCES, "is a link that leads out of its folder, and is not read", str(path))
     return path
-
-
-def _resolved(path: Path) -> Path:
-    return path.expanduser().resolve()
 
 
 def _is_path(folder: Path, path: Path) -> bool:

@@ -192,7 +192,9 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
         UsageError: Not known; the nearest name is proposed. Or a folder's ``model.yaml`` asks for what nobody allowed.
     """
     given = model_args
-    arguments = parse_arguments(given, "--model_args") if isinstance(given, str) else dict(given)
+    arguments: dict[str, Any] = {}
+    if given:
+        arguments = parse_arguments(given, "--model_args") if isinstance(given, str) else dict(given)
     adapter, colon, path = model.partition(":")
     if colon and adapter in _OF_FILES:
         if not path:

@@ -163,11 +163,11 @@ class Cider(CorpusMetric):
             state = _read_frequencies(self._frequencies, file_digest(self._frequencies))
         elif state is not None:
             check_state(self, state, _JOINED)
-        elif len(np.unique(items.reference_sets[1][items.weights > 0])) < 2:
+        elif len(set(items.reference_sets[1][items.weights > 0].tolist())) < 2:
             raise MetricError(*_ONE_IMAGE)
         ngrams = ngrams_of(items)
         failures = _failures(ngrams)
-        chunks = list(ngrams.chunks(np.delete(np.arange(len(items)), list(failures))))
+        chunks = list(ngrams.chunks(np.array([item for item in range(len(items)) if item not in failures], np.int64)))
         rows = np.log(float(items.weights.sum() if state is None else state["rows"][0]))
         per_order = np.full((len(items), MAX_ORDER), np.nan)
         for order in range(1, MAX_ORDER + 1):
@@ -185,23 +185,22 @@ class Cider(CorpusMetric):
 
     def _similarity(self, chunk: Chunk, found: NGramCounts, idf: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Return for each item of a chunk the mean over references of the n-grams' similarity."""
-        vector = found.counts * np.repeat(idf[found.ngrams], found.sizes)
+        vector = found.counts * idf[found.ngrams].repeat(found.sizes)
         norms = np.sqrt(np.bincount(found.texts, vector**2, minlength=len(chunk.texts)))
         references_of, pair_item, pair_reference = chunk.pairs()
 
         # Each n-gram of a candidate meets those of its group that are of references.
-        mine = np.flatnonzero(found.is_candidate)
-        group = np.repeat(np.arange(len(found.starts)), found.sizes)[mine]
+        mine = found.is_candidate.nonzero()[0]
+        group = np.arange(len(found.starts)).repeat(found.sizes)[mine]
         others = found.references[group]
         theirs = concat_ranges(found.starts[group], others)
-        hypothesis, target = np.repeat(vector[mine], others), vector[theirs]
+        hypothesis, target = vector[mine].repeat(others), vector[theirs]
         if self.variant == "d":
             hypothesis = np.minimum(hypothesis, target)
-        item = np.searchsorted(chunk.candidates, found.texts[mine])
-        first_pair = np.cumsum(references_of) - references_of
-        pair = (
-            np.repeat(first_pair[item] - chunk.set_starts[chunk.sets[found.texts[mine]]], others) + found.texts[theirs]
-        )
+        item = chunk.candidates.searchsorted(found.texts[mine])
+        first_pair = references_of.cumsum() - references_of
+        shift = first_pair[item] - chunk.set_starts[chunk.sets[found.texts[mine]]]
+        pair = shift.repeat(others) + found.texts[theirs]
 
         dot = np.bincount(pair, hypothesis * target, minlength=len(pair_item))
         both = norms[chunk.candidates][pair_item] * norms[pair_reference]
@@ -218,10 +217,11 @@ def _failures(ngrams: NGrams) -> dict[int, str]:
     """Return item index to why it cannot be scored: no reference has a word."""
     faults = {
         number: ptb.references_fault([""] * int(ngrams.set_sizes[number]))
-        for number in np.flatnonzero(ngrams.words_of_sets() == 0).tolist()
+        for number in (ngrams.words_of_sets() == 0).nonzero()[0].tolist()
     }
-    found = ((item, faults.get(number)) for item, number in enumerate(ngrams.set_of_item.tolist())) if faults else ()
-    return {item: fault for item, fault in found if fault is not None}
+    if not faults:
+        return {}
+    return {item: fault for item, number in enumerate(ngrams.set_of_item.tolist()) if (fault := faults.get(number))}
 
 
 def _frequencies(size: int, chunks: Sequence[Chunk], counts: Sequence[NGramCounts], weights: np.ndarray) -> np.ndarray:
@@ -237,7 +237,7 @@ def _frequencies(size: int, chunks: Sequence[Chunk], counts: Sequence[NGramCount
     rows: list[np.ndarray] = [np.zeros(0)]
     for chunk, found in zip(chunks, counts, strict=True):
         rows_of_set = np.bincount(chunk.sets[chunk.candidates], weights[chunk.items])
-        held = np.flatnonzero(found.references)
+        held = found.references.nonzero()[0]
         ngrams.append(found.ngrams[held])
         rows.append(rows_of_set[chunk.sets[found.texts[found.starts[held]]]])
     return np.bincount(np.concatenate(ngrams), np.concatenate(rows), minlength=size)
@@ -272,7 +272,7 @@ def _added(hashes: np.ndarray, frequencies: np.ndarray, rows: int, sets: Any) ->
     hashes, frequencies = hashes[sequence], frequencies[sequence]
     again = hashes[1:] == hashes[:-1]
     if again.any():
-        first = np.flatnonzero(np.append(True, ~again))
+        first = np.concatenate(([True], ~again)).nonzero()[0]
         hashes, frequencies = hashes[first], np.add.reduceat(frequencies, first)
     return {
         "ngrams": hashes,

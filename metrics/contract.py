@@ -133,7 +133,7 @@ class Aggregate:
         point.
         """
         usable = np.isfinite(scores.values)
-        return np.stack([np.where(usable, scores.values, 0.0), usable], axis=1)
+        return np.array([np.where(usable, scores.values, 0.0), usable]).T
 
     def pool(self, totals: np.ndarray) -> float:
         """Return the system-level value of weighted sums ``[k]`` of terms; NaN where it is undefined."""

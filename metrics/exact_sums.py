@@ -53,9 +53,11 @@ def totals(limbs: np.ndarray) -> np.ndarray:
     Args:
         limbs: ``[k, LIMBS]`` of :func:`exact_sums`, or sums of such arrays.
     """
-    whole = [sum(int(limb) << (_BITS * i) for i, limb in enumerate(sums) if limb) for sums in limbs]
     # A quotient of two integers is rounded once.
-    return np.array([one / (1 << -_LOWEST) for one in whole], dtype=np.float64)
+    return np.array(
+        [sum(int(limb) << (_BITS * i) for i, limb in enumerate(sums) if limb) / (1 << -_LOWEST) for sums in limbs],
+        dtype=np.float64,
+    )
 
 
 def _add(sums: np.ndarray, rest: np.ndarray, weights: np.ndarray) -> None:

@@ -85,8 +85,7 @@ Stamp = tuple[int, int, int]
 
 def stamps_of(files: Sequence[Path]) -> list[Stamp]:
     """Return what the system says of files."""
-    found = [file.stat() for file in files if file.exists()]
-    return [(one.st_size, one.st_mtime_ns, one.st_ino) for one in found]
+    return [(one.st_size, one.st_mtime_ns, one.st_ino) for one in map(Path.stat, filter(Path.exists, files))]
 
 
 def collect(read: Read, origin: str, files: Sequence[Path] = ()) -> tuple[Sequence[Mapping[str, Any]], list[BadRow]]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -109,7 +110,7 @@ class Documents:
         if isinstance(self.rows, RowsByNeed):
             return self.rows.columns
         if isinstance(self.rows, list):
-            return {name for row in self.rows for name in row}
+            return set(chain.from_iterable(self.rows))
         return set(self.rows.column_names)  # type: ignore[attr-defined]
 
     def replaced(self, read: Callable[[], Iterable[Any]]) -> Documents:
@@ -134,7 +135,7 @@ def load_documents(task: TaskConfig, path: Path, locations: DataLocations) -> Do
     if task.custom_dataset is not None:
         _require_copy(task, source, located, locations)
         origin = "generated" if located is None else str(located)
-        documents = _collect(reader_of(task, path, located, source), origin)
+        documents = Documents(*collect(reader_of(task, path, located, source), origin), origin)
     elif located is not None or task.is_local:
         files = _data_files(task, path, located, source, locations, boundary)
         for file in files:
@@ -233,10 +234,6 @@ def missing_data(task: TaskConfig, source: DataSource | None, locations: DataLoc
     )
 
 
-def _collect(read: Callable[[], Iterable[Any]], origin: str, files: Sequence[Path] = ()) -> Documents:
-    return Documents(*collect(read, origin, files), origin)
-
-
 def _data_files(
     task: TaskConfig,
     task_path: Path,
@@ -259,7 +256,7 @@ def _data_files(
         # The folder of a data set whose texts ship may hold nothing but its images.
         beside = {name: _matching(task_path.parent, name, boundary) for name in names}
         found = beside if all(beside.values()) else found
-    files = [file for of_name in found.values() for file in of_name]
+    files = list(chain.from_iterable(found.values()))
     if not files and located is not None:
         files = _only_data_set(task, located)
     elif missing := [name for name, of_name in found.items() if not of_name]:
@@ -326,7 +323,7 @@ def _from_files(files: list[Path], folder: Path, key: str | None, column: str | 
                     row = {column: _name_of(file, folder), **row}
                 yield row
 
-    return _collect(read, origin, files)
+    return Documents(*collect(read, origin, files), origin)
 
 
 def _name_of(file: Path, folder: Path) -> str:

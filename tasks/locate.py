@@ -117,7 +117,7 @@ def allowed_folders(named: Sequence[str | Path]) -> tuple[Path, ...]:
     Raises:
         UsageError: One does not exist.
     """
-    folders = tuple(Path(one).expanduser() for one in named)
+    folders = tuple(map(Path.expanduser, map(Path, named)))
     for folder in folders:
         if not folder.is_dir():
             raise UsageError(f"--allow_outside {folder}: there is no such folder")

@@ -417,7 +417,7 @@ class TaskConfig(_Strict):
     def to_json(self) -> dict[str, Any]:
         """Return the keys that the file sets as JSON values; functions become ``!function module.name``."""
         given = {key: getattr(self, key) for key in self.model_fields_set - {"templates"}} | self.templates
-        return {key: _to_json(given[key], str, only_set=True) for key in sorted(given)}
+        return _to_json(dict(sorted(given.items())), str, only_set=True)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what decides the numbers: every key but names and texts, functions with their code's hash.
@@ -425,11 +425,8 @@ class TaskConfig(_Strict):
         Defaults are spelled out, so that a file which states one is the same task.
         """
         left_out = _NOT_IN_FINGERPRINT | {key for key in _ONLY_WHERE_GIVEN if not getattr(self, key)}
-        given = {key: getattr(self, key) for key in type(self).model_fields if key not in left_out}
-        return {
-            key: _to_json(value, FunctionReference.fingerprint, only_set=False)
-            for key, value in (given | self.templates).items()
-        }
+        given = {key: value for key, value in vars(self).items() if key not in left_out}
+        return _to_json(given | self.templates, FunctionReference.fingerprint, only_set=False)
 
 
 _NOT_IN_FINGERPRINT = {

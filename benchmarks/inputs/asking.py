@@ -64,8 +64,8 @@ def answers(
     waiting: list[_Asked] = []
     captions = 0
 
-    def ask(asked: Sequence[_Asked]) -> Captioned:
-        return _ask(captioner, asked, producer, cache, batch_size, lambda new: report(captions + new, total))
+    def tell(new: int) -> None:
+        report(captions + new, total)
 
     for window, is_last in _windows(requests, batch, captioner.keep):
         known = cache.get(producer, [one.key for one in window]) if captioner.keep else {}
@@ -76,12 +76,12 @@ def answers(
         waiting += [one for one in window if one.position not in found]
         if len(waiting) >= len(window) and not is_last:
             full = len(waiting) // batch * batch
-            answered = ask(waiting[:full])
+            answered = _ask(captioner, waiting[:full], producer, cache, batch_size, tell)
             captions += len(answered.captions)
             yield answered
             waiting = waiting[full:]
     if waiting:
-        yield ask(waiting)
+        yield _ask(captioner, waiting, producer, cache, batch_size, tell)
 
 
 def merged(pieces: Iterable[Captioned]) -> Captioned:

@@ -119,8 +119,7 @@ def load(spec: ModelSpec, kind: type[_Model]) -> _Model:
 def load_models(named: NamedModels, roles: Collection[str] = ROLES) -> Models:
     """Load models, of some roles; see :func:`load`."""
     kinds: dict[str, Any] = {"captioner": Captioner, "encoder": Encoder, "judge": Judge}
-    specs = {role: getattr(named, role) for role in roles}
-    return Models(**{role: load(spec, kinds[role]) for role, spec in specs.items() if spec is not None})
+    return Models(**{role: load(spec, kinds[role]) for role in roles if (spec := getattr(named, role)) is not None})
 
 
 def named_or_given(model: str | Adapter | None, model_args: str | Mapping[str, Any]) -> ModelSpec | None:
@@ -195,5 +194,4 @@ def model_facts(models: AnyModels, role: str) -> ModelFacts | None:
 
 def facts_of_loaded(models: Models) -> dict[str, ModelFacts]:
     """Return what a record says of the models that are loaded, by their role."""
-    loaded = {role: getattr(models, role) for role in ROLES}
-    return {role: facts_of(model) for role, model in loaded.items() if model is not None}
+    return {role: facts_of(model) for role in ROLES if (model := getattr(models, role)) is not None}

@@ -41,8 +41,9 @@ class PixelFinder:
         self._task = task.task
         self._boundary = boundary
         self._late = late
-        self._images = _folders(self._root, task.image_folder)
-        self._videos = _folders(self._root, task.video_folder)
+        root = self._root
+        self._images = [] if root is None else [root / name for name in task.image_folder]
+        self._videos = [] if root is None else [root / name for name in task.video_folder]
         self._of_text: dict[str, ImageHandle | VideoHandle | None] = {}
         self._outside: set[Path] = set()
 
@@ -194,10 +195,6 @@ def outermost(folders: Iterable[Path]) -> list[Path]:
     """Return folders without those that are in another of them, in order."""
     given = set(folders)
     return sorted(one for one in given if not given.intersection(one.parents))
-
-
-def _folders(root: Path | None, names: Sequence[str]) -> list[Path]:
-    return [] if root is None else [root / name for name in names]
 
 
 def _first_file(folders: Sequence[Path], names: Sequence[str]) -> Path:

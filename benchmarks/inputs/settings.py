@@ -91,5 +91,5 @@ class RunSettings:
         values = asdict(self)
         if self.intervals == "auto":
             del values["intervals"]
-        folders = [str(one) for one in values.pop("allow_outside")]
+        folders = list(map(str, values.pop("allow_outside")))
         return {**values, **({"allow_outside": folders} if folders else {})}

@@ -324,6 +324,8 @@ class Protocol(ABC, Generic[SettingsT]):
             values[one.name] = collected.of_samples(one.scores.values)
             for item, reason in one.scores.failures.items():
                 reasons.setdefault(item, []).append(f"metric {one.name}: {reason}")
+        if not reasons:
+            return values, {}
         faulty = np.flatnonzero(np.isin(collected.item_of_sample, list(reasons)))
         of_item = collected.item_of_sample[faulty].tolist()
         return values, {row: "; ".join(reasons[item]) for row, item in zip(faulty.tolist(), of_item, strict=True)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 from ...adapters import Box, ImageHandle, VideoHandle
@@ -67,14 +67,16 @@ class Document:
     def references(self) -> tuple[str, ...]:
         """Those of ``doc_to_target``; empty where the task has none."""
         references = references_of(self["doc_to_target"])
-        self._require("doc_to_target", "reference", references_fault, references)
+        if "doc_to_target" in self.job.task.templates and (fault := references_fault(references)):
+            raise UnusableDocument("reference", fault)
         return tuple(references)
 
     @cached_property
     def objects(self) -> frozenset[str] | None:
         """The objects of the image; None where the task does not name them."""
         objects = self["doc_to_objects"]
-        self._require("doc_to_objects", "objects", objects_fault, objects)
+        if "doc_to_objects" in self.job.task.templates and (fault := objects_fault(objects)):
+            raise UnusableDocument("objects", fault)
         return None if objects is None else frozenset(objects)
 
     @cached_property
@@ -118,10 +120,6 @@ class Document:
                 raise UnusableDocument("candidate", fault)
         return tuple(candidates)
 
-    def _require(self, key: str, stage: Stage, fault_of: Callable[[Any], str | None], value: Any) -> None:
-        if key in self.job.task.templates and (fault := fault_of(value)):
-            raise UnusableDocument(stage, fault)
-
 
 _Read = TypeVar("_Read")
 
@@ -151,7 +149,8 @@ def read_each(
     job: Job, keys: Sequence[str], read: Callable[[Document], Iterable[_Read]], failures: FailureLog
 ) -> Iterator[_Read]:
     """Yield what is read of each document, one after the other; as :func:`read_documents`."""
-    return chain.from_iterable(found for _, found in read_documents(job, keys, read, failures))
+    for _, found in read_documents(job, keys, read, failures):
+        yield from found
 
 
 def read_values(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -163,12 +162,13 @@ def read_values(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator
         failures: Receives failures of reading, documents that lack a column and ids that occur twice.
     """
     documents, templates = job.documents, job.task.templates
+    columns = documents.columns
     getters: dict[str, Getter] = {
-        key: compile_template(job.task, key, documents.columns)
+        key: compile_template(job.task, key, columns)
         for key in keys
         # A copy without the images does for metrics that look at none.
         if (template := templates.get(key)) is not None
-        and not (key == "doc_to_pixels" and isinstance(template, str) and template not in documents.columns)
+        and not (key == "doc_to_pixels" and isinstance(template, str) and template not in columns)
     }
     absent: dict[str, Any] = dict.fromkeys(keys)
     for bad in documents.bad_rows:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -127,7 +128,7 @@ class Shard:
         captions = self.columns.get("candidate")
         if captions is None:
             return None
-        return np.fromiter((len(caption.split()) for caption in captions), np.uint32, len(captions))
+        return np.fromiter(map(len, map(str.split, captions)), np.uint32, len(captions))
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,8 @@ class Collected:
 
     @cached_property
     def _is_an_item_each(self) -> bool:
-        return np.array_equal(self.item_of_sample, np.arange(len(self.weights), dtype=np.int32))
+        own, items = self.item_of_sample, len(self.weights)
+        return len(own) == items and bool((own == np.arange(items, dtype=np.int32)).all())
 
 
 def numbers_of(names: Iterable[str]) -> np.ndarray:
@@ -201,13 +203,8 @@ def numbers_of(names: Iterable[str]) -> np.ndarray:
 
 def caption_columns(samples: Sequence[CaptionRow], ratings: Sequence[Any]) -> dict[str, Sequence[Any]]:
     """Return the columns of rows that are single captions."""
-    return {
-        "id": [sample.id for sample in samples],
-        "image": [sample.image for sample in samples],
-        "candidate": [sample.candidate for sample in samples],
-        "references": [sample.references for sample in samples],
-        "ratings": ratings,
-    }
+    names = ("id", "image", "candidate", "references")
+    return {name: list(map(attrgetter(name), samples)) for name in names} | {"ratings": ratings}
 
 
 def caption_content(sample: CaptionRow, ratings: Sequence[float] | Mapping[str, Sequence[float]]) -> list[Any]:

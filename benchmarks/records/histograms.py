@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
@@ -44,9 +45,9 @@ class Histogram(RecordEntry):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         for edges in (self.edges, self.ratings, self.words):
-            if any(one >= next_ for one, next_ in itertools.pairwise(edges)):
+            if any(map(operator.ge, edges, edges[1:])):
                 raise ValueError("edges and ratings are not rising")
-        if any(len(row) != len(self.edges) - 1 for row in (self.counts, *self.rating_counts, *self.word_counts)):
+        if {*map(len, (self.counts, *self.rating_counts, *self.word_counts))} != {len(self.edges) - 1}:
             raise ValueError("not as many counts as bins")
         if len(self.rating_counts) != len(self.ratings) or len(self.word_counts) != max(len(self.words) - 1, 0):
             raise ValueError("rows and their names differ in number")
@@ -123,18 +124,18 @@ def histograms(
     """
     if words is None:
         return {}
-    rated, levels = _by_rating(ratings or Ratings(np.zeros(0), np.zeros(len(words), np.int64)))
+    rated, levels = _by_rating(ratings) if ratings else (None, [])
     worded, edges_of_words = _by_words(words)
     found: dict[str, Any] = {}
     for metric, values in scores.items():
         if (edges := _edges(values)) is None:
             continue
-        bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, BINS - 1)
+        bins = edges[1:-1].searchsorted(values, side="right")
         bins[~np.isfinite(values)] = -1
         found[metric] = {
             "edges": edges.tolist(),
             "counts": np.bincount(bins[bins >= 0], minlength=BINS).tolist(),
-            **({"by_rating": {"ratings": levels, "counts": rated.table(bins)}} if levels else {}),
+            **({"by_rating": {"ratings": levels, "counts": rated.table(bins)}} if rated and levels else {}),
             "by_words": {"edges": edges_of_words, "counts": worded.table(bins)},
         }
     return found
@@ -150,7 +151,7 @@ def _edges(values: np.ndarray) -> np.ndarray | None:
         # One value, or values that differ in the last bits, would give bins without width.
         with np.errstate(over="ignore", invalid="ignore"):
             edges = np.linspace(low - margin, high + margin, BINS + 1)
-        if np.isfinite(edges).all() and (np.diff(edges) > 0).all():
+        if np.isfinite(edges).all() and (edges[1:] > edges[:-1]).all():
             return edges
     return None
 
@@ -170,5 +171,5 @@ def _by_words(words: np.ndarray) -> tuple[_Rows, list[int]]:
     least, most = int(words.min()), int(words.max())
     width = -(-(most - least + 1) // BINS)
     count = -(-(most - least + 1) // width)
-    edges = [least + number * width for number in range(count + 1)]
-    return _Rows(None, (words - least) // width, count), edges
+    edges = range(least, least + width * count + 1, width)
+    return _Rows(None, (words - least) // width, count), list(edges)

@@ -18,7 +18,7 @@ from ..statistics.rated_rows import Ratings
 from ..statistics.significance import ALPHA, Ranking
 from . import environment
 from .entries import Timings
-from .hashes import checksum, fingerprint, plain
+from .hashes import checksum, hash_of_json, plain
 from .histograms import histograms
 from .publishing import SampleContent, origin_name, unquoted, unquoted_failures, without_folders
 
@@ -101,7 +101,7 @@ def values_of(
     """Return the JSON values of a record, as ``Record.of`` takes what they are made of."""
     job, named, summary = finished.job, finished.named, finished.collected.summary
     task, model = job.task, named.captioner or named.encoder or named.judge
-    captioner, encoder, judge = (finished.facts.get(role) for role in ROLES)
+    captioner, encoder, judge = map(finished.facts.get, ROLES)
     parts = without_folders(plain(_fingerprint_parts(finished)), distinct=True)
     values, intervals, of_results = result_entries(finished.results)
     # Of metrics themselves, too: what is compared may be their scores.
@@ -149,7 +149,7 @@ def values_of(
         "ruled_out": summary.ruled_out,
         "generation": {**summary.generation, **({"usage": captioner.usage} if captioner else {})},
         **({"judging": {"usage": judge.usage}} if judge else {}),
-        "data_checks": [asdict(one) for one in summary.data_checks],
+        "data_checks": list(map(asdict, summary.data_checks)),
         "data_origin": origin_name(job.documents.origin),
         "documents_hash": summary.documents_hash or None,
         "redistribution": finished.redistribution,
@@ -162,7 +162,7 @@ def values_of(
         "histograms": histograms(finished.scores, finished.words, ratings),
         "pictures": pictures or {},
         "files": files or {},
-        "fingerprint": fingerprint(parts),
+        "fingerprint": hash_of_json(parts),
         "fingerprint_parts": parts,
         "environment": environment.environment(),
         "timings": finished.timings.to_json(),
@@ -175,7 +175,7 @@ def values_of(
 def _fingerprint_parts(finished: Finished) -> dict[str, Any]:
     """Return what decides the numbers. A machine's folders do not; who reads the files in them hashes those."""
     task, settings = finished.job.task, finished.job.settings
-    captioner, encoder, judge = (finished.facts.get(role) for role in ROLES)
+    captioner, encoder, judge = map(finished.facts.get, ROLES)
     return {
         "task": {"name": task.task, **task.fingerprint(), "protocol": finished.protocol},
         "data": finished.data_hash,

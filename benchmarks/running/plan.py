@@ -80,8 +80,7 @@ class PlannedRun:
     @property
     def pixels(self) -> PixelFinder:
         """Finds the images and videos that documents name."""
-        models = self.captioner, self.encoder, self.judge
-        late = not self.looks_at_images and all(one is None for one in models)
+        late = not self.looks_at_images and self.model is None
         return PixelFinder(self.task, self.root, self.boundary, late)
 
     @property
@@ -194,7 +193,7 @@ def resolve_call(
         BenchError: A name is unknown, or something that every metric of a task needs is missing.
     """
     index = build_index(include_path)
-    paths = index.expand_names({name: Path(path) for name, path in (data or {}).items()})
+    paths = index.expand_names({name: Path(path) for name, path in data.items()}) if data else {}
     locations = DataLocations.from_environment(paths, allow_outside)
     models = NamedModels.of(
         named_or_given(model, model_args), named_or_given(encoder, encoder_args), named_or_given(judge, judge_args)

@@ -185,7 +185,7 @@ def plan_metrics(
     if names and models.encoder is not None:
         require_family(planned, models.encoder.name, models.encoder.family)
     left_out = {} if names else _left_out(planned, models)
-    kept = [one for one in planned if one.name not in left_out]
+    kept = [one for one in planned if one.name not in left_out] if left_out else planned
     if entries and not kept:
         reasons = dict.fromkeys(left_out.values())
         raise UsageError(
@@ -210,10 +210,12 @@ def require_inside(task: TaskConfig, parsed: ParsedFile, boundary: Boundary, all
     code = Boundary.of(parsed.path, *allowed)
     for number, entry in enumerate(task.metric_list):
         place = parsed.where("metric_list", str(number))
-        known = isinstance(entry.metric, str) and entry.metric in metrics
-        own = metrics[str(entry.metric)].own_files if known else frozenset[str]()
-        for name, value in entry.arguments.items():
-            boundary.require(value, place, parsed.path.parent if name in own else Path.cwd())
+        if arguments := entry.arguments:
+            # Without settings there is no file, and no need to load the metric.
+            known = isinstance(entry.metric, str) and entry.metric in metrics
+            own = metrics[str(entry.metric)].own_files if known else frozenset[str]()
+            for name, value in arguments.items():
+                boundary.require(value, place, parsed.path.parent if name in own else Path.cwd())
         if isinstance(entry.metric, str) and entry.metric.startswith(EVALUATE_PREFIX):
             code.require(entry.metric.removeprefix(EVALUATE_PREFIX), place, Path.cwd())
 
@@ -262,11 +264,15 @@ def plan_metric(
     direction = {} if entry.higher_is_better is None else {DIRECTION: entry.higher_is_better}
     try:
         metric = build_entry(entry, entry.arguments | direction)
-        placed = entry.arguments
+        folders = dict.fromkeys(metric.data_files, data if data is None or data.is_dir() else data.parent)
         if beside is not None:
-            placed = _in_folder(placed, metric.own_files, beside)
-        if data is not None:
-            placed = _in_folder(placed, metric.data_files, data if data.is_dir() else data.parent)
+            folders |= dict.fromkeys(metric.own_files, beside)
+        placed = {
+            name: str(folder / Path(value).expanduser())
+            if (folder := folders.get(name)) is not None and isinstance(value, str)
+            else value
+            for name, value in entry.arguments.items()
+        }
         if placed != entry.arguments:
             metric = build_entry(entry, placed | direction)
     except (TypeError, ValueError) as error:
@@ -326,11 +332,3 @@ def build_entry(entry: MetricEntry, arguments: Mapping[str, Any]) -> Metric:
             raise UsageError(f"metric '{entry.metric}' is a class, and none of capbench.metrics.Metric.")
         return configured(function, str(entry.metric), arguments)
     return FunctionMetric(function, entry.called, **arguments)
-
-
-def _in_folder(arguments: Mapping[str, Any], files: frozenset[str], folder: Path) -> dict[str, Any]:
-    """Return a metric's arguments with the files of a folder as paths."""
-    return {
-        name: str(folder / Path(value).expanduser()) if name in files and isinstance(value, str) else value
-        for name, value in arguments.items()
-    }

@@ -7,6 +7,7 @@ import time
 from collections.abc import Generator
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 
@@ -95,7 +96,9 @@ def run(
         whole = settings.limit is None and summary.subset is None and not lost
         comparable = whole and all(check.passed for check in summary.data_checks)
         read = (Failure(one.place, "data", one.reason) for one in job.documents.remarks)
-        steps = ["data", _scoring_step(plan), "statistics", "significance"]
+        scoring = "captions and metrics" if plan.captioner else "metrics" if plan.metrics else "matches"
+        steps = ["data", scoring, "statistics", "significance"]
+        seconds = {step: round(end - start, 4) for step, (start, end) in zip(steps, pairwise(laps), strict=True)}
         finished = Finished(
             job=job,
             named=NamedModels(plan.captioner, plan.encoder, plan.judge),
@@ -118,17 +121,13 @@ def run(
             remarks=list(dict.fromkeys([*read, *summary.remarks, *scored.remarks])),
             card=load_source(plan.task, plan.path),
             started=started,
-            timings=Timings(dict(zip(steps, np.diff(laps).round(4).tolist(), strict=True)), scored.seconds),
+            timings=Timings(seconds, scored.seconds),
             found=store.hits - hits,
             computed=store.computed - computed,
         )
         written = _write(finished, scored, samples, output, samples_hold)
         outside = job.pixels.outside if _reads_images(plan) else None
         return replace(written, outside=outside.in_one_line) if outside else written
-
-
-def _scoring_step(plan: PlannedRun) -> str:
-    return "captions and metrics" if plan.captioner else "metrics" if plan.metrics else "matches"
 
 
 def _reads_images(plan: PlannedRun) -> bool:

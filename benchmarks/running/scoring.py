@@ -347,7 +347,7 @@ def _checked(scores: Scores, count: int) -> Scores:
     """
     if not isinstance(scores, Scores) or np.shape(scores.values) != (count,):
         raise MetricError("score() did not return Scores with one value an item", "See capbench.metrics.Metric.score.")
-    nameless = set(np.flatnonzero(~np.isfinite(scores.values)).tolist()) - scores.failures.keys()
+    nameless = set((~np.isfinite(scores.values)).nonzero()[0].tolist()) - scores.failures.keys()
     if not nameless:
         return scores
     reasons = dict.fromkeys(sorted(nameless), "the metric gave no finite value")

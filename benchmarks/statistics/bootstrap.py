@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice, pairwise
+from itertools import accumulate, islice, pairwise
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -85,7 +85,7 @@ class Resamples:
         """Return why nothing can be said from these resamples, or an empty text."""
         if self.images < 2:
             return "fewer than 2 images to draw from"
-        undefined = int(np.count_nonzero(~np.isfinite(self.values)))
+        undefined = len(self.values) - int(np.isfinite(self.values).sum())
         if undefined > UNDEFINED_SHARE * len(self.values) or len(self.values) - undefined < 2:
             return f"undefined on {undefined} of {len(self.values)} resamples ({self.reason})"
         return ""
@@ -165,7 +165,8 @@ def resample_values(values: Mapping[str, Value], groups: np.ndarray, draws: Draw
 def code_images(groups: Sequence[np.ndarray]) -> tuple[int, list[np.ndarray]]:
     """Return the number of distinct groups over all arrays, and each array with groups numbered from 0."""
     names, numbers = np.unique(np.concatenate(groups), return_inverse=True)
-    return len(names), np.split(numbers, np.cumsum([len(one) for one in groups])[:-1])
+    ends = accumulate(map(len, groups), initial=0)
+    return len(names), [numbers[start:end] for start, end in pairwise(ends)]
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,7 @@ def draw(image: np.ndarray, images: int, resamples: int, seed: int, first: int =
         first: The resample to begin with.
     """
     generator = np.random.default_rng(seed)
-    one_row_each = np.array_equal(image, np.arange(images))
+    one_row_each = len(image) == images and bool((image == np.arange(images)).all())
     for number in range(resamples):
         drawn = generator.integers(images, size=images)
         if number < first:
@@ -246,7 +247,11 @@ def on_resamples(values: Sequence[Value], image: np.ndarray, images: int, draws:
         for start in range(0, last - first, block):
             some = list(islice(drawn, block))
             for place, value in enumerate(values):
-                for number, one in enumerate(_on_each(value, some), start):
+                if isinstance(value, OfSums):
+                    calls = [partial(value.pool, sums) for sums in value.sums(np.array(some))]
+                else:
+                    calls = [partial(value, weights) for weights in some]
+                for number, one in enumerate(calls, start):
                     try:
                         found[number, place] = finite_value(one)
                     except UndefinedStatistic as error:
@@ -282,13 +287,6 @@ def on_resamples(values: Sequence[Value], image: np.ndarray, images: int, draws:
     return np.concatenate([found for found, _ in parts]), [
         next((one for one in of_value if one), "") for of_value in why
     ]
-
-
-def _on_each(value: Value, weights: Sequence[np.ndarray]) -> Sequence[Callable[[], float]]:
-    """Return what gives a value for each of some weights."""
-    if isinstance(value, OfSums):
-        return [partial(value.pool, sums) for sums in value.sums(np.stack(weights))]
-    return [partial(value, one) for one in weights]
 
 
 @contextmanager

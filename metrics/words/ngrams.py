@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -55,8 +55,8 @@ class NGrams:
 
     def words_of_sets(self) -> np.ndarray:
         """Return ``[s]`` how many words the references of each set have."""
-        ends = np.cumsum(np.append(0, self.lengths[self.references]))
-        last = np.cumsum(self.set_sizes)
+        ends = np.concatenate(([0], self.lengths[self.references])).cumsum()
+        last = self.set_sizes.cumsum()
         return ends[last] - ends[last - self.set_sizes]
 
     def chunks(self, items: np.ndarray) -> Iterator[Chunk]:
@@ -67,26 +67,27 @@ class NGrams:
         """
         if not len(items):
             return
-        items = items[np.argsort(self.set_of_item[items], kind="stable")]
+        items = items[self.set_of_item[items].argsort(kind="stable")]
         sets = self.set_of_item[items]
-        set_starts = np.cumsum(self.set_sizes) - self.set_sizes
-        cost = self.lengths[self.candidate[items]] * self.set_sizes[sets] + np.where(
-            np.diff(sets, prepend=-1) != 0, self.words_of_sets()[sets], 0
-        )
-        piece = np.cumsum(cost) // _WORDS_PER_CHUNK
-        for part in np.split(items, np.flatnonzero(np.diff(piece)) + 1):
-            sets, set_of_item = np.unique(self.set_of_item[part], return_inverse=True)
+        set_starts = self.set_sizes.cumsum() - self.set_sizes
+        of_references = self.words_of_sets()[sets] * _differ_from_before(sets)
+        cost = self.lengths[self.candidate[items]] * self.set_sizes[sets] + of_references
+        piece = cost.cumsum() // _WORDS_PER_CHUNK
+        for start, end in pairwise([*_differ_from_before(piece).nonzero()[0].tolist(), len(items)]):
+            part = items[start:end]
+            is_first = _differ_from_before(self.set_of_item[part])
+            sets, set_of_item = self.set_of_item[part][is_first], is_first.cumsum() - 1
             sizes = self.set_sizes[sets]
-            of_text = np.append(np.repeat(np.arange(len(sets)), sizes), set_of_item)
-            order = np.argsort(of_text, kind="stable")
-            texts = np.append(self.references[concat_ranges(set_starts[sets], sizes)], self.candidate[part])
+            of_text = np.concatenate((np.arange(len(sets)).repeat(sizes), set_of_item))
+            order = of_text.argsort(kind="stable")
+            texts = np.concatenate((self.references[concat_ranges(set_starts[sets], sizes)], self.candidate[part]))
             yield Chunk(
                 items=part,
                 texts=texts[order],
                 sets=of_text[order],
-                candidates=np.flatnonzero(order >= len(order) - len(part)),
+                candidates=(order >= len(order) - len(part)).nonzero()[0],
                 set_sizes=sizes,
-                set_starts=np.searchsorted(of_text[order], np.arange(len(sets))),
+                set_starts=of_text[order].searchsorted(np.arange(len(sets))),
             )
 
     def count(self, chunk: Chunk, order: int) -> NGramCounts:
@@ -97,28 +98,30 @@ class NGrams:
             order: The n of n-gram, 1 to 4.
         """
         place = np.arange(len(chunk.texts)) - chunk.set_starts[chunk.sets]
-        bits, place_bits = (int(most).bit_length() for most in (len(self.hashes[order - 1]), place.max()))
+        bits, place_bits = len(self.hashes[order - 1]).bit_length(), int(place.max()).bit_length()
         dtype = np.int32 if len(chunk.set_sizes) << bits + place_bits < 2**31 else np.int64
         n_ngrams = np.maximum(self.lengths[chunk.texts] - (order - 1), 0)
-        words = concat_ranges((np.cumsum(self.lengths) - self.lengths)[chunk.texts], n_ngrams)
+        words = concat_ranges((self.lengths.cumsum() - self.lengths)[chunk.texts], n_ngrams)
         # One number holds set, n-gram and place: to sort those is several times as fast as to find an order.
-        keys = np.repeat(((chunk.sets << bits + place_bits) | place).astype(dtype), n_ngrams)
+        keys = ((chunk.sets << bits + place_bits) | place).astype(dtype).repeat(n_ngrams)
         keys |= self.ids[order - 1][words].astype(dtype) << place_bits
         keys.sort()
-        first = np.flatnonzero(_differ_from_before(keys))
+        first = _differ_from_before(keys).nonzero()[0]
         groups = keys[first] >> place_bits
-        starts = np.flatnonzero(_differ_from_before(groups))
-        sizes = np.diff(starts, append=len(groups))
-        its_set, place = np.repeat(groups[starts] >> bits, sizes), keys[first] & ((1 << place_bits) - 1)
+        starts = _differ_from_before(groups).nonzero()[0]
+        ends = np.concatenate((starts[1:], [len(groups)]))[: len(starts)]
+        sizes = ends - starts
+        its_set, place = (groups[starts] >> bits).repeat(sizes), keys[first] & ((1 << place_bits) - 1)
         is_candidate = place >= chunk.set_sizes[its_set]
+        candidates = np.concatenate(([0], is_candidate.cumsum()))
         return NGramCounts(
-            counts=np.diff(first, append=len(keys)),
+            counts=np.concatenate((first[1:], [len(keys)]))[: len(first)] - first,
             texts=chunk.set_starts[its_set] + place,
             is_candidate=is_candidate,
             ngrams=groups[starts] & ((1 << bits) - 1),
             starts=starts,
             sizes=sizes,
-            references=sizes - np.diff(np.append(0, np.cumsum(is_candidate))[np.append(starts, len(groups))]),
+            references=sizes - (candidates[ends] - candidates[starts]),
         )
 
     def to_arrays(self) -> dict[str, np.ndarray]:
@@ -163,7 +166,7 @@ class Chunk:
         """Return ``[m]`` how many references items have; of each, ``[p]`` the item's place, ``[p]`` its text's."""
         of_item = self.sets[self.candidates]
         sizes = self.set_sizes[of_item]
-        return sizes, np.repeat(np.arange(len(sizes)), sizes), concat_ranges(self.set_starts[of_item], sizes)
+        return sizes, np.arange(len(sizes)).repeat(sizes), concat_ranges(self.set_starts[of_item], sizes)
 
 
 @dataclass(frozen=True)
@@ -210,9 +213,9 @@ def text_hash(text: str) -> int:
 
 def concat_ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Return ``starts[0], starts[0] + 1, ...`` (``lengths[0]`` of them), then those of range 1, ..."""
-    ends = np.cumsum(lengths)
+    ends = lengths.cumsum()
     total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    return np.arange(total) + (starts - (ends - lengths)).repeat(lengths)
 
 
 def _build(items: Items) -> NGrams:
@@ -224,7 +227,7 @@ def _build(items: Items) -> NGrams:
     set_sizes = np.fromiter(map(len, tokenized.reference_sets), dtype=np.int64)
     # str.split() without an argument, as pycocoevalcap does here: the jar joins "2 1/2" by a no-break
     # space, which makes two words for BLEU and CIDEr (and one for ROUGE-L, which splits at " ").
-    lengths = np.fromiter((len(text.split()) for text in number), dtype=np.int64, count=len(number))
+    lengths = np.fromiter(map(len, map(str.split, number)), dtype=np.int64, count=len(number))
     word: defaultdict[str, int] = defaultdict()
     word.default_factory = word.__len__
     words = np.fromiter(
@@ -247,12 +250,12 @@ def _longer(of_word: np.ndarray, lengths: np.ndarray) -> Iterator[tuple[np.ndarr
         of_word: ``[w]`` the hash of each word.
         lengths: ``[t]`` words in each text.
     """
-    left = np.repeat(np.cumsum(lengths, dtype=np.int32), lengths)  # words from here to the text's end
+    left = lengths.cumsum(dtype=np.int32).repeat(lengths)  # words from here to the text's end
     left -= np.arange(len(of_word), dtype=np.int32)
     found = of_word
     for order in range(2, MAX_ORDER + 1):
         found = found[:-1] * _BASE + of_word[order - 1 :]
-        at = np.flatnonzero(left[: len(found)] >= order)
+        at = (left[: len(found)] >= order).nonzero()[0]
         yield at, found[at]
 
 
@@ -262,19 +265,21 @@ def _numbered(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     bits = (len(hashes) // _NGRAMS_PER_PASS).bit_length()
     part = (hashes >> np.uint64(64 - bits)).astype(np.uint16)
     for number in range(1 << bits):
-        at = np.flatnonzero(part == number)
+        at = (part == number).nonzero()[0]
         own = hashes[at]
         # One integer holds most of a hash and its place: to sort those is faster than to find an order.
         places = np.uint64((1 << len(own).bit_length()) - 1)
-        order = (np.sort((own & ~places) | np.arange(len(own), dtype=np.uint64)) & places).astype(np.int64)
+        keys = (own & ~places) | np.arange(len(own), dtype=np.uint64)
+        keys.sort()
+        order = (keys & places).astype(np.int64)
         in_order = own[order]
         if (in_order[1:] < in_order[:-1]).any():
             # Two of them differ in nothing but the bits that had to give way.
-            order = np.argsort(own, kind="stable")
+            order = own.argsort(kind="stable")
             in_order = own[order]
         is_first = _differ_from_before(in_order)
         of_own = np.empty(len(own), dtype=np.int32)
-        of_own[order] = np.cumsum(is_first) + (size - 1)
+        of_own[order] = is_first.cumsum() + (size - 1)
         numbers[at] = of_own
         distinct.append(in_order[is_first])
         size += len(distinct[-1])
@@ -283,4 +288,4 @@ def _numbered(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _differ_from_before(values: np.ndarray) -> np.ndarray:
     """Return whether each value differs from the one before."""
-    return np.append(True, values[1:] != values[:-1])[: len(values)]
+    return np.concatenate(([True], values[1:] != values[:-1]))[: len(values)]
