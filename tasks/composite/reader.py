@@ -24,18 +24,13 @@ def unify(documents: Iterable[Mapping[str, Any]]) -> Iterator[Row | BadRow]:
             yield BadRow(f"document {number}", "has no list of references ('refs')")
             continue
         subset = document.get("subset", "")
-        image = document.get("image_id")
-        if "image_id" not in document:
-            # Named by its bytes, or by its references where the copy holds no image.
-            pixels = document.get("img")
-            encoded = pixels.get("bytes") if isinstance(pixels, Mapping) else None
-            image = hashlib.sha256(encoded or "\n".join(map(str, references)).encode()).hexdigest()[:16]
+        image = document["image_id"] if "image_id" in document else _image_name(document.get("img"), references)
         # COCO's files are named by their number in twelve digits.
         number_of_coco = subset == "coco" and re.fullmatch(r"[0-9]+", str(image))
         yield {
             "id": f"{number}|{image}",
             "subset": subset,
-            "image": f"{subset}/COCO_val2014_{int(str(image)):012d}" if number_of_coco else f"{subset}/{image}",
+            "image": f"{subset}/COCO_val2014_{int(image):012d}" if number_of_coco else f"{subset}/{image}",
             "candidate": candidate,
             "references": references,
             "rating": rating,
@@ -44,3 +39,9 @@ def unify(documents: Iterable[Mapping[str, Any]]) -> Iterator[Row | BadRow]:
 
 def _first(document: Mapping[str, Any], *names: str) -> Any:
     return next((document[name] for name in names if name in document), None)
+
+
+def _image_name(image: Any, references: Iterable[str]) -> str:
+    """Name an image by its bytes, or by its references where the copy holds no image."""
+    encoded = image.get("bytes") if isinstance(image, Mapping) else None
+    return hashlib.sha256(encoded or "\n".join(map(str, references)).encode()).hexdigest()[:16]
