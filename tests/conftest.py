@@ -7,10 +7,12 @@ import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 from tiny_clip import TinyClip, make_tiny_clip, make_tiny_siglip, make_tiny_siglip2
+from tiny_dci import make_tiny_dci
 from tiny_lvlm import (
     make_tiny_blip2,
     make_tiny_florence2,
@@ -106,6 +108,20 @@ def data_folder() -> Callable[[str], Path]:
 def tiny_clip(tmp_path_factory: pytest.TempPathFactory) -> TinyClip:
     """The same tiny CLIP in every format."""
     return make_tiny_clip(tmp_path_factory.mktemp("tiny_clip"))
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder(tiny_clip: TinyClip) -> Any:
+    """The tiny CLIP as open_clip reads it, on a processor; a test that changes it has its own."""
+    from capbench.adapters.encoders.open_clip import OpenClipEncoder
+
+    return OpenClipEncoder(str(tiny_clip.checkpoint), str(tiny_clip.architecture), device="cpu")
+
+
+@pytest.fixture(scope="session")
+def dci(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small DCI in the released layout, which tests read alone."""
+    return make_tiny_dci(tmp_path_factory.mktemp("made") / "dci")
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import forked
+import torch
+from safetensors.torch import load_file
 
 from capbench.recipes.training.carrying_out import carry_out
 from capbench.recipes.training.contract import TrainingCall
-from capbench.recipes.training.loop import StepReport
+from capbench.recipes.training.loop import LAST, StepReport, load, read_history
 
 
 def killed_at(step: int) -> Callable[[StepReport], None]:
@@ -27,6 +29,21 @@ def killed_at(step: int) -> Callable[[StepReport], None]:
 def train_until_killed(call: TrainingCall, folder: Path, step: int) -> None:
     """Train in a process of its own that ends at a step."""
     assert forked.carried_out(lambda: carry_out(call, folder, killed_at(step), {})) == -signal.SIGKILL
+
+
+def assert_alike(folder: Path, undisturbed: Path, weights: str) -> None:
+    """Assert that two trainings ended with the same weights, in a file of this name, checkpoints and histories."""
+    found, expected = (load_file(one / "weights" / weights) for one in (folder, undisturbed))
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], one) for name, one in expected.items())
+    (state, tensors), (expected_state, expected_tensors) = (load(one / LAST) for one in (folder, undisturbed))
+    assert state == expected_state
+    assert all(torch.equal(tensors[name], one) for name, one in expected_tensors.items())
+    lines, expected_lines = (
+        [{key: value for key, value in line.items() if key != "seconds"} for line in read_history(one)]
+        for one in (folder, undisturbed)
+    )
+    assert lines == expected_lines
 
 
 def untold(taken: StepReport) -> None:

@@ -5,20 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from tiny_clip import TinyClip
-from tiny_dci import make_tiny_dci
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_tiny_dci(tmp_path_factory.mktemp("made") / "dci")
-
-
-def test_group_is_run_with_a_model_and_shown_as_the_paper_has_it(bench, made, tiny_clip, tmp_path: Path):
+def test_group_is_run_with_a_model_and_shown_as_the_paper_has_it(bench, dci, tiny_clip, tmp_path: Path):
     model_args = f"pretrained={tiny_clip.checkpoint},architecture={tiny_clip.architecture},device=cpu,name=tiny"
     done = bench(
-        *("run", "--model", "open_clip", "--model_args", model_args, "--task", "dci", "--data", f"dci={made}"),
+        *("run", "--model", "open_clip", "--model_args", model_args, "--task", "dci", "--data", f"dci={dci}"),
         *("--skip_checks", "--bootstrap", 20, "--output_path", tmp_path / "runs"),
     ).succeeded()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.out.splitlines()[2:]]
@@ -42,10 +35,10 @@ def test_group_is_run_with_a_model_and_shown_as_the_paper_has_it(bench, made, ti
     assert (path.parent / "samples.parquet").is_file()
 
 
-def test_dry_run_says_what_is_measured(bench, made: Path, tiny_clip: TinyClip):
+def test_dry_run_says_what_is_measured(bench, dci: Path, tiny_clip: TinyClip):
     model_args = f"pretrained={tiny_clip.checkpoint},architecture={tiny_clip.architecture}"
     asked = ("run", "--model", "open_clip", "--model_args", model_args, "--task", "dci_hard_neg", "--dry_run")
-    bench(*asked, "--data", f"dci_hard_neg={made}").succeeded("metrics:    neg")
+    bench(*asked, "--data", f"dci_hard_neg={dci}").succeeded("metrics:    neg")
 
 
 def test_copy_without_the_splits_file_says_what_to_do(bench, tmp_path: Path, tiny_clip: TinyClip):
@@ -56,11 +49,11 @@ def test_copy_without_the_splits_file_says_what_to_do(bench, tmp_path: Path, tin
     assert "Traceback" not in done.err
 
 
-def test_validation_reads_the_data_without_a_model(bench, made: Path):
-    done = bench("validate", "dci_all_scm", "--data", f"dci_all_scm={made}").failed(1)
+def test_validation_reads_the_data_without_a_model(bench, dci: Path):
+    done = bench("validate", "dci_all_scm", "--data", f"dci_all_scm={dci}").failed(1)
     assert "data checks failed; 5 of 5 documents usable" in done.out
     assert "rows: expected 1,462, found 25" in done.out
-    assert bench("validate", "dci_full_all_scm", "--data", f"dci_full_all_scm={made}").code == 0
+    assert bench("validate", "dci_full_all_scm", "--data", f"dci_full_all_scm={dci}").code == 0
 
 
 def test_every_choice_is_explained(bench):

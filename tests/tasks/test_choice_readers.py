@@ -12,11 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_clip import TinyClip
 from tiny_images import noise_image
 
 import capbench
-from capbench.adapters.encoders.open_clip import OpenClipEncoder
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.errors import DataError
 from capbench.rows import BadRow
@@ -30,12 +28,10 @@ SUBSETS = ["add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "s
 
 
 @pytest.fixture(scope="module")
-def evaluate(tiny_clip: TinyClip) -> Callable[..., TaskRun]:
-    encoder = OpenClipEncoder(str(tiny_clip.checkpoint), str(tiny_clip.architecture), device="cpu")
-
+def evaluate(tiny_encoder) -> Callable[..., TaskRun]:
     def run(task: str, folder: Path, **settings: Any) -> TaskRun:
         settings = {"skip_checks": True, "resamples": 0, **settings}
-        return capbench.evaluate(encoder, task, data={task: folder}, **settings)[task]
+        return capbench.evaluate(tiny_encoder, task, data={task: folder}, **settings)[task]
 
     return run
 

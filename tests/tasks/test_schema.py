@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -44,23 +43,28 @@ def test_every_shipped_yaml_file_is_a_task_a_group_a_template_or_a_data_card():
         assert (path in declared) + template + card == 1, path
 
 
+NO_VERSION = "metadata.version is missing; results of two versions are never mixed"
+PUBLISHED = "published:\n  paper: x\n  table: 1\n  task: y\n  statistic: {}\n"
+
+
 @pytest.mark.parametrize(
-    ("tail", "key", "nearest"),
+    ("keys", "tail", "key", "fault"),
     [
-        ("generation_kwarg: {}\n", "generation_kwarg", "generation_kwargs"),
-        ("checks:\n\n  rowz: 3\n", "rowz", "rows"),
-        ("published:\n  paper: x\n  table: 1\n  task: y\n  statistic: {}\n", "statistic", "statistics"),
+        ({}, "task_alia: x\n", "task_alia", "unknown key 'task_alia'. Did you mean 'task_alias'?"),
+        ({}, "checks:\n\n  rowz: 3\n", "rowz", "unknown key 'rowz'. Did you mean 'rows'?"),
+        ({}, PUBLISHED, "statistic", "unknown key 'statistic'. Did you mean 'statistics'?"),
+        ({}, "zzzzzz: 1\n", "zzzzzz", "unknown key 'zzzzzz'."),
+        ({"metadata": None}, "", None, "key 'metadata' is missing"),
+        ({"metadata": {}}, "", "metadata", NO_VERSION),
+        ({"metadata": {"author": "x"}}, "", "metadata", NO_VERSION),
+        ({"metadata": {"version": None}}, "", "metadata", NO_VERSION),
+        ({"dataset_path": None}, "", None, "one of 'dataset_path' and 'custom_dataset' must say where the data is"),
     ],
 )
-def test_unknown_key_is_an_error_with_file_line_and_nearest_key(write_task, tail: str, key: str, nearest: str):
-    path = write_task(tail=tail)
-    expected = f"{path}:{line_of(path, key)}: unknown key '{key}'. Did you mean '{nearest}'?"
-    assert faults(path) == [expected]
-
-
-def test_unknown_key_without_a_near_one_proposes_none(write_task: WriteTask):
-    path = write_task(tail="zzzzzz: 1\n")
-    assert faults(path) == [f"{path}:{line_of(path, 'zzzzzz')}: unknown key 'zzzzzz'."]
+def test_key_that_is_unknown_or_missing_is_an_error_with_its_line(write_task, keys, tail: str, key, fault: str):
+    path = write_task(tail=tail, **keys)
+    place = f"{path}:{line_of(path, key)}" if key else str(path)
+    assert faults(path) == [f"{place}: {fault}"]
 
 
 def test_unknown_key_of_an_included_file_names_that_file(write_task: WriteTask, write: Callable[..., Path]):
@@ -94,24 +98,6 @@ def test_metric_entry_without_a_metric_says_so(write_task: WriteTask):
     path = write_task(metric_list=None, tail="metric_list:\n- length\n- {metrc: cider}\n")
     line = line_of(path, "metric_list") + 2
     assert faults(path) == [f"{path}:{line}: key 'metric_list.1.metric' is missing"]
-
-
-def test_missing_key_is_named(write_task: WriteTask):
-    path = write_task(metadata=None)
-    assert faults(path) == [f"{path}: key 'metadata' is missing"]
-
-
-@pytest.mark.parametrize("metadata", [{}, {"author": "x"}, {"version": None}])
-def test_metadata_version_is_required(write_task: WriteTask, metadata: dict[str, Any]):
-    path = write_task(metadata=metadata)
-    assert faults(path) == [
-        f"{path}:{line_of(path, 'metadata')}: metadata.version is missing; results of two versions are never mixed"
-    ]
-
-
-def test_task_without_data_is_refused(write_task: WriteTask):
-    path = write_task(dataset_path=None)
-    assert faults(path) == [f"{path}: one of 'dataset_path' and 'custom_dataset' must say where the data is"]
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,6 @@ def test_column_gives_the_value_as_it_is(make_task: MakeTask):
     assert get(DOCUMENT) is DOCUMENT["references"]
 
 
-def test_text_with_braces_is_jinja_over_the_columns(make_task: MakeTask):
-    task = make_task(doc_to_image="{{subset}}/{{ image }}", doc_to_text="{% if rating > 2 %}good{% endif %}")
-    assert compile_template(task, "doc_to_image", DOCUMENT)(DOCUMENT) == "8k/a.jpg"
-    assert compile_template(task, "doc_to_text", DOCUMENT)(DOCUMENT) == "good"
-
-
 @pytest.mark.parametrize(
     ("key", "source", "value"),
     [
@@ -42,19 +36,44 @@ def test_text_with_braces_is_jinja_over_the_columns(make_task: MakeTask):
         ("doc_to_text", "{{ '1_000' }}", "1_000"),
         ("doc_to_image", "{{ rating }}", "3"),
         ("doc_to_image", "{{ {'bytes': none, 'path': image} }}", {"bytes": None, "path": "a.jpg"}),
+        # More than an expression gives text, in which nothing is escaped as HTML.
+        ("doc_to_target", "{{ references }}.", "['a dog', 'a <b> & c']."),
+        ("doc_to_target", " {{ references }}", " ['a dog', 'a <b> & c']"),
+        ("doc_to_target", "{{ references }}{{ '' }}", "['a dog', 'a <b> & c']"),
+        ("doc_to_target", "{{references[1]}}", "a <b> & c"),
+        ("doc_to_image", "{{subset}}/{{ image }}", "8k/a.jpg"),
+        ("doc_to_text", "{% if rating > 2 %}good{% endif %}", "good"),
+        # What templates of captions do.
+        ("doc_to_text", "COCO_val2014_{{ '%012d' % number }}.jpg", "COCO_val2014_000000391895.jpg"),
+        ("doc_to_text", "{{ '%012d' | format(number) }}", "000000391895"),
+        ("doc_to_text", "{{ '{:012d}'.format(number) }}", "000000391895"),
+        ("doc_to_text", "{{ (number | string).zfill(12) }}", "000000391895"),
+        ("doc_to_text", "{{ references | join(', ') | replace('a ', 'the ') | indent(2) }}", "the dog, the <b> & c"),
+        (
+            "doc_to_text",
+            "{% for r in references %}{{ loop.index }}{{ r }}{{ '' if loop.last else '; ' }}{% endfor %}",
+            "1a dog; 2a <b> & c",
+        ),
+        (
+            "doc_to_text",
+            "{% for i in range(500) if i > 497 %}{{ number ~ i }}{% else %}none{% endfor %}",
+            "391895498391895499",
+        ),
+        ("doc_to_text", "{% macro m(n) %}<{{ n }}>{% endmacro %}{{ m(1) }}{{ m(2) }}", "<1><2>"),
+        ("doc_to_text", "{{ missing | default(1000000) }}!", "1000000!"),
+        ("doc_to_text", "{{ 'x' * 3 + 'y' }}", "xxxy"),
     ],
 )
-def test_template_that_is_one_expression_gives_its_value(make_task: MakeTask, key: str, source: str, value: object):
-    document = {**DOCUMENT, "by_rater": {"a": 1, "b": 2}}
+def test_template_gives_the_value_of_its_expression_or_text(make_task: MakeTask, key: str, source: str, value: object):
+    document = {**DOCUMENT, "by_rater": {"a": 1, "b": 2}, "number": 391895}
     found = compile_template(make_task(**{key: source}), key, document)(document)
     assert found == value
     assert type(found) is type(value)
 
 
-@pytest.mark.parametrize("source", ["{{ references }}.", " {{ references }}", "{{ references }}{{ '' }}"])
-def test_template_with_more_than_an_expression_gives_text(make_task: MakeTask, source: str):
-    get = compile_template(make_task(doc_to_target=source), "doc_to_target", DOCUMENT)
-    assert get(DOCUMENT).strip(" .") == "['a dog', 'a <b> & c']"
+def test_template_may_make_a_million_characters(make_task: MakeTask):
+    get = compile_template(make_task(doc_to_text="{{ 'a' * 999999 }}b"), "doc_to_text", DOCUMENT)
+    assert len(get(DOCUMENT)) == 1_000_000
 
 
 def test_template_cannot_change_the_document(make_task: MakeTask):
@@ -63,11 +82,6 @@ def test_template_cannot_change_the_document(make_task: MakeTask):
     with pytest.raises(DocumentError, match="doc_to_text cannot be rendered"):
         get(document)
     assert document == {"references": ["a dog"]}
-
-
-def test_captions_are_not_escaped_as_html(make_task: MakeTask):
-    get = compile_template(make_task(doc_to_target="{{references[1]}}"), "doc_to_target", DOCUMENT)
-    assert get(DOCUMENT) == "a <b> & c"
 
 
 def test_function_is_called_with_the_document(make_task: MakeTask, write: Callable[..., Path]):
@@ -115,7 +129,20 @@ def test_document_without_the_column_gives_the_reason(make_task: MakeTask):
         compile_template(task, "doc_to_image", DOCUMENT)({"image": "b.jpg"})
 
 
-@pytest.mark.parametrize("source", ["{{ open", "{% if %}", "{{ image | no_such_filter }}", "{% for x %}{{x}}"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ open",
+        "{% if %}",
+        "{{ image | no_such_filter }}",
+        "{% for x %}{{x}}",
+        # Too long, and nested too deep.
+        "{{ x }}" * 5000,
+        "{{ " + "(" * 9000 + " }}",
+        "{{ " + "-" * 9000 + "1 }}",
+    ],
+    ids=lambda source: source[:12],
+)
 def test_broken_jinja_is_an_error_before_any_document_is_read(make_task: MakeTask, source: str):
     with pytest.raises(TaskError, match="task 'mine': doc_to_text: not valid Jinja"):
         compile_template(make_task(doc_to_text=source), "doc_to_text", DOCUMENT)
@@ -124,6 +151,7 @@ def test_broken_jinja_is_an_error_before_any_document_is_read(make_task: MakeTas
 @pytest.mark.parametrize(
     "source",
     [
+        # It cannot reach beyond the document,
         "{{ ''.__class__.__mro__ }}",
         "{{ image.__class__ }}",
         "{{ ''['__class__']['__mro__'] }}",
@@ -132,29 +160,11 @@ def test_broken_jinja_is_an_error_before_any_document_is_read(make_task: MakeTas
         "{{ cycler.__init__.__globals__.os.getcwd() }}",
         "{{ '{0.__class__.__mro__}'.format(image) }}",
         "{{ range(10 ** 9) | list }}",
-    ],
-)
-def test_template_cannot_reach_beyond_the_document(make_task: MakeTask, source: str):
-    get = compile_template(make_task(doc_to_text=source), "doc_to_text", DOCUMENT)
-    with pytest.raises(DocumentError, match="doc_to_text cannot be rendered"):
-        get(DOCUMENT)
-
-
-@pytest.mark.parametrize("source", ["{{ image + 1 }}", "{{ 1 / (rating - 3) }}", "{{ rating() }}"])
-def test_expression_that_fails_on_a_document_gives_the_reason(make_task: MakeTask, source: str):
-    get = compile_template(make_task(doc_to_text=source), "doc_to_text", DOCUMENT)
-    with pytest.raises(DocumentError, match="doc_to_text cannot be rendered"):
-        get(DOCUMENT)
-
-
-# --- templates that would make more than a document needs
-
-DOUBLED = "{% set n = namespace(x='a') %}{% for i in range(99) %}{% set n.x = n.x * 2 %}{% endfor %}"
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
+        # fail on it,
+        "{{ image + 1 }}",
+        "{{ 1 / (rating - 3) }}",
+        "{{ rating() }}",
+        # or make more than a document needs.
         "{% for i in range(999999) %}{% endfor %}",
         "{% for i in range(99999) %}{{ references * 99 }}{% endfor %}",
         "{% for i in range(99999) %}" + "text " * 3000 + "{% endfor %}",
@@ -162,44 +172,12 @@ DOUBLED = "{% set n = namespace(x='a') %}{% for i in range(99) %}{% set n.x = n.
         "{{ 'a' * 10**10 }}",
         "{{ 10**9 * references }}",
         "{{ [''] * 10**9 }}",
-        DOUBLED,
+        "{% set n = namespace(x='a') %}{% for i in range(99) %}{% set n.x = n.x * 2 %}{% endfor %}",
         "{{ 'a' * 900000 }}{{ 'a' * 900000 }}",
     ],
+    ids=lambda source: source[:30],
 )
-def test_template_that_makes_too_much_is_a_failure_of_its_document(make_task: MakeTask, source: str):
+def test_what_a_template_may_not_do_is_a_failure_of_its_document(make_task: MakeTask, source: str):
     get = compile_template(make_task(doc_to_text=source), "doc_to_text", DOCUMENT)
     with pytest.raises(DocumentError, match="doc_to_text cannot be rendered"):
         get(DOCUMENT)
-
-
-def test_template_may_make_a_million_characters(make_task: MakeTask):
-    get = compile_template(make_task(doc_to_text="{{ 'a' * 999999 }}b"), "doc_to_text", DOCUMENT)
-    assert len(get(DOCUMENT)) == 1_000_000
-
-
-@pytest.mark.parametrize(
-    ("source", "text"),
-    [
-        ("COCO_val2014_{{ '%012d' % number }}.jpg", "COCO_val2014_000000391895.jpg"),
-        ("{{ '%012d' | format(number) }}", "000000391895"),
-        ("{{ '{:012d}'.format(number) }}", "000000391895"),
-        ("{{ (number | string).zfill(12) }}", "000000391895"),
-        ("{{ references | join(', ') | replace('a ', 'the ') | indent(2) }}", "the dog, the <b> & c"),
-        ("{% for r in references %}{{ loop.index }}{{ r }}{{ '' if loop.last else '; ' }}{% endfor %}",
-         "1a dog; 2a <b> & c"),
-        ("{% for i in range(500) if i > 497 %}{{ number ~ i }}{% else %}none{% endfor %}", "391895498391895499"),
-        ("{% macro m(n) %}<{{ n }}>{% endmacro %}{{ m(1) }}{{ m(2) }}", "<1><2>"),
-        ("{{ missing | default(1000000) }}!", "1000000!"),
-        ("{{ 'x' * 3 + 'y' }}", "xxxy"),
-    ],
-)  # fmt: skip
-def test_what_templates_of_captions_do_stays_possible(make_task: MakeTask, source: str, text: str):
-    document = {**DOCUMENT, "number": 391895}
-    get = compile_template(make_task(doc_to_text=source), "doc_to_text", document)
-    assert get(document) == text
-
-
-@pytest.mark.parametrize("source", ["{{ x }}" * 5000, "{{ " + "(" * 9000 + " }}", "{{ " + "-" * 9000 + "1 }}"])
-def test_template_that_is_too_long_or_nested_too_deep_is_an_error(make_task: MakeTask, source: str):
-    with pytest.raises(TaskError, match="task 'mine': doc_to_text: not valid Jinja"):
-        compile_template(make_task(doc_to_text=source), "doc_to_text", DOCUMENT)

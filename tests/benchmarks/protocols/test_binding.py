@@ -20,40 +20,22 @@ from capbench.errors import TaskError
 from capbench.tasks.index import build_index
 from capbench.tasks.schema import load_task
 
-CAPTIONING = {
-    "task": "mine",
-    "dataset_path": "json",
-    "doc_to_text": "Describe this image.",
-    "metric_list": ["length"],
-    "metadata": {"version": 1.0},
-}
-AGREEMENT = {
-    "task": "mine",
-    "dataset_path": "json",
+LOCAL = {"task": "mine", "dataset_path": "json", "metadata": {"version": 1.0}}
+CAPTIONING = LOCAL | {"doc_to_text": "Describe this image.", "metric_list": ["length"]}
+AGREEMENT = LOCAL | {
     "output_type": "agreement",
     "doc_to_candidate": "caption",
     "doc_to_human": "rating",
     "metric_list": ["length"],
     "statistics": ["kendall_b"],
-    "metadata": {"version": 1.0},
 }
-PREFERENCE = {
-    "task": "mine",
-    "dataset_path": "json",
+PREFERENCE = LOCAL | {
     "output_type": "preference",
     "doc_to_candidates": "captions",
     "doc_to_preferred": "preferred",
     "metric_list": ["length"],
-    "metadata": {"version": 1.0},
 }
-MATCHING = {
-    "task": "mine",
-    "dataset_path": "json",
-    "output_type": "matching",
-    "doc_to_image": "image",
-    "doc_to_entries": "entries",
-    "metadata": {"version": 1.0},
-}
+MATCHING = LOCAL | {"output_type": "matching", "doc_to_image": "image", "doc_to_entries": "entries"}
 Write = Callable[..., Path]
 
 
@@ -129,12 +111,6 @@ def test_unknown_choice_of_an_included_file_names_that_file(write: Write, tmp_pa
     (tmp_path / "base.yaml").write_text("description: shared\nprotocol: {ratrs: mean}\n")
     path = write(AGREEMENT, include="base.yaml")
     assert faults(path) == [f"{tmp_path / 'base.yaml'}:2: unknown key 'ratrs'. Did you mean 'raters'?"]
-
-
-def named(holds: Callable[[type[Protocol]], bool]) -> str:
-    """Return the protocols of which something holds, as a sentence names them."""
-    *others, last = (f"'{name}'" for name in names_where(holds))
-    return f"{', '.join(others)} and {last} do" if others else f"{last} does"
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,23 @@ from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
 import capbench
-from capbench.benchmarks.protocols.checks import Levels
+from capbench.benchmarks.inputs.failures import FailureLog
+from capbench.benchmarks.inputs.models import Models
+from capbench.benchmarks.inputs.settings import RunSettings
+from capbench.benchmarks.protocols.checks import Levels, faults_of_data
+from capbench.benchmarks.protocols.job import Job
 from capbench.benchmarks.records.task_run import TaskRun
+from capbench.benchmarks.running.inspection import ANY_MODELS
+from capbench.benchmarks.running.plan import PlannedRun, plan_task
 from capbench.cli.main import main
 from capbench.errors import DataError
+from capbench.metrics import NoCache
+from capbench.progress import silent
+from capbench.tasks.documents import Documents, load_documents
+from capbench.tasks.index import IndexEntry, build_index
+from capbench.tasks.locate import DataLocations
+from capbench.tasks.schema import load_task
+from capbench.tasks.sources import load_source
 
 RATINGS = [1, 1, 2, 3]
 # Of the rating levels 1, 1, 2, 3: m = 3, n = 4, 6 pairs, 1 tied; 2·3/(16·2)·sqrt(6·5).
@@ -207,3 +220,139 @@ def test_command_line_exits_1_on_a_wrong_copy_and_goes_on_when_told(folder, tmp_
         "ranked" in output.err
     )
     assert "τ-b" in output.out
+
+
+# --- every shipped task says how much a right copy of its data holds, and a part of it shows
+
+SHIPPED = {entry.name: entry for entry in build_index().tasks}
+
+_DCI = "the release has fewer images than the paper, and no source says how many of them have summaries"
+_FOIL = "no source says how many foils the file of October 2018 has"
+_LONGCAP = "no source says how many ratings a test set has"
+NO_DOCUMENTS = {
+    "activitynet_foil": "documents are sentences, which no source counts; its pairs are checked",
+    "cc3m": "the user's own folder: the images that could still be fetched",
+    "detailcaps_agreement": "no source says how many images have ratings",
+    "detailcaps100_agreement": "the user's own file: the data was never released",
+    **dict.fromkeys((f"dci_full_{name}" for name in
+                     ("all_neg", "all_scm", "base_neg", "hard_neg", "pick5_neg", "pick5_scm")), _DCI),
+    **dict.fromkeys(("foil_1ref", "foil_4ref"), _FOIL),
+    **dict.fromkeys(("longcap_arena_a", "longcap_arena_b"), _LONGCAP),
+    "vg_clip_f1": "its reader draws 500 images, and refuses a copy that has fewer; a smaller draw is a user's own",
+}  # fmt: skip
+_OF_PAIRS = "no source says how many cases each of its many categories has"
+NO_CATEGORIES = {
+    "aro_vg_attribution": _OF_PAIRS,
+    "aro_vg_relation": _OF_PAIRS,
+    "caparena": "no source says how many battles a level has",
+    "caparena_judge": "no source says how many battles a level has",
+    "winoground": "no source says how many entries a kind has",
+}
+_COLUMNS = "each reference is a column of its own, so that a document without one is no document"
+_UNCOUNTED = "no source says how many references there are"
+NO_REFERENCES = {
+    **dict.fromkeys((one for one in NO_DOCUMENTS if not one.startswith(("dci_", "vg_"))), "as its documents"),
+    **dict.fromkeys(("caparena_auto", "detailcaps", "detailcaps_3ref"), _COLUMNS),
+    **dict.fromkeys(("caparena", "caparena_judge", "nebula", "nebula_released", "polaris", "vizwiz",
+                     "vatex_eval_1ref", "vatex_eval_9ref"), _UNCOUNTED),
+}  # fmt: skip
+
+
+def test_every_shipped_task_says_how_many_documents_categories_and_references_it_has():
+    lacking: dict[str, list[str]] = {"documents": [], "categories": [], "references": []}
+    for name, entry in SHIPPED.items():
+        task, _ = load_task(entry.path)
+        if task.checks.documents is None:
+            lacking["documents"].append(name)
+        if "doc_to_category" in task.templates and not task.checks.categories:
+            lacking["categories"].append(name)
+        # A right answer is no reference.
+        if "doc_to_target" in task.templates and task.output_type != "yes_no" and task.checks.references is None:
+            lacking["references"].append(name)
+    assert lacking["documents"] == sorted(NO_DOCUMENTS)
+    assert lacking["categories"] == sorted(NO_CATEGORIES)
+    assert lacking["references"] == sorted(NO_REFERENCES)
+
+
+def faults(planned: PlannedRun, documents: Documents) -> list[str]:
+    """Return what the data checks say of some documents of a task, or the protocol where it cannot go on."""
+    settings = RunSettings(skip_checks=True)
+    job = Job(planned.task, documents, Models(), settings, NoCache(), silent, planned.pixels)
+    try:
+        return faults_of_data(planned.protocol.read(job, FailureLog(strict=False))[1])
+    except DataError as error:
+        return [error.in_one_line]
+
+
+def of_rows(documents: Documents, rows: Sequence[Mapping[str, Any]]) -> Documents:
+    return replace(documents, rows=list(rows))
+
+
+def assert_part_shows(entry: IndexEntry, locations: DataLocations) -> None:
+    planned = plan_task(entry, ANY_MODELS, (), locations)
+    documents = load_documents(planned.task, planned.path, locations)
+    rows = list(documents.rows)
+    assert faults(planned, documents) == []
+    assert faults(planned, of_rows(documents, rows[::2]))
+    target = planned.task.templates.get("doc_to_target")
+    if planned.task.checks.references and isinstance(target, str) and isinstance(rows[0].get(target), list):
+        fewer = [{**row, target: row[target][: -(-len(row[target]) // 2)]} for row in rows]
+        if fewer != rows:
+            assert any("reference" in one for one in faults(planned, of_rows(documents, fewer)))
+    category = planned.task.templates.get("doc_to_category")
+    if len(planned.task.checks.categories) > 1 and isinstance(category, str) and category in rows[0]:
+        first = rows[0][category]
+        of_others = [row for row in rows if row[category] != first]
+        count = len(planned.task.checks.categories)
+        said = faults(planned, of_rows(documents, of_others))[0]
+        assert said.startswith(f"{count - 1} of {count} categories: mean of ")
+        assert str(first) not in said.partition("mean of ")[2].split(", ")
+
+
+def is_here(entry: IndexEntry) -> bool:
+    """Return whether the documents of a task ship with capbench, or are generated."""
+    task, parsed = load_task(entry.path)
+    source = load_source(task, parsed.path)
+    return (source is not None and source.generated) or "iiw" in entry.name
+
+
+@pytest.mark.parametrize("name", [name for name, entry in SHIPPED.items() if is_here(entry)])
+def test_part_of_what_ships_or_is_generated_shows(name: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("CAPBENCH_DATA", raising=False)
+    assert_part_shows(SHIPPED[name], DataLocations.from_environment())
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("aloha", "aloha_hat"),
+        ("aloha", "aloha_hat_detection"),
+        ("aloha", "aloha_nocaps_foil"),
+        ("aloha", "aloha_nocaps_foil_detection"),
+        ("composite", "composite"),
+        ("flickr8k", "checklist_flickr8k"),
+        ("flickr8k", "flickr8k_cf"),
+        ("flickr8k", "flickr8k_expert"),
+        ("foil", "foil_valse_1ref"),
+        ("foil", "foil_valse_4ref"),
+        ("pope", "pope_adversarial"),
+        ("pope", "pope_popular"),
+        ("pope", "pope_random"),
+    ],
+)
+@pytest.mark.data
+def test_part_of_a_raw_data_set_shows(data_folder, folder: str, name: str):
+    place: Path = data_folder(folder)
+    assert_part_shows(SHIPPED[name], DataLocations({name: place}))
+
+
+@pytest.mark.data
+def test_file_of_two_of_pascal50s_categories_is_told_from_the_whole(data_folder):
+    locations = DataLocations({"pascal50s": data_folder("pascal50s") / "pascal50s_hi_hm.json"})
+    planned = plan_task(SHIPPED["pascal50s"], ANY_MODELS, (), locations)
+    assert faults(planned, load_documents(planned.task, planned.path, locations)) == [
+        "2 of 4 categories: mean of HI, HM",
+        "documents: expected 4,000, found 2,000",
+        "rows: expected 4,000, found 2,000",
+        "references: expected 192,000, found 10,000",
+    ]

@@ -1,4 +1,4 @@
-"""Choices between captions, and squares, written in YAML alone."""
+"""Choices between captions, squares and entries of a user's own task, written in YAML alone."""
 
 from __future__ import annotations
 
@@ -10,39 +10,42 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from tiny_clip import TinyClip
 from tiny_images import noise_image
 
 import capbench
 from capbench.adapters import ImageHandle
-from capbench.adapters.encoders.open_clip import OpenClipEncoder
 from capbench.benchmarks.protocols.binding import bind
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.tables.results import render
 from capbench.errors import DataError, TaskError
 from capbench.tasks.schema import load_task
 
-CHOICE = {
-    "task": "mine", "dataset_path": "json", "dataset_kwargs": {"data_files": "rows.jsonl"},
-    "output_type": "matching", "doc_to_image": "file", "doc_to_captions": "caption",
-    "doc_to_negatives": ["negative", "other"], "image_folder": "photos", "protocol": {"measure": "neg"},
+MINE = {
+    "task": "mine",
+    "dataset_path": "json",
+    "dataset_kwargs": {"data_files": "rows.jsonl"},
+    "output_type": "matching",
     "metadata": {"version": 1},
-}  # fmt: skip
-SQUARE = {
-    "task": "mine", "dataset_path": "json", "dataset_kwargs": {"data_files": "rows.jsonl"},
-    "output_type": "matching", "doc_to_images": ["first", "second"], "doc_to_captions": ["one", "two"],
-    "image_folder": "photos", "protocol": {"measure": "square"}, "metadata": {"version": 1},
-}  # fmt: skip
+}
+CHOICE = MINE | {
+    "doc_to_image": "file",
+    "doc_to_captions": "caption",
+    "doc_to_negatives": ["negative", "other"],
+    "image_folder": "photos",
+    "protocol": {"measure": "neg"},
+}
+SQUARE = MINE | {
+    "doc_to_images": ["first", "second"],
+    "doc_to_captions": ["one", "two"],
+    "image_folder": "photos",
+    "protocol": {"measure": "square"},
+}
+ENTRIES = MINE | {"doc_to_image": "photo", "doc_to_entries": "entries"}
 TEXTS = ["a red bus", "two dogs run", "the old man sits", "a bowl of soup", "rain on a roof", "an open book"]
 
 
-@pytest.fixture(scope="module")
-def encoder(tiny_clip: TinyClip) -> OpenClipEncoder:
-    return OpenClipEncoder(str(tiny_clip.checkpoint), str(tiny_clip.architecture), device="cpu")
-
-
 @pytest.fixture
-def run(tmp_path: Path, encoder: OpenClipEncoder) -> Callable[..., TaskRun]:
+def run(tmp_path: Path, tiny_encoder) -> Callable[..., TaskRun]:
     (tmp_path / "photos").mkdir()
     for number in range(6):
         noise_image(number).save(tmp_path / "photos" / f"{number}.png")
@@ -51,7 +54,7 @@ def run(tmp_path: Path, encoder: OpenClipEncoder) -> Callable[..., TaskRun]:
         (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         (tmp_path / "mine.yaml").write_text(yaml.safe_dump(task))
         settings = {"resamples": 0, "include_path": [tmp_path], **settings}
-        return capbench.evaluate(encoder, "mine", **settings)["mine"]
+        return capbench.evaluate(tiny_encoder, "mine", **settings)["mine"]
 
     return with_rows
 
@@ -65,10 +68,10 @@ def choices(**columns: list[Any]) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def cosine(encoder: OpenClipEncoder, tmp_path: Path) -> Callable[..., float]:
+def cosine(tiny_encoder, tmp_path: Path) -> Callable[..., float]:
     def of(file: str, text: str, box: tuple[float, float, float, float] | None = None) -> float:
-        (image,) = [one.vectors[0] for one in encoder.images([ImageHandle(tmp_path / "photos" / file, box)])]
-        (words,) = [one.vectors[0] for one in encoder.texts([text])]
+        (image,) = [one.vectors[0] for one in tiny_encoder.images([ImageHandle(tmp_path / "photos" / file, box)])]
+        (words,) = [one.vectors[0] for one in tiny_encoder.texts([text])]
         return float(image @ words / np.linalg.norm(image) / np.linalg.norm(words))
 
     return of
@@ -254,3 +257,57 @@ def test_keys_that_do_not_go_together_are_refused(tmp_path: Path, task: dict[str
         bind(*load_task(path))
     assert message in caught.value.message
     assert str(path) in caught.value.message
+
+
+# --- entries
+
+
+GOOD = {"captions": ["A boat."], "negatives": ["A car."]}
+
+
+@pytest.mark.parametrize(
+    ("entries", "reason"),
+    [
+        (None, "row has no list of entries"),
+        (["a boat"], "row has no list of entries"),
+        ([GOOD, {"captions": [], "negatives": ["A car."]}], "row entry 1 has no list of captions"),
+        ([{"key": "x", "captions": ["A boat."]}], "row entry x has no list of negatives"),
+        ([GOOD | {"captions": [None]}], "row entry 0: one of its captions is null"),
+        ([GOOD | {"captions": ["\ud800"]}], "row entry 0: one of its captions is not valid UTF-8"),
+        ([GOOD | {"negatives": ["\ud800"]}], "row entry 0: one of its negatives is not valid UTF-8"),
+        ([GOOD | {"box": [0, 0, "1", 1]}], "row entry 0 has a box 1 that is not four numbers"),
+    ],
+)
+def test_entry_that_cannot_be_matched_is_named(run: Callable[..., TaskRun], entries: Any, reason: str):
+    rows = [{"photo": "0.png", "entries": one} for one in ([GOOD], entries)]
+    done = run(ENTRIES | {"image_folder": "photos", "protocol": {"measure": "neg"}}, rows)
+    assert done.results[0].n == 1
+    (failure,) = done.record.failures
+    assert failure["samples"] == ["1"]
+    assert f"row {failure['reason']}".startswith(reason)
+
+
+def test_box_outside_its_image_costs_the_image(run: Callable[..., TaskRun]):
+    outside = GOOD | {"box": [900, 0, 1200, 300]}
+    rows = [{"photo": "0.png", "entries": [GOOD, outside]}, {"photo": "1.png", "entries": [GOOD]}]
+    done = run(ENTRIES | {"image_folder": "photos"}, rows)
+    assert done.results[0].n == 1
+    (failure,) = done.record.failures
+    assert (failure["stage"], failure["samples"]) == ("image", ["0"])
+    assert "outside" in failure["reason"]
+
+
+@pytest.mark.parametrize(
+    ("folders", "reason"),
+    [
+        ({"image_folder": "photos"}, "file: No such file or directory (in {photos})"),
+        ({}, "is no image of this machine: 'gone.png'"),
+    ],
+)
+def test_image_that_is_not_there_is_named(run, tmp_path: Path, folders: dict[str, str], reason: str):
+    photo = "0.png" if folders else str(tmp_path / "photos" / "0.png")
+    done = run(ENTRIES | folders, [{"photo": one, "entries": [GOOD]} for one in (photo, "gone.png")])
+    assert done.results[0].n == 1
+    (failure,) = done.failures
+    assert (failure["stage"], failure["samples"]) == ("image", ["1"])
+    assert failure["reason"].endswith(reason.format(photos=tmp_path / "photos"))

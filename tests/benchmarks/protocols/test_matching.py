@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 import yaml
 from tiny_clip import TinyClip
-from tiny_dci import ENTRIES, edit, make_tiny_dci
+from tiny_dci import ENTRIES, edit
 
 import capbench
 from capbench.adapters import Encoded, ImageHandle, aliases
@@ -40,14 +40,9 @@ RELEASED = {
 ``get_clip_processor`` gave the folder's processor and ``is_test`` was set, so that Pick5 takes the first five."""
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_tiny_dci(tmp_path_factory.mktemp("made") / "dci")
-
-
 @pytest.fixture
-def folder(made: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(made, tmp_path / "dci")
+def folder(dci: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(dci, tmp_path / "dci")
 
 
 def hits(run: TaskRun) -> str:
@@ -61,16 +56,11 @@ def evaluate(model: Any, folder: Path, task: str = "dci", **settings: Any) -> Ru
 
 
 @pytest.fixture(scope="module")
-def released_processing(made: Path, tiny_clip: TinyClip, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def released_processing(dci: Path, tiny_clip: TinyClip, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """All six tasks, with the image and text processing of the released code."""
     arguments = f"pretrained={tiny_clip.hf_folder},device=cpu,preprocess=transformers"
     store = tmp_path_factory.mktemp("store") / "store.sqlite"
-    return evaluate("hf_clip", made, model_args=arguments, store=store, resamples=50)
-
-
-@pytest.fixture(scope="module")
-def encoder(tiny_clip: TinyClip) -> OpenClipEncoder:
-    return OpenClipEncoder(str(tiny_clip.checkpoint), str(tiny_clip.architecture), device="cpu")
+    return evaluate("hf_clip", dci, model_args=arguments, store=store, resamples=50)
 
 
 @pytest.fixture
@@ -107,11 +97,9 @@ def test_entries_are_named_in_the_order_of_their_blocks_and_a_caption_that_equal
     assert first["hit"] == 0
 
 
-def test_adapters_of_two_libraries_agree_on_every_entry(
-    made: Path, tiny_clip: TinyClip, encoder: OpenClipEncoder, tmp_path: Path
-):
-    by_transformers = evaluate("hf_clip", made, model_args=f"pretrained={tiny_clip.hf_folder},device=cpu")
-    by_open_clip = evaluate(encoder, made)
+def test_adapters_of_two_libraries_agree_on_every_entry(dci: Path, tiny_clip: TinyClip, tiny_encoder, tmp_path: Path):
+    by_transformers = evaluate("hf_clip", dci, model_args=f"pretrained={tiny_clip.hf_folder},device=cpu")
+    by_open_clip = evaluate(tiny_encoder, dci)
     for task in RELEASED:
         assert hits(by_transformers[task]) == hits(by_open_clip[task])
 
@@ -137,8 +125,8 @@ def counting(tiny_clip: TinyClip) -> Counting:
     return encoder
 
 
-def test_six_tasks_encode_each_crop_and_text_once(counting: Counting, made: Path):
-    runs = evaluate(counting, made)
+def test_six_tasks_encode_each_crop_and_text_once(counting: Counting, dci: Path):
+    runs = evaluate(counting, dci)
     crops = [one.digest() for one in counting.seen if isinstance(one, ImageHandle)]
     texts = [one for one in counting.seen if isinstance(one, str)]
     assert sorted(crops) == sorted(set(crops))
@@ -151,10 +139,10 @@ def test_six_tasks_encode_each_crop_and_text_once(counting: Counting, made: Path
     assert set(texts) == needed
 
 
-def test_second_run_encodes_nothing_and_gives_the_same(counting: Counting, made: Path):
-    first = evaluate(counting, made, "dci_all_neg")
+def test_second_run_encodes_nothing_and_gives_the_same(counting: Counting, dci: Path):
+    first = evaluate(counting, dci, "dci_all_neg")
     counting.seen.clear()
-    second = evaluate(counting, made, "dci_all_neg")
+    second = evaluate(counting, dci, "dci_all_neg")
     assert counting.seen == []
     assert second["dci_all_neg"].record.store["computed"] == 0
     assert second["dci_all_neg"].samples == first["dci_all_neg"].samples
@@ -163,11 +151,11 @@ def test_second_run_encodes_nothing_and_gives_the_same(counting: Counting, made:
 
 @pytest.mark.parametrize("task", ["dci_all_scm", "dci_pick5_neg"])
 def test_blocks_do_not_depend_on_how_much_is_held_in_memory(
-    encoder: OpenClipEncoder, made: Path, monkeypatch: pytest.MonkeyPatch, task: str
+    tiny_encoder, dci: Path, monkeypatch: pytest.MonkeyPatch, task: str
 ):
-    at_once = evaluate(encoder, made, task)[task]
+    at_once = evaluate(tiny_encoder, dci, task)[task]
     monkeypatch.setattr(runner_file, "SHARD_OF_IMAGES", 1)
-    assert evaluate(encoder, made, task)[task].samples == at_once.samples
+    assert evaluate(tiny_encoder, dci, task)[task].samples == at_once.samples
 
 
 def test_pieces_hold_whole_images_and_little_more_than_asked_for():
@@ -175,16 +163,14 @@ def test_pieces_hold_whole_images_and_little_more_than_asked_for():
     assert [["".join(image) for image in piece] for piece in pieces] == [["aaa", "bbb"], ["ccc", "ddd"], ["eee"]]
 
 
-def test_image_that_breaks_off_is_left_out_whole_and_the_others_close_up(
-    encoder: OpenClipEncoder, folder: Path, tmp_path: Path
-):
+def test_image_that_breaks_off_is_left_out_whole_and_the_others_close_up(tiny_encoder, folder: Path, tmp_path: Path):
     photo = folder / "photos" / "sa_2.png"
     photo.write_bytes(photo.read_bytes()[:20_000])
-    broken = evaluate(encoder, folder, "dci_all_scm")["dci_all_scm"]
+    broken = evaluate(tiny_encoder, folder, "dci_all_scm")["dci_all_scm"]
     splits = json.loads((folder / "splits.json").read_text())
     splits["test"].remove("sa_2.json")
     (folder / "splits.json").write_text(json.dumps(splits))
-    without = evaluate(encoder, folder, "dci_all_scm")["dci_all_scm"]
+    without = evaluate(tiny_encoder, folder, "dci_all_scm")["dci_all_scm"]
     assert hits(broken) == hits(without)
     assert broken.record.documents.to_json() == {"original": 5, "effective": 4}
     (failure,) = [one for one in broken.record.failures if one["stage"] == "image"]
@@ -193,24 +179,24 @@ def test_image_that_breaks_off_is_left_out_whole_and_the_others_close_up(
     jsonschema.validate(json.loads(json.dumps(broken.record.values)), json.loads(SCHEMA_PATH.read_text()))
 
 
-def test_strict_stops_at_an_image_that_cannot_be_read(encoder: OpenClipEncoder, folder: Path):
+def test_strict_stops_at_an_image_that_cannot_be_read(tiny_encoder, folder: Path):
     (folder / "splits.json").write_text(json.dumps({"test": ["sa_1.json", "sa_2.json"]}))
     (folder / "photos" / "sa_2.png").write_bytes((folder / "photos" / "sa_2.png").read_bytes()[:20_000])
     with pytest.raises(DataError, match="sa_2: image"):
-        evaluate(encoder, folder, "dci_all_scm", strict=True)
+        evaluate(tiny_encoder, folder, "dci_all_scm", strict=True)
 
 
-def test_nothing_that_can_be_read_is_an_error_that_says_why(encoder: OpenClipEncoder, folder: Path):
+def test_nothing_that_can_be_read_is_an_error_that_says_why(tiny_encoder, folder: Path):
     for photo in (folder / "photos").iterdir():
         photo.write_bytes(photo.read_bytes()[:20_000])
     with pytest.raises(DataError, match="no image can be matched") as raised:
-        evaluate(encoder, folder, "dci_all_scm")
+        evaluate(tiny_encoder, folder, "dci_all_scm")
     assert ".png" in raised.value.hint
 
 
-def test_wrong_copy_fails_its_checks_before_anything_is_encoded(counting: Counting, made: Path):
+def test_wrong_copy_fails_its_checks_before_anything_is_encoded(counting: Counting, dci: Path):
     with pytest.raises(DataError, match="rows: expected 1,462, found 25"):
-        evaluate(counting, made, "dci_all_scm", skip_checks=False)
+        evaluate(counting, dci, "dci_all_scm", skip_checks=False)
     assert counting.seen == []
 
 
@@ -223,58 +209,58 @@ def test_entries_with_too_few_captions_are_left_out_and_counted(released_process
 
 
 def test_captions_compete_within_their_image_where_the_task_says_so(
-    encoder: OpenClipEncoder, folder: Path, task_file: Callable[..., Path]
+    tiny_encoder, folder: Path, task_file: Callable[..., Path]
 ):
     include = task_file(protocol={"measure": "scm", "grouping": "per_image"})
-    by_image = evaluate(encoder, folder, "mine", include_path=[include])["mine"].samples.to_pylist()
+    by_image = evaluate(tiny_encoder, folder, "mine", include_path=[include])["mine"].samples.to_pylist()
     found = [row for row in by_image if row["image"]]
     assert len(found) == 25
     # In a run of its own an image of at most eight entries is one block.
     for image in ("sa_1", "sa_2", "sa_5"):
         (folder / "splits.json").write_text(json.dumps({"test": [f"{image}.json"]}))
-        alone = evaluate(encoder, folder, "dci_all_scm")["dci_all_scm"].samples.to_pylist()
+        alone = evaluate(tiny_encoder, folder, "dci_all_scm")["dci_all_scm"].samples.to_pylist()
         assert [row for row in found if row["image"] == f"{image}.png"] == alone
 
 
 @pytest.mark.parametrize(("size", "rivals"), [(1, 0), (24, 24), (25, 25)])
 def test_block_size_says_how_many_captions_compete(
-    encoder: OpenClipEncoder, made: Path, task_file: Callable[..., Path], size: int, rivals: int
+    tiny_encoder, dci: Path, task_file: Callable[..., Path], size: int, rivals: int
 ):
     include = task_file(protocol={"measure": "scm", "block_size": size})
-    rows = evaluate(encoder, made, "mine", include_path=[include])["mine"].samples.to_pylist()
+    rows = evaluate(tiny_encoder, dci, "mine", include_path=[include])["mine"].samples.to_pylist()
     assert sum(row["rival"] is not None for row in rows) == rivals
     assert all(row["hit"] == 1 for row in rows if row["image"] and row["rival"] is None)
 
 
-def picked(encoder: OpenClipEncoder, folder: Path, include: Path, **settings: Any) -> dict[str, list[str]]:
-    run = evaluate(encoder, folder, "mine", include_path=[include], **settings)["mine"]
+def picked(tiny_encoder, folder: Path, include: Path, **settings: Any) -> dict[str, list[str]]:
+    run = evaluate(tiny_encoder, folder, "mine", include_path=[include], **settings)["mine"]
     return {row["id"]: row["candidates"] for row in run.samples.to_pylist() if row["failure"] is None}
 
 
-def test_captions_are_drawn_by_seed_and_entry(encoder: OpenClipEncoder, made: Path, task_file: Callable[..., Path]):
+def test_captions_are_drawn_by_seed_and_entry(tiny_encoder, dci: Path, task_file: Callable[..., Path]):
     drawing = {"measure": "neg", "captions": 2, "pick": "random"}
-    first = picked(encoder, made, task_file(protocol=drawing))
+    first = picked(tiny_encoder, dci, task_file(protocol=drawing))
     assert all(len(captions) == 2 for captions in first.values())
-    again = picked(encoder, made, task_file(protocol=drawing), limit=2)
+    again = picked(tiny_encoder, dci, task_file(protocol=drawing), limit=2)
     assert again == {name: captions for name, captions in first.items() if name in again}
-    assert first != picked(encoder, made, task_file(protocol={**drawing, "pick_seed": 1}))
-    in_order = picked(encoder, made, task_file(protocol={**drawing, "pick": "first"}))
+    assert first != picked(tiny_encoder, dci, task_file(protocol={**drawing, "pick_seed": 1}))
+    in_order = picked(tiny_encoder, dci, task_file(protocol={**drawing, "pick": "first"}))
     assert first != in_order
     # Entries of five equal captions aside, no caption is drawn twice.
     assert all(len(set(captions)) == 2 for name, captions in first.items() if len(set(in_order[name])) == 2)
 
 
-def test_text_longer_than_the_context_is_cut_and_counted(encoder: OpenClipEncoder, folder: Path):
+def test_text_longer_than_the_context_is_cut_and_counted(tiny_encoder, folder: Path):
     summaries = json.loads((folder / "complete" / "sa_2.json").read_text())["summaries"]
     edit(folder, "sa_2", summaries={**summaries, "base": ["boat " * 90]})
-    record = evaluate(encoder, folder, "dci_all_neg")["dci_all_neg"].record
+    record = evaluate(tiny_encoder, folder, "dci_all_neg")["dci_all_neg"].record
     assert record.values["truncation"] == {"neg": {"captions": 50, "cut": 1, "share": 0.02, "context_length": 77}}
 
 
-def test_empty_caption_is_matched_as_it_is(encoder: OpenClipEncoder, folder: Path):
+def test_empty_caption_is_matched_as_it_is(tiny_encoder, folder: Path):
     summaries = json.loads((folder / "complete" / "sa_2.json").read_text())["summaries"]
     edit(folder, "sa_2", summaries={**summaries, "base": [""]})
-    assert evaluate(encoder, folder, "dci_all_scm")["dci_all_scm"].results[0].n == 25
+    assert evaluate(tiny_encoder, folder, "dci_all_scm")["dci_all_scm"].results[0].n == 25
 
 
 def test_interval_draws_images(released_processing: Run):
@@ -283,18 +269,19 @@ def test_interval_draws_images(released_processing: Run):
     assert interval.low < released_processing["dci_all_neg"].results[0].value < interval.high
 
 
-def test_interval_by_influence_is_over_images(encoder: OpenClipEncoder, folder: Path):
+def test_interval_by_influence_is_over_images(tiny_encoder, folder: Path):
     by_resamples, by_influence = (
-        evaluate(encoder, folder, "dci_all_neg", resamples=500, intervals=way) for way in ("bootstrap", "influence")
+        evaluate(tiny_encoder, folder, "dci_all_neg", resamples=500, intervals=way)
+        for way in ("bootstrap", "influence")
     )
     found, other = (one["dci_all_neg"].results[0].interval for one in (by_influence, by_resamples))
     assert found is not None and other is not None and found.method == "influence"
     assert 0.9 < found.stderr / other.stderr < 1.6
 
 
-def test_fingerprint_changes_with_what_is_matched(encoder: OpenClipEncoder, folder: Path):
+def test_fingerprint_changes_with_what_is_matched(tiny_encoder, folder: Path):
     def data_hash() -> str:
-        return evaluate(encoder, folder, "dci_all_neg")["dci_all_neg"].record.fingerprint_parts["data"]
+        return evaluate(tiny_encoder, folder, "dci_all_neg")["dci_all_neg"].record.fingerprint_parts["data"]
 
     before = data_hash()
     negatives = json.loads((folder / "complete" / "sa_2.json").read_text())["negatives"]
@@ -318,7 +305,7 @@ def test_fingerprint_changes_with_what_is_matched(encoder: OpenClipEncoder, fold
     ],
 )
 def test_number_is_put_beside_the_published_one_of_the_same_model(
-    made: Path, tiny_clip: TinyClip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    dci: Path, tiny_clip: TinyClip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     task_file: Callable[..., Path], task: str, names: Any, printed: str | None,
 ):  # fmt: skip
     alias = {
@@ -327,35 +314,35 @@ def test_number_is_put_beside_the_published_one_of_the_same_model(
     }  # fmt: skip
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(alias))
     monkeypatch.setattr(aliases, "ALIAS_FOLDER", tmp_path)
-    run = evaluate("small", made, task, include_path=[task_file()])
+    run = evaluate("small", dci, task, include_path=[task_file()])
     published = run[task].record.published
     assert [one.printed for one in published.values()] == ([printed] if printed else [])
     assert (printed or "SCM") in run.table()
 
 
-def test_run_without_a_model_that_encodes_is_refused(made: Path):
+def test_run_without_a_model_that_encodes_is_refused(dci: Path):
     with pytest.raises(UsageError, match="tests a model that encodes images and texts, and none was named"):
-        evaluate(None, made, "dci_all_scm")
+        evaluate(None, dci, "dci_all_scm")
 
 
-def test_metrics_are_refused(encoder: OpenClipEncoder, made: Path):
+def test_metrics_are_refused(tiny_encoder, dci: Path):
     with pytest.raises(UsageError, match="--metrics length: protocol 'matching' tests the model itself") as raised:
-        evaluate(encoder, made, "dci_all_scm", metrics="length")
+        evaluate(tiny_encoder, dci, "dci_all_scm", metrics="length")
     assert "docs/rated_sets.md has a task" in raised.value.hint
 
 
 @pytest.mark.parametrize("keys", [{"metric_list": ["length"]}, {"statistics": ["kendall_b"]}])
 def test_task_file_with_metrics_is_refused_with_its_line(
-    encoder: OpenClipEncoder, made: Path, task_file: Callable[..., Path], keys: dict[str, Any]
+    tiny_encoder, dci: Path, task_file: Callable[..., Path], keys: dict[str, Any]
 ):
     with pytest.raises(TaskError, match=rf"mine.yaml:\d+: {next(iter(keys))}: protocol 'matching'"):
-        evaluate(encoder, made, "mine", include_path=[task_file(**keys)])
+        evaluate(tiny_encoder, dci, "mine", include_path=[task_file(**keys)])
 
 
 def test_published_table_that_is_not_there_is_found_before_work_starts(
-    counting: Counting, made: Path, task_file: Callable[..., Path]
+    counting: Counting, dci: Path, task_file: Callable[..., Path]
 ):
     include = task_file(published={"paper": "dci", "table": 4, "task": "sDCI!", "metrics": {"SCM": "All SCM"}})
     with pytest.raises(TaskError, match="has no task 'sDCI!'"):
-        evaluate(counting, made, "mine", include_path=[include])
+        evaluate(counting, dci, "mine", include_path=[include])
     assert counting.seen == []

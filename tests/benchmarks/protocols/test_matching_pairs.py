@@ -12,7 +12,6 @@ import jsonschema
 import numpy as np
 import pytest
 from tiny_clip import TinyClip
-from tiny_dci import make_tiny_dci
 from tiny_pairwise import make_tiny_blip, make_tiny_flava
 
 import capbench
@@ -27,11 +26,6 @@ from capbench.benchmarks.tables.run import Run
 from capbench.cli.main import main
 from capbench.errors import AdapterError, UsageError
 from capbench.metrics.vectors.features import PairScores
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_tiny_dci(tmp_path_factory.mktemp("made") / "dci")
 
 
 @pytest.fixture(scope="module")
@@ -66,18 +60,18 @@ def whole_images(rows: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
-def runs(encoder: BlipItm, made: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+def runs(encoder: BlipItm, dci: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     store = tmp_path_factory.mktemp("store") / "store.sqlite"
-    return {task: evaluate(encoder, made, task, store=store) for task in ("dci_all_scm", "dci_all_neg")}
+    return {task: evaluate(encoder, dci, task, store=store) for task in ("dci_all_scm", "dci_all_neg")}
 
 
-def test_captions_of_a_block_compete_by_their_scores(runs: dict[str, Run], encoder: BlipItm, made: Path):
+def test_captions_of_a_block_compete_by_their_scores(runs: dict[str, Run], encoder: BlipItm, dci: Path):
     rows = rows_of(runs["dci_all_scm"], "dci_all_scm")
     assert len(rows) == 25
     assert {row["hit"] for row in rows} == {0.0, 1.0}
     for at, row in whole_images(rows):
         start = at // 8 * 8
-        scores = score(encoder, made, row, [one["candidates"][0] for one in rows[start : start + 8]])
+        scores = score(encoder, dci, row, [one["candidates"][0] for one in rows[start : start + 8]])
         assert row["own"] == scores[at - start]
         assert row["rival"] == np.delete(scores, at - start).max()
         assert row["hit"] == (int(scores.argmax()) == at - start)
@@ -85,16 +79,16 @@ def test_captions_of_a_block_compete_by_their_scores(runs: dict[str, Run], encod
     assert (rows[24]["rival"], rows[24]["hit"]) == (None, 1)
 
 
-def test_captions_stand_against_negatives_by_their_scores(runs: dict[str, Run], encoder: BlipItm, made: Path):
+def test_captions_stand_against_negatives_by_their_scores(runs: dict[str, Run], encoder: BlipItm, dci: Path):
     for _, row in whole_images(rows_of(runs["dci_all_neg"], "dci_all_neg")):
-        scores = score(encoder, made, row, [*row["candidates"], *row["negatives"]])
+        scores = score(encoder, dci, row, [*row["candidates"], *row["negatives"]])
         assert (row["own"], row["rival"]) == (scores[0], scores[1:].max())
         assert row["hit"] == (scores[0] > scores[1:].max())
 
 
 @pytest.mark.parametrize("task", ["dci_all_scm", "dci_all_neg"])
 def test_scores_from_a_file_are_matched_as_those_of_the_model_that_gave_them(
-    runs: dict[str, Run], blip: Path, made: Path, tmp_path: Path, task: str
+    runs: dict[str, Run], blip: Path, dci: Path, tmp_path: Path, task: str
 ):
     rows: list[dict[str, Any]] = []
 
@@ -109,26 +103,26 @@ def test_scores_from_a_file_are_matched_as_those_of_the_model_that_gave_them(
                     )
                 yield batch
 
-    evaluate(Recording(str(blip), max_tokens=64, device="cpu"), made, task, store=tmp_path / "store.sqlite")
+    evaluate(Recording(str(blip), max_tokens=64, device="cpu"), dci, task, store=tmp_path / "store.sqlite")
     file = tmp_path / "blip.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)))
-    again = evaluate(RecordedPairs(file), made, task)[task]
+    again = evaluate(RecordedPairs(file), dci, task)[task]
     assert again.samples == runs[task][task].samples
     file.write_text("\n".join(map(json.dumps, rows[1:])))
     with pytest.raises(AdapterError, match=r"blip\.jsonl lacks 1 of \d+ pairs, first .*\.png"):
-        evaluate(RecordedPairs(file), made, task)
+        evaluate(RecordedPairs(file), dci, task)
 
 
 def test_blocks_do_not_depend_on_how_much_is_held_in_memory(
-    runs: dict[str, Run], encoder: BlipItm, made: Path, monkeypatch: pytest.MonkeyPatch
+    runs: dict[str, Run], encoder: BlipItm, dci: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(runner_file, "SHARD_OF_IMAGES", 1)
-    again = evaluate(encoder, made, "dci_all_scm")
+    again = evaluate(encoder, dci, "dci_all_scm")
     assert again["dci_all_scm"].samples == runs["dci_all_scm"]["dci_all_scm"].samples
 
 
-def test_image_that_breaks_off_is_left_out_whole_and_the_others_close_up(encoder: BlipItm, made: Path, tmp_path: Path):
-    folder = shutil.copytree(made, tmp_path / "dci")
+def test_image_that_breaks_off_is_left_out_whole_and_the_others_close_up(encoder: BlipItm, dci: Path, tmp_path: Path):
+    folder = shutil.copytree(dci, tmp_path / "dci")
     photo = folder / "photos" / "sa_2.png"
     photo.write_bytes(photo.read_bytes()[:20_000])
     broken = evaluate(encoder, folder, "dci_all_scm")["dci_all_scm"]
@@ -143,9 +137,9 @@ def test_image_that_breaks_off_is_left_out_whole_and_the_others_close_up(encoder
     assert failure["samples"] == ["sa_2"]
 
 
-def test_choices_whose_texts_are_one_when_cut_are_counted_and_named(blip: Path, made: Path, runs: dict[str, Run]):
+def test_choices_whose_texts_are_one_when_cut_are_counted_and_named(blip: Path, dci: Path, runs: dict[str, Run]):
     short = BlipItm(str(blip), max_tokens=4, device="cpu")
-    run = evaluate(short, made, "dci_all_neg")["dci_all_neg"]
+    run = evaluate(short, dci, "dci_all_neg")["dci_all_neg"]
     same = []
     for row in rows_of({"dci_all_neg": run}, "dci_all_neg"):  # type: ignore[arg-type]
         (own,) = row["candidates"]
@@ -163,12 +157,12 @@ def test_choices_whose_texts_are_one_when_cut_are_counted_and_named(blip: Path, 
     assert "identical" not in runs["dci_all_neg"]["dci_all_neg"].record.values["truncation"]["neg"]
 
 
-def test_dual_encoder_has_them_counted_too(tiny_clip: TinyClip, made: Path):
+def test_dual_encoder_has_them_counted_too(tiny_clip: TinyClip, dci: Path):
     from capbench.adapters.encoders.open_clip import OpenClipEncoder
 
     clip = OpenClipEncoder(str(tiny_clip.checkpoint), str(tiny_clip.architecture), device="cpu")
     clip.context_length = 5
-    run = evaluate(clip, made, "dci_all_scm")["dci_all_scm"]
+    run = evaluate(clip, dci, "dci_all_scm")["dci_all_scm"]
     assert run.record.truncation["scm"].identical > 0
 
 
@@ -189,7 +183,7 @@ def test_scores_of_some_items_are_spread_over_all_and_survive_as_arrays():
     assert some.spread(np.arange(2), np.array([1, 2]), "").scores.values.tolist() == [1, 2, 3]
 
 
-def test_metric_of_vectors_refuses_an_encoder_of_pairs(encoder: BlipItm, made: Path):
+def test_metric_of_vectors_refuses_an_encoder_of_pairs(encoder: BlipItm, dci: Path):
     for metric in ("clip_s", "mid"):
         with pytest.raises(UsageError, match=r"those of .* are of 'pairwise'") as raised:
             capbench.evaluate(encoder, "flickr8k_expert", metrics=[metric])
@@ -226,13 +220,13 @@ def test_run_from_the_command_line_says_beside_its_numbers_which_choices_are_one
     assert note in said.err
 
 
-def test_whole_captions_are_matched_and_the_share_that_is_cut_is_told(encoder: BlipItm, made: Path):
+def test_whole_captions_are_matched_and_the_share_that_is_cut_is_told(encoder: BlipItm, dci: Path):
     steps: dict[str, list[tuple[int, int]]] = {}
 
     def progress(step: str) -> Any:
         return lambda done, total: steps.setdefault(step, []).append((done, total))
 
-    run = evaluate(encoder, made, "dci_long_all_scm", progress=progress)["dci_long_all_scm"]
+    run = evaluate(encoder, dci, "dci_long_all_scm", progress=progress)["dci_long_all_scm"]
     assert run.results[0].n == 25
     # Of the five images, whose texts tell of all their parts, no text fits.
     assert (run.record.truncation["scm"].captions, run.record.truncation["scm"].cut) == (25, 5)

@@ -1,39 +1,48 @@
-"""Of two captions one is preferred: accuracy, ties, draws of references, categories, parts."""
+"""Preferences: accuracy, ties, draws of references, categories, parts; votes, grades, best of several, rankings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 from rated_task import UNRATED, run_rated
 
 import capbench
 from capbench.benchmarks.protocols.choices import ChoicePart
-from capbench.benchmarks.protocols.preference import Preference, PreferenceSettings
+from capbench.benchmarks.protocols.document_reader import UnusableDocument
+from capbench.benchmarks.protocols.preference import (
+    Preference,
+    PreferenceSettings,
+    pairs_of_ranking,
+    preference_credit,
+    shares_of,
+)
 from capbench.benchmarks.records.samples import COLUMNS
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.statistics.contract import UndefinedStatistic
 from capbench.benchmarks.statistics.correlation import KendallB
-from capbench.errors import DataError
+from capbench.errors import DataError, TaskError
 from capbench.metrics import Context, Items, Metric, Scores, metrics
 
 TASK = {
     **UNRATED,
     "output_type": "preference",
-    "doc_to_image": None,
     "doc_to_candidates": "captions",
     "doc_to_target": "references",
     "doc_to_preferred": "preferred",
 }
 
 
-def pair(identity: str, first: int, second: int, preferred: Any = 0, **more: Any) -> dict[str, Any]:
-    """Captions of so many words."""
-    captions = [" ".join(["word"] * count) for count in (first, second)]
-    return {"id": identity, "captions": captions, "references": ["a word"], "preferred": preferred} | more
+def row(identity: str, lengths: Sequence[int], preferred: Any = 0, **more: Any) -> dict[str, Any]:
+    """Captions of so many words, of an image of their own."""
+    captions = [" ".join(["word"] * length) for length in lengths]
+    own = {"id": identity, "image": f"{identity}.jpg", "captions": captions, "references": ["a word"]}
+    return own | {"preferred": preferred} | more
 
 
 @pytest.fixture
@@ -44,7 +53,7 @@ def run(tmp_path: Path) -> Callable[..., TaskRun]:
     return run
 
 
-THREE = [pair("right", 3, 1), pair("wrong", 1, 3), pair("tie", 2, 2)]
+THREE = [row("right", [3, 1]), row("wrong", [1, 3]), row("tie", [2, 2])]
 
 
 @pytest.mark.parametrize(("ties", "accuracy"), [("half", 0.5), ("wrong", 1 / 3), ("right", 2 / 3)])
@@ -68,7 +77,7 @@ class Tenths(Metric):
 def test_scores_tie_where_they_differ_by_rounding_alone_as_in_rank_statistics(run, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(metrics, "_entries", dict(metrics._entries))
     metrics.add("tenths", Tenths)
-    rows = [pair("same", 1, 2), pair("above", 3, 2), pair("below", 2, 3)]
+    rows = [row("same", [1, 2]), row("above", [3, 2]), row("below", [2, 3])]
     done = run(rows, metric_list=["tenths"], protocol={"ties": "half"})
     assert done.samples["tenths"].to_pylist() == [0.5, 0.5, 0.5]
     for scores in ([0.3, 0.1 + 0.2], [0.3, 0.3]):
@@ -77,9 +86,9 @@ def test_scores_tie_where_they_differ_by_rounding_alone_as_in_rank_statistics(ru
 
 
 def test_overall_accuracy_is_the_unweighted_mean_of_categories_and_the_record_names_them(run):
-    rows = [pair(str(n), 3, 1, category="easy") for n in range(3)]
+    rows = [row(str(n), [3, 1], category="easy") for n in range(3)]
     # The second caption may be the preferred one.
-    rows += [pair("x", 1, 3, category="hard"), pair("y", 1, 3, "1", category="hard")]
+    rows += [row("x", [1, 3], category="hard"), row("y", [1, 3], "1", category="hard")]
     done = run(rows, doc_to_category="category")
     found = [(result.category, result.value, result.n) for result in done.results]
     assert found == [("easy", 1.0, 3), ("hard", 0.5, 2), ("", 0.75, 5)]
@@ -88,7 +97,7 @@ def test_overall_accuracy_is_the_unweighted_mean_of_categories_and_the_record_na
 
 def test_parts_of_a_pair_are_averaged_before_they_are_compared(run):
     # Mean lengths: 3 and 1 against 1 and 4, so 2 against 2.5.
-    rows = [pair("a-0", 3, 1, video="a"), pair("a-1", 1, 4, video="a"), pair("b-0", 2, 1, video="b")]
+    rows = [row("a-0", [3, 1], video="a"), row("a-1", [1, 4], video="a"), row("b-0", [2, 1], video="b")]
     done = run(rows, doc_to_pair="video")
     assert done.results[0].value == 0.5
     assert done.results[0].n == 2
@@ -97,7 +106,7 @@ def test_parts_of_a_pair_are_averaged_before_they_are_compared(run):
 
 
 def test_pair_of_which_a_part_is_broken_is_left_out(run):
-    rows = [pair("a-0", 3, 1, video="a"), pair("a-1", 1, 0, video="a"), pair("b-0", 2, 1, video="b")]
+    rows = [row("a-0", [3, 1], video="a"), row("a-1", [1, 0], video="a"), row("b-0", [2, 1], video="b")]
     done = run(rows, doc_to_pair="video")
     assert done.results[0].n == 1
     assert [(one["samples"], one["reason"]) for one in done.record.failures] == [
@@ -121,8 +130,8 @@ BROKEN = [
 
 
 def test_broken_pairs_are_named_and_the_rest_is_scored(run):
-    broken = [pair(f"bad{n}", 2, 1) | more for n, (more, _) in enumerate(BROKEN)]
-    done = run([pair("good", 2, 1), *broken])
+    broken = [row(f"bad{n}", [2, 1]) | more for n, (more, _) in enumerate(BROKEN)]
+    done = run([row("good", [2, 1]), *broken])
     assert done.results[0].n == 1
     reason_of = {sample: one["reason"] for one in done.record.failures for sample in one["samples"]}
     assert reason_of == {f"bad{n}": reason for n, (_, reason) in enumerate(BROKEN)}
@@ -137,8 +146,8 @@ def drawn(references: list[str], identity: str, **settings: int) -> list[tuple[s
 
 def test_draws_are_the_same_for_both_captions_and_differ_between_draws(run):
     references = [f"reference {number} of many" for number in range(48)]
-    rows = [pair(str(n), 2, 1, references=references, image=str(n)) for n in range(3)]
-    done = run(rows, protocol={"drawn_references": 5, "draws": 4}, metric_list=["cider"], doc_to_image="image")
+    rows = [row(str(n), [2, 1], references=references) for n in range(3)]
+    done = run(rows, protocol={"drawn_references": 5, "draws": 4}, metric_list=["cider"])
     assert done.results[0].n == 3
     draws = drawn(references, "7", drawn_references=5, draws=4)
     assert [len(set(draw)) for draw in draws] == [5, 5, 5, 5]
@@ -152,9 +161,7 @@ def test_draws_are_the_same_for_both_captions_and_differ_between_draws(run):
 def test_draws_do_not_depend_on_other_pairs_or_their_order(run):
     # Of twenty references one has a word of the first caption, so that its credit tells what was drawn.
     references = ["red", *(f"word{number}" for number in range(19))]
-    rows = [
-        {"id": f"pair {n}", "captions": ["red", "blue"], "references": references, "preferred": 0} for n in range(30)
-    ]
+    rows = [row(f"pair {n}", [], captions=["red", "blue"], references=references) for n in range(30)]
     keys = {"protocol": {"drawn_references": 10, "draws": 3}, "metric_list": ["bleu_1"]}
 
     def credit(rows):
@@ -170,7 +177,7 @@ def test_draws_do_not_depend_on_other_pairs_or_their_order(run):
 def test_accuracy_is_the_mean_over_draws(run):
     # BLEU-1 of "red" against the drawn reference alone: right where it is drawn, else a tie or wrong.
     references = ["red", "blue"]
-    rows = [{"id": str(n), "captions": ["red", "blue"], "references": references, "preferred": 0} for n in range(40)]
+    rows = [row(str(n), [], captions=["red", "blue"], references=references) for n in range(40)]
     done = run(rows, protocol={"drawn_references": 1, "draws": 2}, metric_list=["bleu_1"])
     credit = done.samples.to_pandas()["bleu_1"].to_numpy()
     assert set(credit) == {0.0, 0.5, 1.0}
@@ -179,16 +186,16 @@ def test_accuracy_is_the_mean_over_draws(run):
 
 def test_interval_draws_whole_images(run):
     # Twenty pairs of two images: were pairs drawn, the interval would be narrow.
-    rows = [pair(f"a{n}", 2, 1, image="a") for n in range(10)] + [pair(f"b{n}", 1, 2, image="b") for n in range(10)]
-    (result,) = run(rows, {"resamples": 200}, doc_to_image="image").results
+    rows = [row(f"a{n}", [2, 1], image="a") for n in range(10)] + [row(f"b{n}", [1, 2], image="b") for n in range(10)]
+    (result,) = run(rows, {"resamples": 200}).results
     assert result.value == 0.5
     assert (result.interval.low, result.interval.high) == (0.0, 1.0)
 
 
 def test_interval_by_influence_is_that_of_the_mean_over_categories(run):
     # Two categories of unlike sizes: a pair of the small one counts four times as much.
-    rows = [pair(f"a{n}", 2, 1 + n % 3, category="A") for n in range(160)]
-    rows += [pair(f"b{n}", 2, 1 + n % 2, category="B") for n in range(40)]
+    rows = [row(f"a{n}", [2, 1 + n % 3], category="A") for n in range(160)]
+    rows += [row(f"b{n}", [2, 1 + n % 2], category="B") for n in range(40)]
     by_resamples, by_influence = (
         run(rows, {"resamples": 1000, "intervals": way}, doc_to_category="category").results[-1]
         for way in ("bootstrap", "influence")
@@ -196,6 +203,163 @@ def test_interval_by_influence_is_that_of_the_mean_over_categories(run):
     assert by_influence.value == by_resamples.value
     assert by_influence.interval.method == "influence"
     assert by_influence.interval.stderr == pytest.approx(by_resamples.interval.stderr, rel=0.07)
+
+
+# --- preferences as people give them: ties, votes, grades, best of several, rankings
+
+
+def credit(done: TaskRun) -> list[float | None]:
+    return done.samples["length"].to_pylist()
+
+
+@pytest.mark.parametrize("tie", ["tie", "Equal", 0.5, "0.5", [0, 1]])
+@pytest.mark.parametrize(
+    ("human_ties", "of_tie"), [("leave_out", [None, None]), ("half", [0.5, 0.5]), ("match", [1.0, 0.0])]
+)
+def test_ties_of_people_count_as_the_task_says(run, tie: Any, human_ties: str, of_tie: list[float | None]):
+    rows = [row("a", [2, 2], tie), row("b", [3, 1], tie), row("c", [3, 1], 0), row("d", [3, 1], 1)]
+    done = run(rows, protocol={"human_ties": human_ties})
+    assert credit(done) == [*of_tie, 1.0, 0.0]
+    assert done.results[0].n == sum(one is not None for one in credit(done))
+    assert done.samples["preferred"].to_pylist() == [None, None, 0, 1]
+    assert done.samples["failure"].to_pylist() == [None] * 4
+
+
+def test_ties_of_the_metric_may_be_left_out_and_words_for_a_tie_are_the_tasks_own(run):
+    assert credit(run([row("a", [2, 2]), row("b", [3, 1])], protocol={"ties": "leave_out"})) == [None, 1.0]
+    rule = {"tie_words": ["skip", "bad"], "human_ties": "half"}
+    assert credit(run([row("a", [2, 2], "skip"), row("b", [2, 1], "Bad")], protocol=rule)) == [0.5, 0.5]
+
+
+@pytest.mark.parametrize(("votes", "expected"), [("majority", [1.0, 0.0]), ("share", [0.75, 0.25])])
+def test_several_votes_count_by_their_majority_or_their_share(run, votes: str, expected: list[float]):
+    ballots = [0, 0, None, "0", 1]
+    done = run([row("a", [3, 1], ballots), row("b", [1, 3], ballots)], protocol={"votes": votes})
+    assert credit(done) == expected
+    assert done.samples["shares"].to_pylist() == [[0.75, 0.25]] * 2
+
+
+@pytest.mark.parametrize(("votes", "expected"), [("majority", [0.0, 0.0, None]), ("share", [0.0, 0.25, 0.5])])
+def test_grades_say_how_much_better(run, votes: str, expected: list[float | None]):
+    # From +2, the first is much better, to -2, the second is.
+    rows = [row("a", [1, 3], 2), row("b", [1, 3], 1), row("c", [1, 3], 0)]
+    assert credit(run(rows, protocol={"votes": votes, "grades": [2, -2]})) == expected
+
+
+def test_best_of_several_is_right_where_the_metric_finds_it(run):
+    rows = [row("a", [1, 5, 3], 1), row("b", [1, 2, 3, 4], 0), row("c", [4, 4, 1], 0), row("d", [2, 1], 0)]
+    done = run(rows)
+    assert credit(done) == [1.0, 0.0, 0.5, 1.0]
+    assert done.samples["scores.length"].to_pylist() == [[1, 5, 3], [1, 2, 3, 4], [4, 4, 1], [2, 1]]
+
+
+def test_ranking_is_all_of_its_pairs(run):
+    # By length the last is the best; people have it last, and see no difference between the first two.
+    rows = [row("a", [1, 2, 3], None, ranks=[1, 1, 3])]
+    done = run(rows, doc_to_preferred=None, doc_to_ranking="ranks", protocol={"human_ties": "half"})
+    assert done.samples["id"].to_pylist() == ["a|0|1", "a|0|2", "a|1|2"]
+    assert credit(done) == [0.5, 0.0, 0.0]
+    turned = run([row("a", [1, 2, 3], None, ranks=[3, None, 1])], doc_to_preferred=None, doc_to_ranking="ranks")
+    assert credit(turned) == [1.0]
+
+
+def test_both_scores_of_a_pair_are_kept_where_texts_are_not(run, tmp_path: Path):
+    settings = {"output_path": tmp_path / "runs", "log_samples": "scores"}
+    run([row("a", [3, 1]), row("b", [1, 2])], settings)
+    (file,) = (tmp_path / "runs").rglob("samples.parquet")
+    table = pyarrow.parquet.read_table(file)
+    assert table["scores.length"].to_pylist() == [[3.0, 1.0], [1.0, 2.0]]
+    assert "candidates" not in table.column_names
+
+
+def test_mean_of_categories_or_of_all(run):
+    rows = [row(str(n), [3, 1], kind="easy") for n in range(3)] + [row("x", [1, 3], kind="hard")]
+    values = {
+        aggregate: [
+            (one.category, one.value, one.n)
+            for one in run(rows, doc_to_category="kind", protocol={"aggregate": aggregate}).results
+        ]
+        for aggregate in ("categories", "all")
+    }
+    assert values["categories"][:2] == values["all"][:2] == [("easy", 1.0, 3), ("hard", 0.0, 1)]
+    assert (values["categories"][2], values["all"][2]) == (("", 0.5, 4), ("", 0.75, 4))
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"doc_to_preferred": None}, "needs doc_to_preferred or doc_to_ranking$"),
+        ({"doc_to_preferred": None, "metric_list": None}, "needs doc_to_preferred or doc_to_ranking, metric_list$"),
+        ({"doc_to_ranking": "preferred"}, r"doc_to_ranking: it says what doc_to_preferred says; give one of them$"),
+        ({"protocol": {"grades": [1, 1]}}, "protocol.grades: the grade that says most"),
+    ],
+)
+def test_task_that_says_too_little_or_too_much_is_refused(run, keys: dict[str, Any], message: str):
+    with pytest.raises(TaskError, match=message):
+        run([row("a", [1, 2])], **keys)
+
+
+def test_row_without_its_category_is_named(run):
+    with pytest.raises(DataError, match="no pair can be scored") as error:
+        run([row("a", [1, 2], kind=None)], doc_to_category="kind")
+    assert "has no category" in (error.value.hint or "")
+
+
+graded = partial(shares_of, grades=(0, 4))
+
+
+@pytest.mark.parametrize(
+    ("read", "given", "fault"),
+    [
+        (shares_of, (2, 2), "is a vote for a candidate that does not exist, as there are 2 (from 0): 2"),
+        (shares_of, (-1, 3), "is a vote for a candidate that does not exist, as there are 3 (from 0): -1"),
+        (shares_of, (0.5, 3), "is a vote for a candidate that does not exist, as there are 3 (from 0): 0.5"),
+        (shares_of, ([0, "b"], 2), "is no number of a candidate, no tie: 'b'"),
+        (shares_of, ([], 2), "is missing"),
+        (shares_of, ([None], 2), "is missing"),
+        (shares_of, ("d", 2, ["a", "b"]), "is no number of a candidate, no tie, none of 'a', 'b': 'd'"),
+        (graded, (5, 2), "lies outside of the grades 0 to 4: 5"),
+        (graded, (1, 3), "is a grade of two candidates, and there are 3"),
+        (pairs_of_ranking, ([1, 2], 3), "is not a list of 3 ranks: [1, 2]"),
+        (pairs_of_ranking, ("1,2,3", 3), "is not a list of 3 ranks: '1,2,3'"),
+        (pairs_of_ranking, ([1, "b", 2], 3), "holds a rank that is no number: 'b'"),
+        (pairs_of_ranking, ([1, None, None], 3), "has no two ranks"),
+    ],
+)
+def test_vote_grade_and_ranking_that_is_none_is_told(read: Callable[..., Any], given: tuple[Any, ...], fault: str):
+    with pytest.raises(UnusableDocument) as told:
+        read(*given)
+    assert (told.value.stage, str(told.value)) == ("rating", fault)
+
+
+def test_vote_may_name_a_system_and_a_grade_says_how_much_better():
+    assert shares_of("b", 3, ["a", "b", "c"]) == (0, 1, 0)
+    assert graded(1, 2) == (0.75, 0.25)
+
+
+def test_as_many_pairs_tie_as_people_tie():
+    # One human tie: the pair whose scores differ least ties, though its scores are no equal numbers.
+    scores = np.array([[0.1, 0.9], [0.5, 0.6], [0.9, 0.2], [0.3, 0.5]])
+    shares = np.array([[0, 1], [0.5, 0.5], [1, 0], [1, 0]], float)
+    rule = PreferenceSettings(ties="wrong", metric_ties="as_many", human_ties="match")
+    assert preference_credit(scores, shares, rule).tolist() == [1, 1, 1, 0]
+    exact = PreferenceSettings(ties="wrong", metric_ties="exact", human_ties="match")
+    assert preference_credit(scores, shares, exact).tolist() == [1, 0, 1, 0]
+    all_tied = np.full((4, 2), 0.5)
+    assert preference_credit(scores, all_tied, rule).tolist() == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("ties", "expected"), [("half", 1 / 3), ("wrong", 0), ("right", 1), ("leave_out", np.nan)])
+def test_ties_among_several_count_as_the_task_says(ties: Any, expected: float):
+    rule = PreferenceSettings(ties=ties, metric_ties="exact", human_ties="half")
+    found = preference_credit(np.array([[2.0, 2, 2, 1]]), np.array([[0.0, 1, 0, 0]]), rule)
+    np.testing.assert_allclose(found, expected)
+
+
+def test_choice_without_a_score_counts_nothing():
+    rule = PreferenceSettings(ties="half", metric_ties="exact", human_ties="match")
+    found = preference_credit(np.array([[np.nan, 1], [1, 2]]), np.array([[0.5, 0.5], [0, 1]]), rule)
+    np.testing.assert_array_equal(found, [np.nan, 1])
 
 
 @pytest.mark.data

@@ -19,7 +19,7 @@ import yaml
 from making_stages import rows_of
 from PIL import Image
 
-from capbench.adapters.aliases import ModelSpec
+from capbench.adapters.aliases import ModelSpec, resolve_model
 from capbench.benchmarks.scale.cluster import PoolsSettings
 from capbench.benchmarks.scale.progress_file import progress_lines
 from capbench.benchmarks.store.store import Store
@@ -407,10 +407,15 @@ def test_what_a_stage_needs_beside_its_models_is_told_once_when_the_plan_is(tmp_
 
 
 @pytest.mark.parametrize("name", list_makers())
-def test_makers_that_ship_name_every_model_that_they_ask(name: str):
+def test_makers_that_ship_name_every_model_that_they_ask_and_there_is(name: str):
     loaded = load_maker(name)
-    assert {role for stage in build_stages(loaded) for role in stage.roles} == set(loaded.maker.models)
-    assert loaded.maker.description
+    maker = loaded.maker
+    assert {role for stage in build_stages(loaded) for role in stage.roles} == set(maker.models)
+    assert maker.description
+    for role, model in maker.models.items():
+        assert resolve_model(model.name, model.arguments).role == ROLES[role]
+    if maker.judged and maker.judged.encoder:
+        assert resolve_model(maker.judged.encoder.name).role == "encoder"
 
 
 def test_model_is_let_go_of_once_no_later_stage_asks_it(maker, monkeypatch, tmp_path):

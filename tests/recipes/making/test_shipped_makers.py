@@ -19,13 +19,11 @@ from tiny_dci import make_tiny_dci
 from tiny_llm import make_tiny_llama, make_tiny_llava
 from tiny_regions import make_tiny_owlv2, make_tiny_painter, make_tiny_sam
 
-from capbench.adapters.aliases import resolve_model
 from capbench.benchmarks.suites.read import load_suite
 from capbench.cli.main import main
 from capbench.metrics.capture import nltk_text
-from capbench.recipes.making.contract import ROLES
 from capbench.recipes.making.making import build_stages
-from capbench.recipes.making.schema import list_makers, load_maker
+from capbench.recipes.making.schema import load_maker
 
 pytestmark = pytest.mark.costly
 
@@ -84,15 +82,6 @@ def of(role: str, folder: Path, **arguments: Any) -> list[str]:
     """Return the changes that put another checkpoint into a maker's model."""
     values = {"pretrained": str(folder), "device": "cpu", **arguments}
     return [f"models.{role}.arguments.{key}={value}" for key, value in values.items()]
-
-
-@pytest.mark.parametrize("name", list_makers())
-def test_makers_that_ship_name_models_that_there_are(name: str):
-    maker = load_maker(name).maker
-    for role, model in maker.models.items():
-        assert resolve_model(model.name, model.arguments).role == ROLES[role]
-    if maker.judged and maker.judged.encoder:
-        assert resolve_model(maker.judged.encoder.name).role == "encoder"
 
 
 @pytest.mark.parametrize("suite", ["detailcaps_table5", "detailcaps_table6"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from killed_training import train_until_killed, untold
+from killed_training import assert_alike, train_until_killed, untold
 from safetensors.torch import load_file
 from tiny_recipes import call_of
 
@@ -95,23 +95,12 @@ def test_training_that_is_killed_ends_with_the_weights_of_one_that_is_not(
     made = scst(trainer, objective=objective, stop={"steps": 3, "every": 2})
     carry_out(made, tmp_path / "undisturbed", untold, {})
     expected = load_file(tmp_path / "undisturbed" / "weights" / "model.safetensors")
-    state, remembered = load(tmp_path / "undisturbed" / LAST)
     for step in (1, 3):
         folder = tmp_path / f"killed at {step}"
         train_until_killed(made, folder, step)
         assert (folder / LAST).is_file() == (step == 3)
         carry_out(made, folder, untold, {})
-        found = load_file(folder / "weights" / "model.safetensors")
-        assert found.keys() == expected.keys()
-        assert all(torch.equal(one, expected[name]) for name, one in found.items())
-        again, others = load(folder / LAST)
-        assert again == state
-        assert all(torch.equal(others[name], one) for name, one in remembered.items())
-        lines, undisturbed = (
-            [{key: value for key, value in line.items() if key != "seconds"} for line in read_history(one)]
-            for one in (folder, tmp_path / "undisturbed")
-        )
-        assert lines == undisturbed
+        assert_alike(folder, tmp_path / "undisturbed", "model.safetensors")
     start = load_file(Path(made.loaded.recipe.model.arguments["pretrained"]) / "model.safetensors")
     moved = {name.split(".")[1] for name, one in expected.items() if not torch.equal(one, start[name])}
     assert moved == {"encoder", "vis_enc_to_enc_proj", "transformer"}

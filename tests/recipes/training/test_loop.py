@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
-from killed_training import train_until_killed, untold
+from killed_training import assert_alike, train_until_killed, untold
 from PIL import Image
 from safetensors.torch import load_file
 from tiny_recipes import PEFT, VALIDATION, call_of
@@ -34,21 +33,13 @@ def test_training_that_is_killed_at_any_step_ends_with_the_weights_of_one_that_i
     undisturbed = tmp_path / "undisturbed"
     carry_out(made, undisturbed, untold, {})
     expected = load_file(undisturbed / "weights" / "adapter_model.safetensors")
-    state, tensors = load(undisturbed / LAST)
     assert any(one.abs().max() > 0 for name, one in expected.items() if "lora_B" in name)
     # Before there is a checkpoint, before one of its step is written, and behind one.
     for step in (1, 2, 3):
         folder = tmp_path / f"killed at {step}"
         train_until_killed(made, folder, step)
         carry_out(made, folder, untold, {})
-        found = load_file(folder / "weights" / "adapter_model.safetensors")
-        assert found.keys() == expected.keys()
-        assert all(torch.equal(found[name], one) for name, one in expected.items())
-        again, others = load(folder / LAST)
-        assert again == state
-        assert all(torch.equal(others[name], one) for name, one in tensors.items())
-        lines = [{k: v for k, v in line.items() if k != "seconds"} for line in read_history(folder)]
-        assert lines == [{k: v for k, v in line.items() if k != "seconds"} for line in read_history(undisturbed)]
+        assert_alike(folder, undisturbed, "adapter_model.safetensors")
     assert [line["step"] for line in read_history(undisturbed) if "loss" in line] == [1, 2, 3]
     assert [line["step"] for line in read_history(undisturbed) if "validation_loss" in line] == [2, 3]
 

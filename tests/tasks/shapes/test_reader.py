@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from tiny_clip import TinyClip
 
 import capbench
-from capbench.adapters.encoders.open_clip import OpenClipEncoder
 from capbench.errors import TaskError
 from capbench.tasks.index import build_index
 from capbench.tasks.shapes import reader
@@ -89,17 +87,15 @@ def test_text_metrics_tell_foils_and_pairs_from_true_captions():
     assert pascal["HI"] > 0.8
 
 
-def test_a_model_of_random_weights_is_at_chance(tiny_clip: TinyClip):
-    encoder = OpenClipEncoder(str(tiny_clip.checkpoint), str(tiny_clip.architecture), device="cpu")
-    done = capbench.evaluate(encoder, "shapes_dci_all_scm", resamples=0, limit=25)
+def test_a_model_of_random_weights_is_at_chance(tiny_encoder):
+    done = capbench.evaluate(tiny_encoder, "shapes_dci_all_scm", resamples=0, limit=25)
     assert done.tasks[0].results[0].value == pytest.approx(1 / 8, abs=0.05)
-    foil = capbench.evaluate(encoder, "shapes_foil", metrics="clip_s", resamples=0, limit=60)
+    foil = capbench.evaluate(tiny_encoder, "shapes_foil", metrics="clip_s", resamples=0, limit=60)
     assert foil.tasks[0].results[0].value == pytest.approx(0.5, abs=0.15)
 
 
-def test_clips_reach_a_video_metric(tiny_clip: TinyClip):
-    encoder = OpenClipEncoder(str(tiny_clip.checkpoint), str(tiny_clip.architecture), device="cpu")
-    done = capbench.evaluate(encoder, "shapes_vatex_noref", metrics="emscore", resamples=0, limit=30)
+def test_clips_reach_a_video_metric(tiny_encoder):
+    done = capbench.evaluate(tiny_encoder, "shapes_vatex_noref", metrics="emscore", resamples=0, limit=30)
     assert done.tasks[0].results[0].n == 90
     assert not done.tasks[0].record.failures
 
