@@ -99,4 +99,12 @@ def made_of(stage: Stage, row: MakingRow, models: Models | None = None) -> Any:
     return made
 
 
+def asked_of(
+    stage: Stage, values: dict[str, Any], answer: Callable[[JudgeRequest, int], str | None]
+) -> tuple[Any, Scripted]:
+    """Return what a stage makes of one row with these values, and the judge that it asked."""
+    judge = Scripted(answer)
+    return made_of(stage, MakingRow("17", None, values), Models(judge=judge)), judge
+
+
 register_stage("add")(Add)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +45,7 @@ def rows(images: int = 6, systems: tuple[str, ...] = ("short", "middle", "long")
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., TaskRun]:
-    def run(rows: list[dict[str, Any]], settings: dict[str, Any] | None = None, **keys: Any) -> TaskRun:
-        given = {"output_path": tmp_path / "runs"} | (settings or {})
-        return run_rated(tmp_path, rows, given, **{**ASPECTS, **keys})
-
-    return run
+    return partial(run_rated, tmp_path, **ASPECTS)
 
 
 def value_of(done: TaskRun, statistic: str, category: str = "", metric: str = "length") -> float | None:
@@ -191,7 +188,7 @@ def test_influence_and_resamples_of_categories_agree(run):
 def test_finished_runs_are_compared_by_aspect_system_and_mean_of_categories(run, tmp_path: Path):
     done = run(
         rows(),
-        {"resamples": 50},
+        {"resamples": 50, "output_path": tmp_path / "runs"},
         doc_to_system="system",
         doc_to_category="kind",
         protocol={"aggregate": "categories"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +60,7 @@ def battles(number: int = 240, systems: dict[str, int] = SYSTEMS) -> list[dict[s
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., TaskRun]:
-    def run(rows: list[dict[str, Any]], settings: dict[str, Any] | None = None, **keys: Any) -> TaskRun:
-        return run_rated(tmp_path, rows, {"output_path": tmp_path / "runs"} | (settings or {}), **{**TASK, **keys})
-
-    return run
+    return partial(run_rated, tmp_path, **TASK)
 
 
 def result(done: TaskRun, metric: str, statistic: str, category: str = "") -> Result:
@@ -107,7 +105,7 @@ def test_systems_of_known_strength_are_ranked_by_people_metrics_and_judges(run):
 
 def test_agreement_is_given_with_ties_and_without(run, tmp_path: Path):
     rows = battles(60)
-    done = run(rows, protocol=QUICK, scale=100)
+    done = run(rows, {"output_path": tmp_path / "runs"}, protocol=QUICK, scale=100)
     # Strengths are never percentages, but agreement may be.
     assert result(done, "people", "bradley_terry", "large").scale == 1
     assert result(done, "people", "online_elo", "large").scale == 1

@@ -209,6 +209,8 @@ def test_unknown_protocol_is_told_beside_the_other_faults(tmp_path: Path):
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
+        ("{empty_caption: skip}", "protocol.empty_caption: Input should be 'zero' or 'leave_out'"),
+        ("{aggregate: mean}", "protocol.aggregate: Input should be 'all' or 'categories'"),
         ("{raters: median}", "protocol.raters: Input should be 'flatten', 'mean' or 'per_rater_mean'"),
         ("{human_range: [0]}", "protocol.human_range.1: Field required"),
         ("{human_range: [5, 5]}", "protocol.human_range: the least rating stands first, the greatest second"),

@@ -8,28 +8,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from task_keys import CAPTIONING
 
 import capbench
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.statistics.bootstrap import draw
 from capbench.benchmarks.tables.results import render
-from capbench.errors import DataError, TaskError
+from capbench.errors import DataError
 
 pytestmark = pytest.mark.usefixtures("functions_may_run")
 
 KINDS = ["sea", "city", "sea", "sea", "city"]
 WORDS = [2, 3, 4, 9, 5]
-TASK: dict[str, Any] = {
+TASK: dict[str, Any] = {key: value for key, value in CAPTIONING.items() if key != "doc_to_image"} | {
     "task": "parts",
-    "dataset_path": "json",
-    "dataset_kwargs": {"data_files": "rows.jsonl"},
-    "output_type": "generate_until",
     "doc_to_id": "id",
-    "doc_to_text": "Describe.",
-    "doc_to_target": "references",
     "doc_to_category": "kind",
     "metric_list": ["length", "bleu_1"],
-    "metadata": {"version": 1.0},
 }
 
 
@@ -162,8 +157,3 @@ def test_document_without_a_category_is_named_and_one_category_is_all(folder: Pa
     done = run(folder, metric_list=["length"])
     assert values(done, "length") == {"": (2.0, 1)}
     assert done.record.values["failures"][0]["reason"] == "has no category"
-
-
-def test_choice_that_there_is_not_is_refused(folder: Path):
-    with pytest.raises(TaskError, match=r"parts\.yaml:\d+: protocol\.aggregate: .*'all' or 'categories'"):
-        run(folder, protocol={"aggregate": "mean"})

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rated_task import write_rated
 from scipy.stats import kendalltau
 
 import capbench
@@ -58,26 +59,10 @@ def folder(tmp_path: Path) -> Callable[..., Path]:
 
     def folder(**checks: Any) -> Path:
         rows = [
-            {"id": n, "image": n // 2, "candidate": "word " * (n + 1), "rating": rating}
+            {"id": n, "image": n // 2, "candidate": "word " * (n + 1), "ratings": rating}
             for n, rating in enumerate(RATINGS)
         ]
-        (tmp_path / "rows.jsonl").write_text("\n".join([*map(json.dumps, rows), "{broken"]))
-        task = {
-            "task": "checked",
-            "dataset_path": "json",
-            "dataset_kwargs": {"data_files": "rows.jsonl"},
-            "output_type": "agreement",
-            "doc_to_id": "id",
-            "doc_to_image": "image",
-            "doc_to_candidate": "candidate",
-            "doc_to_human": "rating",
-            "metric_list": ["length"],
-            "statistics": ["kendall_b"],
-            "checks": checks,
-            "metadata": {"version": 1.0},
-        }
-        (tmp_path / "checked.yaml").write_text(json.dumps(task))
-        return tmp_path
+        return write_rated(tmp_path, [*rows, "{broken"], task="checked", doc_to_target=None, checks=checks)
 
     return folder
 
@@ -112,9 +97,9 @@ def test_wrong_copy_fails_with_what_was_expected_the_unreadable_rows_and_what_to
 ):
     with pytest.raises(DataError) as caught:
         run(folder(**checks))
-    assert "rows.jsonl is not the data that the task expects" in caught.value.message
+    assert "checked.jsonl is not the data that the task expects" in caught.value.message
     assert fault in caught.value.message
-    assert "rows.jsonl:5: not JSON" in caught.value.message
+    assert "checked.jsonl:5: not JSON" in caught.value.message
     assert caught.value.hint == (
         "'bench data checked' says what is expected; --skip_checks goes on with what is there."
     )

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from task_keys import CAPTIONING
 
 import capbench
 from capbench.adapters import Caption, Captioned, Captioner, CaptionRequest, adapters
@@ -16,21 +17,15 @@ from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.statistics import bootstrap
 from capbench.benchmarks.statistics.bootstrap import draw
 from capbench.benchmarks.tables.results import render
-from capbench.errors import AdapterError, DataError, TaskError, UsageError
+from capbench.errors import AdapterError, DataError, UsageError
 from capbench.metrics import Context, Items, Metric, Scores
 from capbench.metrics import metrics as known_metrics
 
-TASK = {
+TASK = CAPTIONING | {
     "task": "captioning",
-    "dataset_path": "json",
-    "dataset_kwargs": {"data_files": "rows.jsonl"},
     "doc_to_id": "id",
-    "doc_to_image": "image",
     "doc_to_text": "Describe {{image}}.",
-    "doc_to_target": "references",
     "generation_kwargs": {"max_new_tokens": 32, "temperature": 0},
-    "metric_list": ["length"],
-    "metadata": {"version": 1.0},
 }
 
 
@@ -255,11 +250,6 @@ def test_captions_that_say_nothing_are_left_out_where_the_task_says_so(folder: P
     Counter.answers.update({f"d{n}": "" for n in range(5)})
     with pytest.raises(DataError, match="no caption can be scored; first failure: d0: caption is empty"):
         run(folder, model_args="pretrained=silent")
-
-
-def test_unknown_rule_for_empty_captions_is_named_with_its_place(folder: Path):
-    with pytest.raises(TaskError, match=r"captioning\.yaml:1: protocol\.empty_caption: .*'zero' or 'leave_out'"):
-        run(write(folder, protocol={"empty_caption": "skip"}))
 
 
 def test_silence_is_worth_nothing(folder: Path):

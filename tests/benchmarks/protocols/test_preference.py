@@ -47,10 +47,7 @@ def row(identity: str, lengths: Sequence[int], preferred: Any = 0, **more: Any) 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., TaskRun]:
-    def run(rows: list[dict[str, Any]], settings: dict[str, Any] | None = None, **keys: Any) -> TaskRun:
-        return run_rated(tmp_path, rows, settings, **{**TASK, **keys})
-
-    return run
+    return partial(run_rated, tmp_path, **TASK)
 
 
 THREE = [row("right", [3, 1]), row("wrong", [1, 3]), row("tie", [2, 2])]

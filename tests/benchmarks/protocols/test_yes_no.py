@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from task_keys import LOCAL
 
 import capbench
 from capbench.benchmarks.protocols.yes_no import RATES, TERMS, majority_elsewhere, released, strict, term_of
@@ -20,17 +21,14 @@ from capbench.errors import DataError
 from capbench.rows import BadRow
 from capbench.tasks.pope.reader import questions
 
-TASK = """\
-task: mine
-dataset_path: json
-dataset_kwargs: {data_files: rows.jsonl}
-output_type: yes_no
-doc_to_id: name
-doc_to_image: photo
-doc_to_text: question
-doc_to_target: right
-metadata: {version: 1.0}
-"""
+TASK = LOCAL | {
+    "task": "mine",
+    "output_type": "yes_no",
+    "doc_to_id": "name",
+    "doc_to_image": "photo",
+    "doc_to_text": "question",
+    "doc_to_target": "right",
+}
 ROWS = [
     {"name": "a", "photo": "1.png", "question": "Is there a dog?", "right": "yes"},
     {"name": "b", "photo": "1.png", "question": "Is there a cat?", "right": "no"},
@@ -44,7 +42,7 @@ ANSWERS = {"a": "Yes.", "b": "NO", "c": "no", "d": "There is not"}
 def run(tmp_path: Path) -> Callable[..., TaskRun]:
     def with_rows(rows: list[dict[str, Any]], answers: dict[str, str | None], **settings: Any) -> TaskRun:
         (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        (tmp_path / "mine.yaml").write_text(TASK)
+        (tmp_path / "mine.yaml").write_text(json.dumps(TASK))
         lines = [json.dumps({"question_id": name, "answer": text}) + "\n" for name, text in answers.items()]
         (tmp_path / "answers.jsonl").write_text("".join(lines))
         settings = {"include_path": [tmp_path], "resamples": 0, **settings}

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from making_stages import Models, Scripted, made_of
+from making_stages import Models, Scripted, asked_of, made_of
 from PIL import Image
 from tiny_dci import make_tiny_dci
 from tiny_llm import make_tiny_llama, make_tiny_llava
@@ -136,10 +136,8 @@ def test_several_captions_of_an_image_are_different_ones(picture: Path):
 
 
 def merged(answer: Callable[[JudgeRequest, int], str | None], elements: Sequence[str] = ("A.", "B "), **settings: Any):
-    judge = Scripted(answer)
     stage = Merge("merge", MergeSettings(overall="whole", elements="parts", to="merged", **settings), 0)
-    row = MakingRow("17", None, {"whole": "The {elements} are red.", "parts": list(elements)})
-    return made_of(stage, row, Models(judge=judge)), judge
+    return asked_of(stage, {"whole": "The {elements} are red.", "parts": list(elements)}, answer)
 
 
 def test_merge_asks_as_the_released_code_does():

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from making_stages import Models, Scripted, made_of
+from making_stages import Scripted, asked_of
 
 from capbench.adapters import JudgeRequest
 from capbench.recipes.making.asking import Conversation, NoUse, clip_tokens, converse, cut_to_tokens, language_fault
-from capbench.recipes.making.contract import MakingRow, Unmade
+from capbench.recipes.making.contract import Unmade
 from capbench.recipes.making.stages.entries import (
     FEW_WORDS_SHORTER,
     FULL_IMAGE,
@@ -102,10 +102,7 @@ LONG = "a very long summary of the street with " + "many " * 100 + "things"
 
 def summary_of(answer: Callable[[JudgeRequest, int], str | None], values: Any = None, **settings: Any):
     """Return what the stage makes of one row, and the judge."""
-    judge = Scripted(answer)
-    stage = FirstSummary("first", FirstSummarySettings(**settings), 0)
-    row = MakingRow("17", None, tree() if values is None else values)
-    return made_of(stage, row, Models(judge=judge)), judge
+    return asked_of(FirstSummary("first", FirstSummarySettings(**settings), 0), values or tree(), answer)
 
 
 def test_first_summary_is_asked_with_the_papers_prompts():
@@ -189,10 +186,8 @@ DOOR = tree(mask(1, "door", caption="A red one."))
 
 
 def more_of(answer: Callable[[JudgeRequest, int], str | None], **settings: Any):
-    judge = Scripted(answer)
-    stage = MoreSummaries("more", MoreSummariesSettings(**settings), 0)
-    values = {**tree(mask(1, "door", caption="A red one.")), "summaries": {"base": ["First."], "m-1-sc": ["Door."]}}
-    return made_of(stage, MakingRow("17", None, values), Models(judge=judge)), judge
+    values = {**DOOR, "summaries": {"base": ["First."], "m-1-sc": ["Door."]}}
+    return asked_of(MoreSummaries("more", MoreSummariesSettings(**settings), 0), values, answer)
 
 
 def test_more_summaries_are_asked_for_until_there_are_enough():
@@ -234,10 +229,8 @@ SUMMARY = "A red house with an open door stands to the left of a large green tre
 
 
 def negatives_of(answer: Callable[[JudgeRequest, int], str | None], **settings: Any):
-    judge = Scripted(answer)
-    stage = Negatives("negatives", NegativesSettings(**settings), 0)
     values = {"summaries": {"base": [SUMMARY, "More."], "m-1-sc": [SUMMARY]}}
-    return made_of(stage, MakingRow("17", None, values), Models(judge=judge)), judge
+    return asked_of(Negatives("negatives", NegativesSettings(**settings), 0), values, answer)
 
 
 def test_negatives_are_three_of_each_kind_of_an_image_and_one_of_a_mask():
