@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 import torch
 
 
@@ -16,3 +20,41 @@ def fill_cpu() -> None:
 
 
 FULL_MEMORY = {"gpu": fill_gpu, "cpu": fill_cpu}
+
+
+def batch_size(*given: Any, **named: Any) -> int:
+    """Return how many inputs a model is given."""
+    return len(named.get("input_ids", given[-1] if given else ()))
+
+
+def fits(
+    patch: pytest.MonkeyPatch,
+    owner: Any,
+    name: str,
+    most: int,
+    fill: Callable[[], None] = fill_cpu,
+    size: Callable[..., int] = batch_size,
+) -> list[int]:
+    """Let memory be full where a method is asked for more than so much.
+
+    Args:
+        patch: Undoes it.
+        owner: Whose method it is.
+        name: That of the method.
+        most: The largest size that fits.
+        fill: One of ``FULL_MEMORY``.
+        size: Of what the method is given.
+
+    Returns:
+        The sizes that the method is asked for, as they come.
+    """
+    method, sizes = getattr(owner, name), []
+
+    def small(*given: Any, **named: Any) -> Any:
+        sizes.append(size(*given, **named))
+        if sizes[-1] > most:
+            fill()
+        return method(*given, **named)
+
+    patch.setattr(owner, name, small)
+    return sizes

@@ -123,3 +123,35 @@ def make_tiny_llava(folder: Path, words: Sequence[str] = ()) -> Path:
         ),
     ).save_pretrained(folder)
     return folder
+
+
+def make_tiny_roberta(folder: Path, vocabulary: int, layers: int, width: int, positions: int):
+    """Write an untrained RoBERTa with a byte-level tokenizer, as save_pretrained writes it.
+
+    Args:
+        folder: Where to.
+        vocabulary: How many tokens it knows.
+        layers: How many.
+        width: Of a token's state.
+        positions: How many, of which RoBERTa leaves two unused.
+
+    Returns:
+        The model.
+    """
+    import torch
+    from tokenizers import ByteLevelBPETokenizer
+    from transformers import RobertaConfig, RobertaModel, RobertaTokenizer
+
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    learner = ByteLevelBPETokenizer()
+    learner.train_from_iterator(["a dog runs", "the dog and dogs", "dog"] * 9, vocabulary, 2, special_tokens=special)
+    learner.save_model(str(folder))
+    RobertaTokenizer.from_pretrained(str(folder)).save_pretrained(folder)
+    torch.manual_seed(0)
+    config = RobertaConfig(
+        vocab_size=vocabulary, hidden_size=width, num_hidden_layers=layers, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=positions, bos_token_id=0, pad_token_id=1, eos_token_id=2,
+    )  # fmt: skip
+    model = RobertaModel(config)
+    model.save_pretrained(folder)
+    return model

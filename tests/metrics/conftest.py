@@ -6,15 +6,16 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tiny_capture import find_minilm
+from tiny_capture import find_minilm, make_wordnet
 
-from capbench.metrics import Context, Items, Metric, Scores
+from capbench.adapters.judges.responses import RecordedResponses
+from capbench.metrics import Context, Items
 from capbench.metrics.capture.phrases import PhraseEncoder
 from capbench.metrics.chair import SynonymTable, read_table
 from capbench.metrics.golden import golden_items, read_golden
@@ -123,6 +124,17 @@ class MemoryCache:
 
 
 @pytest.fixture
+def answers(tmp_path: Path) -> Callable[[Iterable[Mapping[str, Any]]], RecordedResponses]:
+    """Return a function that records a judge's answers: rows of a prompt, a response and what more they are of."""
+
+    def record(rows: Iterable[Mapping[str, Any]]) -> RecordedResponses:
+        (tmp_path / "answers.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        return RecordedResponses(tmp_path / "answers.jsonl")
+
+    return record
+
+
+@pytest.fixture
 def cache() -> MemoryCache:
     return MemoryCache()
 
@@ -133,6 +145,11 @@ def minilm_in_memory() -> PhraseEncoder:
     encoder = PhraseEncoder(Checkpoint("encoder", "encoder", str(find_minilm())))
     encoder.vectors(["a dog"], Context())
     return encoder
+
+
+@pytest.fixture(scope="session")
+def wordnet_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(make_wordnet(tmp_path_factory.mktemp("wordnet")))
 
 
 Rows = tuple[dict[int, list[str]], dict[int, list[str]]]
@@ -161,11 +178,6 @@ def repeated(make_items: Callable[..., Items]) -> Callable[[Items], Items]:
         return make_items([items.candidates[i] for i in which], [items.references[i] for i in which])
 
     return repeat
-
-
-@pytest.fixture
-def corpus_value() -> Callable[[Metric, Items, Scores], float]:
-    return lambda metric, items, scores: metric.corpus(scores, items.weights)
 
 
 @pytest.fixture(scope="module")

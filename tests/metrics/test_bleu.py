@@ -6,37 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pycocoevalcap.bleu.bleu import Bleu as ReleasedBleu
 
-from capbench.metrics import Context, Items, metrics
+from capbench.metrics import Context, Items
 from capbench.metrics.bleu import Bleu1, Bleu2, Bleu4, bleu
-from capbench.metrics.words.ptb import tokenize_items
-
-
-def assert_equal_to_released(items: Items, as_rows: Callable) -> None:
-    context = Context()
-    (references, candidates), item_of_row = as_rows(items, tokenize_items(items))
-    corpus, sentences = ReleasedBleu(4).compute_score(references, candidates, verbose=0)
-    for order in (1, 2, 3, 4):
-        metric = metrics[f"bleu_{order}"]()
-        scores = metric.score(items, context)
-        assert not scores.failures
-        np.testing.assert_allclose(scores.values[item_of_row], sentences[order - 1], rtol=1e-9, atol=0)
-        assert metric.corpus(scores, items.weights) == pytest.approx(corpus[order - 1], rel=1e-12)
-
-
-def test_sentence_and_corpus_values_are_those_of_pycocoevalcap(composed: Items, as_rows: Callable):
-    assert_equal_to_released(composed, as_rows)
-
-
-@pytest.mark.data
-def test_values_of_flickr8k_expert_are_those_of_pycocoevalcap(flickr8k_expert: Items, as_rows: Callable):
-    assert_equal_to_released(flickr8k_expert.subset(np.arange(0, len(flickr8k_expert), 8)), as_rows)
-
-
-@pytest.mark.data
-def test_values_of_long_captions_are_those_of_pycocoevalcap(iiw: Items, as_rows: Callable):
-    assert_equal_to_released(iiw, as_rows)
 
 
 def test_value_calculated_by_hand(make_items: Callable[..., Items]):

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from clip_golden import GOLDEN, assert_golden, assert_same_weights, drawn_items, flickr8k_items
+from named_features import NamedFeatures
 from tiny_clip import TinyClip, tiny_state_dict
 
 from capbench.adapters import Encoded, Encoder, ImageHandle, VideoHandle
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
 from capbench.benchmarks.store.store import Store
-from capbench.errors import AdapterError, MetricError
+from capbench.errors import MetricError
 from capbench.metrics import Context, Items, build_metric
 from capbench.metrics.clip_s import ClipS, RefClipS
 from capbench.metrics.golden import golden_items
@@ -120,40 +120,15 @@ def test_an_item_without_an_image_or_a_reference_is_named_and_costs_no_other(enc
     assert sorted(reference_free.failures) == [1, 2, 3]
 
 
-class TableEncoder(Encoder):
-    """An encoder of a few words, whose vectors are known; one image, ``[1, 0]``."""
+VECTORS = {
+    "any": [2.0, 0.0], "like": [3.0, 4.0], "unlike": [-3.0, 4.0], "same": [7.0, 0.0], "opposite": [-5.0, 0.0],
+    "across": [0.0, 1.0], "infinite": [float("inf"), 0.0],
+}  # fmt: skip
+"""Of the image, and of a few words."""
 
-    context_length = 8
-    vectors: ClassVar[dict[str, list[float]]] = {
-        "like": [3.0, 4.0],
-        "unlike": [-3.0, 4.0],
-        "same": [7.0, 0.0],
-        "opposite": [-5.0, 0.0],
-        "across": [0.0, 1.0],
-        "infinite": [float("inf"), 0.0],
-    }
 
-    def fingerprint(self) -> dict[str, Any]:
-        return {"adapter": "table"}
-
-    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        return [[0] * len(text.split()) for text in texts]
-
-    def images(self, images: Sequence[ImageHandle]) -> Iterator[Encoded]:
-        yield Encoded({at: np.array([2.0, 0.0]) for at in range(len(images))})
-
-    def texts(self, texts: Sequence[str]) -> Iterator[Encoded]:
-        for at, text in enumerate(texts):
-            if text in self.vectors:
-                yield Encoded({at: np.array(self.vectors[text])})
-            else:
-                yield Encoded({}, {at: f"no vector for '{text}'"})
-
-    def tokens(self, texts: Sequence[str]) -> Iterator[Encoded]:
-        raise AdapterError("the table has no tokens")
-
-    def frames(self, videos: Sequence[VideoHandle]) -> Iterator[Encoded]:
-        raise AdapterError("the table has no videos")
+def table() -> NamedFeatures:
+    return NamedFeatures(VECTORS, context_length=8)
 
 
 def table_items(*rows: tuple[str, tuple[str, ...]]) -> Items:
@@ -167,7 +142,7 @@ def test_negative_cosines_are_cut_off_at_0_with_the_image_and_kept_with_referenc
         ("unlike", ("unlike", "opposite")),
         ("like", ("like", "opposite")),
     )
-    scores = RefClipS(w=2.5, prompt="").score(items, Context(encoder=TableEncoder()))
+    scores = RefClipS(w=2.5, prompt="").score(items, Context(encoder=table()))
     np.testing.assert_allclose(scores.parts["image"], [1.5, 1.5, 0, 1.5], atol=1e-6)
     np.testing.assert_allclose(scores.parts["references"], [0.28, -0.6, 1, 1], atol=1e-6)
     np.testing.assert_allclose(scores.values, [2 * 1.5 * 0.28 / 1.78, -2.0, 0, 1.2], atol=1e-5)
@@ -177,7 +152,7 @@ def test_negative_cosines_are_cut_off_at_0_with_the_image_and_kept_with_referenc
 @pytest.mark.parametrize("metric", [ClipS(), ClipS(w=1), ClipS(w=4), PacS(), PacS(w=3)])
 def test_range_ends_at_w_which_the_value_of_equal_vectors_is(metric: ClipS):
     items = table_items(("same", ()), ("opposite", ()))
-    values = type(metric)(metric.w, prompt="").score(items, Context(encoder=TableEncoder())).values
+    values = type(metric)(metric.w, prompt="").score(items, Context(encoder=table())).values
     np.testing.assert_allclose(values[::-1], metric.range, atol=1e-6)
 
 
@@ -195,10 +170,10 @@ def test_texts_that_fail_and_terms_without_a_harmonic_mean_are_named():
         ("opposite", ("across",)),
         ("like", ("like",)),
     )
-    scores = RefClipS(prompt="").score(items, Context(encoder=TableEncoder()))
+    scores = RefClipS(prompt="").score(items, Context(encoder=table()))
     assert scores.failures == {
-        0: "text: no vector for 'unheard'",
-        1: "reference 2: text: no vector for 'unheard'",
+        0: "text: cannot be read",
+        1: "reference 2: text: cannot be read",
         2: "text: its features are not finite",
         3: "the terms 0 (image) and 0 (references) have no harmonic mean",
         4: "the terms 0 (image) and 0 (references) have no harmonic mean",
@@ -210,7 +185,7 @@ def test_texts_that_fail_and_terms_without_a_harmonic_mean_are_named():
 def test_the_part_that_says_truncated_counts_the_prompt():
     items = table_items(("like", ()), ("unlike " * 7, ()))
     for prompt, truncated in (("", [0, 0]), ("a b ", [0, 1])):
-        scores = ClipS(prompt=prompt).score(items, Context(encoder=TableEncoder()))
+        scores = ClipS(prompt=prompt).score(items, Context(encoder=table()))
         assert scores.parts["truncated"].tolist() == truncated
 
 

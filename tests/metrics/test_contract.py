@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scored_in_shards import scored_in_shards, shuffled
 
-from capbench.metrics import MEAN, Aggregate, Context, CorpusMetric, Items, Metric, Scores, add_sums
+from capbench.errors import MetricError
+from capbench.metrics import MEAN, Aggregate, Context, CorpusMetric, Items, Metric, Scores, add_sums, build_metric
 from capbench.metrics.bleu import Bleu1, Bleu4
 from capbench.metrics.chair import ChairI
 from capbench.metrics.cider import Cider
@@ -112,6 +113,90 @@ def test_metric_says_whether_shards_can_be_scored_with_a_state():
     # Its items do not depend on the others.
     assert not Cider(document_frequencies="captions.json").has_state
     assert isinstance(Cider(), CorpusMetric)
+
+
+RECORDED = {"file": "scores.jsonl", "label": "FLEUR"}
+# Of a metric, what is said of settings that it cannot have; "" where each is named.
+REFUSED: list[tuple[str, str, list[dict[str, Any]]]] = [
+    ("aloha", "", [{"aggregate": "max"}, {"unmatched": "one"}, {"empty": "one"}, {"max_tokens": 0}]),
+    ("aloha", "parser is", [{"objects": "java"}]),
+    ("bertscore", "num_layers is required for 'bert-base-uncased'", [{"model": "bert-base-uncased"}]),
+    ("bertscore", "at least 1", [{"num_layers": 0}]),
+    ("bertscore", "'of' is f1, precision or recall, not 'f2'", [{"of": "f2"}]),
+    ("caparena_auto", "above 0", [{"tries": 0}, {"max_tokens": 0}]),
+    ("caparena_auto", "", [{"on_failure": "tie"}]),
+    ("capture", "parser", [{"parser": "spice"}, {"parser": "recorded"}]),
+    ("capture", "", [{"input_limit": "0.6"}, {"soft": "max"}, {"alpha": -1}, {"batch_size": 0}]),
+    ("capture", "alpha", [{"alpha": 0, "beta": 0, "gamma": 0}]),
+    ("capture", r"of is one of f1, precision, recall, object_precision, .* not recal", [{"of": "recal"}]),
+    ("cider", "unknown variant 'r'", [{"variant": "r"}]),
+    ("clair", "above 0", [{"tries": 0}, {"max_tokens": 0}]),
+    ("clair", "fail or zero", [{"on_failure": "skip"}]),
+    ("clip_f1", "parts is boxes or whole, not 'crops'", [{"parts": "crops"}]),
+    ("clip_recall", "at least 1", [{"k": 0}, {"k": -1}, {"k": 2.5}, {"k": "3"}, {"k": True}]),
+    ("dcscore", r"is |are |takes ", [{"answers": 0}, {"answers": 2.5}, {"tries": 0}, {"max_tokens": 0}]),
+    ("dcscore", r"is |are |takes ", [{"temperature": one} for one in (-1, float("nan"), float("inf"))]),
+    ("dcscore", r"is |are |takes ", [{"verify_temperature": -1}, {"verify_temperature": "warm"}, {"seed": -1}]),
+    ("dcscore", r"is |are |takes ", [{"seed": 1.5}, {"join": "id"}, {"invalid": "drop"}, {"oracle": "x"}]),
+    ("dcscore", r"is |are |takes ", [{"facts": "f", "oracle": "judge"}]),
+    ("emscore", "", [{"frames": 0}, {"frames": 2.5}, {"idf": 3}, {"idf_max_words": 0}]),
+    ("factual_spice", "", [{"input_limit": "0.6"}, {"empty": "zero"}, {"batch_size": 0}, {"parser": "java"}]),
+    ("factual_spice", "compare is tuples, merged, graphs, not all", [{"compare": "all"}]),
+    ("soft_spice", "", [{"input_limit": "0.6"}, {"empty": "zero"}, {"batch_size": 0}, {"parser": "java"}]),
+    ("gpt4_eval", "at least 1", [{"group": 0}, {"highest": 0}, {"max_tokens": 0}]),
+    ("meteor", "processes must be at least 1, and its timeout above 0", [{"processes": 0}, {"timeout": 0}]),
+    ("meteor", "backend must be 'python' or 'jar', not 'java'", [{"backend": "java"}]),
+    ("mid", "unknown gaussian 'both'", [{"gaussian": "both"}]),
+    ("mid", "eps is -1", [{"eps": -1}]),
+    ("mid", "eps is nan", [{"eps": np.nan}]),
+    ("polos", "'batch' is a whole number above 0", [{"batch": 0}, {"batch": 1.5}, {"batch": True}]),
+    ("recorded", "names no 'label'", [RECORDED | {"label": " "}]),
+    ("recorded", "names no 'file'", [RECORDED | {"file": ""}]),
+    ("recorded", "'image_names' is exact or bare, not 'loose'", [RECORDED | {"image_names": "loose"}]),
+    ("recorded", "'coverage' is a share, 0 to 1, not 1.5", [RECORDED | {"coverage": 1.5}]),
+    ("recorded", "'coverage' is a share, 0 to 1, not True", [RECORDED | {"coverage": True}]),
+    ("recorded", "'coverage' is a share, 0 to 1, not 'all'", [RECORDED | {"coverage": "all"}]),
+    ("recorded", "by 'id', or by 'image' and 'caption', not by both", [RECORDED | {"id": "id", "caption": "text"}]),
+    ("recorded", "'higher_is_better' is true or false, not 'no'", [RECORDED | {"higher_is_better": "no"}]),
+    ("spice", "above 0", [{"timeout": 0}]),
+]
+
+
+@pytest.mark.parametrize(
+    ("metric", "message", "settings"), [(name, said, one) for name, said, several in REFUSED for one in several]
+)
+def test_setting_that_cannot_be_is_refused(metric: str, message: str, settings: dict[str, Any]):
+    with pytest.raises(ValueError, match=message or next(iter(settings))):
+        build_metric(metric, settings)
+
+
+# Files that settings name: two contents, and what is said where there is none.
+FILES = [
+    ("chair_i", "synonyms", "table.txt", ("puppy", "pup"), "not on this machine"),
+    ("cider", "document_frequencies", '[{"image_id": 1, "caption": "a dog"}]', ("dog", "cat"),
+     r"document_frequencies: .*gone\.json: cannot be read: No such file"),
+    ("emscore", "idf", '{"1": ["a dog"]}', ("dog", "cat"), "there is no such file"),
+    ("fleur", "prompt", "Rate {candidate}!", ("Rate", "Judge"), "No such file"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "setting", "content", "change", "said"), FILES, ids=[one[0] for one in FILES])
+def test_file_of_a_setting_is_known_by_its_content_and_missed_before_work(
+    name: str, setting: str, content: str, change: tuple[str, str], said: str, table_file: Path, tmp_path: Path
+):
+    def metric(file: str) -> Metric:
+        return build_metric(name, {setting: str(tmp_path / file)})
+
+    content = table_file.read_text() if content == "table.txt" else content
+    for file, text in {"a.json": content, "b.json": content, "c.json": content.replace(*change)}.items():
+        (tmp_path / file).write_text(text)
+    a, b, c = (metric(file).fingerprint() for file in ("a.json", "b.json", "c.json"))
+    assert a == b != c
+    if name != "chair_i":
+        # CHAIR's own table may lie on no machine.
+        assert build_metric(name, {}).fingerprint() not in (a, c)
+    with pytest.raises(MetricError, match=said):
+        metric("gone.json").check()
 
 
 @pytest.fixture

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from named_features import NamedFeatures
 from tiny_clip import TinyClip
 from tiny_images import noise_png
 
 import capbench
-from capbench.adapters import Encoder, ImageHandle
+from capbench.adapters import ImageHandle
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
-from capbench.adapters.judges.responses import RecordedResponses
 from capbench.metrics import Context, Items, Metric
 from capbench.metrics.capture.metric import Capture
 from capbench.metrics.chair import ChairI, ChairS
@@ -107,17 +106,16 @@ def test_capture_of_an_empty_caption_is_0_whatever_parses():
 
 
 def test_clip_f1_of_an_empty_caption_is_0_and_nothing_is_encoded_for_it():
-    images = [ImageHandle(b"an image")]
-    scores = ClipF1(parts="whole").score(items([""], images=images), Context(encoder=Refusing()))
+    images, encoder = [ImageHandle(b"an image")], NamedFeatures({})
+    scores = ClipF1(parts="whole").score(items([""], images=images), Context(encoder=encoder))
     assert scores.failures == {}
     assert scores.values.tolist() == scores.parts["text_parts"].tolist() == [0]
+    assert encoder.encoded == []
 
 
-def test_gpt4_eval_of_an_empty_caption_is_0_and_the_judge_is_asked_about_the_others(tmp_path: Path):
+def test_gpt4_eval_of_an_empty_caption_is_0_and_the_judge_is_asked_about_the_others(tmp_path, answers):
     (tmp_path / "prompt.txt").write_text("{references}|{candidates}")
-    answer = {"prompt": "a dog runs|Caption 1: a dog", "response": '{"scores": [5]}'}
-    (tmp_path / "answers.jsonl").write_text(json.dumps(answer))
-    judge = RecordedResponses(tmp_path / "answers.jsonl")
+    judge = answers([{"prompt": "a dog runs|Caption 1: a dog", "response": '{"scores": [5]}'}])
     scores = Gpt4Eval(prompt=str(tmp_path / "prompt.txt")).score(items(["", "a dog"]), Context(judge=judge))
     assert scores.failures == {}
     assert scores.values.tolist() == [0, 1]
@@ -128,18 +126,3 @@ def test_metric_of_which_less_is_better_has_no_value_for_an_empty_caption(metric
     scores = metric.score(items(["", "a dog runs"]), Context())
     assert scores.failures == {0: "candidate has no token after PTB tokenisation"}
     assert scores.values.tolist() == pytest.approx([np.nan, 0], nan_ok=True)
-
-
-class Refusing(Encoder):
-    """Encodes nothing at all."""
-
-    context_length = 77
-
-    def fingerprint(self) -> dict[str, Any]:
-        return {"encoder": "refusing"}
-
-    def _refuse(self, inputs: Sequence[Any]) -> Any:
-        assert not inputs
-        return iter(())
-
-    token_ids = images = texts = tokens = frames = _refuse

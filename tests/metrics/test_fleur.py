@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from capbench.adapters import ImageHandle, Judge, Judgement, JudgeToken, VideoHandle
-from capbench.adapters.judges.responses import RecordedResponses
 from capbench.errors import AdapterError, MetricError
 from capbench.metrics import Context, Items
 from capbench.metrics.fleur import Fleur, RefFleur, read_rating, smoothed
@@ -28,27 +27,21 @@ def items(*candidates: str, images: Any = None) -> Items:
     return Items(names, candidates, [("a dog", "one dog")] * count, np.ones(count), images=handles)
 
 
-def test_first_decimal_is_the_expected_digit():
-    # 0.1 * (0.1 * 6 + 0.2 * 7 + 0.6 * 8 + 0.05 * 9)
-    assert smoothed(0.8, answer("0.8", at_2=P)) == pytest.approx(0.725)
-
-
-def test_second_decimal_is_added_where_it_was_printed():
-    found = smoothed(0.85, answer("0.85", at_2=P, at_3={"5": 0.5, "0": 0.5}))
-    assert found == pytest.approx(0.725 + 0.01 * 2.5)
-
-
-def test_one_is_weighed_against_nought_in_the_place_of_the_one():
-    assert smoothed(1.0, answer("1.0", at_0={"1": 0.7, "0": 0.3})) == pytest.approx(0.7 + 0.9 * 0.3)
-
-
-def test_nought_is_looked_up_behind_the_point():
-    assert smoothed(0.0, answer("0.0", at_2={"0": 0.5, "1": 0.5})) == pytest.approx(0.05)
-
-
-def test_same_digit_twice_is_looked_up_in_both_places():
-    found = smoothed(0.66, answer("0.66", at_2={"6": 1.0}, at_3={"6": 0.5, "8": 0.5}))
-    assert found == pytest.approx(0.6 + 0.01 * 7)
+@pytest.mark.parametrize(
+    ("text", "places", "value"),
+    [
+        # 0.1 * (0.1 * 6 + 0.2 * 7 + 0.6 * 8 + 0.05 * 9)
+        ("0.8", {"at_2": P}, 0.725),
+        # The second decimal is added where it was printed.
+        ("0.85", {"at_2": P, "at_3": {"5": 0.5, "0": 0.5}}, 0.725 + 0.01 * 2.5),
+        # One is weighed against nought in the place of the one, nought is looked up behind the point.
+        ("1.0", {"at_0": {"1": 0.7, "0": 0.3}}, 0.7 + 0.9 * 0.3),
+        ("0.0", {"at_2": {"0": 0.5, "1": 0.5}}, 0.05),
+        ("0.66", {"at_2": {"6": 1.0}, "at_3": {"6": 0.5, "8": 0.5}}, 0.6 + 0.01 * 7),
+    ],
+)
+def test_decimals_are_the_expected_digits_in_their_places(text: str, places: dict[str, dict[str, float]], value: float):
+    assert smoothed(float(text), answer(text, **places)) == pytest.approx(value)
 
 
 @pytest.mark.parametrize(
@@ -87,12 +80,7 @@ def test_rating_that_cannot_be_smoothed_is_named(rating: float, told: Judgement,
         smoothed(rating, told)
 
 
-def recorded(path: Path, rows: list[dict[str, Any]]) -> RecordedResponses:
-    path.write_text("\n".join(map(json.dumps, rows)))
-    return RecordedResponses(path)
-
-
-def test_each_caption_has_its_own_value_or_failure_and_never_that_of_another(tmp_path: Path):
+def test_each_caption_has_its_own_value_or_failure_and_never_that_of_another(tmp_path: Path, answers: Callable):
     (tmp_path / "prompt.txt").write_text("Rate {candidate}!")
     tokens = [["0", {"0": 1}], [".", {}], ["8", {"8": 0.6, "7": 0.4}]]
     rows = [
@@ -105,7 +93,7 @@ def test_each_caption_has_its_own_value_or_failure_and_never_that_of_another(tmp
     images[4] = VideoHandle(tmp_path / "a.mp4")
     images[5] = ImageHandle(tmp_path / "gone.jpg")
     captions = items(*captions.candidates, images=images)
-    judge = recorded(tmp_path / "answers.jsonl", rows)
+    judge = answers(rows)
     scores = Fleur(prompt=str(tmp_path / "prompt.txt")).score(captions, Context(judge=judge))
     assert scores.values == pytest.approx([0.76, *[np.nan] * 5, 0.76], nan_ok=True)
     assert scores.parts["printed"] == pytest.approx([0.8, *[np.nan] * 5, 0.8], nan_ok=True)
@@ -118,7 +106,7 @@ def test_each_caption_has_its_own_value_or_failure_and_never_that_of_another(tmp
     }
 
 
-def test_one_caption_of_two_images_is_asked_about_twice(tmp_path: Path):
+def test_one_caption_of_two_images_is_asked_about_twice(tmp_path: Path, answers: Callable):
     (tmp_path / "prompt.txt").write_text("Rate {candidate}!")
     captions = items("a dog", "a dog")
     rows = [
@@ -130,16 +118,16 @@ def test_one_caption_of_two_images_is_asked_about_twice(tmp_path: Path):
         }
         for image, digit in zip(captions.images, "38", strict=True)
     ]
-    judge = recorded(tmp_path / "answers.jsonl", rows)
+    judge = answers(rows)
     scores = Fleur(prompt=str(tmp_path / "prompt.txt")).score(captions, Context(judge=judge))
     assert scores.values == pytest.approx([0.3, 0.8])
 
 
-def test_references_go_into_the_prompt_a_line_each(tmp_path: Path):
+def test_references_go_into_the_prompt_a_line_each(tmp_path: Path, answers: Callable):
     prompt = "Captions by people: a dog\none dog\n\nCaption to rate: the dog\n"
     (tmp_path / "prompt.txt").write_text("Captions by people: {references}\n\nCaption to rate: {candidate}\n")
     tokens = [["0", {}], [".", {}], ["5", {"5": 1}]]
-    judge = recorded(tmp_path / "answers.jsonl", [{"prompt": prompt, "response": "0.5", "tokens": tokens}])
+    judge = answers([{"prompt": prompt, "response": "0.5", "tokens": tokens}])
     metric = RefFleur(prompt=str(tmp_path / "prompt.txt"))
     assert metric.score(items("the dog"), Context(judge=judge)).values == pytest.approx([0.5])
 
@@ -166,11 +154,3 @@ def test_prompt_that_cannot_be_used_is_found_before_anything_is_asked(tmp_path, 
         (tmp_path / "prompt.txt").write_text(text)
     with pytest.raises(MetricError, match=fault):
         metric(prompt=str(tmp_path / "prompt.txt")).check()
-
-
-def test_fingerprint_changes_with_the_prompts_words_and_not_with_its_place(tmp_path: Path):
-    for name, text in {"a": "Rate {candidate}!", "b": "Rate {candidate}!", "c": "Judge {candidate}!"}.items():
-        (tmp_path / name).write_text(text)
-    a, b, c = (Fleur(prompt=str(tmp_path / name)).fingerprint() for name in "abc")
-    assert a == b
-    assert len({str(one) for one in (a, c, Fleur().fingerprint())}) == 3

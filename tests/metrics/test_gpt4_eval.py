@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from capbench.adapters.judges.responses import RecordedResponses
 from capbench.errors import MetricError
-from capbench.metrics import Context, Items
+from capbench.metrics import Context
+from capbench.metrics.golden import golden_items
 from capbench.metrics.gpt4_eval import Gpt4Eval, read_scores
 
 
@@ -19,21 +17,10 @@ def prompt(tmp_path: Path) -> str:
     return str(tmp_path / "prompt.txt")
 
 
-def judge(tmp_path: Path, answers: dict[str, str]) -> RecordedResponses:
-    rows = [json.dumps({"prompt": prompt, "response": response}) for prompt, response in answers.items()]
-    (tmp_path / "answers.jsonl").write_text("\n".join(rows))
-    return RecordedResponses(tmp_path / "answers.jsonl")
-
-
-def items(candidates: list[str], references: list[tuple[str, ...]]) -> Items:
-    count = len(candidates)
-    return Items([f"i{n}" for n in range(count)], candidates, references, np.ones(count))
-
-
-def test_captions_of_one_image_are_compared_in_one_question(tmp_path: Path, prompt: str):
+def test_captions_of_one_image_are_compared_in_one_question(answers, prompt):
     # The captions of two images, one after the other as the rows of a data set may come.
     one, two = ("a dog", "one dog"), ("a cat",)
-    captions = items(["d1", "c1", "d2", "c2", "d3", "d4"], [one, two, one, two, one, one])
+    captions = golden_items(["d1", "c1", "d2", "c2", "d3", "d4"], [one, two, one, two, one, one])
     asked = {
         "References:\na dog\n\none dog\nCaption 1: d1\nCaption 2: d2\nCaption 3: d3\nScores?": (
             'Thinking of {dogs}... {"ranking": [1, 3, 2], "scores": [5, 2.5, 0]}'
@@ -41,7 +28,8 @@ def test_captions_of_one_image_are_compared_in_one_question(tmp_path: Path, prom
         "References:\na dog\n\none dog\nCaption 1: d4\nScores?": '{"scores": [1]}',
         "References:\na cat\nCaption 1: c1\nCaption 2: c2\nScores?": "I prefer the first.",
     }
-    scores = Gpt4Eval(prompt=prompt).score(captions, Context(judge=judge(tmp_path, asked)))
+    judge = answers({"prompt": question, "response": response} for question, response in asked.items())
+    scores = Gpt4Eval(prompt=prompt).score(captions, Context(judge=judge))
     assert scores.values == pytest.approx([1.0, np.nan, 0.5, np.nan, 0.0, 0.2], nan_ok=True)
     assert scores.failures == dict.fromkeys((1, 3), "the judge's answer holds no JSON object with 'scores'")
 
@@ -73,9 +61,3 @@ def test_without_a_prompt_it_says_that_none_was_released():
     with pytest.raises(MetricError, match="did not release its own") as error:
         Gpt4Eval().check()
     assert "gpt4_eval[prompt=FILE]" in error.value.hint
-
-
-@pytest.mark.parametrize("settings", [{"group": 0}, {"highest": 0}, {"max_tokens": 0}])
-def test_settings_out_of_range_are_refused(settings: dict[str, Any]):
-    with pytest.raises(ValueError, match="at least 1"):
-        Gpt4Eval(**settings)

@@ -125,9 +125,7 @@ def test_direction_of_a_task_file_is_that_of_the_result_of_a_captioner(tmp_path:
         ({"metric": "evaluate:share", "bonsu": 1.0}, "has no setting 'bonsu'. Did you mean 'bonus'?"),
     ],
 )
-def test_key_of_a_listed_metric_that_contradicts_it_or_that_nobody_reads_is_named_with_its_line(
-    tmp_path: Path, entry: dict[str, Any], fault: str
-):
+def test_key_of_a_listed_metric_that_contradicts_it_or_that_nobody_reads_is_named_with_its_line(tmp_path, entry, fault):
     name = module(tmp_path)
     if entry["metric"].startswith("evaluate"):
         entry = entry | {"metric": name}
@@ -151,21 +149,15 @@ def test_key_of_a_listed_metric_that_contradicts_it_or_that_nobody_reads_is_name
 
 def test_task_file_names_the_entry_of_the_result_and_passes_options(tmp_path: Path):
     name = module(tmp_path, result='{"one": hits[0], "other": [hits[0] + bonus]}')
-    rows = [caption | {"rating": n} for n, caption in enumerate(CAPTIONS)]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    task = {
-        "task": "mine",
-        "dataset_path": "json",
-        "dataset_kwargs": {"data_files": "rows.jsonl"},
-        "output_type": "agreement",
-        "doc_to_candidate": "candidate",
-        "doc_to_target": "references",
-        "doc_to_human": "rating",
-        "metric_list": [{"metric": name, "name": "share", "result": "other", "bonus": 2.0}],
-        "statistics": ["pearson"],
-        "metadata": {"version": 1},
-    }
-    (tmp_path / "mine.yaml").write_text(json.dumps(task))
+    write_task(
+        tmp_path,
+        {"metric": name, "name": "share", "result": "other", "bonus": 2.0},
+        rows=[caption | {"rating": n} for n, caption in enumerate(CAPTIONS)],
+        output_type="agreement",
+        doc_to_candidate="candidate",
+        doc_to_human="rating",
+        statistics=["pearson"],
+    )
     run = capbench.evaluate(tasks="mine", include_path=[tmp_path], resamples=0)["mine"]
     assert list(run.samples.to_pandas()["share"]) == [3.0, 2.5]
     assert run.results[0].value == pytest.approx(-1.0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from tiny_images import noise_png
 from tiny_pairwise import make_tiny_blip
 
 from capbench.adapters import ImageHandle, VideoHandle
@@ -14,7 +14,8 @@ from capbench.adapters.encoders.hf_pairs import BlipItm
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
 from capbench.benchmarks.store.store import Store
 from capbench.errors import MetricError
-from capbench.metrics import Context, Items
+from capbench.metrics import Context
+from capbench.metrics.golden import golden_items
 from capbench.metrics.itm_score import ItmScore
 from capbench.metrics.vectors.features import pair_scores
 
@@ -25,22 +26,14 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> BlipItm:
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[ImageHandle]:
-    folder = tmp_path_factory.mktemp("pictures")
-    for number in range(2):
-        noise = np.random.default_rng(number).integers(0, 256, (40, 60, 3), dtype=np.uint8)
-        Image.fromarray(noise).save(folder / f"{number}.png")
-    return [ImageHandle(folder / f"{number}.png") for number in range(2)]
-
-
-def items(images: list[Any], captions: list[str]) -> Items:
-    n = len(captions)
-    return Items([str(one) for one in range(n)], captions, [()] * n, np.ones(n), images=images)
+def pictures() -> list[ImageHandle]:
+    return [ImageHandle(noise_png(number)) for number in range(2)]
 
 
 def test_value_is_the_score_of_image_and_caption(encoder: BlipItm, pictures: list[ImageHandle]):
     first, second = pictures
-    some = items([first, second, first], ["a dog", "a long caption of a dog", "a cat"])
+    captions = ["a dog", "a long caption of a dog", "a cat"]
+    some = golden_items(captions, [()] * 3, images=[first, second, first])
     found = ItmScore().score(some, Context(encoder=encoder))
     expected = dict(next(encoder.pairs(pictures, [["a dog", "a cat"], ["a long caption of a dog"]])).scores)
     assert found.values.tolist() == [expected[0][0], expected[1][0], expected[0][1]]
@@ -73,7 +66,7 @@ def test_what_cannot_be_read_is_named_and_costs_no_other(encoder, pictures, tmp_
         VideoHandle(tmp_path / "film.mp4"),
         ImageHandle(tmp_path / "gone.png"),
     ]
-    found = ItmScore().score(items(images, ["a dog"] * 4), Context(encoder=encoder))
+    found = ItmScore().score(golden_items(["a dog"] * 4, [()] * 4, images=images), Context(encoder=encoder))
     assert np.isfinite(found.values).tolist() == [False, True, False, False]
     assert found.failures.keys() == {0, 2, 3}
     assert found.failures[0].startswith("image: ")
@@ -83,14 +76,14 @@ def test_what_cannot_be_read_is_named_and_costs_no_other(encoder, pictures, tmp_
 
 def test_score_that_is_not_finite_is_no_score(encoder, pictures, monkeypatch):
     monkeypatch.setattr(encoder, "_pair_scores", lambda tokens, ids: tokens[:, 0, 0] * float("nan"))
-    found = ItmScore().score(items(pictures[:1], ["a dog"]), Context(encoder=encoder))
+    found = ItmScore().score(golden_items(["a dog"], [()], images=pictures[:1]), Context(encoder=encoder))
     assert found.failures == {0: "image and text: their score is not finite"}
 
 
 def test_dual_encoder_and_captions_without_images_are_errors(tiny_clip, encoder, pictures):
     clip = OpenClipEncoder(str(tiny_clip.checkpoint), str(tiny_clip.architecture), device="cpu")
     with pytest.raises(MetricError, match="scores an image and a text together") as raised:
-        ItmScore().score(items(pictures[:1], ["a dog"]), Context(encoder=clip))
+        ItmScore().score(golden_items(["a dog"], [()], images=pictures[:1]), Context(encoder=clip))
     assert "blip_itm" in raised.value.hint
     with pytest.raises(MetricError, match="looks at images"):
-        ItmScore().score(items([], ["a dog"]), Context(encoder=encoder))
+        ItmScore().score(golden_items(["a dog"], [()]), Context(encoder=encoder))

@@ -1,17 +1,17 @@
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
+from named_features import NamedFeatures
 from scored_in_shards import corpus_state, scored_in_shards, shuffled
 
-from capbench.adapters import Encoded, Encoder, ImageHandle, VideoHandle
+from capbench.adapters import ImageHandle
 from capbench.errors import MetricError
-from capbench.metrics import Context, Items, build_metric
+from capbench.metrics import Context, Items
 from capbench.metrics.golden import golden_items, read_golden
 from capbench.metrics.mid import (
     STEP,
@@ -37,34 +37,6 @@ def normal() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return tuple(v / np.linalg.norm(v, axis=1, keepdims=True) for v in (x, y, made))  # type: ignore[return-value]
 
 
-class Table(Encoder):
-    """Gives features by name: of texts, and of images that are bytes."""
-
-    context_length = 3
-
-    def __init__(self, features: dict[str, np.ndarray]) -> None:
-        self.features = features
-
-    def fingerprint(self) -> dict[str, Any]:
-        return {"encoder": "table"}
-
-    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        return [[0] * len(text.split()) for text in texts]
-
-    def images(self, images: Sequence[ImageHandle]) -> Iterator[Encoded]:
-        return self.texts([bytes(image.source).decode() for image in images])
-
-    def texts(self, texts: Sequence[str]) -> Iterator[Encoded]:
-        found = {n: self.features[text] for n, text in enumerate(texts) if text in self.features}
-        yield Encoded(found, {n: "cannot be read" for n in range(len(texts)) if n not in found})
-
-    def tokens(self, texts: Sequence[str]) -> Iterator[Encoded]:
-        raise NotImplementedError
-
-    def frames(self, videos: Sequence[VideoHandle]) -> Iterator[Encoded]:
-        raise NotImplementedError
-
-
 def items_of(pairs: Sequence[tuple[str, str, tuple[str, ...]]]) -> Items:
     """Items of (image, candidate, references)."""
     images, candidates, references = zip(*pairs, strict=True) if pairs else ((), (), ())
@@ -72,10 +44,10 @@ def items_of(pairs: Sequence[tuple[str, str, tuple[str, ...]]]) -> Items:
 
 
 @pytest.fixture
-def encoder() -> Table:
+def encoder() -> NamedFeatures:
     """Images i0..i39, their references r0..r39 and candidates c0..c39."""
     x, y, made = normal()
-    return Table(
+    return NamedFeatures(
         {f"{kind}{n}": row for kind, rows in zip("irc", (x, y, made), strict=True) for n, row in enumerate(rows)}
     )
 
@@ -107,7 +79,7 @@ def test_values_of_the_released_code(kind: str, eps: float):
     assert information + distance.sum() / 39 == pytest.approx(GOLDEN[kind]["value"], rel=tolerance)
 
 
-def test_captions_are_scored_against_the_gaussians_of_references(encoder: Table, items: Items):
+def test_captions_are_scored_against_the_gaussians_of_references(encoder: NamedFeatures, items: Items):
     metric, (x, y, made) = Mid(), normal()
     scores = metric.score(items, Context(encoder=encoder))
     information, distance = pointwise_information(x, y, x, made)
@@ -115,7 +87,7 @@ def test_captions_are_scored_against_the_gaussians_of_references(encoder: Table,
     assert metric.corpus(scores, items.weights) == pytest.approx(information + distance.sum() / 39, rel=1e-4)
 
 
-def test_captions_are_scored_against_their_own_gaussians_without_references(encoder: Table):
+def test_captions_are_scored_against_their_own_gaussians_without_references(encoder: NamedFeatures):
     items = items_of([(f"i{n}", f"r{n}", ()) for n in range(40)])
     metric = Mid(gaussian="candidates")
     assert metric.needs == {"image", "encoder"}
@@ -124,14 +96,14 @@ def test_captions_are_scored_against_their_own_gaussians_without_references(enco
     assert metric.corpus(scores, items.weights) == pytest.approx(GOLDEN["real"]["value"], rel=1e-4)
 
 
-def test_pairs_that_occur_twice_count_once(encoder: Table, items: Items):
+def test_pairs_that_occur_twice_count_once(encoder: NamedFeatures, items: Items):
     once = Mid().score(items, Context(encoder=encoder))
     more = items_of([(f"i{n}", f"{c}{n}", (f"r{n}", f"r{n}")) for n in range(40) for c in "cr"])
     found = Mid().score(more, Context(encoder=encoder))
     np.testing.assert_allclose(found.values[::2], once.values, rtol=1e-9)
 
 
-def test_what_cannot_be_encoded_costs_no_other(encoder: Table, items: Items):
+def test_what_cannot_be_encoded_costs_no_other(encoder: NamedFeatures, items: Items):
     with_faults = items_of(
         [(f"i{n}", f"c{n}", (f"r{n}",)) for n in range(40)] + [("gone", "c1", ("r1",)), ("i2", "gone", ("r2", "gone"))]
     )
@@ -141,21 +113,21 @@ def test_what_cannot_be_encoded_costs_no_other(encoder: Table, items: Items):
     np.testing.assert_allclose(scores.values[:40], Mid().score(items, Context(encoder=encoder)).values, rtol=1e-9)
 
 
-def test_captions_over_the_context_are_counted(encoder: Table, items: Items):
+def test_captions_over_the_context_are_counted(encoder: NamedFeatures, items: Items):
     encoder.features["a b c d"] = encoder.features["c0"]
     pairs = [(f"i{n}", f"c{n}" if n else "a b c d", (f"r{n}",)) for n in range(40)]
     scores = Mid().score(items_of(pairs), Context(encoder=encoder))
     assert scores.parts["truncated"].tolist() == [1.0] + [0.0] * 39
 
 
-def test_fewer_pairs_than_features_are_refused_with_the_remedy(encoder: Table):
+def test_fewer_pairs_than_features_are_refused_with_the_remedy(encoder: NamedFeatures):
     items = items_of([(f"i{n}", f"c{n}", (f"r{n}",)) for n in range(10)])
     with pytest.raises(MetricError, match="10 pairs, 10 numbers") as caught:
         Mid().score(items, Context(encoder=encoder))
     assert "Score more captions together" in caught.value.hint
 
 
-def test_one_pair_more_than_features_is_enough(encoder: Table, items: Items):
+def test_one_pair_more_than_features_is_enough(encoder: NamedFeatures, items: Items):
     scores = Mid().score(items.subset(np.arange(11)), Context(encoder=encoder))
     assert np.isfinite(scores.values).all()
 
@@ -182,14 +154,14 @@ def test_features_that_depend_on_one_another_are_refused_by_name(encoder, items,
     assert "score more of them together" in caught.value.hint
 
 
-def test_images_that_are_all_alike_are_refused_by_name(encoder: Table, items: Items):
+def test_images_that_are_all_alike_are_refused_by_name(encoder: NamedFeatures, items: Items):
     for n in range(40):
         encoder.features[f"i{n}"] = encoder.features["i0"]
     with pytest.raises(MetricError, match="features of images has no inverse"):
         Mid().score(items, Context(encoder=encoder))
 
 
-def test_features_of_zeros_are_named_and_cost_no_other(encoder: Table, items: Items):
+def test_features_of_zeros_are_named_and_cost_no_other(encoder: NamedFeatures, items: Items):
     expected = Mid().score(items, Context(encoder=encoder)).values
     encoder.features |= {"dark": np.zeros(5), "mute": np.zeros(5)}
     with_zeros = items_of(
@@ -201,17 +173,8 @@ def test_features_of_zeros_are_named_and_cost_no_other(encoder: Table, items: It
     np.testing.assert_allclose(scores.values[:40], expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [({"gaussian": "both"}, "unknown gaussian 'both'"), ({"eps": -1}, "eps is -1"), ({"eps": np.nan}, "eps is nan")],
-)
-def test_unknown_settings_are_refused(arguments: dict[str, Any], message: str):
-    with pytest.raises(ValueError, match=message):
-        build_metric("mid", arguments)
-
-
 @pytest.fixture
-def many(encoder: Table) -> Items:
+def many(encoder: NamedFeatures) -> Items:
     """Captions of 60 rows: images, references and pairs that stand in several shards, weights, and two faults."""
     pairs = [(f"i{n % 40}", f"{'cr'[n % 2]}{n % 13}", (f"r{n % 40}", f"r{n % 7}")) for n in range(58)]
     items = items_of([*pairs, ("gone", "c1", ("r1",)), ("i2", "gone", ("r2", "gone"))])
@@ -231,7 +194,7 @@ def test_values_are_the_same_to_the_bit_whatever_the_shards(encoder, many, argum
     assert value == metric.corpus(whole, many.weights)
 
 
-def test_state_of_shards_gives_the_gaussians_of_the_pairs(encoder: Table, items: Items):
+def test_state_of_shards_gives_the_gaussians_of_the_pairs(encoder: NamedFeatures, items: Items):
     metric, context = Mid(), Context(encoder=encoder)
     x, y, made = normal()
     states = [metric.state_map(items.subset(which), context) for which in shuffled(40, 7)]
@@ -241,7 +204,7 @@ def test_state_of_shards_gives_the_gaussians_of_the_pairs(encoder: Table, items:
     np.testing.assert_allclose(scores.values, information + distance, rtol=0, atol=1e-6)
 
 
-def test_pairs_are_told_apart_by_image_and_text(encoder: Table):
+def test_pairs_are_told_apart_by_image_and_text(encoder: NamedFeatures):
     metric, context = Mid(), Context(encoder=encoder)
     encoder.features |= {"R1": encoder.features["r1"], "I1": encoder.features["i1"]}
     states = [
@@ -255,14 +218,14 @@ def test_pairs_are_told_apart_by_image_and_text(encoder: Table):
     assert metric.merge([empty, *states])["images"].tolist() == merged["images"].tolist()
 
 
-def test_shards_of_no_pair_are_too_few(encoder: Table):
+def test_shards_of_no_pair_are_too_few(encoder: NamedFeatures):
     metric, context = Mid(), Context(encoder=encoder)
     empty = [metric.state_map(items_of(rows), context) for rows in ([], [("gone", "c1", ("r1",))])]
     with pytest.raises(MetricError, match="MID needs more pairs"):
         corpus_state(metric, empty, 2)
 
 
-def test_state_of_another_metric_or_step_is_refused(encoder: Table, items: Items):
+def test_state_of_another_metric_or_step_is_refused(encoder: NamedFeatures, items: Items):
     metric, context = Mid(), Context(encoder=encoder)
     of_candidates = Mid(gaussian="candidates").state_map(items, context)
     pairs = metric.state_map(items, context)

@@ -230,24 +230,6 @@ def test_scores_by_image_need_images(tmp_path: Path):
     assert "Give its rows an 'id'" in raised.value.hint
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"label": " "}, "names no 'label'"),
-        ({"file": ""}, "names no 'file'"),
-        ({"image_names": "loose"}, "'image_names' is exact or bare, not 'loose'"),
-        ({"coverage": 1.5}, "'coverage' is a share, 0 to 1, not 1.5"),
-        ({"coverage": True}, "'coverage' is a share, 0 to 1, not True"),
-        ({"coverage": "all"}, "'coverage' is a share, 0 to 1, not 'all'"),
-        ({"id": "id", "caption": "text"}, "finds scores by 'id', or by 'image' and 'caption', not by both"),
-        ({"higher_is_better": "no"}, "'higher_is_better' is true or false, not 'no'"),
-    ],
-)
-def test_setting_that_cannot_be_is_refused(settings: dict[str, Any], message: str):
-    with pytest.raises(ValueError, match=message):
-        build_metric("recorded", {"file": "scores.jsonl", "label": "FLEUR", **settings})
-
-
 def test_fingerprint_is_of_what_the_file_holds_and_not_of_where_it_lies(tmp_path: Path):
     path = write(tmp_path / "scores.jsonl", BY_ID)
     (tmp_path / "elsewhere").mkdir()
@@ -262,9 +244,7 @@ def test_fingerprint_is_of_what_the_file_holds_and_not_of_where_it_lies(tmp_path
     assert all(one.fingerprint() != recorded(path).fingerprint() for one in others)
 
 
-def test_what_was_read_is_kept_for_other_processes_and_read_anew_where_the_file_differs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_was_read_is_kept_for_other_processes_and_read_anew_where_the_file_differs(tmp_path, monkeypatch):
     path = write(tmp_path / "scores.jsonl", BY_ID)
     first = recorded(path).score(ITEMS, Context()).values.tolist()
     with monkeypatch.context() as patch:

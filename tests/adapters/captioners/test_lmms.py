@@ -1,7 +1,8 @@
-"""Model classes of lm-eval behind our contract; those of lmms-eval are built the same way."""
+"""Model classes of lm-eval behind our contract; lmms-eval and vLLM, where they are missing."""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from tiny_images import plain_png
 from tiny_llm import make_tiny_llama, make_tiny_llava
 
 from capbench.adapters import Caption, CaptionRequest, ImageHandle
+from capbench.adapters.aliases import resolve_model
 from capbench.adapters.captioners.lmms import LmmsCaptioner
 from capbench.errors import AdapterError
 
@@ -112,10 +114,16 @@ def test_model_that_cannot_be_loaded_is_named(arguments: dict[str, Any], fault: 
         LmmsCaptioner(**arguments)
 
 
-def test_missing_package_is_named():
-    from importlib.util import find_spec
-
-    if find_spec("lmms_eval") is not None:
-        pytest.skip("lmms-eval is installed here")
-    with pytest.raises(AdapterError, match="the package lmms_eval is missing"):
-        LmmsCaptioner("llava_hf")
+@pytest.mark.parametrize(
+    ("package", "model", "arguments"),
+    [("lmms_eval", "lmms", "model=llava_hf"), ("vllm", "vllm", "pretrained=llava-hf/llava-1.5-7b-hf")],
+)
+def test_missing_package_is_named_before_anything_is_loaded(package: str, model: str, arguments: str):
+    if find_spec(package) is not None:
+        pytest.skip(f"{package} is installed here")
+    spec = resolve_model(model, arguments)
+    assert spec.role == "captioner"
+    with pytest.raises(AdapterError, match=f"the package {package} is missing") as error:
+        spec.load()
+    if model == "vllm":
+        assert "--model openai" in error.value.hint

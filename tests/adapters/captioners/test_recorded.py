@@ -60,11 +60,6 @@ def test_captions_are_served_from_parquet(tmp_path: Path):
     assert ask(RecordedCaptions(tmp_path / "a.parquet"), "2", "1") == ["two", "one"]
 
 
-def test_results_in_cocos_format_have_whole_numbers_as_ids(write: Write):
-    results = [{"image_id": 139, "caption": "one"}, {"image_id": 0, "caption": "zero"}]
-    assert ask(RecordedCaptions(write("captions_val_results.json", json.dumps(results))), "139", "0") == ["one", "zero"]
-
-
 @pytest.mark.parametrize("identity", ["id", "image_id", "image"])
 @pytest.mark.parametrize("caption", ["caption", "candidate", "response", "prediction"])
 def test_columns_may_have_any_of_the_fields_names(write: Write, identity: str, caption: str):
@@ -72,9 +67,24 @@ def test_columns_may_have_any_of_the_fields_names(write: Write, identity: str, c
     assert ask(model, "1") == ["one"]
 
 
-def test_id_that_is_null_gives_way_to_the_next_column(write: Write):
-    model = RecordedCaptions(write("a.jsonl", '{"id": null, "image_id": 7, "caption": "one"}'))
-    assert ask(model, "7", "None") == ["one", None]
+@pytest.mark.parametrize(
+    ("text", "ids", "image", "expected"),
+    [
+        # Results in COCO's format have whole numbers as ids.
+        (
+            '[{"image_id": 139, "caption": "one"}, {"image_id": 0, "caption": "zero"}]',
+            ["139", "0"],
+            None,
+            ["one", "zero"],
+        ),
+        # An id that is null gives way to the next column, an image that is None is no name, a null caption is none.
+        ('[{"id": null, "image_id": 7, "caption": "one"}]', ["7", "None"], None, ["one", None]),
+        ('[{"id": "None", "caption": "x"}]', ["2"], None, [None]),
+        ('[{"id": "1", "caption": null}]', ["1"], "1", [None]),
+    ],
+)
+def test_what_is_null_is_no_name_and_no_caption(write, text, ids, image, expected):
+    assert ask(RecordedCaptions(write("a.json", text)), *ids, image=image) == expected
 
 
 def test_request_is_answered_by_its_id_before_its_images_name(write: Write):
@@ -113,14 +123,6 @@ def test_images_beside_ids_that_are_the_documents_do_not_matter(write: Write, be
     assert ask(model, "0", "1", "2") == ["0", "1", "2"]
     numbered = [CaptionRequest(str(n), str(image), "", numbered=True) for n, image in enumerate(beside)]
     assert served(model, numbered) == ["0", "1", "2"]
-
-
-def test_image_that_is_none_is_no_name(write: Write):
-    assert ask(RecordedCaptions(write("a.jsonl", '{"id": "None", "caption": "x"}')), "2", image=None) == [None]
-
-
-def test_null_caption_is_no_caption(write: Write):
-    assert ask(RecordedCaptions(write("a.jsonl", '{"id": "1", "caption": null}\n')), "1", image="1") == [None]
 
 
 def test_second_caption_of_an_id_is_a_bad_row_and_the_first_is_served(write: Write):

@@ -45,6 +45,13 @@ def captions_of(model: OpenAICaptioner, asked: list[CaptionRequest]) -> tuple[di
     return captions, failures
 
 
+def exchange(reply: Reply, asked: list[CaptionRequest] | None = None, **options: Any) -> tuple[Any, Any, Any]:
+    """Return captions, failures and the server, which gave one reply to all that a captioner asked."""
+    with chat_server(lambda body, before: reply) as server:
+        model = OpenAICaptioner("m", base_url=server.url, **options)
+        return *captions_of(model, asked or requests("a")), server
+
+
 def image(mode: str = "RGB", kind: str = "PNG") -> bytes:
     return encoded(Image.new(mode, (6, 4), 100 if mode == "L" else None), kind)
 
@@ -75,9 +82,7 @@ def test_request_holds_model_messages_and_settings_in_the_servers_names():
 
 
 def test_hosted_models_that_take_other_names_and_no_temperature_can_be_asked():
-    with chat_server(lambda body, before: completion("a dog")) as server:
-        options = {"limit_name": "max_completion_tokens", "send_temperature": False}
-        captions_of(OpenAICaptioner("o", base_url=server.url, **options), requests("Describe."))
+    *_, server = exchange(completion("a dog"), limit_name="max_completion_tokens", send_temperature=False)
     assert server.bodies[0].keys() == {"model", "messages", "max_completion_tokens"}
 
 
@@ -85,9 +90,8 @@ def test_hosted_models_that_take_other_names_and_no_temperature_can_be_asked():
 def test_image_is_sent_as_it_is_stored_where_servers_read_its_format(tmp_path: Path, kind: str, media: str):
     stored = image(kind=kind)
     (tmp_path / "a").write_bytes(stored)
-    with chat_server(lambda body, before: completion("a square")) as server:
-        asked = requests("Describe.", image="a", pixels=ImageHandle(tmp_path / "a"))
-        captions_of(OpenAICaptioner("m", base_url=server.url), asked)
+    asked = requests("Describe.", image="a", pixels=ImageHandle(tmp_path / "a"))
+    *_, server = exchange(completion("a square"), asked)
     assert sent_image(server.bodies[0]) == (media, stored)
     assert server.bodies[0]["messages"][0]["content"][1] == {"type": "text", "text": "Describe."}
 
@@ -95,8 +99,7 @@ def test_image_is_sent_as_it_is_stored_where_servers_read_its_format(tmp_path: P
 @pytest.mark.parametrize("mode", ["L", "P", "CMYK"])
 def test_image_in_another_format_is_sent_as_png(mode: str):
     handle = ImageHandle(image(mode, "TIFF"))
-    with chat_server(lambda body, before: completion("a square")) as server:
-        captions_of(OpenAICaptioner("m", base_url=server.url), requests("Describe.", image=b"", pixels=handle))
+    *_, server = exchange(completion("a square"), requests("Describe.", image=b"", pixels=handle))
     kind, sent = sent_image(server.bodies[0])
     assert kind == "image/png"
     assert Image.open(io.BytesIO(sent)).size == (6, 4)
@@ -104,8 +107,7 @@ def test_image_in_another_format_is_sent_as_png(mode: str):
 
 def test_crop_is_cut_before_it_is_sent():
     handle = ImageHandle(image(kind="JPEG"), box=(0, 0, 3, 2))
-    with chat_server(lambda body, before: completion("a square")) as server:
-        captions_of(OpenAICaptioner("m", base_url=server.url), requests("Describe.", image=b"", pixels=handle))
+    *_, server = exchange(completion("a square"), requests("Describe.", image=b"", pixels=handle))
     assert Image.open(io.BytesIO(sent_image(server.bodies[0])[1])).size == (3, 2)
 
 
@@ -230,15 +232,13 @@ def test_refusal_is_an_empty_caption_of_a_captioner_a_failure_of_a_judge_and_not
 
 @pytest.mark.parametrize(("finish", "cut"), [("length", True), ("stop", False), (None, None)])
 def test_caption_that_used_up_its_tokens_is_marked(finish: Any, cut: bool | None):
-    with chat_server(lambda body, before: completion("a dog", finish=finish)) as server:
-        found, _ = captions_of(OpenAICaptioner("m", base_url=server.url), requests("a"))
+    found, *_ = exchange(completion("a dog", finish=finish))
     assert found[0].cut is cut
 
 
 def test_answer_in_parts_is_the_text_of_its_parts():
     parts = [{"type": "text", "text": "a dog "}, {"type": "text", "text": "runs"}]
-    with chat_server(lambda body, before: completion(parts)) as server:
-        found, _ = captions_of(OpenAICaptioner("m", base_url=server.url), requests("a"))
+    found, *_ = exchange(completion(parts))
     assert found[0].text == "a dog runs"
 
 
@@ -254,8 +254,8 @@ def test_answer_in_parts_is_the_text_of_its_parts():
     ],
 )
 def test_what_is_wrong_with_all_requests_ends_the_run_and_names_the_remedy(reply: Reply, remedy: str):
-    with chat_server(lambda body, before: reply) as server, pytest.raises(AdapterError) as error:
-        captions_of(OpenAICaptioner("m", base_url=server.url), requests("a", "b"))
+    with pytest.raises(AdapterError) as error:
+        exchange(reply, requests("a", "b"))
     assert remedy in error.value.hint
 
 
@@ -305,8 +305,7 @@ def test_key_comes_from_the_environment_and_is_in_no_message_or_fingerprint(monk
     assert "Incorrect API key provided: ***" in str(error.value)
     assert "secret" not in f"{error.value}{model.fingerprint()}{vars(model)}"
     monkeypatch.delenv("MY_KEY")
-    with chat_server(lambda body, before: completion("a dog")) as server:
-        captions_of(OpenAICaptioner("m", base_url=server.url, api_key_env="MY_KEY"), requests("a"))
+    *_, server = exchange(completion("a dog"), api_key_env="MY_KEY")
     assert "Authorization" not in server.headers[0]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,9 @@ from capbench.adapters.aliases import list_aliases, resolve_model
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
 from capbench.adapters.encoders.pac import PacEncoder, quick_gelu_of, read_pac_checkpoint
 from capbench.errors import AdapterError
-from capbench.metrics.golden.tiny_inputs import save_checkpoint, tiny_lora_state_dict, with_lora
+from capbench.metrics.golden.tiny_inputs import RANK, save_checkpoint, tiny_lora_state_dict, with_lora
 
+FIRST_BLOCK = "visual.transformer.resblocks.0"
 TEXTS = ["A dog.", "Café 中文字", "word " * 100, ""]
 
 
@@ -101,9 +104,7 @@ def test_a_file_of_another_model_is_refused(wanted: dict[str, Any], message: str
     assert "https://example.org/file" in caught.value.hint
 
 
-def test_a_plain_name_is_looked_for_in_the_cache_folder(
-    pac_s_plus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_plain_name_is_looked_for_in_the_cache_folder(pac_s_plus, tmp_path, monkeypatch):
     monkeypatch.setenv("BENCH_CACHE", str(tmp_path))
     with pytest.raises(AdapterError, match="no such file, nor in") as caught:
         PacEncoder("mine.pth", device="cpu")
@@ -133,9 +134,7 @@ def test_a_released_name_takes_no_file_of_another_model(pac_s_plus: Path):
         spec.load()
 
 
-def test_tokenizer_of_its_own_is_used_and_must_be_the_weights(
-    pac_s_plus: Path, tiny_clip: TinyClip, tiny_siglip: Path, tmp_path: Path
-):
+def test_tokenizer_of_its_own_is_used_and_must_be_the_weights(pac_s_plus, tiny_clip, tiny_siglip, tmp_path):
     ours = PacEncoder(pac_s_plus, tokenizer=tiny_clip.hf_folder, device="cpu")
     official = PacEncoder(pac_s_plus, device="cpu")
     plain = ["A dog.", "two men, riding horses"]
@@ -167,3 +166,100 @@ def test_released_sizes_have_the_activation_of_the_model_that_they_are_tuned_fro
     read = read_pac_checkpoint(file)
     assert read.architecture == f"ViT-{'B' if width == 768 else 'L'}-{patch}"
     assert quick_gelu_of(file, read) is quick
+
+
+def test_a_pac_s_file_gives_its_weights_and_the_sizes_of_its_towers(tmp_path: Path):
+    state = {name: value.half() for name, value in plain_state_dict().items()}
+    read = read_pac_checkpoint(save_checkpoint(state, tmp_path / "pac.pth"))
+    assert (read.architecture, read.lora) == ("ViT-64-8", False)
+    assert read.state.keys() == state.keys()
+    assert all(torch.equal(read.state[name], value.float()) for name, value in state.items())
+    assert read.config["vision_cfg"] == {"image_size": 32, "layers": 3, "width": 64, "head_width": 64, "patch_size": 8}
+    assert read.config["text_cfg"]["layers"] == 2
+
+
+def test_lora_is_added_to_attention_and_patch_convolution_and_not_to_the_mlp(tmp_path: Path):
+    state = tiny_lora_state_dict()
+    read = read_pac_checkpoint(save_checkpoint(state, tmp_path / "pac++.pth"))
+    assert read.lora
+    changed = {name for name, value in read.state.items() if not torch.equal(value, state[name])}
+    assert changed == {
+        name
+        for name in read.state
+        if name.endswith(("in_proj_weight", "out_proj.weight")) or name == "visual.conv1.weight"
+    }
+    block = f"{FIRST_BLOCK}.attn."
+    for weight, layer in (("in_proj_weight", "in_proj_weight_"), ("out_proj.weight", "out_proj.")):
+        product = state[f"{block}{layer}lora_B"] @ state[f"{block}{layer}lora_A"]
+        torch.testing.assert_close(
+            read.state[block + weight], state[block + weight] + product / RANK, rtol=0, atol=1e-6
+        )
+    product = (state["visual.conv1.lora_B"] @ state["visual.conv1.lora_A"]).reshape(64, 3, 8, 8)
+    torch.testing.assert_close(
+        read.state["visual.conv1.weight"], state["visual.conv1.weight"] + product / RANK, rtol=0, atol=1e-6
+    )
+
+
+def _without(name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda state: {key: value for key, value in state.items() if key != name}
+
+
+def _of_rank_8(state: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: torch.cat([value, value], dim=0 if name.endswith("A") else 1) if "lora_" in name else value
+        for name, value in state.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (_of_rank_8, r"LoRA of rank 4.*visual\.conv1\.lora_A is 64x24, not 32x24"),
+        (_without(f"{FIRST_BLOCK}.mlp.c_fc.lora_B"), rf"no {FIRST_BLOCK}\.mlp\.c_fc\.lora_B"),
+        (_without(f"{FIRST_BLOCK}.attn.in_proj_weight_lora_A"), "no .*in_proj_weight_lora_A"),
+        (_without("ln_final.bias"), r"no ln_final\.bias"),
+        (_without("visual.proj"), r"no visual\.proj"),
+        (_without("token_embedding.weight"), "not the weights of a CLIP.*token_embedding"),
+        (lambda state: {**state, "head.weight": torch.zeros(2)}, r"unknown head\.weight"),
+        (
+            lambda state: {**state, f"{FIRST_BLOCK}.mlp.c_fc.weight": torch.zeros(128, 64)},
+            r"c_fc\.weight is 128x64, not 256x64",
+        ),
+        (lambda state: {**state, "visual.conv1.weight": torch.zeros(60, 3, 8, 8)}, "width 60 and 64"),
+        (
+            lambda state: {f"module.{name}": value for name, value in state.items()},
+            r"not the weights of a CLIP.*visual\.conv1\.weight",
+        ),
+        (lambda state: {}, "has no weights under 'state_dict'"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(change, fault, tmp_path):
+    file = save_checkpoint(change(tiny_lora_state_dict()), tmp_path / "bad.pth")
+    with pytest.raises(AdapterError, match=fault) as caught:
+        read_pac_checkpoint(file)
+    assert str(file) in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_plain_clip_a_list_and_a_folder_are_refused(tmp_path: Path):
+    file = tmp_path / "clip.pt"
+    for content, said in ((tiny_state_dict(), "those of a plain CLIP"), ([torch.zeros(2)], "no weights under 'state_")):
+        torch.save(content, file)
+        with pytest.raises(AdapterError, match=said):
+            read_pac_checkpoint(file)
+    with pytest.raises(AdapterError, match=str(tmp_path)):
+        read_pac_checkpoint(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:.*TorchScript archive", "ignore:.*torch.jit:FutureWarning")
+def test_a_torchscript_archive_and_damaged_files_are_refused(tmp_path: Path):
+    whole = io.BytesIO()
+    torch.save({"state_dict": tiny_state_dict()}, whole)
+    files = {"cut.pth": whole.getvalue()[:200_000], "empty.pth": b"", "text.pth": b"<!DOCTYPE html><html>"}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), tmp_path / "script.pt")
+    for file in (tmp_path / name for name in (*files, "script.pt")):
+        with pytest.raises(AdapterError, match=f"{file.name}: not a file of tensors alone") as caught:
+            read_pac_checkpoint(file)
+        assert "If you trust the file" in caught.value.hint

@@ -116,9 +116,7 @@ def test_scores_of_flava_are_those_of_transformers(flava: Path, pictures: list[I
     assert np.ptp(found) > 0.01
 
 
-def test_padding_that_flava_sees_moves_scores_of_texts_with_fewer_than_77_tokens_alone(
-    flava: Path, pictures: list[ImageHandle], tmp_path: Path
-):
+def test_padding_that_flava_sees_moves_scores_of_texts_with_fewer_than_77_tokens_alone(flava, pictures, tmp_path):
     seen, none = (Flava(str(flava), device="cpu", padding=one) for one in ("seen", "none"))
     assert (seen.fingerprint()["padding"], none.fingerprint()["padding"]) == ("seen", "none")
     texts = [["a " * 74, "a " * 75, "a " * 90]]
@@ -157,9 +155,7 @@ def test_image_that_cannot_be_read_costs_no_other(blip: Path, pictures: list[Ima
     assert "not an image" in found.failures[0]
 
 
-def test_what_does_not_fit_into_memory_is_halved_and_what_does_not_fit_alone_is_named(
-    blip: Path, pictures: list[ImageHandle], monkeypatch: pytest.MonkeyPatch
-):
+def test_what_does_not_fit_into_memory_is_halved_and_what_does_not_fit_alone_is_named(blip, pictures, monkeypatch):
     import torch
 
     texts = [["a b", "c d", "a b c d e f", "e f"], ["a b", "c"]]
@@ -201,22 +197,18 @@ def test_encoder_of_pairs_has_no_vectors(flava: Path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("kind", "settings", "said"),
     [
-        ({"head": "both"}, "head=both is not known"),
-        ({"first_token": "dec"}, "first_token=dec is not known"),
-        ({"max_tokens": 65}, "takes 2 to 64"),
-        ({"max_tokens": 1}, "takes 2 to 64"),
+        (BlipItm, {"head": "both"}, "head=both is not known"),
+        (BlipItm, {"first_token": "dec"}, "first_token=dec is not known"),
+        (BlipItm, {"max_tokens": 65}, "takes 2 to 64"),
+        (BlipItm, {"max_tokens": 1}, "takes 2 to 64"),
+        (Flava, {"padding": "all"}, "padding=all is not known"),
     ],
 )
-def test_setting_without_meaning_is_an_error(blip: Path, settings: Any, said: str):
+def test_setting_without_meaning_is_an_error(blip: Path, flava: Path, kind: Any, settings: Any, said: str):
     with pytest.raises(AdapterError, match=said):
-        BlipItm(str(blip), device="cpu", **settings)
-
-
-def test_padding_of_flava_is_seen_or_none(flava: Path):
-    with pytest.raises(AdapterError, match="padding=all is not known"):
-        Flava(str(flava), device="cpu", padding="all")  # type: ignore[arg-type]
+        kind(str(blip if kind is BlipItm else flava), device="cpu", **settings)
 
 
 def test_blip_without_a_place_for_enc_says_what_does_without(tmp_path: Path):

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from full_memory import FULL_MEMORY, fill_cpu
+from full_memory import FULL_MEMORY, fits
 from PIL import Image
 from tiny_images import encoded, plain_png, turned
 from tiny_llm import CHARACTERS, make_tiny_llama, make_tiny_llava
@@ -121,20 +119,10 @@ def test_image_that_cannot_be_read_fails_its_own_request(llava: Path):
 
 
 @pytest.mark.parametrize("fill_memory", FULL_MEMORY.values(), ids=FULL_MEMORY)
-def test_memory_that_does_not_do_halves_the_batch(
-    llama: Path, monkeypatch: pytest.MonkeyPatch, fill_memory: Callable[[], None]
-):
+def test_memory_that_does_not_do_halves_the_batch(llama, monkeypatch, fill_memory):
     requests = [JudgeRequest(f"Rate number {n}:", max_tokens=4, candidates=DIGITS) for n in range(7)]
     expected = answers(HfJudge(str(llama), batch_size=1), *requests)
-    generate, sizes = LlamaForCausalLM.generate, []
-
-    def small(self: Any, **inputs: Any) -> Any:
-        sizes.append(len(inputs["input_ids"]))
-        if sizes[-1] > 2:
-            fill_memory()
-        return generate(self, **inputs)
-
-    monkeypatch.setattr(LlamaForCausalLM, "generate", small)
+    sizes = fits(monkeypatch, LlamaForCausalLM, "generate", 2, fill_memory)
     judge = HfJudge(str(llama), batch_size=5)
     found = answers(judge, *requests)
     assert [one.text for one in found] == [one.text for one in expected]
@@ -149,14 +137,7 @@ def test_memory_that_does_not_do_halves_the_batch(
 
 
 def test_request_that_fits_by_no_means_fails_alone(llama: Path, monkeypatch: pytest.MonkeyPatch):
-    generate = LlamaForCausalLM.generate
-
-    def short(self: Any, **inputs: Any) -> Any:
-        if inputs["input_ids"].shape[1] > 20:
-            fill_cpu()
-        return generate(self, **inputs)
-
-    monkeypatch.setattr(LlamaForCausalLM, "generate", short)
+    fits(monkeypatch, LlamaForCausalLM, "generate", 20, size=lambda *_, input_ids, **more: input_ids.shape[1])
     asked = [JudgeRequest(text, max_tokens=2) for text in ("Rate it:", "Rate it: " * 9, "Rate this:")]
     [judged] = HfJudge(str(llama)).stream(asked)
     assert judged.failures == {1: "does not fit into the device's memory"}
@@ -167,9 +148,7 @@ def test_request_that_fits_by_no_means_fails_alone(llama: Path, monkeypatch: pyt
     ("settings", "message"),
     [({"dtype": "fp8"}, "dtype=fp8 is not known"), ({"batch_size": 0}, "batch_size=0 is not a whole number above 0")],
 )
-def test_settings_that_make_no_sense_are_told_before_anything_is_loaded(
-    llama: Path, settings: dict[str, Any], message: str
-):
+def test_settings_that_make_no_sense_are_told_before_anything_is_loaded(llama, settings, message):
     with pytest.raises(AdapterError, match=message):
         HfJudge(str(llama), **settings)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_capture import find_minilm, make_nltk_data, make_t5, make_wordnet
+from tiny_capture import find_minilm, make_nltk_data, make_t5
 
 
 @pytest.fixture(scope="session")
@@ -18,11 +18,6 @@ def t5(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="session")
 def nltk_data(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(make_nltk_data(tmp_path_factory.mktemp("nltk_data")))
-
-
-@pytest.fixture(scope="session")
-def wordnet_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(make_wordnet(tmp_path_factory.mktemp("wordnet")))
 
 
 @pytest.fixture(scope="session")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from full_memory import FULL_MEMORY, fill_cpu
+from full_memory import FULL_MEMORY, fill_cpu, fits
 
 from capbench.errors import MetricError
 from capbench.metrics import Context
@@ -79,15 +78,7 @@ def test_full_memory_halves_the_batch_and_changes_nothing(t5, nltk_data, cache, 
     sentences = [one["sentences"] for one in GOLDEN["0.5.0"][:4]]
     count = len({sentence for its in sentences for sentence in its})
     whole = parser(t5, nltk_data).graphs(sentences, Context())
-    generate, sizes = T5ForConditionalGeneration.generate, []
-
-    def small(self: Any, ids: Any, **settings: Any) -> Any:
-        sizes.append(len(ids))
-        if len(ids) > 3:
-            fill_memory()
-        return generate(self, ids, **settings)
-
-    monkeypatch.setattr(T5ForConditionalGeneration, "generate", small)
+    sizes = fits(monkeypatch, T5ForConditionalGeneration, "generate", 3, fill_memory)
     assert parser(t5, nltk_data, batch_size=5).graphs(sentences, Context(cache=cache)) == whole
     assert count > 5
     # Found out once; what comes after keeps to it, and each batch is kept when it is done.

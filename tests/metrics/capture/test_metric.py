@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import random
-from collections.abc import Callable
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 
 from capbench.errors import MetricError
-from capbench.metrics import Context, Items, build_metric
+from capbench.metrics import Context, build_metric
 from capbench.metrics.capture.metric import Capture
 from capbench.metrics.capture.phrases import PhraseEncoder
 from capbench.metrics.golden import read_golden
@@ -199,9 +198,7 @@ def test_recorded_graph_of_another_form_is_named(capture, write_graphs, make_ite
     assert scores.values[1] == pytest.approx(1, abs=1e-5)
 
 
-def test_sentences_of_which_the_parser_writes_no_graph_are_counted(
-    t5: str, nltk_data: str, wordnet_folder: str, minilm: str, make_items: Callable[..., Items]
-):
+def test_sentences_of_which_the_parser_writes_no_graph_are_counted(t5, nltk_data, wordnet_folder, minilm, make_items):
     metric = Capture(parser_model=t5, encoder=minilm, nltk_data=nltk_data, wordnet=wordnet_folder, device="cpu")
     metric.check()
     texts = ["A big dog runs. The man sits near the tree.", "Two dogs run over the grass. The sky is blue."]
@@ -323,18 +320,6 @@ def test_input_limit_may_be_a_number_as_yaml_reads_it(t5: str, nltk_data: str, w
     assert build(0.7).fingerprint() == build("0.7").fingerprint() != build("0.5.0").fingerprint()
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"parser": "spice"}, {"parser": "recorded"}, {"input_limit": "0.6"}, {"soft": "max"}, {"alpha": -1},
-        {"alpha": 0, "beta": 0, "gamma": 0}, {"batch_size": 0},
-    ],
-)  # fmt: skip
-def test_settings_out_of_range_are_refused(settings):
-    with pytest.raises(ValueError):
-        build_metric("capture", settings)
-
-
 def test_missing_parts_are_told_before_work_starts(capture, write_graphs, tmp_path: Path):
     file = write_graphs(RED_CAR)
     capture(file).check()
@@ -380,8 +365,6 @@ def test_numbers_have_names_of_their_own():
         "relation_f1": "CAPTURE-F1 (relations)",
     }
     assert Capture(of="attribute_precision", parser="grammar").label == ("CAPTURE-Precision (attributes, grammar)")
-    with pytest.raises(ValueError, match=r"of is one of f1, precision, recall, object_precision, .* not recal"):
-        Capture(of="recal")
 
 
 def test_other_settings_are_not_taken_for_the_same_numbers(capture, write_graphs, make_items):

@@ -26,67 +26,51 @@ def doc(text: str):
     )  # fmt: skip
 
 
-def test_noun_has_its_adjectives_and_the_nouns_before_it():
-    graph = read_graph(
-        doc(
+@pytest.mark.parametrize(
+    ("text", "objects", "attributes", "relations"),
+    [
+        pytest.param(
             "Two/two/NUM/nummod/4 old/old/ADJ/amod/4 red/red/ADJ/amod/4 traffic/traffic/NOUN/compound/4 "
-            "lights/light/NOUN/ROOT/4"
-        )
-    )
-    assert graph.objects == ("traffic light",)
-    assert graph.attributes == (("traffic light", "old"), ("traffic light", "red"))
-
-
-def test_adjectives_joined_by_and_count_each():
-    graph = read_graph(
-        doc("dark/dark/ADJ/amod/1 brown/brown/ADJ/amod/4 and/and/CCONJ/cc/1 white/white/ADJ/conj/1 dog/dog/NOUN/ROOT/4")
-    )
-    assert graph.attributes == (("dog", "dark brown"), ("dog", "white"))
-
-
-def test_adjective_behind_a_linking_verb_is_an_attribute():
-    graph = read_graph(doc("The/the/DET/det/1 sky/sky/NOUN/nsubj/2 is/be/AUX/ROOT/2 blue/blue/ADJ/acomp/2"))
-    assert (graph.attributes, graph.relations) == ((("sky", "blue"),), ())
-
-
-def test_verb_relates_each_subject_to_each_object():
-    graph = read_graph(
-        doc(
+            "lights/light/NOUN/ROOT/4",
+            "traffic light", "traffic light: old, traffic light: red", "",
+            id="a noun has its adjectives and the nouns before it",
+        ),
+        pytest.param(
+            "dark/dark/ADJ/amod/1 brown/brown/ADJ/amod/4 and/and/CCONJ/cc/1 white/white/ADJ/conj/1 dog/dog/NOUN/ROOT/4",
+            "dog", "dog: dark brown, dog: white", "", id="adjectives joined by and count each",
+        ),
+        pytest.param(
+            "The/the/DET/det/1 sky/sky/NOUN/nsubj/2 is/be/AUX/ROOT/2 blue/blue/ADJ/acomp/2",
+            "sky", "sky: blue", "", id="an adjective behind a linking verb is an attribute",
+        ),
+        pytest.param(
             "man/man/NOUN/nsubj/3 and/and/CCONJ/cc/0 dog/dog/NOUN/conj/0 chase/chase/VERB/ROOT/3 "
-            "balls/ball/NOUN/dobj/3 on/on/ADP/prep/3 grass/grass/NOUN/pobj/5"
-        )
-    )
-    assert graph.relations == (
-        ("man", "chase", "ball"), ("man", "chase on", "grass"), ("dog", "chase", "ball"),
-        ("dog", "chase on", "grass"),
-    )  # fmt: skip
-
-
-def test_preposition_between_nouns_is_a_relation():
-    graph = read_graph(
-        doc("cup/cup/NOUN/ROOT/0 on/on/ADP/prep/0 top/top/NOUN/pobj/1 of/of/ADP/prep/2 table/table/NOUN/pobj/3")
-    )
-    assert graph.relations == (("cup", "on", "top"), ("top", "of", "table"))
-
-
-def test_noun_that_a_clause_hangs_on_is_its_subject():
-    graph = read_graph(
-        doc(
+            "balls/ball/NOUN/dobj/3 on/on/ADP/prep/3 grass/grass/NOUN/pobj/5",
+            "man, dog, ball, grass", "",
+            "man: chase: ball, man: chase on: grass, dog: chase: ball, dog: chase on: grass",
+            id="a verb relates each subject to each object",
+        ),
+        pytest.param(
+            "cup/cup/NOUN/ROOT/0 on/on/ADP/prep/0 top/top/NOUN/pobj/1 of/of/ADP/prep/2 table/table/NOUN/pobj/3",
+            "cup, top, table", "", "cup: on: top, top: of: table", id="a preposition between nouns is a relation",
+        ),
+        pytest.param(
             "street/street/NOUN/ROOT/0 that/that/PRON/nsubjpass/3 is/be/AUX/auxpass/3 "
-            "surrounded/surround/VERB/relcl/0 by/by/ADP/agent/3 trees/tree/NOUN/pobj/4"
-        )
-    )
-    assert graph.relations == (("street", "surround by", "tree"),)
-
-
-def test_verbs_joined_share_the_subject():
-    graph = read_graph(
-        doc(
+            "surrounded/surround/VERB/relcl/0 by/by/ADP/agent/3 trees/tree/NOUN/pobj/4",
+            "street, tree", "", "street: surround by: tree", id="a noun that a clause hangs on is its subject",
+        ),
+        pytest.param(
             "dog/dog/NOUN/nsubj/1 runs/run/VERB/ROOT/1 and/and/CCONJ/cc/1 catches/catch/VERB/conj/1 "
-            "it/it/PRON/dobj/3 near/near/ADP/prep/3 trees/tree/NOUN/pobj/5"
-        )
-    )
-    assert graph.relations == (("dog", "catch near", "tree"),)
+            "it/it/PRON/dobj/3 near/near/ADP/prep/3 trees/tree/NOUN/pobj/5",
+            "dog, tree", "", "dog: catch near: tree", id="verbs joined share the subject",
+        ),
+    ],
+)  # fmt: skip
+def test_graph_follows_from_the_dependencies(text: str, objects: str, attributes: str, relations: str):
+    graph = read_graph(doc(text))
+    assert ", ".join(graph.objects) == objects
+    assert ", ".join(map(": ".join, graph.attributes)) == attributes
+    assert ", ".join(map(": ".join, graph.relations)) == relations
 
 
 @pytest.fixture(scope="module")

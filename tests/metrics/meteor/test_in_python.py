@@ -208,9 +208,7 @@ def test_statistics_are_those_of_the_jar_where_many_alignments_compete(composed:
 
 
 @pytest.mark.data
-def test_statistics_of_flickr8k_expert_and_of_long_captions_are_those_of_the_jar(
-    flickr8k_expert: Items, iiw: Items, of_the_jar: Callable
-):
+def test_statistics_of_flickr8k_expert_and_of_long_captions_are_those_of_the_jar(flickr8k_expert, iiw, of_the_jar):
     keys = [*keys_of(flickr8k_expert.subset(np.arange(600))), *keys_of(iiw)]
     jar = of_the_jar(keys)
     assert len(keys) == 700
