@@ -5,17 +5,20 @@ The only module of this room that imports ``scale``, where a run needs it.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError
-from ...metrics import Cache
-from ...progress import Progress, ShardProgress, silent
-from ..inputs.models import LoadedWhenAsked, Models, NamedModels
-from ..store.store import parse_store
+from ...progress import ShardProgress, silent
+from ..inputs.models import LoadedWhenAsked, NamedModels, facts_of_loaded
+from ..records.hashes import fingerprint
+from ..store.store import Store, default_store_path, parse_store
+from .planned_metrics import metric_fingerprints
+from .scoring import Scorer
 
 if TYPE_CHECKING:
     from ..inputs.failures import FailureLog
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from ..scale.merge import ShardedCorpus
     from ..scale.shards import Originals
     from .plan import PlannedRun
-    from .planned_metrics import PlannedMetric
     from .scoring import OneShard, Scored
 
     Corpus = OneShard | ShardedCorpus
@@ -95,12 +97,8 @@ def execution_of(engine: Executor | Execution | None, store: str | Path | None) 
 def open_shard_map(
     execution: Execution,
     named: NamedModels,
-    store: Path,
     key: str,
-    metrics: Sequence[PlannedMetric],
-    models: Models,
-    cache: Cache,
-    progress: Progress,
+    scorer: Scorer,
     stack: ExitStack,
     *,
     is_large: bool,
@@ -114,12 +112,9 @@ def open_shard_map(
     Args:
         execution: Where it is carried out.
         named: Its models, as they were named.
-        store: The file of the store, which workers open.
         key: What tells runs apart whose results are the same: a hash.
-        metrics: The metrics.
-        models: The models that are loaded here.
-        cache: The store of this process.
-        progress: Gives a reporter for a step.
+        scorer: Its metrics, and what this process has for them: the models that are loaded here, its cache (workers
+            open the file of that store, or the user's), and what reports steps.
         stack: Holds what is put aside.
         is_large: Whether the run has more than one shard.
         total: How many documents there are, where that is known.
@@ -155,15 +150,17 @@ def open_shard_map(
         own = stack.enter_context(unfinished_folder(key[:32]))
         folder = folder or Folder(own)
     files = ShardFiles(folder, originals or Originals())
-    identities = model_identities(named, models)
+    identities = model_identities(named, scorer.models)
+    metrics, cache = scorer.metrics, scorer.cache
     if executor is None:
-        in_steps = ShardProgress(progress, total)
-        work = ShardWork(files, metrics, models, cache, in_steps, batch_size, permitted())
+        in_steps = ShardProgress(scorer.progress, total)
+        work = ShardWork(files, metrics, scorer.models, cache, in_steps, batch_size, permitted())
         return ShardMap(work, InProcess(), identities, cache, own, silent, is_local)
     if folder.path is not None:
         executor.use_folder(own)
+    store = cache.path if isinstance(cache, Store) else default_store_path()
     work = ShardWork(files, metrics, LoadedWhenAsked(named), store, silent, batch_size, permitted())
-    return ShardMap(work, executor, identities, cache, own, progress, is_local)
+    return ShardMap(work, executor, identities, cache, own, scorer.progress, is_local)
 
 
 def score_over_shards(
@@ -174,7 +171,40 @@ def score_over_shards(
     stack: ExitStack,
     shards: Generator[Shard, None, Summary] | None = None,
 ) -> Scored:
-    """Score a task over shards; see :func:`~..scale.mapping.score_task`."""
-    from ..scale.mapping import score_task
+    """Score a task over shards.
 
-    return score_task(plan, job, failures, execution, stack, shards)
+    Args:
+        plan: The run.
+        job: The same, with its documents.
+        failures: Receives what cannot be used.
+        execution: Where the work is carried out.
+        stack: Holds what the run puts aside.
+        shards: What the protocol collects, where it has begun; None where it has not.
+    """
+    from ..scale.mapping import DocumentRows
+    from ..scale.shards import Originals
+
+    specs = plan.captioner, plan.encoder, plan.judge
+    parts: list[Any] = [plan.task.fingerprint(), plan.protocol.fingerprint(), metric_fingerprints(plan.metrics)]
+    parts.append([one and (one.name, one.adapter, one.arguments) for one in specs])
+    total = len(job.documents.rows)
+    mapped = open_shard_map(
+        execution,
+        NamedModels(*specs),
+        fingerprint({"parts": parts, "settings": job.settings.to_json()}),
+        Scorer(plan.metrics, job.models, job.cache, job.progress),
+        stack,
+        is_large=total > job.shard,
+        total=total,
+        originals=Originals(DocumentRows(plan.task, plan.path, job.locations, job.documents.rows), job.pixels),
+        task=plan.task.task,
+        batch_size=job.settings.batch_size,
+    )
+    if execution.is_always_elsewhere:
+        if plan.captioner and job.models.captioner is None:
+            job = replace(job, asking=partial(mapped.ask, "captioner"))
+        if plan.protocol.needs_encoder:
+            job = replace(job, encoding=partial(mapped.ask, "encoder"))
+    hash_images = plan.encoder is not None or plan.looks_at_images
+    scored = mapped.score(shards or plan.protocol.collect(job, failures), failures, hash_images, total)
+    return replace(scored, facts={**facts_of_loaded(job.models), **mapped.model_facts()})

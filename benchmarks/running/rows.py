@@ -113,21 +113,17 @@ def score_rows(
         DataError: No row says anything.
     """
     needs = frozenset[str]().union(*(one.metric.needs for one in metrics))
+    scorer = Scorer(metrics, models, store, progress)
 
     def over_shards(shards: Generator[Shard, None, Summary]) -> Scored:
         stack = ExitStack()
         # The rows are read from it as long as the table is there, and it goes with the process.
         atexit.register(stack.close)
-        key = secrets.token_hex(16)
-        mapped = open_shard_map(
-            execution, named, store.path, key, metrics, models, store, progress, stack, is_large=True
-        )
+        mapped = open_shard_map(execution, named, secrets.token_hex(16), scorer, stack, is_large=True)
         return mapped.score(shards, failures, "image" in needs)
 
     shards = _collect(rows, needs, rule, execution.shard_rows, failures)
-    scored = score_shards(
-        Scorer(metrics, models, store, progress), shards, failures, over_shards, is_large=execution.maps(False)
-    )
+    scored = score_shards(scorer, shards, failures, over_shards, is_large=execution.maps(False))
     collected = scored.corpus.collected
     table = ScoreTable(
         {}, {}, {}, dict(scored.counts), summarise(failures.entries), summarise(failures.empty), {},

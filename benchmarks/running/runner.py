@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Generator
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
@@ -24,7 +24,7 @@ from ..inputs.failures import Failure, FailureLog, summarise
 from ..inputs.models import Models, NamedModels, facts_of_loaded
 from ..inputs.settings import RunSettings
 from ..protocols.document_reader import may_read_one_image
-from ..protocols.job import SHARD, SHARD_OF_IMAGES, Job, Shard, Summary
+from ..protocols.job import SHARD, SHARD_OF_IMAGES, Job
 from ..records.entries import Timings
 from ..records.files import write_run
 from ..records.making import Finished, values_of
@@ -191,10 +191,7 @@ def score(
     Raises:
         BenchError: The data is not what the task expects, the model failed, or nothing can be scored.
     """
-
-    def over_shards(shards: Generator[Shard, None, Summary] | None = None) -> Scored:
-        return score_over_shards(plan, job, failures, execution, stack or ExitStack(), shards)
-
+    over_shards = partial(score_over_shards, plan, job, failures, execution, stack or ExitStack())
     if execution.maps(len(job.documents.rows) > job.shard):
         return over_shards()
     scorer = Scorer(plan.metrics, job.models, job.cache, job.progress)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ...errors import AdapterError, BenchError, MetricError
-from ...metrics import Cache, Context, CorpusMetric, Items, Metric, NoCache, Scores, State
+from ...metrics import Cache, Context, CorpusMetric, Items, Metric, NoCache, Scores, State, add_sums
 from ...progress import Progress, silent
 from ..inputs.failures import Failure, FailureLog
 from ..inputs.models import AnyModels, ModelFacts, Models
@@ -67,11 +67,13 @@ class OneShard:
 
     Attributes:
         is_in_files: Whether its rows lie in files, which go with the run.
+        distinct: None: its items are distinct.
         collected: Which items the rows are of, and their numbers.
         has_images: Whether any item has an image.
     """
 
     is_in_files = False
+    distinct = None
 
     def __init__(self, shard: Shard, summary: Summary) -> None:
         self.shard = shard
@@ -246,7 +248,15 @@ def score_shards(
         try:
             waiting.insert(0, next(shards))
         except StopIteration as end:
-            return _scored(scorer, OneShard(waiting.pop(), end.value), failures)
+            items = waiting[0].items
+            pieces: dict[str, list[PieceScores]] = {}
+            for made in scorer.score(items):
+                pieces[made.name] = [PieceScores(0, len(items), made, items.ids)]
+            remarks: list[Failure] = []
+            for item, text in remarks_on(items, scorer.metrics).items():
+                remarks.append(Failure(items.ids[item], "candidate", text))
+            corpus = OneShard(waiting.pop(), end.value)
+            return merge_scores(scorer.metrics, corpus, pieces.__getitem__, remarks, failures)
 
     def every() -> Generator[Shard, None, Summary]:
         while waiting:
@@ -256,39 +266,129 @@ def score_shards(
     return large(every())
 
 
-def _scored(scorer: Scorer, corpus: OneShard, failures: FailureLog) -> Scored:
-    """Score all items of a run at once."""
-    items, metrics = corpus.shard.items, scorer.metrics
+class PieceScores(NamedTuple):
+    """What a metric made of some of the items of a run.
+
+    Attributes:
+        first: Number of the first of them.
+        size: How many they are.
+        made: What it made of them.
+        ids: Ids of those that it could not score, or has something to say of, by number; of all where it failed.
+    """
+
+    first: int
+    size: int
+    made: MetricScores
+    ids: Mapping[int, str] | Sequence[str]
+
+
+def merge_scores(
+    metrics: Sequence[PlannedMetric],
+    corpus: Corpus,
+    pieces: Callable[[str], Iterable[PieceScores]],
+    candidates: Iterable[Failure],
+    failures: FailureLog,
+    *,
+    of_all: Container[str] = (),
+    errors: Mapping[str, str] = {},
+) -> Scored:
+    """Return what metrics made of all items.
+
+    Args:
+        metrics: The metrics.
+        corpus: What was scored.
+        pieces: Gives what a metric made of the items, piece by piece, as often as it is called.
+        candidates: What is to be remarked on captions.
+        failures: Receives what metrics cannot score.
+        of_all: Metrics that scored the distinct items of the corpus at once.
+        errors: Metric to why it has no scores.
+    """
     scored: list[ScoredMetric] = []
-    seconds: dict[str, float] = {}
-    counts: dict[str, int] = {}
-    remarks: list[Failure] = []
+    seconds, counts = dict[str, float](), dict[str, int]()
+    remarks: dict[Failure, None] = {}
     reviewed: list[Failure] = []
-    for planned, result in zip(metrics, scorer.score(items), strict=True):
-        seconds[result.name], counts[result.name] = result.seconds, result.counted
-        scores, error, terms = result.scores, result.error, None
-        if scores is not None:
-            for item, remark in scores.remarks.items():
-                remarks.append(Failure(items.ids[item], "image", remark))
-            if reviews(planned.metric):
-                names = {item: items.ids[item] for item in scores.failures}
-                said, error = attempt(partial(planned.metric.review, [(scores, names)]))
-                reviewed += [Failure(planned.name, "metric", text) for text in said or ()]
-        if scores is not None and not error:
-            for item, reason in scores.failures.items():
-                failures.add(items.ids[item], "metric", f"{planned.name}: {reason}")
-            terms = None if result.sums is None else partial(_terms, planned, scores)
+    for planned in metrics:
+        metric, name, own_pieces = planned.metric, planned.name, partial(pieces, planned.name)
+        distinct = None if name in of_all else corpus.distinct
+        has_all_parts = planned.aggregation == "corpus" and not planned.aggregate.has_sums
+        columns: list[tuple[int, dict[str, np.ndarray] | None]] = []
+        lost: dict[int, tuple[str, str]] = {}
+        remarked: dict[tuple[int, str], Failure] = {}
+        known: dict[str, np.ndarray] | None = None
+        seconds[name], counted, sums, failed, failed_model = 0.0, 0, None, "", ""
+        for first, size, made, ids in own_pieces():
+            seconds[name] += made.seconds
+            counted += made.counted
+            if (scores := made.scores) is None:
+                failed = failed or made.error
+                failed_model = failed_model or (made.error if made.of_model else "")
+                # Where it failed on all that there is, its error says so.
+                for item in range(len(ids)):
+                    lost[first + item] = ids[item], made.error
+                columns.append((size, None))
+                continue
+            if made.sums is not None:
+                sums = made.sums if sums is None else add_sums([sums, made.sums])
+            for item, why in scores.failures.items():
+                lost[first + item] = ids[item], why
+            for item, text in scores.remarks.items():
+                number = first + item if distinct is None else int(distinct[1][first + item])
+                remarked.setdefault((number, text), Failure(ids[item], "image", text))
+            # Copied: a file is mapped no longer than it is looked at.
+            arrays = {"": np.array(scores.values)}
+            for part, values in scores.parts.items():
+                if has_all_parts or part == "truncated":
+                    arrays[part] = np.array(values)
+            columns.append((size, arrays))
+            known = known or arrays
+        remarks |= dict.fromkeys(remarked.values())
+        error = errors.get(name) or failed_model or (failed if known is None else "")
+        if not error and reviews(metric):
+            said, error = attempt(partial(metric.review, _reviewable(own_pieces())))
+            reviewed += [Failure(name, "metric", text) for text in said or ()]
+        counts[name] = 0 if error and failed_model else counted
+        if error or known is None:
+            scored.append(ScoredMetric(name, metric, planned.aggregation, None, error))
+            continue
+        merged: dict[str, np.ndarray] = {}
+        for part, like in known.items():
+            every = [np.full((size, *like.shape[1:]), np.nan) if of is None else of[part] for size, of in columns]
+            merged[part] = np.concatenate(every)
+            if distinct is not None:
+                # Each distinct item has the score of the first.
+                merged[part] = merged[part][distinct[0]]
+        if len(columns) > 1:
+            lost = dict(sorted(lost.items()))
+        if distinct is not None:
+            first_items = distinct[0].tolist() if lost else ()
+            lost = {place: lost[item] for place, item in enumerate(first_items) if item in lost}
+        scores = Scores(merged.pop(""), merged)
+        for item, (identity, reason) in lost.items():
+            failures.add(identity, "metric", f"{name}: {reason}")
+            scores.failures[item] = reason
+        terms = None if sums is None else partial(_terms, planned, own_pieces, distinct and distinct[0])
+        scored.append(ScoredMetric(name, metric, planned.aggregation, scores, "", sums, terms))
+    return Scored(corpus, scored, seconds, counts, list(dict.fromkeys([*remarks, *candidates, *reviewed])))
+
+
+def _reviewable(pieces: Iterable[PieceScores]) -> Iterator[tuple[Scores, Mapping[int, str]]]:
+    """Yield the scores of each piece that has some, and the ids of the items that could not be scored."""
+    for _, _, made, ids in pieces:
+        if made.scores is not None:
+            yield made.scores, {item: ids[item] for item in made.scores.failures}
+
+
+def _terms(
+    planned: PlannedMetric, pieces: Callable[[], Iterable[PieceScores]], chosen: np.ndarray | None
+) -> Iterator[np.ndarray]:
+    """Yield ``[m, t]`` what distinct items add to the sums of a metric, piece by piece."""
+    for first, size, made, _ in pieces():
+        if made.scores is None:
+            like = next(one.made.scores for one in pieces() if one.made.scores is not None)
+            terms = np.zeros((size, planned.aggregate.terms(like).shape[1]))
         else:
-            scores = None
-        sums = None if scores is None else result.sums
-        scored.append(ScoredMetric(planned.name, planned.metric, planned.aggregation, scores, error, sums, terms))
-    for item, text in remarks_on(items, metrics).items():
-        remarks.append(Failure(items.ids[item], "candidate", text))
-    return Scored(corpus, scored, seconds, counts, list(dict.fromkeys([*remarks, *reviewed])))
-
-
-def _terms(planned: PlannedMetric, scores: Scores) -> Iterator[np.ndarray]:
-    yield planned.aggregate.terms(scores)
+            terms = planned.aggregate.terms(made.scores)
+        yield terms if chosen is None else terms[chosen[slice(*np.searchsorted(chosen, [first, first + size]))] - first]
 
 
 def remarks_on(items: Items, metrics: Sequence[PlannedMetric]) -> dict[int, str]:

@@ -7,7 +7,7 @@ import os
 import pickle
 import secrets
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -28,20 +28,17 @@ from ...tasks.schema import TaskConfig
 from ..inputs.asking import answers, merged
 from ..inputs.encoding import encode_items
 from ..inputs.failures import FailureLog
-from ..inputs.models import ROLES, AnyModels, ModelFacts, NamedModels, added_up, facts_of_loaded, model_facts
-from ..protocols.job import Job, Shard, Summary
+from ..inputs.models import ROLES, AnyModels, ModelFacts, NamedModels, added_up, model_facts
+from ..protocols.job import Shard, Summary
 from ..records.environment import version
-from ..records.hashes import fingerprint
-from ..running.execution import Execution, open_shard_map
-from ..running.plan import PlannedRun
 from ..running.planned_metrics import PlannedMetric, metric_fingerprints, pool_of
 from ..running.scoring import Scored, Scorer, attempt, remarks_on
-from ..store.store import Store, default_store_path
+from ..store.store import Store
 from .executors import Executor
 from .folders import Folder
-from .merge import ShardedCorpus, ShardRef, map_state, merge_scores, merge_states, merged_states
+from .merge import ShardedCorpus, ShardRef, map_state, merge_results, merge_states
 from .progress_file import progress_written
-from .shards import Originals, ShardFiles, ShardScores, name_of
+from .shards import ShardFiles, ShardScores, name_of
 
 _LIBRARIES = ("capbench", "open_clip_torch", "peft", "pillow", "torch", "torchvision", "transformers", "vllm")
 """What runs models; other versions may give other numbers."""
@@ -189,7 +186,7 @@ class ShardWork:
         for planned in metrics:
             if names := call.merged.get(planned.name):
                 assert isinstance(planned.metric, CorpusMetric)  # noqa: S101 - as above
-                states[planned.name] = merged_states(self.files, names[0])
+                states[planned.name] = {int(corpus): state for corpus, state in self.files.read(names[0]).items()}
                 if kept := self.files.read(names[1])["kept"]:
                     planned.metric.restore(items, kept)
         results = scorer.score(items, metrics, states)
@@ -264,49 +261,49 @@ class ShardMap:
             hash_images: Whether something depends on what the files of images hold.
             total: How many items there will be, where that is known.
         """
-        with progress_written(self.own, self.progress) if self.is_watched else nullcontext(self.progress) as told:
-            self.progress = told
-            return self._score(shards, failures, hash_images, total)
-
-    def _score(
-        self, shards: Generator[Shard, None, Summary], failures: FailureLog, hash_images: bool, total: int
-    ) -> Scored:
-        metrics, files = self.work.metrics, self.work.files
-        corpus = ShardedCorpus(files, Folder(self.own), hash_images)
-        refs: Iterable[ShardRef] = corpus.collect(shards)
-        results: dict[str, list[str]] = {}
-        states: dict[str, list[str]] = {}
-        errors: dict[str, str] = {}
-        pools: dict[str, list[PlannedMetric]] = {}
-        for planned in metrics:
-            pools.setdefault(pool_of(planned), []).append(planned)
-        for role, own in (pools or {"cpu": []}).items():
-            with_remarks = not results
-            done = self._map(self._first_calls(refs, own, states, with_remarks), role, total)
-            refs, names = corpus.refs, [one.result for one in done]
-            results |= {one.name: names for one in own if not one.metric.corpus_dependent}
-            if with_remarks:
-                results[""] = names
-            for one in done:
-                errors = {**one.faults, **errors}
-        by_state = [one for one in metrics if one.metric.has_state and one.name not in errors]
-        merged: dict[str, str] = {}
-        for planned in by_state:
-            assert isinstance(planned.metric, CorpusMetric)  # noqa: S101 - it has a state
-            name = merged[planned.name] = f"state-{name_of(states[planned.name])}"
-            if not files.has(name):
-                _, error = attempt(partial(merge_states, files, name, planned.metric, states[planned.name]))
-                errors |= {planned.name: error} if error else {}
-        for role in pools:
-            if own := [one for one in by_state if one.name not in errors and pool_of(one) == role]:
-                done = self._map(self._second_calls(corpus.refs, own, merged, states), role, total)
-                results |= {one.name: [each.result for each in done] for one in own}
-        of_all = {
-            one.name: self._score_all(corpus, one)
-            for one in metrics
-            if one.metric.corpus_dependent and not one.metric.has_state
-        }
-        return merge_scores(metrics, corpus, files, results, of_all, errors, failures)
+        written = progress_written(self.own, self.progress) if self.is_watched else nullcontext(self.progress)
+        with written as self.progress:
+            metrics, files = self.work.metrics, self.work.files
+            corpus = ShardedCorpus(files, Folder(self.own), hash_images)
+            refs: Iterable[ShardRef] = corpus.collect(shards)
+            results: dict[str, list[str]] = {}
+            states: dict[str, list[str]] = {}
+            errors: dict[str, str] = {}
+            pools: dict[str, list[PlannedMetric]] = {}
+            for planned in metrics:
+                pools.setdefault(pool_of(planned), []).append(planned)
+            for role, own in (pools or {"cpu": []}).items():
+                with_remarks = not results
+                done = self._map(self._first_calls(refs, own, states, with_remarks), role, total)
+                refs, names = corpus.refs, [one.result for one in done]
+                results |= {one.name: names for one in own if not one.metric.corpus_dependent}
+                if with_remarks:
+                    results[""] = names
+                for one in done:
+                    errors = {**one.faults, **errors}
+            by_state = [one for one in metrics if one.metric.has_state and one.name not in errors]
+            merged: dict[str, str] = {}
+            for planned in by_state:
+                assert isinstance(planned.metric, CorpusMetric)  # noqa: S101 - it has a state
+                name = merged[planned.name] = f"state-{name_of(states[planned.name])}"
+                if not files.has(name):
+                    _, error = attempt(partial(merge_states, files, name, planned.metric, states[planned.name]))
+                    errors |= {planned.name: error} if error else {}
+            for role in pools:
+                if own := [one for one in by_state if one.name not in errors and pool_of(one) == role]:
+                    calls: list[ShardCall] = []
+                    for ref in corpus.refs:
+                        known = {one.name: (merged[one.name], states[one.name][ref.number]) for one in own}
+                        result = f"scores-{self._name(ref, own, sorted(known.values()))}"
+                        calls.append(ShardCall(_called(ref, own), result, [ref.items], list(known), merged=known))
+                    done = self._map(calls, role, total)
+                    results |= {one.name: [each.result for each in done] for one in own}
+            of_all = {
+                one.name: self._score_all(corpus, one)
+                for one in metrics
+                if one.metric.corpus_dependent and not one.metric.has_state
+            }
+            return merge_results(metrics, corpus, files, results, of_all, errors, failures)
 
     def _first_calls(
         self,
@@ -325,19 +322,6 @@ class ShardMap:
             result = f"scores-{self._name(ref, now, said, sorted(own.values()))}"
             names = [one.name for one in now]
             yield ShardCall(_called(ref, metrics), result, [ref.items], names, own, with_remarks=with_remarks)
-
-    def _second_calls(
-        self,
-        refs: Iterable[ShardRef],
-        metrics: Sequence[PlannedMetric],
-        merged: Mapping[str, str],
-        states: Mapping[str, Sequence[str]],
-    ) -> Iterator[ShardCall]:
-        """Yield what needs the state of the corpus."""
-        for ref in refs:
-            names = {one.name: (merged[one.name], states[one.name][ref.number]) for one in metrics}
-            result = f"scores-{self._name(ref, metrics, sorted(names.values()))}"
-            yield ShardCall(_called(ref, metrics), result, [ref.items], list(names), merged=names)
 
     def _score_all(self, corpus: ShardedCorpus, planned: PlannedMetric) -> str:
         """Have a metric score all items at once that must see them; return the name of the result."""
@@ -468,51 +452,3 @@ class DocumentRows:
     def __getstate__(self) -> dict[str, Any]:
         """Return what another process is sent."""
         return {**vars(self), "rows": None}
-
-
-def score_task(
-    plan: PlannedRun,
-    job: Job,
-    failures: FailureLog,
-    execution: Execution,
-    stack: ExitStack,
-    shards: Generator[Shard, None, Summary] | None = None,
-) -> Scored:
-    """Score a task over shards.
-
-    Args:
-        plan: The run.
-        job: The same, with its documents.
-        failures: Receives what cannot be used.
-        execution: Where the work is carried out.
-        stack: Holds what the run puts aside.
-        shards: What the protocol collects, where it has begun; None where it has not.
-    """
-    specs = plan.captioner, plan.encoder, plan.judge
-    parts: list[Any] = [plan.task.fingerprint(), plan.protocol.fingerprint(), metric_fingerprints(plan.metrics)]
-    parts.append([one and (one.name, one.adapter, one.arguments) for one in specs])
-    total = len(job.documents.rows)
-    mapped = open_shard_map(
-        execution,
-        NamedModels(*specs),
-        job.cache.path if isinstance(job.cache, Store) else default_store_path(),
-        fingerprint({"parts": parts, "settings": job.settings.to_json()}),
-        plan.metrics,
-        job.models,
-        job.cache,
-        job.progress,
-        stack,
-        is_large=total > job.shard,
-        total=total,
-        originals=Originals(DocumentRows(plan.task, plan.path, job.locations, job.documents.rows), job.pixels),
-        task=plan.task.task,
-        batch_size=job.settings.batch_size,
-    )
-    if execution.is_always_elsewhere:
-        if plan.captioner and job.models.captioner is None:
-            job = replace(job, asking=partial(mapped.ask, "captioner"))
-        if plan.protocol.needs_encoder:
-            job = replace(job, encoding=partial(mapped.ask, "encoder"))
-    hash_images = plan.encoder is not None or plan.looks_at_images
-    scored = mapped.score(shards or plan.protocol.collect(job, failures), failures, hash_images, total)
-    return replace(scored, facts={**facts_of_loaded(job.models), **mapped.model_facts()})

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ...adapters import ImageHandle, VideoHandle
-from ...metrics import Context, CorpusMetric, Items, Scores, State, add_sums
+from ...metrics import Context, CorpusMetric, Items, State
 from ..inputs.failures import Failure, FailureLog
-from ..protocols.job import Collected, ScoredMetric, Shard, Summary
+from ..protocols.job import Collected, Shard, Summary
 from ..records.hashes import DataHash
 from ..running.planned_metrics import PlannedMetric
-from ..running.scoring import MetricScores, Scored, States, attempt, corpora, reviews
+from ..running.scoring import PieceScores, Scored, corpora, merge_scores
 from ..statistics.rated_rows import first_seen
 from .folders import Folder
 from .shards import ShardFiles, ShardScores
@@ -133,10 +133,6 @@ class ShardedCorpus:
         # The first of each number is where the numbers reach a new height.
         return np.flatnonzero(np.diff(np.maximum.accumulate(of_item), prepend=-1)), of_item
 
-    def number(self, item: int) -> int:
-        """Return which distinct item one of all shards is."""
-        return item if self.distinct is None else int(self.distinct[1][item])
-
     @cached_property
     def weights(self) -> np.ndarray:
         """``[k]`` how many samples each distinct item stands for."""
@@ -230,67 +226,7 @@ def merge_states(files: ShardFiles, name: str, metric: CorpusMetric, shards: Seq
     files.put(name, {corpus: dict(metric.join(condensed[corpus])) for corpus in list(condensed)})
 
 
-def merged_states(files: ShardFiles, name: str) -> States:
-    """Return what :func:`merge_states` wrote, by corpus, mapped."""
-    return {int(corpus): state for corpus, state in files.read(name).items()}
-
-
-@dataclass
-class _Merged:
-    """What a metric made of all shards.
-
-    Attributes:
-        pieces: Items of each shard, and what it made of them; of parts, only those that are needed.
-        like: The scores of no items, in all parts; None where none were scored.
-    """
-
-    pieces: list[tuple[int, Scores | None]] = field(default_factory=list[tuple[int, Scores | None]])
-    like: Scores | None = None
-    failures: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
-    remarks: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
-    sums: Mapping[str, np.ndarray] | None = None
-    seconds: float = 0.0
-    counted: int = 0
-    error: str = ""
-    of_model: str = ""
-
-    def add(self, made: MetricScores, first: int, ids: Mapping[int, str] | Sequence[str], n: int, every: bool) -> None:
-        """Add what was made of a shard of ``n`` items, of which some have ids; ``every`` part is needed, or few are."""
-        self.seconds += made.seconds
-        self.counted += made.counted
-        if (scores := made.scores) is None:
-            self.error = self.error or made.error
-            self.of_model = self.of_model or (made.error if made.of_model else "")
-            # Where it failed on all that there is, its error says so.
-            self.failures |= {first + item: (ids[item], made.error) for item in range(len(ids))}
-            self.pieces.append((n, None))
-            return
-        if made.sums is not None:
-            self.sums = add_sums([made.sums] if self.sums is None else [self.sums, made.sums])
-        self.failures |= {first + item: (ids[item], why) for item, why in scores.failures.items()}
-        self.remarks += [(first + item, ids[item], why) for item, why in scores.remarks.items()]
-        self.like = self.like or Scores(
-            np.array(scores.values[:0]), {name: np.array(part[:0]) for name, part in scores.parts.items()}
-        )
-        # Copied: a file is mapped no longer than it is looked at.
-        parts = {name: np.array(part) for name, part in scores.parts.items() if every or name == "truncated"}
-        self.pieces.append((n, Scores(np.array(scores.values), parts)))
-
-    def scores(self) -> Scores:
-        """Return the scores of all items; NaN where the metric failed on a shard."""
-        known = next((scores for _, scores in self.pieces if scores), Scores(np.zeros(0)))
-        parts = {
-            name: np.concatenate(
-                [scores.parts[name] if scores else np.full((n, *part.shape[1:]), np.nan) for n, scores in self.pieces]
-            )
-            for name, part in known.parts.items()
-        }
-        return Scores(
-            np.concatenate([scores.values if scores else np.full(n, np.nan) for n, scores in self.pieces]), parts
-        )
-
-
-def merge_scores(
+def merge_results(
     metrics: Sequence[PlannedMetric],
     corpus: ShardedCorpus,
     files: ShardFiles,
@@ -314,92 +250,21 @@ def merge_scores(
     for ref, name in zip(corpus.refs, results[""], strict=True):
         shard: ShardScores = files.read(name)
         for item, text in shard.remarks.items():
-            remarked = Failure(shard.ids[item], "candidate", text)
-            candidates.setdefault((corpus.number(ref.first_item + item), text), remarked)
-    scored: list[ScoredMetric] = []
-    remarks: list[Failure] = []
-    seconds, counts = dict[str, float](), dict[str, int]()
-    for planned in metrics:
-        name, merged = planned.name, _Merged()
-        every = planned.aggregation == "corpus" and not planned.aggregate.has_sums
-        if is_of_all := name in of_all:
-            shards = [(of_all[name], "", 0, len(corpus.weights))]
+            number = ref.first_item + item
+            number = number if corpus.distinct is None else int(corpus.distinct[1][number])
+            candidates.setdefault((number, text), Failure(shard.ids[item], "candidate", text))
+
+    def pieces(metric: str) -> Iterator[PieceScores]:
+        if metric in of_all:
+            shards = [(of_all[metric], 0, len(corpus.weights), "")]
         else:
             # None where it has no state.
-            refs = zip(results.get(name, ()), corpus.refs, strict=False)
-            shards = [(result, ref.items, ref.first_item, ref.n_items) for result, ref in refs]
-        for result, items, first, n in shards:
-            made, ids = _of_metric(files, result, name)
-            ids = files.read(items).ids if made.scores is None and not is_of_all else ids
-            merged.add(made, first, ids, n, every)
-        told: dict[tuple[int, str], Failure] = {}
-        for item, identity, text in merged.remarks:
-            told.setdefault((item if is_of_all else corpus.number(item), text), Failure(identity, "image", text))
-        remarks += told.values()
-        error = errors.get(name) or merged.of_model or ("" if merged.like else merged.error)
-        if not error and reviews(planned.metric):
-            said, error = attempt(partial(planned.metric.review, _pieces(files, name, [one[0] for one in shards])))
-            remarks += [Failure(name, "metric", text) for text in said or ()]
-        seconds[name], counts[name] = merged.seconds, 0 if error and merged.of_model else merged.counted
-        if error:
-            scored.append(ScoredMetric(name, planned.metric, planned.aggregation, None, error))
-            continue
-        if not is_of_all:
-            merged.failures = dict(sorted(merged.failures.items()))
-        chosen = None if is_of_all or corpus.distinct is None else corpus.distinct[0]
-        sizes = [(result, n) for result, _, _, n in shards]
-        scored.append(_scored_metric(planned, merged, chosen, failures, files, sizes))
-    return Scored(corpus, scored, seconds, counts, list(dict.fromkeys([*remarks, *candidates.values()])))
+            refs = zip(results.get(metric, ()), corpus.refs, strict=False)
+            shards = [(result, ref.first_item, ref.n_items, ref.items) for result, ref in refs]
+        for result, first, size, items in shards:
+            shard: ShardScores = files.read(result)
+            made = next(one for one in shard.metrics if one.name == metric)
+            ids = files.read(items).ids if made.scores is None and items else shard.ids
+            yield PieceScores(first, size, made, ids)
 
-
-def _of_metric(files: ShardFiles, result: str, metric: str) -> tuple[MetricScores, Mapping[int, str]]:
-    """Return what a metric made of a shard, and the ids of the items that it has something to say of."""
-    shard: ShardScores = files.read(result)
-    return next(one for one in shard.metrics if one.name == metric), shard.ids
-
-
-def _scored_metric(
-    planned: PlannedMetric,
-    merged: _Merged,
-    chosen: np.ndarray | None,
-    failures: FailureLog,
-    files: ShardFiles,
-    shards: Sequence[tuple[str, int]],
-) -> ScoredMetric:
-    """Return the scores of distinct items: each has that of the first."""
-    scores, lost = merged.scores(), merged.failures
-    if chosen is not None:
-        scores = Scores(scores.values[chosen], {name: part[chosen] for name, part in scores.parts.items()})
-        lost = {place: lost[item] for place, item in enumerate(chosen.tolist()) if item in lost} if lost else {}
-    for identity, reason in lost.values():
-        failures.add(identity, "metric", f"{planned.name}: {reason}")
-    scores.failures.update({item: reason for item, (_, reason) in lost.items()})
-    terms = None
-    if merged.sums is not None:
-        assert merged.like is not None  # noqa: S101 - it has sums
-        width = planned.aggregate.terms(merged.like).shape[1]
-        terms = partial(_terms, files, planned, shards, width, chosen)
-    return ScoredMetric(planned.name, planned.metric, planned.aggregation, scores, "", merged.sums, terms)
-
-
-def _pieces(files: ShardFiles, metric: str, names: Iterable[str]) -> Iterator[tuple[Scores, Mapping[int, str]]]:
-    """Yield what a metric made of each shard, and the ids of the items that it could not score."""
-    for name in names:
-        made, ids = _of_metric(files, name, metric)
-        if made.scores is not None:
-            yield made.scores, {item: ids[item] for item in made.scores.failures}
-
-
-def _terms(
-    files: ShardFiles, planned: PlannedMetric, shards: Sequence[tuple[str, int]], width: int, chosen: np.ndarray | None
-) -> Iterator[np.ndarray]:
-    """Yield ``[m, t]`` what distinct items add to the sums of a metric, shard by shard."""
-    first = 0
-    for name, size in shards:
-        made, _ = _of_metric(files, name, planned.name)
-        piece = np.zeros((size, width)) if made.scores is None else planned.aggregate.terms(made.scores)
-        if chosen is None:
-            yield piece
-        else:
-            yield piece[chosen[slice(*np.searchsorted(chosen, [first, first + size]))] - first]
-        first += size
+    return merge_scores(metrics, corpus, pieces, candidates.values(), failures, of_all=of_all, errors=errors)

@@ -172,10 +172,6 @@ class Originals:
     rows: Callable[[], Any] = list
     pixels: PixelFinder | None = None
 
-    def late(self, name: str) -> LateImage | Path:
-        """Return an image that a document names."""
-        return LateImage(self.pixels, name) if self.pixels else Path(name)
-
     def in_row(self, column: str, row: int) -> RowImage:
         """Return the image in a row of the documents."""
         # The images of all rows are with any of them, whatever became of the documents.
@@ -212,17 +208,18 @@ def decode(content: Any, originals: Originals = Originals()) -> Any:
         "items": lambda columns: _items_of(**columns),
         "Path": Path,
         "OutsideFile": lambda path: OutsideFile(Path(path)),
-        "LateImage": originals.late,
+        "LateImage": lambda name: LateImage(originals.pixels, name) if originals.pixels else Path(name),
         "RowImage": lambda place: originals.in_row(*place),
         "KeptFrames": lambda known: KeptFrames(*known),
     }
 
     def restored(known: dict[str, Any]) -> Any:
         key = next(iter(known), "")
-        if not key.startswith(_MARK):
-            return known
-        name, value = key.removeprefix(_MARK), known[key]
-        return made[name](value) if name in made else one_of(_CLASSES[name], value)
+        name = key.removeprefix(_MARK) if key.startswith(_MARK) else ""
+        if name in made:
+            return made[name](known[key])
+        # Another name may begin with the mark, too: that of an array, say.
+        return one_of(_CLASSES[name], known[key]) if name in _CLASSES else known
 
     try:
         batch = pa.ipc.open_file(content).get_batch(0)
