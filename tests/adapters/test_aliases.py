@@ -158,9 +158,7 @@ def test_shipped_recorded_captions_are_served():
 @pytest.mark.parametrize(
     "name", ["mine.jsonl", "two words.jsonl", "C:\\captions\\mine.jsonl", "a,b=c.jsonl", "a:b.jsonl", "a #1.jsonl"]
 )
-def test_captions_of_a_file_are_served_whatever_its_name(
-    tmp_path: Path, captions: Path, monkeypatch: pytest.MonkeyPatch, name: str
-):
+def test_captions_of_a_file_are_served_whatever_its_name(tmp_path, captions, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     captions.rename(tmp_path / name)
     spec = resolve_model(f"captions:{name}")
@@ -219,9 +217,7 @@ def test_argument_that_an_adapter_does_not_take_names_those_that_it_takes(captio
         ("vllm", {"pretrained": "some/model"}),
     ],
 )
-def test_weights_that_are_nowhere_are_found_out_without_loading(
-    model: str, arguments: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_weights_that_are_nowhere_are_found_out_without_loading(model, arguments, tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(AdapterError, match="it is not in the hub's cache, and HF_HUB_OFFLINE is set") as caught:
         resolve_model(model, arguments).check()

@@ -110,9 +110,7 @@ def test_tensors_that_do_not_fit_are_named(tmp_path: Path, refused):
         ("text_cfg", {"layers": 5}, "transformer.resblocks.2."),
     ],
 )
-def test_another_architecture_is_refused_and_not_stretched(
-    tower: str, change: dict[str, int], name: str, tiny_clip: TinyClip, tmp_path: Path
-):
+def test_another_architecture_is_refused_and_not_stretched(tower, change, name, tiny_clip, tmp_path):
     architecture = {**ARCHITECTURE, tower: {**ARCHITECTURE[tower], **change}}
     path = tmp_path / f"other-{'-'.join(change)}-{next(iter(change.values()))}.json"
     path.write_text(json.dumps(architecture))
@@ -191,9 +189,7 @@ def _peft(tiny: TinyClip, folder: Path, content: bytes) -> None:
         ("html", "nothing in it was run"),
     ],
 )
-def test_pickle_that_is_refused_is_told_of_in_words_of_our_own(
-    load: Callable[[TinyClip, Path, bytes], None], content: str, said: str, tiny_clip: TinyClip, tmp_path: Path
-):
+def test_pickle_that_is_refused_is_told_of_in_words_of_our_own(load, content, said, tiny_clip, tmp_path):
     with pytest.raises(BenchError, match=said) as caught:
         load(tiny_clip, tmp_path, pickled(content))
     assert "weights_only" not in str(caught.value)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from full_memory import FULL_MEMORY
+from full_memory import FULL_MEMORY, fits
 from PIL import Image
 from tiny_clip import TinyClip
 from tiny_images import noise_image, noise_png
@@ -143,20 +143,10 @@ def test_caption_after_an_instruction_ends_at_the_last_position(tiny_blip2: Path
 
 
 @pytest.mark.parametrize("fill_memory", FULL_MEMORY.values(), ids=FULL_MEMORY)
-def test_memory_that_does_not_do_halves_the_batch(
-    tiny_llava: Path, monkeypatch: pytest.MonkeyPatch, fill_memory: Callable[[], None]
-):
+def test_memory_that_does_not_do_halves_the_batch(tiny_llava, monkeypatch, fill_memory):
     llava = HfCaptioner(str(tiny_llava), device="cpu")
     expected, _ = written(llava, make_requests(9))
-    generate, sizes = llava.model.generate, []
-
-    def small(**inputs: Any) -> Any:
-        sizes.append(len(inputs["input_ids"]))
-        if sizes[-1] > 3:
-            fill_memory()
-        return generate(**inputs)
-
-    monkeypatch.setattr(llava.model, "generate", small)
+    sizes = fits(monkeypatch, llava.model, "generate", 3, fill_memory)
     captions, failures = written(llava, make_requests(9), 8)
     assert (captions, failures) == (expected, {})
     # Found out once; what comes after keeps to it.
@@ -168,20 +158,15 @@ def test_memory_that_does_not_do_halves_the_batch(
 
 
 @pytest.mark.parametrize("fill_memory", FULL_MEMORY.values(), ids=FULL_MEMORY)
-def test_sample_that_fits_by_no_means_fails_alone(
-    tiny_llava: Path, monkeypatch: pytest.MonkeyPatch, fill_memory: Callable[[], None]
-):
+def test_sample_that_fits_by_no_means_fails_alone(tiny_llava, monkeypatch, fill_memory):
     llava = HfCaptioner(str(tiny_llava), device="cpu")
     expected, _ = written(llava, make_requests(4))
-    generate = llava.model.generate
     pixels = llava.processor(images=noise_image(2), text="<image>", return_tensors="pt")["pixel_values"]
 
-    def picky(**inputs: Any) -> Any:
-        if any(torch.equal(one, pixels[0]) for one in inputs["pixel_values"]):
-            fill_memory()
-        return generate(**inputs)
+    def has_it(pixel_values: torch.Tensor, **inputs: Any) -> int:
+        return any(torch.equal(one, pixels[0]) for one in pixel_values)
 
-    monkeypatch.setattr(llava.model, "generate", picky)
+    fits(monkeypatch, llava.model, "generate", 0, fill_memory, has_it)
     captions, failures = written(llava, make_requests(4), 4)
     assert failures == {"2": "was not written: does not fit into the device's memory"}
     assert captions == {key: caption for key, caption in expected.items() if key != "2"}

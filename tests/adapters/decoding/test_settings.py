@@ -171,9 +171,7 @@ def test_values_that_ask_for_nothing_go_with_every_strategy(strategy: str, read:
         ({"decoding": "vcd", "early_stopping": True}, "early_stopping=True", "vcd", "decoding=opera."),
     ],
 )
-def test_key_that_the_strategy_does_not_read_is_an_error_that_names_the_right_one(
-    settings: dict[str, Any], key: str, strategy: str, remedy: str
-):
+def test_key_that_the_strategy_does_not_read_is_an_error_that_names_the_right_one(settings, key, strategy, remedy):
     with pytest.raises(UsageError) as caught:
         decoder_of({"max_new_tokens": 64, **settings})
     assert caught.value.message == (f"generation_kwargs: {key} does nothing: decoding={strategy} does not read it.")

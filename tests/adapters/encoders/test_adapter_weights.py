@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +78,7 @@ def features(encoder: Any, images: Sequence[ImageHandle]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("settings", [DCI, DCI | {"bias": "none", "use_rslora": True}], ids=["DCI", "rslora"])
-def test_lora_on_hf_clip_has_the_features_of_merged_weights(
-    tiny_clip: TinyClip, images: list[ImageHandle], tmp_path: Path, settings: dict[str, Any]
-):
+def test_lora_on_hf_clip_has_the_features_of_merged_weights(tiny_clip, images, tmp_path, settings):
     merged = tuned(model_of(tiny_clip, "hf_clip"), tmp_path / "lora", **settings)
     whole = tmp_path / "whole"
     shutil.copytree(tiny_clip.hf_folder, whole)
@@ -114,9 +112,7 @@ def test_biases_by_the_names_of_older_peft_are_taken(tiny_clip: TinyClip, images
 
 
 @pytest.mark.parametrize("targets", [["c_fc", "c_proj"], ["attn", "c_fc", "c_proj"]], ids=["MLP", "attention"])
-def test_lora_on_open_clip_has_the_features_of_merged_weights(
-    tiny_clip: TinyClip, images: list[ImageHandle], tmp_path: Path, targets: list[str]
-):
+def test_lora_on_open_clip_has_the_features_of_merged_weights(tiny_clip, images, tmp_path, targets):
     merged = tuned(model_of(tiny_clip, "open_clip"), tmp_path / "lora", r=2, lora_alpha=6, target_modules=targets)
     folder = shutil.copytree(tiny_clip.open_clip_folder, tmp_path / "whole")
     weights = {name: value.contiguous() for name, value in merged.state_dict().items()}
@@ -209,9 +205,7 @@ def checkpoint_of(state: dict[str, torch.Tensor], path: Path) -> Path:
     return path
 
 
-def test_lora_inside_a_checkpoint_has_the_features_of_merged_weights(
-    tiny_clip: TinyClip, images: list[ImageHandle], tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
+def test_lora_inside_a_checkpoint_has_the_features_of_merged_weights(tiny_clip, images, tmp_path, caplog):
     # DAC's own model code, given this state dict, has these features, too (to 1e-5, where they are 2.3 on average).
     state, merged = with_lora()
     dac, whole = checkpoint_of(state, tmp_path / "dac.pt"), checkpoint_of(merged, tmp_path / "whole.pt")
@@ -257,9 +251,7 @@ _C_FC = "transformer.resblocks.0.mlp.c_fc"
         (lambda state: state.pop("visual.proj"), "visual.proj: not in the checkpoint"),
     ],
 )
-def test_lora_that_does_not_fit_is_named(
-    tiny_clip: TinyClip, tmp_path: Path, change: Callable[[dict[str, Any]], Any], reason: str
-):
+def test_lora_that_does_not_fit_is_named(tiny_clip, tmp_path, change, reason):
     state = with_lora()[0]
     change(state)
     path = checkpoint_of(state, tmp_path / "dac.pt")

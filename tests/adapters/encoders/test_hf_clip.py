@@ -58,9 +58,7 @@ def test_clip_as_transformers_prepares_it(tiny_clip: TinyClip, photographs: list
 
 
 @pytest.mark.parametrize("kind", ["tiny_siglip", "tiny_siglip2"])
-def test_siglip_has_the_features_of_transformers(
-    kind: str, photographs: list[ImageHandle], request: pytest.FixtureRequest
-):
+def test_siglip_has_the_features_of_transformers(kind, photographs, request):
     from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
     folder = request.getfixturevalue(kind)
@@ -136,9 +134,7 @@ def _vision_text(text: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("made", [_altclip, _vision_text])
-def test_context_of_roberta_towers_leaves_out_the_places_before_the_first_token(
-    made: Callable[[dict[str, Any]], Any], tmp_path: Path
-):
+def test_context_of_roberta_towers_leaves_out_the_places_before_the_first_token(made, tmp_path):
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import CLIPImageProcessor, PreTrainedTokenizerFast
 
@@ -173,9 +169,7 @@ def test_context_of_roberta_towers_leaves_out_the_places_before_the_first_token(
 
 
 @pytest.mark.parametrize("kind", ["tiny_clip", "tiny_siglip"])
-def test_fast_transform_has_nearly_the_same_features(
-    kind: str, photographs: list[ImageHandle], request: pytest.FixtureRequest
-):
+def test_fast_transform_has_nearly_the_same_features(kind, photographs, request):
     made = request.getfixturevalue(kind)
     folder = made.hf_folder if isinstance(made, TinyClip) else made
     exact, fast = (
@@ -195,9 +189,7 @@ def test_fast_transform_is_refused_where_there_is_none(tiny_siglip2: Path, tiny_
 
 @pytest.mark.parametrize(("dtype", "kept"), [("fp16", np.float16), ("bf16", np.float32)])
 @pytest.mark.parametrize("kind", ["tiny_clip", "tiny_siglip2"])
-def test_half_precision_has_nearly_the_same_features(
-    kind: str, dtype: str, kept: type, photographs: list[ImageHandle], request: pytest.FixtureRequest
-):
+def test_half_precision_has_nearly_the_same_features(kind, dtype, kept, photographs, request):
     made = request.getfixturevalue(kind)
     folder = str(made.hf_folder if isinstance(made, TinyClip) else made)
     full, half = (adapters["hf_clip"](pretrained=folder, dtype=one) for one in ("fp32", dtype))

@@ -80,9 +80,7 @@ def test_crops_are_those_that_pillow_cuts(load, plain, photographs: list[ImageHa
     assert abs(stacked(load().images(handles)) - expected.numpy()).max() < 1e-5
 
 
-def test_checkpoint_file_with_its_architecture_is_the_same_model(
-    tiny_clip: TinyClip, load, photographs: list[ImageHandle]
-):
+def test_checkpoint_file_with_its_architecture_is_the_same_model(tiny_clip, load, photographs):
     encoder = adapters["open_clip"](pretrained=str(tiny_clip.checkpoint), architecture=str(tiny_clip.architecture))
     openai = adapters["open_clip"](
         pretrained=str(tiny_clip.openai_state_dict), architecture=str(tiny_clip.architecture)
@@ -190,9 +188,7 @@ def test_fingerprint_tells_weights_and_settings_apart(tiny_clip: TinyClip, load,
     assert len(set(texts)) == len(texts)
 
 
-def test_tag_of_a_plain_architecture_gets_the_activation_that_it_was_trained_with(
-    tiny_clip: TinyClip, monkeypatch: pytest.MonkeyPatch
-):
+def test_tag_of_a_plain_architecture_gets_the_activation_that_it_was_trained_with(tiny_clip, monkeypatch):
     # A tag of open_clip's own table, whose weights lie on this machine.
     plain = {key: value for key, value in ARCHITECTURE.items() if key != "quick_gelu"}
     monkeypatch.setitem(open_clip.factory._MODEL_CONFIGS, "tiny-plain", plain)
@@ -253,9 +249,7 @@ def test_argument_without_meaning_is_explained(arguments: dict[str, Any], messag
         ({"pretrained": "hf-hub:nobody/nothing"}, "open_clip hf-hub:nobody/nothing: "),
     ],
 )  # fmt: skip
-def test_model_that_cannot_be_downloaded_says_what_to_do(
-    arguments: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_model_that_cannot_be_downloaded_says_what_to_do(arguments, message, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(AdapterError) as caught:
         adapters["open_clip"](**arguments)
@@ -324,17 +318,20 @@ def _convnext(folder: Path) -> dict[str, Any]:
     return {"embed_dim": 32, "vision_cfg": vision, "text_cfg": _TEXT}
 
 
-@pytest.mark.parametrize("family", [_roberta, _coca, _resnet, _convnext])
-def test_features_of_other_families_are_those_of_open_clip(
-    family: Callable[[Path], dict[str, Any]], tmp_path: Path, photographs: list[ImageHandle]
-):
-    architecture = tmp_path / f"tiny-{family.__name__[1:]}-{tmp_path.name}.json"
-    architecture.write_text(json.dumps(family(tmp_path)))
+def _model(configuration: dict[str, Any], architecture: Path) -> tuple[Any, Any]:
+    """Return a model of an architecture that open_clip does not have, and its transform; its weights lie beside it."""
+    architecture.write_text(json.dumps(configuration))
     open_clip.add_model_config(architecture)
     torch.manual_seed(0)
     model, _, transform = open_clip.create_model_and_transforms(architecture.stem, pretrained_text=False)
-    model.eval()
-    torch.save(model.state_dict(), tmp_path / "weights.pt")
+    torch.save(model.eval().state_dict(), architecture.parent / "weights.pt")
+    return model, transform
+
+
+@pytest.mark.parametrize("family", [_roberta, _coca, _resnet, _convnext])
+def test_features_of_other_families_are_those_of_open_clip(family, tmp_path, photographs):
+    architecture = tmp_path / f"tiny-{family.__name__[1:]}-{tmp_path.name}.json"
+    model, transform = _model(family(tmp_path), architecture)
     with torch.no_grad():
         pixels = torch.stack([transform(Image.open(one.source)) for one in photographs[:4]])
         images = model.encode_image(pixels, normalize=False).numpy()
@@ -366,11 +363,7 @@ def test_context_of_a_roberta_tower_leaves_out_the_places_before_the_first_token
     configuration = _roberta(tmp_path)
     configuration["text_cfg"]["context_length"] = 100
     architecture = tmp_path / f"tiny-long-roberta-{tmp_path.name}.json"
-    architecture.write_text(json.dumps(configuration))
-    open_clip.add_model_config(architecture)
-    torch.manual_seed(0)
-    model = open_clip.create_model(architecture.stem, pretrained_text=False).eval()
-    torch.save(model.state_dict(), tmp_path / "weights.pt")
+    model, _ = _model(configuration, architecture)
     encoder = adapters["open_clip"](
         pretrained=str(tmp_path / "weights.pt"), architecture=str(architecture), device="cpu"
     )

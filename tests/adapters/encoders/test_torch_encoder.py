@@ -51,9 +51,7 @@ class Cramped(OpenClipEncoder):
 
 @pytest.mark.parametrize("fill_memory", FULL_MEMORY.values(), ids=FULL_MEMORY)
 @pytest.mark.parametrize("fits", [1, 2, 5])
-def test_batch_is_halved_until_it_fits(
-    fits: int, fill_memory: Callable[[], None], tiny_clip: TinyClip, photographs: list[ImageHandle]
-):
+def test_batch_is_halved_until_it_fits(fits, fill_memory, tiny_clip, photographs):
     cramped = Cramped(tiny_clip.open_clip_folder, fits, 10, fill_memory)
     roomy = OpenClipEncoder(str(tiny_clip.open_clip_folder))
     for name, inputs in (("images", photographs), ("texts", _TEXTS)):
@@ -162,9 +160,7 @@ def test_recorded_features_of_frames_are_checked_and_passed_on(tiny_clip: TinyCl
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("transform", ["exact", "fast"])
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
-def test_gpu_has_nearly_the_features_of_the_cpu(
-    dtype: str, transform: str, tiny_clip: TinyClip, photographs: list[ImageHandle]
-):
+def test_gpu_has_nearly_the_features_of_the_cpu(dtype, transform, tiny_clip, photographs):
     cpu = OpenClipEncoder(str(tiny_clip.open_clip_folder), device="cpu")
     gpu = OpenClipEncoder(
         str(tiny_clip.open_clip_folder), device="cuda", dtype=dtype, transform=transform, batch_size=5

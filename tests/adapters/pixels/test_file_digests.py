@@ -68,9 +68,7 @@ def manifest_file() -> Path:
 @pytest.mark.usefixtures("_settled")
 @pytest.mark.parametrize("in_memory", [0, 10, 1_000_000])
 @pytest.mark.parametrize("cache", ["", "a file/no folder"])
-def test_images_of_three_metrics_are_hashed_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hashed: list[bytes], in_memory: int, cache: str
-):
+def test_images_of_three_metrics_are_hashed_once(tmp_path, monkeypatch, hashed, in_memory, cache):
     monkeypatch.setattr(module, "_IN_MEMORY", in_memory)
     if cache:
         # Where nothing can be written.
@@ -183,9 +181,7 @@ def remarks(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixtu
 
 @pytest.mark.usefixtures("_settled")
 @pytest.mark.parametrize("damage", ["not a database", "another table", "pages"])
-def test_damaged_manifest_costs_time_alone_and_is_told_once(
-    tmp_path: Path, hashed: list[bytes], remarks: pytest.LogCaptureFixture, damage: str
-):
+def test_damaged_manifest_costs_time_alone_and_is_told_once(tmp_path, hashed, remarks, damage):
     paths = files(tmp_path / "images", 600)
     expected = file_digests(paths)
     module._of_this_process().close()
@@ -229,9 +225,7 @@ def test_row_that_is_not_as_it_was_written_is_not_believed(tmp_path: Path, hashe
 
 
 @pytest.mark.usefixtures("_settled")
-def test_manifest_on_a_file_system_of_the_network_is_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remarks: pytest.LogCaptureFixture
-):
+def test_manifest_on_a_file_system_of_the_network_is_left_alone(tmp_path, monkeypatch, remarks):
     table = tmp_path / "mountinfo"
     table.write_text(f"1 2 0:3 / {tmp_path} rw - nfs4 server:/home rw\n", encoding="utf-8")
     monkeypatch.setattr(paths, "_MOUNTS", table)
@@ -319,9 +313,7 @@ def test_digests_asked_for_one_by_one_are_written_many_at_a_time(tmp_path: Path)
 
 
 @pytest.mark.usefixtures("_settled")
-def test_manifest_that_another_holds_for_too_long_costs_time_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hashed: list[bytes], remarks: pytest.LogCaptureFixture
-):
+def test_manifest_that_another_holds_for_too_long_costs_time_alone(tmp_path, monkeypatch, hashed, remarks):
     monkeypatch.setattr(module, "_LOCK_SECONDS", 0.05)
     paths = files(tmp_path / "images", 50)
     file_digests(paths[:1])

@@ -181,9 +181,7 @@ def test_process_that_dies_costs_the_image_that_it_had():
 
 
 @processes
-def test_where_no_process_begins_threads_read_and_it_is_said(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-):
+def test_where_no_process_begins_threads_read_and_it_is_said(caplog, monkeypatch):
     def refused() -> int:
         raise OSError("no more processes")
 
@@ -197,9 +195,7 @@ def test_where_no_process_begins_threads_read_and_it_is_said(
 @processes
 @pytest.mark.costly
 @pytest.mark.usefixtures("_small_parts")
-def test_too_little_shared_memory_is_no_fault_of_an_image(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-):
+def test_too_little_shared_memory_is_no_fault_of_an_image(caplog, monkeypatch):
     share = torch.Tensor.share_memory_
 
     def little(tensor: torch.Tensor) -> torch.Tensor:

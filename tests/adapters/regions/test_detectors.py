@@ -45,9 +45,7 @@ def dino(dino_folder: Path) -> GroundingDinoDetector:
     return GroundingDinoDetector(str(dino_folder), device="cpu")
 
 
-def test_boxes_and_scores_of_owlv2_are_those_of_transformers(
-    owlv2_folder: Path, owlv2: Owlv2Detector, picture: Image.Image, handle: ImageHandle
-):
+def test_boxes_and_scores_of_owlv2_are_those_of_transformers(owlv2_folder, owlv2, picture, handle):
     model = transformers.Owlv2ForObjectDetection.from_pretrained(owlv2_folder).eval()
     processor = transformers.Owlv2Processor.from_pretrained(owlv2_folder)
     inputs = processor(text=[PHRASES], images=picture, return_tensors="pt")
@@ -76,9 +74,7 @@ def test_phrase_of_owlv2_has_the_same_score_whatever_else_is_asked_for(owlv2: Ow
     assert np.isfinite(long.scores).all()
 
 
-def test_owlv2_looks_once_at_an_image_that_several_lists_are_asked_of(
-    owlv2: Owlv2Detector, picture: Image.Image, handle: ImageHandle
-):
+def test_owlv2_looks_once_at_an_image_that_several_lists_are_asked_of(owlv2, picture, handle):
     looked: list[int] = []
     tower = owlv2._model.owlv2.vision_model
     hook = tower.register_forward_hook(lambda *given: looked.append(len(looked)))
@@ -100,9 +96,7 @@ def test_owlv2_looks_once_at_an_image_that_several_lists_are_asked_of(
     assert not np.allclose(other.scores, first.scores, atol=1e-6)
 
 
-def test_boxes_and_scores_of_grounding_dino_are_those_of_transformers(
-    dino_folder: Path, dino: GroundingDinoDetector, picture: Image.Image, handle: ImageHandle
-):
+def test_boxes_and_scores_of_grounding_dino_are_those_of_transformers(dino_folder, dino, picture, handle):
     model = transformers.GroundingDinoForObjectDetection.from_pretrained(dino_folder).eval()
     processor = transformers.GroundingDinoProcessor.from_pretrained(dino_folder)
     inputs = processor(text=[PHRASES], images=picture, return_tensors="pt")
@@ -122,9 +116,7 @@ def test_boxes_and_scores_of_grounding_dino_are_those_of_transformers(
     assert found.scores.std() > 1e-4
 
 
-def test_phrases_beyond_the_tokens_of_grounding_dino_are_asked_for_in_lots(
-    dino: GroundingDinoDetector, handle: ImageHandle
-):
+def test_phrases_beyond_the_tokens_of_grounding_dino_are_asked_for_in_lots(dino, handle):
     # 24 tokens, of which [CLS] and [SEP] are two: seven phrases of two words and a dot.
     phrases = ["red star"] * 7 + ["blue circle"] * 2
     found = dino.detect(handle, phrases)
