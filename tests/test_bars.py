@@ -8,7 +8,8 @@ import threading
 import pytest
 import tqdm
 
-from capbench.progress import bars
+import capbench
+from capbench.progress import Reporter, bars, numbered, unheard
 
 
 def terminal_of(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
@@ -73,3 +74,40 @@ def test_bar_waits_until_its_step_takes_long_and_then_no_more(monkeypatch: pytes
     clock[0] += 0.2
     other(2, 6)
     assert shown_of(terminal)[-1] == "other 2/6"
+
+
+# -- Steps say which of how many they are
+
+
+def test_known_steps_are_numbered_and_others_are_named():
+    told: list[str] = []
+
+    def progress(step: str) -> Reporter:
+        told.append(step)
+        return unheard
+
+    of_task = numbered(numbered(progress, (), "task 2 of 3, "), ["captions", "cider"])
+    for step in ("captions", "cider", "units"):
+        of_task(step)
+    assert told == ["task 2 of 3, step 1 of 2: captions", "task 2 of 3, step 2 of 2: cider", "task 2 of 3, units"]
+
+
+def test_run_of_tasks_tells_which_task_and_which_step():
+    told: list[str] = []
+
+    def progress(step: str) -> Reporter:
+        told.append(step)
+        return unheard
+
+    settings = {"metrics": ["length", "bleu_1"], "limit": 20, "progress": progress}
+    capbench.evaluate(tasks=["shapes_expert", "shapes_foil"], resamples=20, **settings)
+    assert list(dict.fromkeys(told)) == [
+        "task 1 of 2, step 1 of 3: length",
+        "task 1 of 2, step 2 of 3: bleu_1",
+        "task 1 of 2, step 3 of 3: intervals",
+        "task 2 of 2, step 1 of 2: length",
+        "task 2 of 2, step 2 of 2: bleu_1",
+    ]
+    told.clear()
+    capbench.evaluate("iiw-p5b", ["iiw_400"], resamples=0, **settings)
+    assert list(dict.fromkeys(told)) == ["step 1 of 3: captions", "step 2 of 3: length", "step 3 of 3: bleu_1"]

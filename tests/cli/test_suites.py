@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
+from tiny_clip import TinyClip
+from tiny_dci import make_tiny_dci
 
 Bench = Callable[..., Any]
 
@@ -13,6 +18,7 @@ Bench = Callable[..., Any]
 def nothing_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 
 
 def test_suite_of_which_nothing_can_be_measured_fails_and_says_what_to_fetch(bench: Bench):
@@ -49,3 +55,200 @@ def test_dry_run_of_a_suite_names_the_file_of_recorded_scores(bench: Bench, tmp_
     said = [line for line in ran.out.splitlines() if line.startswith("CIDEr: ")]
     # Another task of the row is computed.
     assert said == [f"CIDEr: recorded scores, {Path('mine/flickr8k_expert/CIDEr.jsonl')}", "CIDEr: no model needed"]
+
+
+# -- ``bench run --suite`` with what a user has for its rows: a cell of each table is filled, from the command line
+
+
+TEXTS = ["a red kite in the sky", "two bowls of hot soup", "an old wooden door", "a white cat sleeps"]
+SCORES = [{"id": str(n), "score": n / 10} for n in range(4)]
+IMAGES_OF_VG = 500
+
+
+def save(path: Path, *rows: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def cc3m(folder: Path) -> None:
+    save(folder / "cc3m/cc3m_val.jsonl", *({"image": str(n), "caption": text} for n, text in enumerate(TEXTS)))
+
+
+def coco(folder: Path) -> None:
+    photos = [
+        {
+            "filepath": "val2014",
+            "filename": f"COCO_val2014_{n:012}.jpg",
+            "split": "test",
+            "sentences": [{"raw": text}, {"raw": f"{text} today"}],
+            "cocoid": n,
+        }
+        for n, text in enumerate(TEXTS)
+    ]
+    save(folder / "coco/dataset_coco.json", {"images": photos})
+
+
+def nocaps(folder: Path) -> None:
+    images = [{"id": n, "file_name": f"{n}.jpg", "domain": "in-domain"} for n in range(4)]
+    references = [{"image_id": n, "caption": text} for n, text in enumerate(TEXTS)]
+    save(folder / "nocaps/nocaps_val_4500_captions.json", {"images": images, "annotations": references})
+
+
+def detailcaps(folder: Path) -> None:
+    columns = ("GT_Caption_GPT4O", "GT_Caption_GPT4V", "GT_Caption_Gemini15Pro", "ShareCaptioner", "CogVLM")
+    rows = [
+        {"source": "COCO", "image": f"{n}.jpg", "binary": b"", "LLaVA_v15": text, "GPT4_Eval": None}
+        | {column: f"{text} {column}" for column in columns}
+        for n, text in enumerate(TEXTS)
+    ]
+    (folder / "detailcaps").mkdir(parents=True)
+    pa.parquet.write_table(pa.Table.from_pylist(rows), folder / "detailcaps/DetailCaps-4870.parquet")
+
+
+def flickr8k(folder: Path) -> None:
+    tokens = [f"{n}.jpg#{k}\t{text} {k}" for n, text in enumerate(TEXTS) for k in range(5)]
+    # A caption of the image itself would be one of its references.
+    votes = [f"{n}.jpg\t{(n + 1) % 4}.jpg#{k}\t{k / 4}\t{k}\t{4 - k}" for n in range(4) for k in range(5)]
+    (folder / "flickr8k").mkdir(parents=True)
+    (folder / "flickr8k/Flickr8k.token.txt").write_text("\n".join(tokens) + "\n")
+    (folder / "flickr8k/CrowdFlowerAnnotations.txt").write_text("\n".join(votes) + "\n")
+
+
+def visual_genome(folder: Path) -> None:
+    box = {"x": 4, "y": 2, "width": 9, "height": 9, "phrase": "a tree"}
+    images = [{"image_id": n, "width": 48, "height": 40, "url": "", "coco_id": None} for n in range(IMAGES_OF_VG)]
+    regions = [{"id": n, "regions": [{"region_id": n, "image_id": n, **box}]} for n in range(IMAGES_OF_VG)]
+    objects = [{"image_id": n, "objects": []} for n in range(IMAGES_OF_VG)]
+    for name, value in (("image_data", images), ("region_descriptions", regions), ("objects", objects)):
+        save(folder / f"visual_genome/{name}.json", value)
+
+
+def filled(bench: Bench, suite: str, *options: Any) -> dict[tuple[str, str], dict[str, Any]]:
+    asked = ("run", "--suite", suite, "--bootstrap", 0, "--skip_checks", "--format", "json")
+    done = bench(*asked, "--recorded", "mine", "--output_path", "runs", *options).succeeded()
+    rows = json.loads(done.out)
+    recorded = sum(row["recorded"] for row in rows)
+    measured = sum(row["value"] is not None for row in rows) - recorded
+    # A folder with models and captions alone holds no scores.
+    assert bool(recorded) == any("score" in file.read_text() for file in Path("mine").rglob("*.jsonl"))
+    said = f", {recorded} recorded" if recorded else ""
+    assert f"{suite}: {measured} of {len(rows)} cells were measured{said}\n" in done.err
+    return {(row["row"], row["column"]): row for row in rows}
+
+
+XE = "Transformer CLIP ViT-B/32 features, XE only (no reward)"
+
+
+@pytest.mark.parametrize(
+    ("suite", "data", "task", "row", "head"),
+    [
+        ("pacspp_table6", coco, "coco_caption", "M2 Transformer", ""),
+        ("pacspp_table9", coco, "coco_caption", XE, ""),
+        ("pacspp_table10", nocaps, "nocaps", XE, "nocaps "),
+        ("pacspp_table11", cc3m, "cc3m", XE, ""),
+    ],
+)
+def test_captions_fill_a_row_of_captioners_and_scores_of_them_a_column(bench, tmp_path, suite, data, task, row, head):
+    data(tmp_path / "cache/data")
+    called = row.replace("/", "-")
+    save(tmp_path / f"mine/{task}/{called}.jsonl", *({"id": str(n), "caption": t} for n, t in enumerate(TEXTS)))
+    save(tmp_path / f"mine/{task}/{called}/Polos.jsonl", *SCORES)
+    cells = filled(bench, suite)
+    # A caption that is its reference has all its n-grams, each of which stands in one image alone.
+    assert cells[row, f"{head}CIDEr"]["value"] > 2
+    assert cells[row, f"{head}Polos"]["value"] == pytest.approx(0.15)
+    assert cells[row, f"{head}Polos"]["published"]
+    assert "open_clip ViT-B-32, openai" in cells[row, f"{head}CLIP-S"]["reason"]
+    others = {one["reason"] for (label, _), one in cells.items() if label != row}
+    assert any("captions in DIR/TASK/ROW.jsonl fill it" in reason for reason in others)
+
+
+@pytest.mark.parametrize(
+    ("suite", "data", "task", "row", "column"),
+    [
+        ("detailcaps_table4", detailcaps, "detailcaps", "CogVLM", "DetailCaps-4870"),
+        ("detailcaps_table5", detailcaps, "detailcaps", "LLaVA-1.5-7B synthesized", "DetailCaps-4870 CAPTURE-Recall"),
+        ("detailcaps_table6", detailcaps, "detailcaps", "- filter", "DetailCaps-4870 CAPTURE-Precision"),
+        ("detailcaps_table7", detailcaps, "detailcaps", "LLaVA-1.5-7B + syn 25k", "DetailCaps-4870"),
+        ("dbd_table1", visual_genome, "vg_clip_f1", "MiniGPT-4 + Greedy", "CLIP-F1 k=3"),
+        ("dbd_table2", visual_genome, "vg_clip_f1", "MiniGPT-4 + DBD alpha_t=2", "CLIP-F1"),
+    ],
+)  # fmt: skip
+def test_scores_of_captions_fill_a_column_whose_metric_cannot_run_here(bench, tmp_path, suite, data, task, row, column):
+    data(tmp_path / "cache/data")
+    images = range(IMAGES_OF_VG if data is visual_genome else 4)
+    save(tmp_path / f"mine/{task}/{row}.jsonl", *({"id": str(n), "caption": f"{TEXTS[n % 4]} {n}"} for n in images))
+    save(tmp_path / f"mine/{task}/{row}/{column}.jsonl", *({"id": str(n), "score": n % 4 / 10} for n in images))
+    cell = filled(bench, suite, "--gen_kwargs", "max_new_tokens=9")[row, column]
+    assert cell["value"] == pytest.approx(0.15)
+    assert 0.2 < cell["published"] < 0.7
+
+
+def test_scores_fill_a_row_of_metrics_with_a_setting(bench: Bench, tmp_path: Path):
+    flickr8k(tmp_path / "cache/data")
+    row = "PAC-S++ (r=2, lambda_v=0.1, lambda_t=0.001, visual=SDv1.5, textual=BLIP)"
+    scores = [
+        {"image": f"{n}.jpg", "caption": f"{TEXTS[(n + 1) % 4]} {k}", "score": k} for n in range(4) for k in range(5)
+    ]
+    save(tmp_path / f"mine/flickr8k_cf/{row}.jsonl", *scores)
+    cell = filled(bench, "pacspp_table7")[row, "Flickr8k-CF τ-b"]
+    assert cell["value"] == pytest.approx(1)
+    assert cell["published"] == pytest.approx(0.369)
+
+
+@pytest.mark.parametrize("suite", ["dci_table2", "dci_table4", "dci_table7"])
+def test_model_fills_a_row_of_encoders(bench: Bench, tmp_path: Path, tiny_clip: TinyClip, suite: str):
+    make_tiny_dci(tmp_path / "cache/data/dci")
+    row = {
+        "dci_table2": "best sDCI fine-tuned (caption text)",
+        "dci_table4": "captions=Pick1, negatives_loss=1, batching=Rand",
+        "dci_table7": "sDCI Pick1 LLM Rand",
+    }[suite]
+    model = {"model": "hf_clip", "model_args": {"pretrained": str(tiny_clip.hf_folder), "device": "cpu"}}
+    save(tmp_path / "mine/models.yaml", {suite: {row: model}})
+    cells = filled(bench, suite, "--allow_outside", tiny_clip.hf_folder)
+    cell = cells[row, "All SCM, 112 test images"]
+    assert 0 < cell["value"] < 1 and cell["published"] > 0.4
+    if suite == "dci_table2":
+        seen = cells[row, "All SCM"]
+        assert (seen["value"], seen["published"]) == (None, None)
+        assert "trained on images that this column is measured on" in seen["reason"]
+
+
+def test_references_are_counted_without_a_model(bench: Bench, tmp_path: Path):
+    for make in (coco, nocaps, detailcaps):
+        make(tmp_path / "cache/data")
+    (tmp_path / "mine").mkdir()
+    cells = {column: one for (_, column), one in filled(bench, "detailcaps_table1").items()}
+    for name, references in {"COCO test": 8, "nocaps val": 4, "DetailCaps-4870": 8}.items():
+        found = [cells[f"{name} {one}"]["value"] for one in ("images", "references")]
+        assert found == [4, references]
+    words = sum(len(text.split()) for text in TEXTS)
+    assert cells["nocaps val avg_reference_length_words"]["value"] == words / 4
+    # Two words that stand side by side in several references are one pair.
+    assert cells["nocaps val unique_2grams"]["value"] == words - 4
+    assert cells["COCO test unique_2grams"]["value"] == words - 4 + 4
+    assert cells["DetailCaps-100 images"]["reason"] == "DetailCaps-100 was not released"
+
+
+def test_list_of_suites_counts_what_can_be_measured_here(bench: Bench, tmp_path: Path):
+    def here(*options: Any) -> dict[str, str]:
+        done = bench("ls", "suites", "--format", "json", *options).succeeded()
+        return {row["suite"]: row["here"] for row in json.loads(done.out)}
+
+    assert {counts.partition(" of ")[0] for counts in here().values()} == {"0"}
+    cc3m(tmp_path / "cache/data")
+    called = XE.replace("/", "-")
+    save(tmp_path / f"mine/cc3m/{called}.jsonl", *({"id": str(n), "caption": t} for n, t in enumerate(TEXTS)))
+    assert here()["pacspp_table11"] == "0 of 72"
+    # Of six columns four want weights, and one scores that were computed elsewhere.
+    assert here("--recorded", "mine")["pacspp_table11"] == "1 of 72"
+    save(tmp_path / f"mine/cc3m/{called}/Polos.jsonl", *SCORES)
+    found = here("--recorded", "mine")
+    assert found["pacspp_table11"] == "2 of 72"
+    assert {name for name, counts in found.items() if not counts.startswith("0")} == {"pacspp_table11"}
+    # Data may be named, too.
+    (tmp_path / "cache/data").rename(tmp_path / "elsewhere")
+    assert here("--recorded", "mine")["pacspp_table11"] == "0 of 72"
+    named = here("--recorded", "mine", "--data", f"cc3m={tmp_path / 'elsewhere/cc3m'}")
+    assert named["pacspp_table11"] == "2 of 72"

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+from capbench.benchmarks.running.execution import Execution
+from capbench.benchmarks.scale.executors import Executor, LocalExecutor, Resources
+from capbench.benchmarks.scale.ray import RayExecutor
+from capbench.benchmarks.scale.slurm import SlurmExecutor
+from capbench.cli.options import ENGINE, add_options, execution_of
+from capbench.errors import UsageError
+from capbench.permissions import Permissions, permit
 
 
 def test_help_explains_every_command_and_the_exit_codes(bench):
@@ -88,3 +100,130 @@ def test_unknown_adapter_argument_names_those_there_are(bench):
     bench("run", "--task", "iiw_400", "--model", "captions:x.jsonl", "--model_args", "pretraned=x").failed(
         2, "has no argument 'pretraned'", "Its arguments: path, name, subset."
     )
+
+
+# -- Which engine the options ask for
+
+
+def place(*words: str, has_models: bool = True) -> Execution:
+    parser = argparse.ArgumentParser()
+    add_options(parser, "--store", *ENGINE)
+    return execution_of(parser.parse_args(words), has_models=has_models)
+
+
+def engine(*words: str) -> Executor | None:
+    return place(*words).executor
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> str:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        "engine: slurm\naddress: head:1\nprocesses: 3\npools: {captioner: {gpus: 2, replicas: 5}}\n"
+        "slurm: {slots: 4, options: [--time=1:00]}\n"
+    )
+    return str(file)
+
+
+def test_without_options_models_run_in_this_process_and_what_is_more_than_a_shard_without_them_in_several():
+    assert engine() is engine("--processes", "1") is None
+    several = place(has_models=False)
+    assert isinstance(several.executor, LocalExecutor)
+    assert (several.executor.processes, several.only_shards) == (None, True)
+
+
+def test_folder_of_the_cluster_file_is_taken_where_none_is_named(tmp_path: Path):
+    (tmp_path / "cluster.yaml").write_text("engine: local\nrun_folder: s3://bucket\n")
+    words = ("--cluster", str(tmp_path / "cluster.yaml"))
+    with permit(Permissions(servers=("bucket",))):
+        assert place(*words).folder == "s3://bucket"
+        assert place(*words, "--run_folder", "mine").folder == "mine"
+    assert place().folder is None
+
+
+def test_options_name_the_engine():
+    several, cluster, own = (engine("--processes", "3"), engine("--address", "head:6379"), engine("--engine", "ray"))
+    assert isinstance(several, LocalExecutor)
+    assert isinstance(cluster, RayExecutor)
+    assert isinstance(own, RayExecutor)
+    auto = engine("--processes", "auto")
+    assert isinstance(auto, LocalExecutor)
+    assert auto.processes is None
+    assert (several.processes, cluster.address, own.address) == (3, "head:6379", "auto")
+
+
+def test_cluster_file_says_the_rest_and_options_come_first(cluster: str):
+    with permit(Permissions(servers=("head",))):
+        queue, ray, local = (
+            engine("--cluster", cluster, *words) for words in ([], ["--engine", "ray"], ["--engine", "local"])
+        )
+    pool = Resources(gpus=2, role="captioner", workers=5)
+    assert isinstance(queue, SlurmExecutor)
+    assert (queue.pools, queue.slots, queue.options) == ({"captioner": pool}, 4, ["--time=1:00"])
+    assert isinstance(ray, RayExecutor)
+    assert (ray.address, ray.pools) == ("head:1", {"captioner": pool})
+    assert isinstance(local, LocalExecutor)
+    assert (local.processes, local.pools) == (3, {"captioner": pool})
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        (["--engine", "ray", "--processes", "2"], "--processes is of the engine 'local', and this is 'ray'"),
+        (["--engine", "local", "--address", "auto"], "--address is of the engine 'ray', and this is 'local'"),
+    ],
+)
+def test_option_of_another_engine_is_refused(words: list[str], fault: str):
+    with pytest.raises(UsageError, match=fault):
+        engine(*words)
+
+
+def test_number_of_processes_that_is_none_names_what_is_taken(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        engine("--processes", "0")
+    assert "expected a whole number above 0, found '0'; or 'auto'" in capsys.readouterr().err
+
+
+# -- What answers at once imports nothing heavy
+
+
+HEAVY = ["torch", "transformers", "datasets", "evaluate", "pandas", "scipy"]
+_MAIN = """
+from capbench.cli.main import main
+try:
+    main({arguments})
+except SystemExit:
+    pass
+"""
+
+
+def imported(code: str) -> set[str]:
+    """Return the packages that a fresh interpreter has imported after running some code."""
+    report = "\nimport sys; print('MODULES', *sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code + report], capture_output=True, text=True, check=True)
+    return {name.partition(".")[0] for name in done.stdout.rpartition("MODULES")[2].split()}
+
+
+def test_help_and_lists_import_nothing_heavy():
+    called = ("run --help", "compare --help", "leaderboard build --help", "ls tasks", "ls models", "ls tags")
+    assert imported("".join(_MAIN.format(arguments=words.split()) for words in called)).isdisjoint(HEAVY)
+
+
+def test_capbench_and_its_help_do_not_even_import_numpy_or_yaml():
+    code = "import capbench" + "".join(_MAIN.format(arguments=[word]) for word in ("--help", "--version"))
+    assert imported(code).isdisjoint(["numpy", "yaml", "pydantic", *HEAVY])
+
+
+def test_list_of_suites_imports_no_model_library_for_models_that_are_not_here(tmp_path, monkeypatch):
+    for name in ("HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    # Without data and images nothing is asked of models.
+    for folder in ("flickr8k/images", "dci"):
+        Path(os.environ["BENCH_CACHE"], "data", folder).mkdir(parents=True)
+    assert imported(_MAIN.format(arguments=["ls", "suites"])).isdisjoint([*HEAVY, "open_clip"])
+
+
+def test_run_of_a_text_metric_imports_no_model_library(tmp_path: Path):
+    arguments = ["run", "--task", "iiw_400", "--model", "iiw-p5b", "--metrics", "length", "--bootstrap", "10"]
+    arguments += ["--output_path", str(tmp_path / "runs")]
+    assert imported(_MAIN.format(arguments=arguments)).isdisjoint(["torch", "transformers", "datasets", "scipy"])

@@ -12,11 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import capbench
 from capbench.adapters import Caption, Captioned, Captioner, CaptionRequest, ImageHandle
 from capbench.adapters.captioners.recorded import RecordedCaptions
 from capbench.benchmarks.inputs.asking import answers, merged
+from capbench.benchmarks.inputs.failures import Failure, Stage, outcome, summarise
+from capbench.benchmarks.inputs.metric_names import read_metric, split_metrics
+from capbench.benchmarks.inputs.settings import RunSettings
 from capbench.benchmarks.store.store import Store
-from capbench.errors import AdapterError
+from capbench.errors import AdapterError, UsageError
 from capbench.metrics import NoCache
 
 
@@ -253,3 +257,85 @@ def test_recorded_captions_come_in_any_window(tmp_path: Path):
     assert {at: one.text for at, one in whole.captions.items()} == {n: f"c{n}" for n in range(0, 290, 2)}
     assert whole.absent == set(range(1, 290, 2))
     assert recorded.unclaimed() == ["290", "292", "294", "296", "298"]
+
+
+# -- What became of samples that could not be used
+
+
+@pytest.mark.parametrize(
+    ("stage", "said"),
+    [("data", "left out"), ("image", "left out"), ("rating", "left out"), ("model", "failed"), ("metric", "failed")],
+)
+def test_what_may_succeed_when_asked_again_failed_and_the_rest_is_left_out(stage: Stage, said: str):
+    (summary,) = summarise([Failure("a", stage, "is not there")])
+    assert outcome(summary) == said
+
+
+# -- What a user may set for a run
+
+
+def test_intervals_are_made_in_one_of_the_ways_that_there_are():
+    assert RunSettings().intervals == "auto"
+    wrong: dict[str, Any] = {"intervals": "jackknife"}
+    with pytest.raises(UsageError, match="intervals are one of auto, bootstrap, influence, not 'jackknife'"):
+        RunSettings.from_arguments(wrong)
+
+
+def test_records_say_how_intervals_are_made_where_that_was_set():
+    # Records of earlier versions, which knew one way, stay what they are.
+    assert "intervals" not in RunSettings().to_json()
+    assert RunSettings(intervals="influence").to_json()["intervals"] == "influence"
+
+
+# -- names of metrics
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("bleu_1,cider", ["bleu_1", "cider"]),
+        (" bleu_1 , ,cider", ["bleu_1", "cider"]),
+        (["cider[variant=plain]", "length,rep_2"], ["cider[variant=plain]", "length", "rep_2"]),
+        ("clip_s[w=1,prompt=A],cider", ["clip_s[w=1,prompt=A]", "cider"]),
+        ([], []),
+    ],
+)
+def test_commas_inside_of_brackets_divide_nothing(names: str | list[str], expected: list[str]):
+    assert split_metrics(names) == expected
+
+
+def test_settings_in_brackets_go_to_the_metric_and_the_result_has_the_whole_name():
+    entry = read_metric("bertscore[model=a/b,num_layers=5]")
+    assert (entry.metric, entry.name) == ("bertscore", "bertscore[model=a/b,num_layers=5]")
+    assert entry.arguments == {"model": "a/b", "num_layers": 5}
+
+
+def test_plain_name_has_no_settings():
+    assert read_metric("cider").arguments == {}
+
+
+@pytest.mark.parametrize("name", ["cider[", "cider]", "[variant=plain]", "cider[variant=plain]x", "cider[plain]"])
+def test_what_is_not_of_that_form_is_refused(name: str):
+    with pytest.raises(UsageError, match="metric"):
+        read_metric(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("cider[higher_is_better=maybe]", "higher_is_better: Input should be a valid boolean"),
+        ("cider[aggregation=median]", "aggregation: Input should be 'mean' or 'corpus'"),
+    ],
+)
+def test_setting_that_all_metrics_have_is_refused_where_its_value_is_none(name: str, fault: str):
+    with pytest.raises(UsageError, match=fault):
+        read_metric(name)
+
+
+def test_variant_of_a_metric_is_scored_beside_it():
+    rows = [
+        {"candidate": "a dog runs", "references": ["a dog runs fast", "the dog runs"]},
+        {"candidate": "a cat", "references": ["a cat sits on a mat", "one cat"]},
+    ]
+    table = capbench.score(rows, "cider,cider[variant=plain]")
+    assert table.system["cider"] != table.system["cider[variant=plain]"]

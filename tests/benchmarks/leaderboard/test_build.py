@@ -12,11 +12,14 @@ from typing import Any
 
 import forked
 import pytest
-from finished_runs import make_record, write_many, write_record
+from finished_runs import checksum, make_record, older, seal, write_many, write_record
 
 from capbench.benchmarks.leaderboard.build import build
+from capbench.benchmarks.leaderboard.collect import collect
 from capbench.benchmarks.leaderboard.diff import differences
+from capbench.benchmarks.records.hashes import fingerprint
 from capbench.errors import DataError, UsageError
+from capbench.tasks.index import TaskIndex, build_index
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -177,3 +180,203 @@ def test_check_of_a_damaged_leaderboard_is_a_difference(runs: Path, tmp_path: Pa
     lines = differences(runs, output)
     assert "differs: leaderboard.json" in lines
     assert any("cannot be read as a leaderboard" in line for line in lines)
+
+
+# -- which runs are collected
+
+
+INDEX = TaskIndex()
+
+
+@pytest.fixture
+def record_folder(tmp_path: Path) -> Path:
+    """Return a folder for runs."""
+    (tmp_path / "runs").mkdir()
+    return tmp_path / "runs"
+
+
+def reasons(root: Path, index: TaskIndex = INDEX) -> dict[str, str]:
+    return {one.key: one.reason for one in collect(root, index)[1]}
+
+
+def marks(root: Path, index: TaskIndex = INDEX) -> dict[str, tuple[str, ...]]:
+    return {run.key: run.marks for run in collect(root, index)[0]}
+
+
+def test_empty_and_missing_folders_hold_no_runs(record_folder: Path):
+    assert collect(record_folder, INDEX) == ([], [])
+    assert collect(record_folder / "nowhere", INDEX) == ([], [])
+
+
+def test_good_run_is_found_by_its_folder_and_has_no_marks(record_folder: Path):
+    record = make_record()
+    folder = write_record(record_folder, "tasty/no-model/1", {**record, "checksum": checksum(record)})
+    (run,), left_out = collect(record_folder, INDEX)
+    assert (run.key, run.folder, run.marks, left_out) == ("tasty/no-model/1", folder, (), [])
+
+
+def test_what_is_no_record_is_named_and_costs_no_other(record_folder: Path):
+    write_record(record_folder, "good", make_record())
+    bare = make_record()
+    del bare["intervals"]
+    write_record(record_folder, "bare", bare)
+    write_record(record_folder, "later", make_record(schema_version=2))
+    (record_folder / "cut").mkdir()
+    (record_folder / "cut/run.json").write_text(json.dumps(make_record())[:-40])
+    assert list(marks(record_folder)) == ["good"]
+    found = reasons(record_folder)
+    assert "is no JSON" in found["cut"]
+    assert "schema version 2, this capbench knows 1" in found["later"]
+    assert "the record has no 'intervals'" in found["bare"]
+
+
+def test_keys_that_a_later_capbench_writes_are_no_fault(record_folder: Path):
+    write_record(record_folder, "later", make_record(histograms={}, samples="full", something={"new": 1}))
+    assert reasons(record_folder) == {}
+
+
+def test_edited_record_is_left_out(record_folder: Path):
+    record = make_record()
+    record["checksum"] = checksum(record)
+    record["results"]["tasty"]["cider.kendall_b,none"] = 0.99
+    write_record(record_folder, "numbers", record)
+    assert "checksum" in reasons(record_folder)["numbers"]
+
+
+def test_of_two_copies_the_earlier_is_kept_and_rounding_is_no_difference(record_folder: Path):
+    rounded = {"cider.kendall_b": 0.4 * (1 + 1e-9), "bleu_1.kendall_b": 0.3}
+    write_record(record_folder, "a-later", make_record(date=2e9, values=rounded))
+    write_record(record_folder, "b-earlier", make_record(date=1e9))
+    found, left_out = collect(record_folder, INDEX)
+    assert [run.key for run in found] == ["b-earlier"]
+    assert [(one.key, one.reason) for one in left_out] == [("a-later", "the same run as b-earlier")]
+
+
+def test_run_of_an_earlier_version_is_the_same_run_and_one_with_another_choice_of_its_protocol_is_not(
+    record_folder: Path,
+):
+    write_record(record_folder, "earlier", older(make_record(date=1e9)))
+    other = make_record(date=2e9)
+    other["fingerprint_parts"]["task"]["protocol"]["raters"] = "mean"
+    write_record(record_folder, "other", {**other, "fingerprint": fingerprint(other["fingerprint_parts"])})
+    assert reasons(record_folder) == {}
+    write_record(record_folder, "now", make_record(date=2e9))
+    assert reasons(record_folder) == {"now": "the same run as earlier"}
+
+
+def test_copy_with_other_numbers_is_left_out_and_the_kept_run_is_marked(record_folder: Path):
+    first = make_record(date=1e9)
+    second = make_record(date=2e9, values={"cider.kendall_b": 0.5, "bleu_1.kendall_b": 0.3})
+    assert first["fingerprint"] == second["fingerprint"]
+    write_record(record_folder, "first", first)
+    write_record(record_folder, "second", second)
+    expected = "has the fingerprint of first, and other numbers (cider.kendall_b 0.5 instead of 0.4)"
+    assert reasons(record_folder) == {"second": expected}
+    assert marks(record_folder) == {"first": ("second has the same fingerprint and other numbers",)}
+
+
+def test_repeated_run_in_which_a_metric_no_longer_fails_is_kept(record_folder: Path):
+    error = {"metric": "cider", "reason": "no Java\nInstall it."}
+    failed = make_record(date=1e9, values={"cider.kendall_b": None, "bleu_1.kendall_b": 0.3}, metric_errors=[error])
+    write_record(record_folder, "failed", failed)
+    assert marks(record_folder) == {"failed": ("cider failed: no Java",)}
+    write_record(record_folder, "repeated", make_record(date=2e9))
+    assert marks(record_folder) == {"repeated": ()}
+    assert reasons(record_folder) == {"failed": "the same run as repeated"}
+
+
+def test_marks_say_what_a_reader_must_know(record_folder: Path):
+    checks = [{"check": "rows", "expected": 16992, "found": 10, "passed": False}]
+    lost = [{"stage": "image", "reason": "missing", "count": 3, "samples": ["a"]}] * 2
+    write_record(record_folder, "limit", make_record(limit=50, effective=50))
+    write_record(record_folder, "checks", make_record(data="other", data_checks=checks))
+    write_record(record_folder, "lost", make_record(data="third", failures=lost))
+    assert marks(record_folder) == {
+        "limit": ("50 of 100 documents (--limit)",),
+        "checks": ("the data failed its checks (rows: expected 16,992, found 10)",),
+        "lost": ("6 samples lost",),
+    }
+
+
+def test_marks_say_of_which_documents_a_captioner_was_scored(record_folder: Path):
+    def run(name: str, **changes: Any) -> None:
+        given = {"kind": "generate_until", "values": {"cider": 0.4}, "model": name, "documents_hash": "d" * 64}
+        write_record(record_folder, name, make_record(**given, data=name, **changes))
+
+    record_folder = [{"stage": "caption", "reason": "is record_folder", "count": 3, "samples": ["a"]}]
+    run("all")
+    run("silent", empty_captions=record_folder)
+    run("silent once", empty_captions=[{**record_folder[0], "count": 1}])
+    run("broken", effective=98, failures=[{**record_folder[0], "stage": "model", "count": 2}])
+    run("part", effective=40, subset={"documents": 40, "of": 100, "hash": "a" * 64})
+    run("part of it", effective=39, subset={"documents": 40, "of": 100, "hash": "a" * 64})
+    assert marks(record_folder) == {
+        "all": (),
+        "silent": ("3 captions counted as record_folder: 3 × is record_folder",),
+        "silent once": ("1 caption counted as record_folder: 1 × is record_folder",),
+        "broken": ("incomplete: the model failed on 2 documents", "n is short of the task's documents: 98 of 100"),
+        "part": ("a subset: 40 of 100 documents",),
+        "part of it": ("a subset: 40 of 100 documents", "n is short of the task's documents: 39 of 100"),
+    }
+
+
+def test_older_run_without_empty_captions_is_the_same_run_and_one_that_left_them_out_is_not(record_folder: Path):
+    now = make_record(date=2e9)
+    now["fingerprint_parts"]["task"]["protocol"]["empty_caption"] = "zero"
+    now["fingerprint"] = fingerprint(now["fingerprint_parts"])
+    write_record(record_folder, "earlier", make_record(date=1e9))
+    write_record(record_folder, "now", now)
+    assert reasons(record_folder) == {"now": "the same run as earlier"}
+    lost = [{"stage": "candidate", "reason": "has no letter or digit", "count": 1, "samples": ["a"]}]
+    left_out = make_record(date=1e9, failures=lost)
+    write_record(record_folder, "left-out", left_out)
+    assert reasons(record_folder) == {"now": "the same run as earlier"}
+    choices = {run.key: run.record.protocol.fingerprint()["empty_caption"] for run in collect(record_folder, INDEX)[0]}
+    assert choices == {"earlier": "zero", "left-out": "leave_out"}
+    # What was lost otherwise says nothing of them.
+    lost = [{"stage": "caption", "reason": "was not given by the model", "count": 1, "samples": ["a"]}]
+    other = make_record(date=1e9, data="other", failures=lost)
+    write_record(record_folder, "other", other)
+    (run,) = [one for one in collect(record_folder, INDEX)[0] if one.key == "other"]
+    assert run.record.protocol.fingerprint()["empty_caption"] == "zero"
+
+
+def test_run_of_another_version_than_the_installed_task_is_marked(record_folder: Path):
+    write_record(record_folder, "old", make_record("flickr8k_expert", version=0.9))
+    write_record(record_folder, "new", make_record("flickr8k_expert", version=1.0))
+    write_record(record_folder, "unknown", make_record("somebody_elses", version=7))
+    found = marks(record_folder, build_index())
+    assert found == {"old": ("version 0.9; the task is at 1.0",), "new": (), "unknown": ()}
+
+
+def test_links_that_leave_the_folder_are_not_followed(record_folder: Path):
+    outside = write_record(runs.parent / "outside", "run", make_record())
+    (record_folder / "file").mkdir(parents=True)
+    (record_folder / "folder").symlink_to(outside)
+    (record_folder / "loop").symlink_to(record_folder)
+    (record_folder / "file/run.json").symlink_to(outside / "run.json")
+    found, left_out = collect(record_folder, INDEX)
+    assert found == []
+    assert [(one.key, "link" in one.reason) for one in left_out] == [("file", True), ("folder", True), ("loop", True)]
+
+
+def test_key_of_a_folder_with_a_line_break_is_one_line(record_folder: Path):
+    write_record(record_folder, "a|b\n<script>", make_record())
+    assert list(marks(record_folder)) == ["a|b <script>"]
+
+
+def test_run_whose_samples_were_changed_is_left_out_and_named(record_folder: Path):
+    columns = {"id": ["a", "b"], "cider": [0.25, 0.75]}
+    changed = seal(write_record(record_folder, "changed", make_record(), columns))
+    seal(write_record(record_folder, "whole", make_record(data="other"), columns))
+    without = seal(write_record(record_folder, "without", make_record(data="third"), columns))
+    (changed / "samples.parquet").write_bytes((changed / "samples.parquet").read_bytes() + b" ")
+    (without / "samples.parquet").unlink()
+
+    found, _ = collect(record_folder, INDEX)
+
+    assert [run.key for run in found] == ["whole", "without"]
+    assert reasons(record_folder) == {
+        "changed": "samples.parquet: was changed after the run: its SHA-256 is not that in run.json. "
+        "Take the file as it was written, or run the task again; 'bench verify' says what else is wrong."
+    }

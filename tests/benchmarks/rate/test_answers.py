@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rated_session import SYSTEMS, make_session, rate_all
 
 from capbench.benchmarks.rate import session as module
-from capbench.benchmarks.rate.session import RatingQueue, Session, read_session
-from capbench.errors import DataError
+from capbench.benchmarks.rate.questions import Questionnaire, questions_of, read_questions
+from capbench.benchmarks.rate.report import AnswerCounts, Figure, alpha, equal_share, figures, report
+from capbench.benchmarks.rate.session import Answer, Key, RatingQueue, Session, read_session
+from capbench.benchmarks.statistics.contract import Interval, UndefinedStatistic
+from capbench.errors import DataError, UsageError
 
 SCALES = ["precision=1-5", "recall=0-3"]
 
@@ -173,3 +178,262 @@ def test_a_line_that_is_no_answer_is_named(tmp_path: Path, asked: dict[str, Any]
     file_of(session).write_text(row + "\n")
     with pytest.raises(DataError, match=f"ann.jsonl:{len(row.splitlines())}: {said}"):
         session.answers("ann")
+
+
+# -- What raters are asked, as a command line or a file says it
+
+
+def test_scales_of_a_command_line_have_ends_and_words() -> None:
+    asked = questions_of(["precision=1-5: nothing | all", "recall = 0-2:no|some|whole", "style=1-3"], "")
+    assert list(asked.aspects) == ["precision", "recall", "style"]
+    assert asked.aspects["precision"].words == {1: "nothing", 5: "all"}
+    assert list(asked.aspects["precision"].numbers) == [1, 2, 3, 4, 5]
+    assert asked.aspects["recall"].words == {0: "no", 1: "some", 2: "whole"}
+    assert asked.aspects["style"].words == {}
+    assert Questionnaire.model_validate_json(asked.model_dump_json(), strict=True) == asked
+
+
+@pytest.mark.parametrize(
+    ("aspects", "better", "said"),
+    [
+        (["precision"], "", "expected NAME=LOW-HIGH"),
+        (["p=1-5: a | b | c"], "", "has 3 words, between |, for 5 numbers"),
+        (["p=1-10"], "", "from 0 to 9, the lower one first"),
+        (["p=5-1"], "", "from 0 to 9, the lower one first"),
+        (["p=1-1"], "", "from 0 to 9, the lower one first"),
+        (["p q=1-5"], "", "letters of ASCII, digits and _"),
+        (["p=1-5", "p=1-5"], "", "given twice"),
+        (["p=1-5"], "Which?", "one of the two"),
+        ([], "", "one of the two"),
+    ],
+)
+def test_what_is_no_question_is_refused(aspects: list[str], better: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said.replace("|", r"\|")):
+        questions_of(aspects, better)
+
+
+def test_a_file_of_questions_is_read_and_its_faults_have_a_line(tmp_path: Path) -> None:
+    file = tmp_path / "q.yaml"
+    file.write_text(
+        "instructions: Look closely.\naspects:\n  recall:\n    question: Is all told?\n    ends: [1, 3]\n"
+        "    words: {1: nothing, 2: half, 3: all}\n"
+    )
+    asked = read_questions(file)
+    assert asked.instructions == "Look closely."
+    assert asked.aspects["recall"].question == "Is all told?"
+    assert asked.aspects["recall"].words[2] == "half"
+    file.write_text("aspects:\n  recall: {ends: [1, 3], words: {4: all}}\n")
+    with pytest.raises(UsageError, match=r"q\.yaml:2: .*from 1 to 3, not of 4"):
+        read_questions(file)
+    file.write_text("better: Which?\nquestion: no\n")
+    with pytest.raises(UsageError, match=r"q\.yaml:2: unknown key 'question'"):
+        read_questions(file)
+
+
+# -- How far raters agree, what they think of each system, and what a narrower interval needs
+
+
+# Krippendorff (2011), Computing Krippendorff's Alpha-Reliability, C: four observers, twelve units.
+OBSERVERS: list[list[int | None]] = [
+    [1, 2, 3, 3, 2, 1, 4, 1, 2, None, None, None],
+    [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, None, 3],
+    [None, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, None],
+    [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None],
+]
+
+
+def answered(level: Any) -> AnswerCounts:
+    counts = [[of_unit.count(value) for value in range(1, 6)] for of_unit in zip(*OBSERVERS, strict=True)]
+    return AnswerCounts(np.array(counts), np.arange(12), level)
+
+
+@pytest.mark.parametrize(("level", "printed"), [("nominal", 0.743), ("ordinal", 0.815)])
+def test_alpha_is_that_of_krippendorffs_example(level: str, printed: float) -> None:
+    assert alpha(answered(level), np.ones(12)) == pytest.approx(printed, abs=5e-4)
+
+
+def test_weights_are_units_that_count_several_times() -> None:
+    one = answered("ordinal")
+    weights = np.array([2, 0, 1, 1, 3, 1, 1, 1, 1, 1, 1, 1])
+    repeated = np.repeat(np.arange(12), weights)
+    other = AnswerCounts(one.counts[repeated], np.arange(len(repeated)), "ordinal")
+    assert alpha(one, weights) == pytest.approx(alpha(other, np.ones(len(repeated))), abs=1e-12)
+    assert equal_share(one, weights) == equal_share(other, np.ones(len(repeated)))
+
+
+def test_pairs_of_answers_are_counted() -> None:
+    # Of three answers 1, 1, 3 one pair of three is equal, of 2, 3 none; a single answer has no pair.
+    counts = np.array([[2, 0, 1], [0, 1, 1], [1, 0, 0]])
+    one = AnswerCounts(counts, np.arange(3), "ordinal")
+    assert equal_share(one, np.ones(3)) == 1 / 4
+    assert equal_share(one, np.ones(3), within=1) == 2 / 4
+    assert equal_share(one, np.ones(3), within=2) == 1
+    assert equal_share(one, np.array([0, 3, 0]), within=1) == 1
+
+
+def test_what_is_undefined_says_why() -> None:
+    single = AnswerCounts(np.array([[1, 0], [0, 1]]), np.arange(2), "nominal")
+    for value in (alpha, equal_share):
+        with pytest.raises(UndefinedStatistic, match="no caption or choice has answers of two raters"):
+            value(single, np.ones(2))
+    with pytest.raises(UndefinedStatistic, match="all answers are equal"):
+        alpha(AnswerCounts(np.array([[2, 0], [3, 0]]), np.arange(2), "nominal"), np.ones(2))
+
+
+def test_a_narrower_interval_needs_images_by_the_square() -> None:
+    interval = Interval(0.4, 0.6, 0.05, 1000)
+    figure = Figure("share", "", 0.5, interval, 100, 250)
+    # ±0.1 now: for ±0.05 four times as many images, each with 2.5 answers.
+    assert figure.more(0.05) == (300, 750)
+    assert figure.more(0.1) == (0, 0)
+    assert figure.more(0.2) == (0, 0)
+    # Of a scale of four steps ±0.4 points are ±0.1.
+    assert Figure("mean", "p", 3.0, Interval(2.6, 3.4, 0.2, 1000), 100, 100, 4.0).more(0.05) == (300, 300)
+    assert Figure("share", "", 0.5, None, 100, 100).more(0.05) is None
+    assert Figure("share", "", 0.5, Interval(None, None, None, 0, "why"), 1, 1).more(0.05) is None
+    assert Figure("share", "", 1.0, Interval(1.0, 1.0, 0.0, 1000), 9, 9).more(0.05) is None
+
+
+def scales(session: Session, of_raters: dict[str, dict[int, tuple[int, int]]]) -> dict[str, dict[Key, Answer]]:
+    """Return answers: of each rater and image the numbers of both systems."""
+    return {
+        rater: {
+            (session.items[row].id, system): {"quality": number}
+            for row, numbers in given.items()
+            for system, number in enumerate(numbers)
+        }
+        for rater, given in of_raters.items()
+    }
+
+
+def test_figures_of_scales_are_by_image(tmp_path: Path) -> None:
+    session = make_session(tmp_path, rows=4, aspects=["quality=1-5"])
+    given = scales(session, {"ann": {0: (5, 1), 1: (4, 2), 2: (5, 3)}, "bob": {0: (5, 2), 1: (2, 2)}})
+    found = {figure.name: figure for figure in figures(session, given)}
+    # Pairs of ann and bob: 5-5, 1-2, 4-2, 2-2.
+    assert found["equal pairs"].value == 2 / 4
+    assert found["pairs within 1"].value == 3 / 4
+    assert (found["equal pairs"].images, found["equal pairs"].answers) == (2, 8)
+    # What the package krippendorff 0.9.0 gives for 5 5, 1 2, 2 4, 2 2.
+    assert found["alpha (ordinal)"].value == pytest.approx(0.7003424657534246, abs=1e-12)
+    # The mean of images, of each the mean of its raters: 5, 3, 5.
+    first = found["mean of secret-model-a"]
+    assert first.value == pytest.approx(13 / 3)
+    assert (first.images, first.answers, first.span, first.of) == (3, 5, 4.0, "quality")
+    assert first.interval is not None
+    assert first.interval.low is not None
+    assert 3 <= first.interval.low < 13 / 3 < (first.interval.high or 0) <= 5
+    assert found["mean of secret-model-b"].value == pytest.approx((1.5 + 2 + 3) / 3)
+
+
+def test_figures_of_choices_share_ties_out_and_leave_out_what_cannot_be_told(tmp_path: Path) -> None:
+    session = make_session(tmp_path, rows=4, better="?")
+    ids = [item.id for item in session.items]
+    given: dict[str, dict[Key, Answer]] = {
+        "ann": {(ids[0], None): 0, (ids[1], None): "tie", (ids[2], None): 1, (ids[3], None): None},
+        "bob": {(ids[0], None): 0, (ids[1], None): 1, (ids[2], None): None},
+    }
+    found = {figure.name: figure for figure in figures(session, given)}
+    assert found["equal pairs"].value == 1 / 2
+    assert "pairs within 1" not in found
+    # As the package krippendorff 0.9.0 has it.
+    assert found["alpha (nominal)"].value == pytest.approx(0.3999999999999999, abs=1e-12)
+    assert found["share for secret-model-a"].value == pytest.approx((1 + 0.25 + 0) / 3)
+    assert found["share for secret-model-b"].value == pytest.approx((0 + 0.75 + 1) / 3)
+    assert (found["share for secret-model-a"].images, found["share for secret-model-a"].answers) == (3, 5)
+
+
+def shares(session: Session, given: dict[str, dict[Key, Answer]]) -> list[float | None]:
+    return [figure.value for figure in figures(session, given) if figure.name.startswith("share for")]
+
+
+EQUAL = {system: [f"{'picture' if row % 2 else system} {row}" for row in range(20)] for system in ("a", "b")}
+"""Captions of two systems, which are equal for every second image."""
+
+
+def test_equal_captions_count_as_no_difference_and_say_nothing_of_raters(tmp_path: Path) -> None:
+    session = make_session(tmp_path, rows=20, captions=EQUAL, better="?")
+    for rater in ("ann", "bob"):
+        rate_all(session, rater, [0])
+    given = {rater: session.answers(rater).given for rater in session.raters()}
+    found = {figure.name: figure for figure in figures(session, given)}
+    assert found["share for a"].value == (10 * 1 + 10 * 0.5) / 20
+    assert found["share for b"].value == 10 * 0.5 / 20
+    assert found["share for a"].images == 20
+    assert found["equal pairs"].images == 10
+    assert found["alpha (nominal)"].reason == "all answers are equal"
+    said = report(session, given, 0.05, "github")
+    assert "20 answers of 2 raters; 10 answers are asked of each (20 images)" in said
+    assert "; nobody is asked of 10 images with equal captions of all systems: no difference" in said
+
+
+def test_of_equal_captions_those_count_that_a_rater_has_come_to(tmp_path: Path) -> None:
+    session = make_session(tmp_path, rows=20, captions=EQUAL, better="?")
+    desk = RatingQueue(session)
+    for number in range(3):
+        assert desk.answer("ann", number, 0)
+    met = "".join("=" if len(step.shown) == 1 else "?" for step in session.steps("ann"))
+    ahead = met.replace("?", "!", 3).index("?")
+    equal = met[:ahead].count("=")
+    assert 0 < equal < 10
+    (share, _) = [one for one in figures(session, {"ann": session.answers("ann").given}) if "share" in one.name]
+    assert (share.images, share.value) == (3 + equal, pytest.approx((3 + 0.5 * equal) / (3 + equal)))
+    desk.undo("ann")
+    desk.undo("ann")
+    desk.undo("ann")
+    assert session.decided("ann", session.answers("ann").given) == {}
+
+
+def test_votes_for_equal_captions_are_shared_out_among_their_systems(tmp_path: Path) -> None:
+    session = make_session(tmp_path, rows=1, captions={"a": ["dog"], "b": ["fox"], "c": ["dog"]}, better="?")
+    for answer, expected in ((0, [0.5, 0, 0.5]), (1, [0, 1, 0]), ("tie", [1 / 3] * 3)):
+        assert shares(session, {"ann": {("row 0", None): answer}}) == pytest.approx(expected)
+
+
+def test_intervals_draw_images_and_not_captions(tmp_path: Path) -> None:
+    # Both captions of an image are answered alike: as many images as there are, not twice as many.
+    session = make_session(tmp_path, rows=12, aspects=["quality=1-5"])
+    given = scales(session, {
+        "ann": {row: (1 + row % 5,) * 2 for row in range(12)},
+        "bob": {row: (1 + (row + row % 2) % 5,) * 2 for row in range(12)},
+    })  # fmt: skip
+    found = {figure.name: figure for figure in figures(session, given)}
+    equal = found["equal pairs"]
+    assert (equal.value, equal.images, equal.answers) == (0.5, 12, 48)
+    assert equal.interval is not None
+    # Of 12 images, half of which agree: sqrt(0.5 * 0.5 / 12).
+    assert equal.interval.stderr == pytest.approx(math.sqrt(0.25 / 12), rel=0.1)
+
+
+def test_one_rater_alone_agrees_with_nobody_and_the_report_says_so(tmp_path: Path) -> None:
+    session = make_session(tmp_path, aspects=["quality=1-5"])
+    given = scales(session, {"ann": {0: (5, 1), 1: (4, 2)}})
+    text = report(session, given, 0.05, "github")
+    assert "4 answers of 1 rater; 12 answers are asked of each (6 images)" in text
+    assert "alpha (ordinal) quality, equal pairs quality, pairs within 1 quality: no caption or choice" in text
+    assert "mean of secret-model-a | quality" in text
+    assert "more images" in text
+    assert "0.05 of the range of their scale" in text
+    told = json.loads(report(session, given, 0.1, "json"))
+    assert (told["asked"], told["raters"]) == (12, {"ann": 4})
+    assert [one["value"] for one in told["figures"]] == [None, None, None, 4.5, 1.5]
+    assert told["figures"][3]["reach"] == 0.1
+    # Two images, 5 and 4: ±0.5 points now, ±0.125 of the range.
+    assert told["figures"][3]["more_images"] == math.ceil(2 * (0.125 / 0.1) ** 2) - 2
+    lines = report(session, given, 0.1, "csv").splitlines()
+    assert lines[0].startswith("figure,of,value,low,high,images,answers,reach,more_images,more_answers,reason")
+    assert len(lines) == 6
+
+
+def test_nobody_has_answered_yet(tmp_path: Path) -> None:
+    session = make_session(tmp_path, better="?")
+    assert report(session, {}, 0.05, "github").endswith("0 answers of 0 raters; 6 answers are asked of each (6 images)")
+    assert json.loads(report(session, {}, 0.05, "json")) == {"asked": 6, "raters": {}, "figures": []}
+
+
+def test_what_cannot_be_told_is_counted(tmp_path: Path) -> None:
+    session = make_session(tmp_path, better="?")
+    given: dict[str, dict[Key, Answer]] = {"ann": {(item.id, None): None for item in session.items}}
+    text = report(session, given, 0.05, "github")
+    assert "6 answers of 1 rater, 6 of them 'cannot tell', which count nowhere" in text
+    assert "share for secret-model-a, share for secret-model-b: nobody has answered." in text

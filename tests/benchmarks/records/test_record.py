@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+import jsonschema
+import numpy
 import pytest
-from finished_runs import make_record
+from finished_runs import make_record, write_record
 
 import capbench
 from capbench.benchmarks.protocols.generate_until import GenerateUntilSettings
+from capbench.benchmarks.records import environment
 from capbench.benchmarks.records.entries import PublishedValue, Significance, UsedModel
+from capbench.benchmarks.records.environment import git_hash, version
 from capbench.benchmarks.records.files import record_text
 from capbench.benchmarks.records.hashes import checksum, verify
-from capbench.benchmarks.records.reading import read_record
+from capbench.benchmarks.records.reading import find_records, read_record, read_task_run, read_task_runs, runs_below
 from capbench.benchmarks.records.record import Record
+from capbench.benchmarks.records.schema import SCHEMA_PATH
+from capbench.benchmarks.tables.run import Run
+from capbench.errors import DataError
 
 RUNS = Path(__file__).parents[3] / "results" / "runs"
 # Written before records had sums of files: what reads records reads these, too.
@@ -207,3 +219,257 @@ def test_fresh_record_is_whole_and_says_what_was_asked(tmp_path: Path):
     assert record.results.keys() == {"length"}
     assert record.protocol.needs_captioner and record.protocol.subject == "model"
     assert list(record.timings.metrics) == ["length"]
+
+
+# -- run.json: its schema, and lm-eval's own table printer over it
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("run")
+    return capbench.evaluate(
+        "iiw-p5b",
+        ["iiw_400"],
+        metrics=["bleu_4", "cider", "length"],
+        output_path=folder / "runs",
+        store=folder / "store.sqlite",
+        resamples=50,
+    )
+
+
+def read(run: Run) -> dict:
+    folder = run["iiw_400"].folder
+    assert folder is not None
+    return json.loads((folder / "run.json").read_text(encoding="utf-8"))
+
+
+def test_record_follows_the_published_schema(run: Run):
+    schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(read(run), schema)
+
+
+def test_record_says_what_a_leaderboard_needs_without_the_data(run: Run):
+    record = read(run)
+    assert set(record["histograms"]) == {"bleu_4", "cider", "length"}
+    assert sum(record["histograms"]["cider"]["counts"]) == 100
+    assert "by_rating" not in record["histograms"]["cider"]
+    assert sum(map(sum, record["histograms"]["length"]["by_words"]["counts"])) == 100
+    assert (record["samples"], record["redistribution"], record["significance"]) == ("full", "full", {})
+    assert len(record["documents_hash"]) == 64
+    # The photographs are under terms of their own.
+    assert record["pictures"] == {}
+    assert record["data_origin"] == "iiw_400.jsonl"
+
+
+def test_records_without_the_keys_of_later_versions_follow_the_schema(run: Run):
+    new = {"checksum", "significance", "histograms", "samples", "redistribution", "pictures", "documents_hash"}
+    record = {key: value for key, value in read(run).items() if key not in new}
+    assert len(record) == len(read(run)) - len(new)
+    jsonschema.validate(record, json.loads(SCHEMA_PATH.read_text(encoding="utf-8")))
+
+
+def test_schema_refuses_a_record_with_a_value_that_is_text(run: Run):
+    record = read(run)
+    record["results"]["iiw_400"]["cider,none"] = "0.04"
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(record, json.loads(SCHEMA_PATH.read_text(encoding="utf-8")))
+
+
+def test_lm_evals_own_table_printer_prints_our_record(run: Run):
+    from lm_eval.utils import make_table
+
+    record = read(run)
+    table = make_table(record)
+    cider = next(line for line in table.splitlines() if "cider" in line)
+    value = record["results"]["iiw_400"]["cider,none"]
+    stderr = record["results"]["iiw_400"]["cider_stderr,none"]
+    assert f"{value:.4f}" in cider
+    assert f"{stderr:.4f}" in cider
+    assert "iiw_400" in table.splitlines()[2]
+
+
+def test_load_run_gives_back_what_was_written(run: Run):
+    folder = run["iiw_400"].folder
+    assert folder is not None
+    record = run["iiw_400"].record
+    assert capbench.load_run(folder)["iiw_400"].record == record
+    assert capbench.load_run(folder / "run.json")["iiw_400"].record == record
+
+
+def test_frame_has_a_row_a_result(run: Run):
+    frame = run.to_pandas()
+    assert list(frame["metric"]) == ["bleu_4", "cider", "length"]
+    assert ((frame["low"] <= frame["value"]) & (frame["value"] <= frame["high"])).all()
+    assert (frame["n"] == 100).all()
+
+
+def test_samples_hold_every_document_of_the_subset(run: Run):
+    import pyarrow.parquet
+
+    folder = run["iiw_400"].folder
+    assert folder is not None
+    samples = pyarrow.parquet.read_table(Path(folder) / "samples.parquet").to_pandas()
+    assert len(samples) == samples["cider"].notna().sum() == 100
+    assert samples["failure"].isna().all()
+
+
+# -- What is recorded of a process stays what it was when the process began to record
+
+
+def test_version_is_found_once_and_what_is_missing_is_looked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    assert version("numpy") == numpy.__version__
+    assert version("never-heard-of") is None
+    for name in ("never-heard-of", "numpy"):
+        folder = tmp_path / f"{name.replace('-', '_')}-7.0.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Name: {name}\nVersion: 7.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert version("never-heard-of") == "7.0"
+    assert version("numpy") == numpy.__version__
+
+
+def test_commit_is_that_of_the_checkout_at_the_first_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(environment, "PACKAGE_ROOT", tmp_path)
+    git_hash.cache_clear()
+    try:
+        git = ("git", "-C", str(tmp_path), "-c", "user.name=me", "-c", "user.email=me@here")
+        subprocess.run([*git, "init", "--quiet"], check=True)
+        subprocess.run([*git, "commit", "--quiet", "--allow-empty", "-m", "first"], check=True)
+        first = git_hash()
+        assert first
+        (tmp_path / "later").touch()
+        subprocess.run([*git, "add", "later"], check=True)
+        assert git_hash() == first
+        git_hash.cache_clear()
+        assert git_hash() == f"{first}-dirty"
+        monkeypatch.setattr(environment, "PACKAGE_ROOT", tmp_path / "installed")
+        git_hash.cache_clear()
+        assert git_hash() is None
+    finally:
+        git_hash.cache_clear()
+
+
+# -- Finding runs: by their folder, by a folder above them, by their record
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """Write two runs of one task, one of another, and a folder without any."""
+    for key in ("b/model/2", "b/model/1", "a/no-model/1"):
+        write_record(tmp_path / "runs", key, make_record())
+    (tmp_path / "runs/empty").mkdir()
+    return tmp_path / "runs"
+
+
+def test_runs_are_found_in_the_order_of_their_paths(runs: Path):
+    assert list(runs_below(runs)) == [runs / key for key in ("a/no-model/1", "b/model/1", "b/model/2")]
+    assert list(runs_below(runs / "b/model/1")) == [runs / "b/model/1"]
+    assert list(runs_below(runs / "nowhere")) == []
+
+
+def test_each_run_is_found_once_however_often_it_is_named(runs: Path):
+    first = runs / "b/model/1"
+    found, errors = find_records([first / "run.json", first, runs / "b", runs / "a/../b/model/2"])
+    assert found == [first / "run.json", runs / "b/model/2/run.json"]
+    assert errors == []
+
+
+def test_place_without_runs_and_place_that_is_not_there_are_told_apart(runs: Path):
+    found, (empty, missing) = find_records([runs / "empty", runs / "a", runs / "nowhere"])
+    assert found == [runs / "a/no-model/1/run.json"]
+    assert empty.message == f"{runs / 'empty'}: has no runs (no run.json below it)"
+    assert missing.message == f"{runs / 'nowhere'}: there is no such folder"
+    assert empty.hint == missing.hint and "'bench run' prints" in empty.hint
+
+
+def test_links_to_folders_are_named_and_not_followed(runs: Path, tmp_path: Path):
+    write_record(tmp_path / "outside", "run", make_record())
+    (runs / "loop").symlink_to(runs)
+    (runs / "away").symlink_to(tmp_path / "outside")
+    passed: list[tuple[str, str]] = []
+    found = list(runs_below(runs, lambda folder, reason: passed.append((folder.name, reason))))
+    assert len(found) == 3
+    reason = "is a link to another folder, and such links are not followed"
+    assert passed == [("away", reason), ("loop", reason)]
+
+
+# -- Reading records: what is no record is named with its place, and costs no other
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "cannot be read as a run: it is no JSON that can be used"),
+        ('{"schema_version": NaN}', "NaN is no number of JSON"),
+        ("[" * 100_000, "it is no JSON that can be used"),
+        ('{"schema_version": 1, "task": "\\ud800"}', "it is no JSON that can be used"),
+        ('{"schema_version": 1, "task": "\\uDFFF"}', "it is no JSON that can be used"),
+        ("[1]", "is not a run record of capbench (it has no schema_version)"),
+        ('{"schema_version": true}', "it has no schema_version"),
+        ('{"schema_version": 2}', "has schema version 2, this capbench knows 1"),
+        ('{"schema_version": 1}', "is not a whole record of a run: the record has no 'task'"),
+    ],
+)
+def test_what_is_no_record_is_named_with_its_file(tmp_path: Path, text: str, reason: str):
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(DataError, match=re.escape(reason)) as caught:
+        read_record(tmp_path)
+    assert caught.value.message.startswith(f"{tmp_path / 'run.json'}: ")
+
+
+def test_record_of_a_newer_capbench_is_to_be_read_by_that(tmp_path: Path):
+    folder = write_record(tmp_path, "run", make_record(schema_version=2))
+    with pytest.raises(DataError) as caught:
+        read_record(folder)
+    assert caught.value.hint == "Update capbench."
+
+
+def _cut(record: dict[str, Any]) -> None:
+    del record["intervals"]["cider.kendall_b"]["label"]
+
+
+def _rename(record: dict[str, Any]) -> None:
+    record["task"] = "other"
+
+
+def _text(record: dict[str, Any]) -> None:
+    record["published"] = {"cider.kendall_b": {"value": "0.4"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (_cut, "/intervals/cider.kendall_b has no 'label'"),
+        (_rename, "/results has no 'other'"),
+        (_text, "/published/cider.kendall_b/value: input should be a number between -1e100 and 1e100"),
+    ],
+)
+def test_record_of_a_wrong_inner_shape_costs_itself_alone(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None], fault: str
+):
+    bad = make_record()
+    change(bad)
+    files = [write_record(tmp_path, "bad", bad) / "run.json", write_record(tmp_path, "good", make_record())]
+    (run,), (error,) = read_task_runs(files)
+    assert run.folder == tmp_path / "good"
+    assert error.message == f"{files[0]}: is not a whole record of a run: {fault}"
+
+
+def test_keys_that_a_later_capbench_adds_are_kept(tmp_path: Path):
+    made = make_record(something={"new": [1]})
+    assert read_record(write_record(tmp_path, "later", made)).values == json.loads(json.dumps(made))
+
+
+def test_run_is_read_with_its_samples_when_they_are_asked_for(tmp_path: Path):
+    with_samples = read_task_run(write_record(tmp_path, "one", make_record(), {"id": ["a"], "cider": [0.5]}))
+    assert with_samples.samples.to_pydict() == {"id": ["a"], "cider": [0.5]}
+    assert [result.metric for result in with_samples.results] == ["cider", "bleu_1"]
+    without = read_task_run(write_record(tmp_path, "two", make_record()) / "run.json")
+    assert without.folder == tmp_path / "two"
+    with pytest.raises(DataError, match=re.escape(f"{tmp_path / 'two'}: has no samples.parquet")) as caught:
+        _ = without.samples
+    assert "--no-log_samples" in caught.value.hint
+    (tmp_path / "two/samples.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match="cannot be read as the samples of a run"):
+        _ = without.samples

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chat_server import chat_server, completion
+from PIL import Image
+from tiny_clip import TinyClip
+from tiny_images import noise_image, noise_png
 
 import capbench
+from capbench.adapters import Captioner, Judge
 from capbench.adapters.aliases import resolve_model
 from capbench.benchmarks.inputs.failures import FailureLog
-from capbench.benchmarks.inputs.models import Models, NamedModels
+from capbench.benchmarks.inputs.models import Models, NamedModels, load_models
 from capbench.benchmarks.inputs.settings import RunSettings
-from capbench.benchmarks.running.plan import make_plan
+from capbench.benchmarks.running.plan import make_plan, resolve_call
 from capbench.benchmarks.running.runner import prepare, score
+from capbench.cli.main import main
+from capbench.errors import DataError, UsageError
 from capbench.metrics import NoCache
+from capbench.rows import BadRow
 from capbench.tasks.index import build_index
 from capbench.tasks.locate import DataLocations
 
@@ -63,3 +76,287 @@ def test_each_task_of_a_run_counts_what_the_store_did_for_it_alone(tmp_path: Pat
         {"found": second["found"] + shared, "computed": second["computed"] - shared},
     ]
     assert second["computed"] > shared > 0
+
+
+# -- what is planned
+
+
+class Own(Captioner):
+    """A captioner of the user's own, which has no name."""
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"adapter": "own"}
+
+
+class OwnJudge(Judge):
+    name = "fair"
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"adapter": "own judge"}
+
+
+def test_model_that_was_given_is_called_by_its_class_and_not_loaded_again():
+    captioner = Own()
+    resolved = resolve_call("iiw_400", model=captioner, metric_names=["length"])
+    [planned] = resolved.plan
+    assert planned.captioner is not None
+    assert (planned.captioner.name, planned.captioner.adapter) == ("Own", "Own")
+    models = load_models(resolved.models)
+    assert models.captioner is captioner
+    assert (models.encoder, models.judge) == (None, None)
+
+
+def test_each_model_that_was_given_goes_where_it_was_given():
+    captioner, judge = Own(), OwnJudge()
+    resolved = resolve_call(["iiw_400"], model=captioner, judge=judge, metric_names=["clair"])
+    assert resolved.models.judge is not None
+    assert resolved.models.judge.name == "fair"
+    models = load_models(resolved.models)
+    assert models.captioner is captioner
+    assert models.judge is judge
+    # A judge in the place of the model under test is still the judge.
+    with pytest.raises(UsageError, match="two judges were named"):
+        resolve_call(["iiw_400"], model=judge, judge=judge, metric_names=["clair"])
+
+
+def test_nothing_is_loaded_of_what_is_named(tmp_path: Path):
+    file = tmp_path / "captions.jsonl"
+    resolved = resolve_call(" iiw_400, shapes_detailcaps ", model=f"captions:{file}", metric_names=["length"])
+    assert [planned.task.task for planned in resolved.plan] == ["iiw_400", "shapes_detailcaps"]
+    with pytest.raises(DataError, match=str(file)):
+        load_models(resolved.models)
+
+
+def test_model_that_no_metric_uses_is_refused():
+    with pytest.raises(UsageError, match="none of the metrics of iiw_400 uses a model that judges"):
+        resolve_call("iiw_400", model=Own(), judge=OwnJudge(), metric_names=["length"])
+
+
+def test_what_is_neither_a_name_nor_an_adapter_is_refused():
+    with pytest.raises(UsageError, match="a name or an adapter, not int"):
+        resolve_call("iiw_400", model=3)  # pyright: ignore[reportArgumentType]
+
+
+# -- What was done to read an image that is not as usual is remarked, whoever reads it
+
+
+TURNED = "EXIF orientation 6 not applied"
+MANY = "first of 2 frames"
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """A photograph to be turned, one that is upright, and an animation."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    noise_image(0).save(tmp_path / "0.jpg", exif=exif)
+    noise_image(1).save(tmp_path / "1.jpg")
+    noise_image(2).save(tmp_path / "2.gif", save_all=True, append_images=[noise_image(3)])
+    return tmp_path
+
+
+def write_task(folder: Path, *metrics: str) -> None:
+    rows = [{"id": name, "references": ["a dog"]} for name in ("0.jpg", "1.jpg", "2.gif")]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = {
+        "task": "mine",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": "rows.jsonl"},
+        "output_type": "generate_until",
+        "doc_to_id": "id",
+        "doc_to_image": "id",
+        "doc_to_text": "Describe.",
+        "doc_to_target": "references",
+        "generation_kwargs": {"max_new_tokens": 8},
+        "metric_list": [*metrics],
+        "metadata": {"version": 1},
+    }
+    (folder / "mine.yaml").write_text(json.dumps(task))
+
+
+def remarks(found: list[Any]) -> dict[str, list[str]]:
+    return {one["reason"]: one["samples"] for one in found}
+
+
+def test_captioner_that_turns_no_photograph_says_so_in_record_and_terminal(
+    images: Path, tiny_llava: Path, capsys: pytest.CaptureFixture[str]
+):
+    write_task(images, "length")
+    arguments = ["run", "--model", "hf", "--model_args", f"pretrained={tiny_llava},device=cpu", "--task", "mine"]
+    arguments += ["--include_path", str(images), "--output_path", str(images / "runs"), "--bootstrap", "0"]
+    # The second run takes its captions from the store.
+    for _ in range(2):
+        assert main(arguments) == 0
+        assert f"mine: 1 × image {TURNED} (first: 0.jpg)" in capsys.readouterr().err
+    records = [json.loads(file.read_text()) for file in images.glob("runs/*/*/*/run.json")]
+    assert [remarks(one["remarks"]) for one in records] == [{TURNED: ["0.jpg"], MANY: ["2.gif"]}] * 2
+    assert sorted(one["store"]["found"] > 0 for one in records) == [False, True]
+
+
+def test_server_is_sent_one_frame_which_is_remarked_once_beside_that_of_the_metric(images: Path, tiny_clip: TinyClip):
+    write_task(images, "clip_s")
+    with chat_server(lambda body, before: completion("a dog")) as server:
+        run = capbench.evaluate(
+            "openai",
+            "mine",
+            model_args={"model": "m", "base_url": server.url},
+            encoder="open_clip",
+            encoder_args={"pretrained": str(tiny_clip.open_clip_folder), "device": "cpu"},
+            include_path=[images],
+            resamples=0,
+        )["mine"]
+    # A JPEG goes to the server as it is; CLIP-S turns it no more than any other.
+    assert remarks(run.record.remarks) == {MANY: ["2.gif"], TURNED: ["0.jpg"]}
+
+
+def test_parts_of_a_photograph_are_remarked_by_clip_f1_from_the_store_too(images: Path, tiny_clip: TinyClip):
+    rows = [{"id": name, "candidate": "A dog. A cat.", "image": str(images / name)} for name in ("0.jpg", "1.jpg")]
+    model = {"pretrained": str(tiny_clip.open_clip_folder), "device": "cpu"}
+    for _ in range(2):
+        table = capbench.score(
+            rows, "clip_f1[parts=whole]", model="open_clip", model_args=model, allow_outside=[images],
+            store=images / "store.sqlite",
+        )  # fmt: skip
+        assert remarks(table.remarks) == {TURNED: ["0.jpg"]}
+
+
+def test_photograph_whose_crops_are_matched_is_remarked_once(images: Path, tiny_clip: TinyClip):
+    entry = {"captions": ["A boat."], "negatives": ["A car."]}
+    entries = [entry, {**entry, "box": [0, 0, 20, 20]}]
+    rows = [{"id": name, "entries": entries} for name in ("0.jpg", "1.jpg")]
+    (images / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = {
+        "task": "mine", "dataset_path": "json", "dataset_kwargs": {"data_files": "rows.jsonl"},
+        "output_type": "matching", "doc_to_id": "id", "doc_to_image": "id", "doc_to_entries": "entries",
+        "protocol": {"measure": "neg"}, "metadata": {"version": 1},
+    }  # fmt: skip
+    (images / "mine.yaml").write_text(json.dumps(task))
+    model = {"pretrained": str(tiny_clip.open_clip_folder), "device": "cpu"}
+    run = capbench.evaluate("open_clip", "mine", model_args=model, include_path=[images], resamples=0)["mine"]
+    assert remarks(run.record.remarks) == {TURNED: ["0.jpg"]}
+
+
+def test_judge_that_is_shown_one_frame_says_so_from_the_store_too(images: Path):
+    told = [{"token": one, "top_logprobs": [{"token": one, "logprob": 0.0}]} for one in "0.8"]
+    rows = [{"id": name, "candidate": "a dog", "image": str(images / name)} for name in ("1.jpg", "2.gif")]
+    with chat_server(lambda body, before: completion("0.8", logprobs={"content": told})) as server:
+        for _ in range(2):
+            table = capbench.score(
+                rows, "fleur", judge="openai_judge", judge_args={"model": "m", "base_url": server.url},
+                allow_outside=[images], store=images / "store.sqlite",
+            )  # fmt: skip
+            assert remarks(table.remarks) == {MANY: ["2.gif"]}
+            assert [row["fleur"] for row in table.rows] == pytest.approx([0.8, 0.8])
+        assert len(server.bodies) == 2
+
+
+# -- Captions, references and images as lists, and images that are decoded
+
+
+PREDICTIONS = ["a dog runs", "two cats", "a red bus"]
+REFERENCES = [["a dog is running", "the dog runs fast"], "two cats sleep", ("a bus on a street",)]
+METRICS = ["cider", "bleu_1"]
+
+
+def values(table: capbench.ScoreTable, metric: str) -> list[float]:
+    return [row[metric] for row in table]
+
+
+def test_lists_are_scored_as_rows_are():
+    listed = capbench.score(predictions=PREDICTIONS, references=REFERENCES, metrics=METRICS)
+    rows = [
+        {"candidate": one, "references": [two] if isinstance(two, str) else list(two)}
+        for one, two in zip(PREDICTIONS, REFERENCES, strict=True)
+    ]
+    by_row = capbench.score(rows, METRICS)
+    assert listed.system == by_row.system
+    assert listed.rows == by_row.rows
+    assert [row["id"] for row in listed] == ["0", "1", "2"]
+
+
+def by_id(values: list[Any]) -> dict[str, Any]:
+    return {f"image {number}": value for number, value in enumerate(values)}
+
+
+def test_mappings_of_ids_are_joined_and_scored_as_lists_are():
+    listed = capbench.score(predictions=PREDICTIONS, references=REFERENCES, metrics=METRICS)
+    # As pycocoevalcap has them: a list of one caption; in whatever order.
+    references = dict(reversed(by_id(REFERENCES).items()))
+    for predictions in (by_id([[one] for one in PREDICTIONS]), by_id(PREDICTIONS)):
+        joined = capbench.score(predictions=predictions, references=references, metrics=METRICS)
+        assert joined.system == listed.system
+        assert [row["id"] for row in joined] == list(predictions)
+        assert [row["candidate"] for row in joined] == PREDICTIONS
+        assert values(joined, "cider") == values(listed, "cider")
+    images = [noise_png(number) for number in range(3)]
+    settings: dict[str, Any] = {"metrics": "clip_s", "model": "shapes-clip"}
+    of_lists = capbench.score(predictions=PREDICTIONS, images=images, **settings)
+    of_ids = capbench.score(predictions=by_id(PREDICTIONS), images=by_id(images), **settings)
+    assert values(of_ids, "clip_s") == values(of_lists, "clip_s")
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"predictions": {"0": ["a", "b"]}}, r"of '0' there is not one caption: \['a', 'b'\]"),
+        ({"predictions": {"0": []}}, r"of '0' there is not one caption: \[\]"),
+        ({"predictions": {"0": [{"caption": "a"}]}}, "of '0' there is not one caption"),
+        ({"predictions": {"0": ["a"]}, "references": {}}, "'references' has nothing of '0'"),
+        ({"predictions": {}, "references": {"0": ["a"]}}, "'candidate' has nothing of '0'"),
+        ({"predictions": {"0": ["a"]}, "references": {0: ["a"]}}, "'candidate' has nothing of 0"),
+        (
+            {"predictions": {str(n): ["a"] for n in range(9)}, "images": {"8": b""}},
+            "'image' has nothing of '0', '1', '2', and 5 more",
+        ),
+        ({"predictions": {"0": ["a"]}, "references": [["a"]]}, "'candidate' is by id, and 'references' is not"),
+        ({"predictions": ["a"], "references": {"0": ["a"]}}, "'references' is by id, and 'candidate' is not"),
+    ],
+)
+def test_ids_that_cannot_be_joined_are_named(keys: dict[str, Any], message: str):
+    with pytest.raises(UsageError, match=message) as caught:
+        capbench.score(metrics="length", **keys)
+    assert "{ID: [CAPTION]}" in (caught.value.hint or "")
+
+
+def test_decoded_images_are_scored_as_encoded_ones_to_the_bit():
+    images = [noise_image(number) for number in range(3)]
+    settings: dict[str, Any] = {"predictions": PREDICTIONS, "metrics": "clip_s", "model": "shapes-clip"}
+    of_files = capbench.score(images=[noise_png(number) for number in range(3)], **settings)
+    of_pillow = capbench.score(images=images, **settings)
+    of_arrays = capbench.score(images=[np.asarray(image) for image in images], **settings)
+    assert len(set(values(of_files, "clip_s"))) == 3
+    assert values(of_pillow, "clip_s") == values(of_arrays, "clip_s") == values(of_files, "clip_s")
+    rows = [BadRow("a:1", "is broken"), {"caption": "a dog", "image": images[0]}]
+    mixed = capbench.score(rows, "clip_s", model="shapes-clip")
+    assert (len(mixed.rows), len(mixed.failures)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({}, "neither rows nor predictions were given"),
+        ({"rows": [], "predictions": []}, "both rows and predictions were given"),
+        ({"rows": [], "references": []}, "rows have their own references and images"),
+        ({"rows": [], "images": []}, "rows have their own references and images"),
+        ({"predictions": "a dog"}, "'candidate' is one text, where a list is expected"),
+        ({"predictions": PREDICTIONS, "references": "a dog"}, "'references' is one text"),
+        (
+            {"predictions": PREDICTIONS, "references": [["a"], ["b"]], "images": [b""]},
+            "there are 3 of 'candidate', 2 of 'references', 1 of 'image'",
+        ),
+    ],
+)
+def test_lists_that_do_not_fit_each_other_are_named(keys: dict[str, Any], message: str):
+    with pytest.raises(UsageError, match=message) as caught:
+        capbench.score(metrics="length", **keys)
+    assert "score(ROWS, metrics)" in (caught.value.hint or "")
+
+
+def test_images_that_no_row_could_have_are_refused():
+    settings: dict[str, Any] = {"predictions": ["a dog"], "metrics": "clip_s", "model": "shapes-clip"}
+    for image in (np.zeros((4, 4, 3)), np.zeros((2, 4, 5), np.uint8), np.zeros(4, np.uint8)):
+        with pytest.raises(UsageError, match=r"an image is an array of .* of shape \[") as caught:
+            capbench.score(images=[image], **settings)
+        assert "[h, w, 3]" in (caught.value.hint or "")
+    with pytest.raises(UsageError, match="mode F has numbers whose range is not known"):
+        capbench.score(images=[Image.new("F", (4, 4))], **settings)

@@ -16,10 +16,10 @@ from capbench.benchmarks.protocols.job import Result
 from capbench.benchmarks.published.values import load
 from capbench.benchmarks.running.inspection import Missing
 from capbench.benchmarks.suites.places import SCORES, places
-from capbench.benchmarks.suites.plan import plan_suite
+from capbench.benchmarks.suites.plan import describe_references, plan_suite
 from capbench.benchmarks.suites.read import FOLDER, RECORDED, REFERENCES, Suite, SuiteColumn, list_suites, load_suite
 from capbench.benchmarks.suites.run import SuiteRun, TableCell, render_suite, run_suite, suite_cells, suite_rows
-from capbench.errors import UsageError
+from capbench.errors import BenchError, UsageError
 from capbench.metrics import build_metric, metrics
 from capbench.metrics.clair import PROMPT
 from capbench.metrics.golden.tiny_inputs import draw_pictures
@@ -313,3 +313,36 @@ def test_images_that_are_missing_are_named_with_their_task(small_suite: Callable
     small_suite({"metric": "clip_s", "model": "shapes-clip"}, on_missing=said.extend)
     (one,) = said
     assert one.what.startswith("task 'rated': its images are not on this machine (looked in ")
+
+
+# -- What is counted of a task's references alone, and that bad data is no count
+
+
+ROWS = [
+    {"id": "a", "image": "a", "candidate": "a dog", "references": ["a dog runs", "the dog  runs fast"], "ratings": 1},
+    {"id": "b", "image": "b", "candidate": "a cat", "references": ["a cat"], "ratings": 2},
+]
+
+
+def test_images_references_words_and_pairs_are_counted(tmp_path: Path):
+    write_rated(tmp_path, ROWS)
+    found = describe_references("rated", include_path=[tmp_path])
+    # a dog, dog runs, the dog, runs fast, a cat.
+    assert {one: found[one, ""].value for one, _ in found} == {
+        "images": 2,
+        "references": 3,
+        "avg_reference_length_words": 3,
+        "unique_2grams": 5,
+    }
+    assert {one.n for one in found.values()} == {2}
+
+
+def test_task_without_references_has_none_and_no_mean_of_their_lengths(tmp_path: Path):
+    found = describe_references("rated", include_path=[write_rated(tmp_path, ROWS, doc_to_target=None)])
+    assert [one.value for one in found.values()] == [2, 0, None, 0]
+
+
+def test_row_that_cannot_be_read_is_an_error(tmp_path: Path):
+    write_rated(tmp_path, [*ROWS, {"id": "a", "references": []}])
+    with pytest.raises(BenchError, match="a: "):
+        describe_references("rated", include_path=[tmp_path])

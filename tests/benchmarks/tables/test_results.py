@@ -5,20 +5,31 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from made_records import agreement_record
+from rated_task import write_rated
 
+import capbench
 from capbench.benchmarks.protocols.contract import Result
 from capbench.benchmarks.published.values import Published
 from capbench.benchmarks.records.making import published_entry
 from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.records.task_run import TaskRun
+from capbench.benchmarks.running.plan import resolve_call
 from capbench.benchmarks.statistics.bootstrap import Interval
 from capbench.benchmarks.tables.results import legend, render, result_rows
 from capbench.benchmarks.tables.run import Run
+from capbench.benchmarks.tables.text import csv_text, html_table, html_text, json_lines
 from capbench.errors import UsageError
+from capbench.metrics import Context, Items, Metric, Scores, metrics
 
 
 def result(metric: str = "cider", statistic: str = "kendall_c", value: float | None = 0.43912, **keys: Any) -> Result:
@@ -194,3 +205,326 @@ def test_run_gives_the_same_rows_as_table_and_as_frame():
     assert run["flickr8k_expert"] is run.tasks[0]
     with pytest.raises(KeyError):
         run["other"]
+
+
+# -- A run that is read back is the run that was made
+
+
+AGREEMENT = {"statistics": ["kendall_c", "pearson"], "scale": 100}
+PREFERENCE = {
+    **dict.fromkeys(("doc_to_candidate", "doc_to_human", "statistics")),
+    "output_type": "preference",
+    "doc_to_candidates": "candidates",
+    "doc_to_preferred": "preferred",
+    "doc_to_category": "kind",
+}
+METRICS = ["length", "rouge_l", "bleu_4", "cider", {"metric": "cider", "variant": "plain", "name": "plain"}]
+
+
+def made(folder: Path, keys: dict[str, Any], **options: Any) -> capbench.Run:
+    """Run a task of forty captions of twenty images, rated by their length; the last one has no caption."""
+    generator = np.random.default_rng(0)
+    rows = []
+    for number in range(40):
+        words = int(generator.integers(1, 9))
+        candidate = (
+            "" if number == 39 else " ".join(["a", "dog", "runs", "over", "the", "wet", "green", "grass"][:words])
+        )
+        rows.append(
+            {
+                "id": f"r{number}",
+                "image": number // 2,
+                "candidate": candidate,
+                "candidates": ["", ""] if number == 39 else [candidate, "a dog"],
+                "references": ["a dog runs over the grass", f"a dog number {number // 2}"],
+                "ratings": words + float(generator.random()),
+                "preferred": int(words < 4),
+                "kind": "long" if words > 4 else "short",
+            }
+        )
+    write_rated(folder, rows, metric_list=METRICS, **keys)
+    options = {"resamples": 30, "output_path": folder / "runs", **options}
+    return capbench.evaluate(tasks="rated", include_path=[folder], **options)
+
+
+@pytest.mark.parametrize("keys", [AGREEMENT, PREFERENCE], ids=["agreement", "preference"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"resamples": 0}, {"log_samples": "scores"}, {"metrics": ["length"], "limit": 1}],
+    ids=["intervals", "no intervals", "scores alone", "undefined"],
+)
+def test_run_that_is_read_back_prints_the_table_of_the_fresh_run(
+    tmp_path: Path, keys: dict[str, Any], options: dict[str, Any]
+):
+    fresh = made(tmp_path, keys, **options)
+    folder = fresh["rated"].folder
+    assert folder is not None
+    again = capbench.load_run(folder)
+    for fmt in ("github", "latex", "csv", "json"):
+        assert again.table(fmt) == fresh.table(fmt)
+    assert str(again) == fresh.table()
+
+
+def test_run_that_is_read_back_has_its_record_results_samples_and_failures(tmp_path: Path):
+    fresh = made(tmp_path, AGREEMENT)
+    one = fresh["rated"]
+    assert one.folder is not None
+    again = capbench.load_run(str(one.folder / "run.json"))
+    assert isinstance(again, capbench.Run)
+    read = again["rated"]
+    assert (read.record, read.folder, read.failures) == (one.record, one.folder, one.failures)
+    assert read.results == one.results
+    assert read.samples == one.samples
+    assert read.published == one.published == {}
+    assert again.to_pandas().equals(fresh.to_pandas())
+
+
+def test_published_value_stands_beside_a_result_that_is_read_back(tmp_path: Path):
+    keys = {**AGREEMENT, "published": {"paper": "pacspp", "table": 1, "task": "Flickr8k-Expert"}}
+    fresh = made(tmp_path, keys, metrics=["bleu_4", "rouge_l"])
+    assert fresh["rated"].folder is not None
+    again = capbench.load_run(fresh["rated"].folder)
+    printed = {key: one.printed for key, one in again["rated"].published.items()}
+    assert printed == {"bleu_4.kendall_c": "30.8", "rouge_l.kendall_c": "32.3"}
+    assert "Published" in again.table() and again.table() == fresh.table()
+
+
+# -- What stands under a table: only what is in it, in the figures of the table
+
+
+HC = "HC: both captions are true, one says more"
+
+
+def test_agreement_has_arrows_at_statistics_and_a_ratio_of_errors_as_computed(tmp_path: Path):
+    run = capbench.evaluate(
+        tasks="shapes_detailcaps_agreement", metrics=["length", "bleu_4"], resamples=20, output_path=tmp_path
+    )
+    (one,) = run.tasks
+    by_statistic = {result.statistic: result for result in one.results if result.metric == "bleu_4"}
+    assert by_statistic["one_minus_r2"].scale == 1
+    assert by_statistic["pearson"].scale == 100
+    table = run.table()
+    # Of BLEU-4, whose scores scatter as much as the ratings, it is below 1; times 100 it would be 25.
+    (row,) = (line for line in table.splitlines() if "1-R² ↓" in line and "0.25" in line)
+    assert "BLEU" not in row
+    assert "PCC ↑" in table
+    assert "length ↑" not in table
+    assert "↑" not in run.table("latex") + run.table("csv")
+    lines = legend(run.tasks)
+    assert lines[:3] == [
+        "↑ more is better; ↓ less is better",
+        "values are shown × 100; csv, json and records hold them as computed",
+        "1-R²: no upper end, shown as computed",
+    ]
+    assert "95% CI: a resample draws whole images" in lines
+    assert any(line.startswith("Group: metrics of a task that share a letter do not differ") for line in lines)
+    assert one.folder is not None
+    again = capbench.load_run(one.folder)
+    assert again.table() == table
+    assert legend(again.tasks) == lines
+
+
+def test_captioner_has_arrows_at_metrics_and_ceilings_as_shown(tmp_path: Path):
+    run = capbench.evaluate("iiw-p5b", "iiw_400", metrics=["cider", "length", "bleu_1"], limit=5, resamples=0)
+    assert [line.split("|")[3].strip() for line in run.table().splitlines()[2:]] == ["CIDEr ↑", "length", "BLEU-1 ↑"]
+    assert legend(run.tasks) == [
+        "↑ more is better",
+        "values are shown × 100; csv, json and records hold them as computed",
+        "CIDEr: up to 1,000 as shown",
+        "length: no upper end, shown as computed",
+    ]
+
+
+def test_length_alone_has_no_arrow_and_none_is_explained(tmp_path: Path):
+    run = capbench.evaluate("iiw-p5b", "iiw_400", metrics="length", limit=3, resamples=0, output_path=tmp_path)
+    again = capbench.load_run(next(tmp_path.rglob("run.json")).parent)
+    for one in (run, again):
+        assert one.tasks[0].results[0].higher_is_better is None
+        assert "↑" not in one.table()
+        assert legend(one.tasks) == ["length: no upper end, shown as computed"]
+    # bench compare puts the longer captions first, and lm-eval knows no metric without a direction.
+    assert again.tasks[0].record.higher_is_better("length") is True
+
+
+def test_categories_measures_and_what_n_counts_are_told_where_they_occur():
+    pairs = capbench.evaluate(tasks="shapes_pascal", metrics=["length"], resamples=0)
+    lines = legend(pairs.tasks)
+    assert HC in lines
+    assert [line[:2] for line in lines[lines.index(HC) :][:4]] == ["HC", "HI", "HM", "MM"]
+    assert lines[-1] == "n: choices between captions; Shapes-Pascal has 800 documents"
+    assert not any(line.startswith(("95% CI", "Group", "Published")) for line in lines)
+    matched = capbench.evaluate("shapes-clip", "shapes_dci_all_scm", limit=3, resamples=0)
+    told = legend(matched.tasks)
+    assert any(line.startswith("SCM: subcrop-caption matching") for line in told)
+    assert not any(line.startswith(("Neg: ", "HC: ")) for line in told)
+    (result,) = matched.tasks[0].results
+    assert result.n != 3
+    assert told[-1].startswith("n: entries")
+    assert told[-1].endswith(" has 3 documents")
+
+
+def test_tables_of_rules_and_of_nothing_need_no_legend():
+    assert legend([]) == []
+    assert render([]) == ""
+
+
+# -- Texts and numbers as CSV, lines of JSON and HTML
+
+
+def read(text: str) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(text, newline="")))
+
+
+@pytest.mark.parametrize("text", ["==1+1", "=cmd()", "+1+1", "-A1", "-", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "+1\n=2"])
+def test_text_that_a_spreadsheet_would_compute_is_text(text: str):
+    assert read(csv_text([{"model": text, text: 1}])) == [["model", f"'{text}"], [f"'{text}", "1"]]
+
+
+@pytest.mark.parametrize("value", [-0.25, 1e-05, -3, "-0.25", "+1.5", "a=b", "", "'=1", " =1", "a\rb", "a\nb"])
+def test_numbers_and_other_texts_stay_as_they_are(value: object):
+    assert read(csv_text([{"a": 0, "value": value}]))[1] == ["0", str(value)]
+
+
+def test_columns_stand_in_the_order_asked_for_and_what_is_missing_is_empty():
+    rows = [{"a": 1, "b": None}, {"b": 2.5}]
+    assert csv_text(rows, ["b", "c", "a"]) == "b,c,a\n,,1\n2.5,,"
+    assert csv_text(rows) == "a,b\n1,\n,2.5"
+    assert csv_text([]) == ""
+
+
+NUMBERS = st.one_of(st.none(), st.integers(), st.floats(allow_nan=False, allow_infinity=False))
+ROWS = st.tuples(st.text(), st.text(), NUMBERS, NUMBERS)
+
+
+@given(st.lists(st.text(), min_size=4, max_size=4, unique=True), st.lists(ROWS, max_size=6))
+def test_lines_are_those_of_json(names: list[str], rows: list[tuple[str, str, float, float]]):
+    columns = {name: [row[at] for row in rows] for at, name in enumerate(names)}
+    found = list(json_lines(columns))
+    assert found == [json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows]
+
+
+def test_lines_of_nothing():
+    assert list(json_lines({})) == []
+    assert list(json_lines({"id": [], "bleu_4": []})) == []
+
+
+@pytest.mark.parametrize(
+    "control", ["\u202a", "\u202b", "\u202c", "\u202d", "\u202e", "\u2066", "\u2067", "\u2068", "\u2069"]
+)
+def test_control_that_turns_a_text_around_is_shown_by_its_number(control: str):
+    assert html_text(f"a{control}gpj.exe") == f"a[U+{ord(control):04X}]gpj.exe"
+
+
+def test_letters_that_run_from_right_to_left_stay_and_markup_is_escaped():
+    assert html_text("שלום \u200f\u2029 <b title='x'>") == "שלום \u200f\u2029 &lt;b title=&#x27;x&#x27;&gt;"
+    assert html_text(None) == "None"
+
+
+# -- What notebooks show of runs, scores and plans: the numbers, with nothing in it that a browser would carry out
+
+
+HOSTILE = "<script>alert('a')</script><img src=x onerror=alert(1)> $\\href{javascript:alert(1)}{x}$ \u202e"
+TAGS = {"div", "table", "caption", "thead", "tbody", "tr", "th", "td", "small", "br"}
+
+
+class Seen(HTMLParser):
+    """Gathers tags, attributes and texts."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.cells: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag in ("th", "td"):
+            self.cells.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.cells:
+            self.cells[-1] += data
+
+
+def seen(html: str) -> Seen:
+    found = Seen(html)
+    assert found.tags <= TAGS
+    assert found.attributes <= {"class", "style"}
+    # MathJax makes links of what stands between dollars, unless it is told to look away.
+    assert html.startswith('<div class="tex2jax_ignore mathjax_ignore">')
+    return found
+
+
+@pytest.fixture
+def hostile_metric():
+    class Hostile(Metric):
+        label = HOSTILE
+        source = "here"
+
+        def score(self, items: Items, context: Context) -> Scores:
+            return Scores(
+                np.array([0.5] + [np.nan] * (len(items) - 1)), failures=dict.fromkeys(range(1, len(items)), HOSTILE)
+            )
+
+    metrics.add("hostile", Hostile)
+    yield
+    metrics._entries.pop("hostile")
+
+
+def test_scores_show_values_the_first_captions_and_what_became_of_the_others(hostile_metric):
+    captions = [HOSTILE, *(f"a dog {number}" for number in range(7))]
+    table = capbench.score(predictions=captions, references=[["a dog"]] * 8, metrics=["hostile", "length"])
+    html = table._repr_html_()
+    found = seen(html)
+    assert found.cells[:6] == ["metric", "label", "value", "aggregation", "n", "empty"]
+    assert found.cells[6] == "hostile"
+    assert found.cells[7].startswith("<script>alert('a')</script><img")
+    assert found.cells[8:12] == ["0.500000", "mean", "1", "0"]
+    assert "\u202e" not in html
+    assert html.count("a dog ") == 4
+    assert "failed: 7 × metric hostile: " in html
+    assert re.search(r">-</td>", html)
+
+
+def test_run_shows_its_tables_and_legend_with_names_escaped(hostile_metric):
+    run = capbench.evaluate(
+        tasks=["shapes_expert"], metrics=["hostile", "length"], resamples=0, limit=40, output_path=None
+    )
+    html = run._repr_html_()
+    found = seen(html)
+    assert found.cells[:3] == ["Task", "Metric", "Statistic"]
+    assert "Shapes-Expert" in found.cells
+    assert "τ-b ↑" in found.cells
+    assert "<br>values are shown × 100" in html
+    assert capbench.Run()._repr_html_() == '<div class="tex2jax_ignore mathjax_ignore"></div>'
+
+
+def test_rules_are_tables_of_their_own_with_titles():
+    run = capbench.evaluate(tasks=["checklist_iiw"], metrics=["length"], resamples=0, limit=6)
+    html = run._repr_html_()
+    assert seen(html).tags >= {"caption"}
+    assert html.count("<table>") == 2
+    assert "share of captions, or of the mean</caption>" in html
+
+
+def test_plan_shows_what_would_be_done():
+    (planned,) = resolve_call("shapes_expert").plan
+    found = seen(planned._repr_html_())
+    shown = dict(zip(found.cells[::2], found.cells[1::2], strict=True))
+    assert shown["task"] == "shapes_expert (version 1.0, agreement)"
+    assert shown["model"] == "none needed"
+    assert "cider" in shown["metrics"]
+    assert shown["statistics"] == "kendall_b, kendall_c"
+    assert "needs a model that encodes images and texts" in shown["not run"]
+
+
+def test_columns_of_text_stand_left_and_numbers_right():
+    html = html_table([{"a": "x", "b": 1}], left=["a"], title="<t>")
+    assert html == (
+        '<table><caption>&lt;t&gt;</caption><thead><tr><th style="text-align:left">a</th>'
+        '<th style="text-align:right">b</th></tr></thead><tbody><tr><td style="text-align:left">x</td>'
+        '<td style="text-align:right">1</td></tr></tbody></table>'
+    )
+    assert html_table([]) == "<table><thead><tr></tr></thead><tbody></tbody></table>"
