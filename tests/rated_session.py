@@ -9,6 +9,7 @@ from typing import Any
 
 from PIL import Image
 from synthetic_board import HOSTILE
+from task_keys import CAPTIONING
 
 from capbench.benchmarks.inputs.failures import FailureLog
 from capbench.benchmarks.inputs.task_images import TaskImages, picture_of
@@ -20,19 +21,7 @@ from capbench.tasks.locate import DataLocations
 from capbench.tasks.schema import load_task
 
 SYSTEMS = ("secret-model-a", "secret-model-b")
-TASK: dict[str, Any] = {
-    "task": "photos",
-    "dataset_path": "json",
-    "dataset_kwargs": {"data_files": "rows.jsonl"},
-    "output_type": "generate_until",
-    "doc_to_id": "id",
-    "doc_to_text": "Describe it.",
-    "doc_to_image": "image",
-    "doc_to_target": "references",
-    "image_folder": "images",
-    "metric_list": ["length"],
-    "metadata": {"version": 1.0},
-}
+TASK: dict[str, Any] = {**CAPTIONING, "task": "photos", "doc_to_id": "id", "image_folder": "images"}
 
 
 def caption(system: int, row: int) -> str:

@@ -7,22 +7,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from task_keys import AGREEMENT
+
 import capbench
 from capbench.benchmarks.records.task_run import TaskRun
 
 TASK = {
+    **AGREEMENT,
     "task": "rated",
-    "dataset_path": "json",
-    "dataset_kwargs": {"data_files": "rows.jsonl"},
-    "output_type": "agreement",
     "doc_to_id": "id",
-    "doc_to_image": "image",
-    "doc_to_candidate": "candidate",
-    "doc_to_target": "references",
     "doc_to_human": "ratings",
     "metric_list": ["length"],
     "statistics": ["kendall_b", "kendall_c"],
-    "metadata": {"version": 1.0},
 }
 
 UNRATED = dict.fromkeys(("doc_to_candidate", "doc_to_human", "doc_to_target", "statistics"))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from PIL import Image
 from synthetic_board import HOSTILE
+from task_keys import CAPTIONING
 
 import capbench
 from capbench.benchmarks.view.finding import Pictures, Runs, ShownRun
@@ -23,16 +24,11 @@ METRIC = HOSTILE[0]
 """What the tasks call ROUGE-L."""
 _WORDS = ("red", "blue", "small", "large", "striped", "dotted")
 _CAPTIONED: dict[str, Any] = {
+    **CAPTIONING,
     "task": "captioned",
     "task_alias": "Captioned " + HOSTILE[1],
     "description": "Captions of squares. " + HOSTILE[3],
-    "dataset_path": "json",
-    "dataset_kwargs": {"data_files": "rows.jsonl"},
-    "output_type": "generate_until",
     "doc_to_id": "id",
-    "doc_to_text": "Describe it.",
-    "doc_to_image": "image",
-    "doc_to_target": "references",
     "image_folder": "images",
     "metric_list": [
         {"metric": "capture", "parser": "grammar", "synonyms": False, "soft": False},
@@ -40,7 +36,6 @@ _CAPTIONED: dict[str, Any] = {
         {"metric": "rouge_l", "name": METRIC},
         "length",
     ],
-    "metadata": {"version": 1.0},
 }
 _RATED = {
     **{key: value for key, value in _CAPTIONED.items() if key != "doc_to_text"},

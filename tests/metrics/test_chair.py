@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from task_keys import AGREEMENT
 
 import capbench
 from capbench.errors import MetricError, UsageError
@@ -104,18 +105,11 @@ def test_task_brings_objects_by_doc_to_objects(table_file: Path, tmp_path: Path)
     ]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     task = {
+        **AGREEMENT,
         "task": "marked",
-        "dataset_path": "json",
-        "dataset_kwargs": {"data_files": "rows.jsonl"},
-        "output_type": "agreement",
-        "doc_to_image": "image",
         "doc_to_candidate": "text",
-        "doc_to_target": "references",
         "doc_to_objects": "marked",
-        "doc_to_human": "rating",
         "metric_list": [{"metric": "chair_s", "synonyms": str(table_file)}],
-        "statistics": ["kendall_b"],
-        "metadata": {"version": 1.0},
     }
     (tmp_path / "marked.yaml").write_text(json.dumps(task))
     run = capbench.evaluate(tasks=["marked"], include_path=[tmp_path], resamples=0)["marked"]

@@ -15,6 +15,7 @@ import pyarrow.parquet
 import pytest
 from datasets import load_dataset
 from huggingface_hub import DatasetCard, constants
+from task_keys import AGREEMENT
 
 from capbench.benchmarks.api import evaluate
 from capbench.benchmarks.interchange.hub_results import push, write_dataset
@@ -24,19 +25,7 @@ from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.tables.export_rows import flat_rows
 from capbench.errors import DataError
 
-TASK = {
-    "dataset_path": "json",
-    "dataset_kwargs": {"data_files": "rows.jsonl"},
-    "output_type": "agreement",
-    "doc_to_id": "id",
-    "doc_to_image": "id",
-    "doc_to_candidate": "candidate",
-    "doc_to_target": "references",
-    "doc_to_human": "rating",
-    "metric_list": ["rouge_l", "bleu_1"],
-    "statistics": ["kendall_b"],
-    "metadata": {"version": 1.0},
-}
+TASK = {**AGREEMENT, "doc_to_id": "id", "doc_to_image": "id", "metric_list": ["rouge_l", "bleu_1"]}
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from task_keys import CAPTIONING
 
 from capbench.benchmarks.api import evaluate
 from capbench.benchmarks.interchange.import_captions import CaptionImport, import_captions, write_captions
@@ -24,16 +25,13 @@ def score_again(imported: CaptionImport, metrics: list[str], folder: Path) -> di
     documents = [{"key": row["id"], "references": row["references"]} for row in reversed(imported.rows)]
     (folder / "documents.jsonl").write_text("\n".join(map(json.dumps, documents)), encoding="utf-8")
     task = {
+        **CAPTIONING,
         "task": "again",
-        "dataset_path": "json",
         "dataset_kwargs": {"data_files": "documents.jsonl"},
-        "output_type": "generate_until",
         "doc_to_id": "key",
         "doc_to_image": "key",
-        "doc_to_target": "references",
         "doc_to_text": "Describe the image.",
         "metric_list": metrics,
-        "metadata": {"version": 1.0},
     }
     (folder / "again.yaml").write_text(json.dumps(task))
     run = evaluate(model=f"captions:{captions}", tasks=["again"], include_path=[folder], resamples=0).tasks[0]

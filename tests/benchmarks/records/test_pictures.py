@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from task_keys import LOCAL
 
 import capbench
 from capbench.adapters import ImageHandle, VideoHandle
@@ -94,9 +95,8 @@ def folder(tmp_path: Path) -> Path:
         given.append(row)
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, given)))
     task = {
+        **LOCAL,
         "task": "small",
-        "dataset_path": "json",
-        "dataset_kwargs": {"data_files": "rows.jsonl"},
         "output_type": "agreement",
         "doc_to_id": "id",
         "doc_to_image": "image",
@@ -105,7 +105,6 @@ def folder(tmp_path: Path) -> Path:
         "doc_to_human": "rating",
         "metric_list": ["length"],
         "statistics": ["kendall_b"],
-        "metadata": {"version": 1.0},
     }
     (tmp_path / "small.yaml").write_text(json.dumps(task))
     return tmp_path

@@ -11,6 +11,7 @@ import jsonschema
 import numpy as np
 import pyarrow.parquet
 import pytest
+from task_keys import AGREEMENT
 
 import capbench
 from capbench.benchmarks.records.hashes import verify
@@ -131,19 +132,12 @@ def folder(tmp_path: Path) -> Path:
     given = [{"id": f"r{n}", "references": ["a lion sleeps"], **row} for n, row in enumerate(given)]
     (tmp_path / "rows.jsonl").write_text("\n".join([*map(json.dumps, given), "{zebra"]))
     task = {
+        **AGREEMENT,
         "task": "small",
-        "dataset_path": "json",
         "dataset_kwargs": {"data_files": str(tmp_path / "rows.jsonl")},
-        "output_type": "agreement",
         "doc_to_id": "id",
-        "doc_to_image": "image",
-        "doc_to_candidate": "candidate",
-        "doc_to_target": "references",
-        "doc_to_human": "rating",
         "protocol": {"human_range": [1, 5]},
         "metric_list": ["length", "quoting", "failing"],
-        "statistics": ["kendall_b"],
-        "metadata": {"version": 1.0},
     }
     (tmp_path / "small.yaml").write_text(json.dumps(task))
     return tmp_path

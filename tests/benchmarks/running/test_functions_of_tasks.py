@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import yaml
 from scipy.stats import kendalltau
+from task_keys import LOCAL
 
 import capbench
 from capbench.benchmarks.scale.executors import LocalExecutor
@@ -56,14 +57,12 @@ ROWS = [
     {"caption": "none", "refs": ["none"], "rating": 2},
 ]
 TASK = {
+    **LOCAL,
     "task": "mine",
-    "dataset_path": "json",
-    "dataset_kwargs": {"data_files": "rows.jsonl"},
     "output_type": "agreement",
     "doc_to_candidate": "caption",
     "doc_to_target": "refs",
     "doc_to_human": "rating",
-    "metadata": {"version": 1.0},
 }
 
 

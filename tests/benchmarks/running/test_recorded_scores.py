@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from in_shards import AnyOrder, run_in_shards
+from task_keys import LOCAL
 
 import capbench
 from capbench.adapters.encoders.pair_scores import RecordedPairs
@@ -71,12 +72,7 @@ def write_task(tmp_path: Path) -> Callable[..., None]:
 
     def task(data: list[dict[str, Any]] | None = None, kind: Mapping[str, Any] = RATED, **keys: Any) -> None:
         write(tmp_path / "rows.jsonl", data or rows())
-        shared = {
-            "task": "mine",
-            "dataset_path": "json",
-            "dataset_kwargs": {"data_files": "rows.jsonl"},
-            "metadata": {"version": 1.0},
-        }
+        shared = {**LOCAL, "task": "mine"}
         (tmp_path / "mine.yaml").write_text(json.dumps({**shared, **kind, **keys}))
 
     return task

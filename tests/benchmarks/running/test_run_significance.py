@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from task_keys import LOCAL
 
 import capbench
 from capbench.benchmarks.comparing.comparison import CompareSettings, compare_runs
@@ -16,14 +17,7 @@ from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.tables.results import render
 from capbench.metrics import Context, Items, Metric, Scores, metrics
 
-TASK = {
-    "task": "small",
-    "dataset_path": "json",
-    "dataset_kwargs": {"data_files": "rows.jsonl"},
-    "doc_to_id": "id",
-    "doc_to_image": "image",
-    "metadata": {"version": 1.0},
-}
+TASK = {**LOCAL, "task": "small", "doc_to_id": "id", "doc_to_image": "image"}
 AGREEMENT = {
     "output_type": "agreement",
     "doc_to_candidate": "candidate",

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from chat_server import chat_server, completion
 from PIL import Image
+from task_keys import CAPTIONING
 from tiny_clip import TinyClip
 from tiny_images import noise_image, noise_png
 
@@ -159,14 +160,11 @@ def write_task(folder: Path, *metrics: str) -> None:
     rows = [{"id": name, "references": ["a dog"]} for name in ("0.jpg", "1.jpg", "2.gif")]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     task = {
+        **CAPTIONING,
         "task": "mine",
-        "dataset_path": "json",
-        "dataset_kwargs": {"data_files": "rows.jsonl"},
-        "output_type": "generate_until",
         "doc_to_id": "id",
         "doc_to_image": "id",
         "doc_to_text": "Describe.",
-        "doc_to_target": "references",
         "generation_kwargs": {"max_new_tokens": 8},
         "metric_list": [*metrics],
         "metadata": {"version": 1},

@@ -11,21 +11,20 @@ from typing import Any
 
 import pytest
 from chat_server import Reply, chat_server, completion, prompt_of, refusal
+from task_keys import LOCAL
 
 import capbench
 from capbench.errors import AdapterError
 
 TASK = {
+    **LOCAL,
     "task": "captioning",
-    "dataset_path": "json",
-    "dataset_kwargs": {"data_files": "rows.jsonl"},
     "doc_to_id": "id",
     "doc_to_text": "Describe number {{id}}.",
     "doc_to_target": "references",
     "output_type": "generate_until",
     "generation_kwargs": {"max_new_tokens": 32, "do_sample": False},
     "metric_list": ["length"],
-    "metadata": {"version": 1.0},
 }
 COUNT = 12
 
