@@ -202,8 +202,10 @@ def test_samples_without_a_score_of_one_metric_are_left_out_for_all_and_counted(
     assert "2 of 60 samples lack a score of one metric and are left out" in done.err
 
 
-def test_csv_has_a_row_a_metric_and_a_row_a_pair(bench, rate):
-    done = bench("compare", rate("length,rouge_l"), "--format", "csv", "--statistic", "pearson", "--bootstrap", 50)
+def test_csv_has_a_row_a_metric_and_a_row_a_pair_and_latex_a_table_of_each(bench, rate):
+    run = rate("length,rouge_l")
+    assert bench("compare", run, "--format", "latex", "--bootstrap", 50).out.count("\\toprule") == 2
+    done = bench("compare", run, "--format", "csv", "--statistic", "pearson", "--bootstrap", 50)
     rows = list(csv.DictReader(io.StringIO(done.out)))
     assert [(row["kind"], row["first"], row["second"]) for row in rows] == [
         ("metric", "rouge_l", ""),
@@ -212,11 +214,6 @@ def test_csv_has_a_row_a_metric_and_a_row_a_pair(bench, rate):
     ]
     assert 0 <= float(rows[2]["p_williams"]) <= 1
     assert rows[0]["group"] == "a"
-
-
-def test_latex_gives_two_tables(bench, rate):
-    done = bench("compare", rate("length,rouge_l"), "--format", "latex", "--bootstrap", 50)
-    assert done.out.count("\\toprule") == 2
 
 
 def test_a_level_that_the_resamples_cannot_reach_is_said(bench, rate):
@@ -292,14 +289,14 @@ def test_legend_says_what_letters_and_p_are(bench, caption):
     assert "Group:" not in bench("compare", *runs, "--bootstrap", 20, "--format", "latex").out
 
 
-def test_captioners_with_other_references_are_refused(bench, caption):
+def test_captioners_with_other_references_and_one_alone_are_refused(bench, caption):
     runs = caption("good", captions(7)), caption("bad", captions(3), references="a cat")
     bench("compare", *runs).failed(1, "document 'd0' has other references in")
-
-
-def test_one_captioner_is_nothing_to_compare(bench, caption):
-    bench("compare", caption("good", captions(7))).failed(
-        2, "task 'small' scores captioners: a comparison takes two runs or more"
+    bench("compare", runs[0]).failed(2, "task 'small' scores captioners: a comparison takes two runs or more")
+    # Without the references of one of them nothing shows that they are the same.
+    without_data(runs[1])
+    bench("compare", *runs).failed(
+        1, f"{runs[1]}: samples.parquet holds scores alone, and this comparison needs references", "--log_samples full"
     )
 
 
@@ -318,7 +315,7 @@ def preferred(rate) -> Path:
     return rewrite(rate("length,rouge_l"), change, length=second, rouge_l=first, category=["HC", "HI", "HM", "MM"] * 15)
 
 
-def test_preferences_are_compared_by_accuracy_with_mcnemars_test(bench, preferred: Path):
+def test_preferences_are_compared_by_accuracy_alone_with_mcnemars_test(bench, preferred: Path):
     found = as_json(bench("compare", preferred, "--format", "json"))
     assert found["statistic"] == "accuracy"
     assert {name: one["value"] for name, one in by_name(found).items()} == {
@@ -331,9 +328,6 @@ def test_preferences_are_compared_by_accuracy_with_mcnemars_test(bench, preferre
     assert pair["classical"]["McNemar"] == pytest.approx(binomtest(15, 20).pvalue)
     assert pair["classical"]["McNemar mid-p"] < pair["classical"]["McNemar"]
     assert 0.01 < pair["p"] < 0.2
-
-
-def test_preferences_know_no_other_statistic(bench, preferred: Path):
     bench("compare", preferred, "--statistic", "acuracy").failed(
         2, "unknown statistic 'acuracy' for a task of protocol preference. Did you mean 'accuracy'?"
     )
@@ -342,8 +336,10 @@ def test_preferences_know_no_other_statistic(bench, preferred: Path):
 # -- what is refused
 
 
-def test_wrong_names_are_refused_with_the_nearest(bench, rate):
+def test_wrong_names_and_folders_are_refused_with_the_nearest(bench, rate, tmp_path: Path):
     run = rate("length,rouge_l")
+    bench("compare", tmp_path / "runs").failed(1, "is not the folder of a run", str(run))
+    assert bench("compare", tmp_path / "nowhere").code == 1
     for arguments, message in (
         (["--statistic", "kendal_c"], "unknown statistic 'kendal_c'. Did you mean 'kendall_c'?"),
         (["--metrics", "rouge,length"], "no run has metric 'rouge'. Did you mean 'rouge_l'?"),
@@ -361,12 +357,6 @@ def test_a_metric_of_one_value_is_named_with_the_remedy(bench, rate):
     bench("compare", run).failed(1, "task 'small': τ-c is undefined: 'length': all scores are equal", "--metrics")
 
 
-def test_a_folder_without_samples_is_refused(bench, rate):
-    run = rate("length,rouge_l")
-    (run / "samples.parquet").unlink()
-    bench("compare", run).failed(1, f"{run}: has no samples.parquet", "without --no-log_samples")
-
-
 # -- runs with scores alone
 
 
@@ -378,13 +368,15 @@ def without_data(run: Path) -> Path:
     return seal(run)
 
 
-def test_agreement_without_ratings_is_refused_naming_the_run_and_the_remedy(bench, rate):
+def test_agreement_without_ratings_or_samples_is_refused_naming_the_run_and_the_remedy(bench, rate):
     run = without_data(rate("length,rouge_l"))
     bench("compare", run).failed(
         1,
         f"{run}: samples.parquet holds scores alone, and this comparison needs ratings",
         "bench run --task small --log_samples full",
     )
+    (run / "samples.parquet").unlink()
+    bench("compare", run).failed(1, f"{run}: has no samples.parquet", "without --no-log_samples")
 
 
 def test_one_run_with_ratings_gives_them_for_all(bench, rate):
@@ -411,13 +403,6 @@ def test_captioners_of_the_same_documents_are_compared_without_references(bench,
     assert as_json(done) == {**expected, "notes": [note, *expected["notes"]]}
 
 
-def test_captioners_of_other_documents_are_refused_without_references(bench, caption):
-    runs = caption("good", captions(7)), without_data(caption("bad", captions(3), references="a cat"))
-    bench("compare", *runs).failed(
-        1, f"{runs[1]}: samples.parquet holds scores alone, and this comparison needs references", "--log_samples full"
-    )
-
-
 def test_run_that_was_changed_is_refused(bench, rate):
     run = rate("length,rouge_l")
     samples = pyarrow.parquet.read_table(run / "samples.parquet")
@@ -428,12 +413,6 @@ def test_run_that_was_changed_is_refused(bench, rate):
     record["results"]["small"]["rouge_l.kendall_c,none"] = 0.9876
     (run / "run.json").write_text(json.dumps(record))
     bench("compare", run).failed(1, f"{run / 'run.json'}: was edited by hand", "run the task again")
-
-
-def test_a_folder_of_runs_is_refused_naming_those_below(bench, rate, tmp_path: Path):
-    run = rate("length,rouge_l")
-    bench("compare", tmp_path / "runs").failed(1, "is not the folder of a run", str(run))
-    assert bench("compare", tmp_path / "nowhere").code == 1
 
 
 def test_other_tasks_versions_and_data_are_refused_saying_what_differs(bench, rate):

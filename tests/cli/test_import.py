@@ -66,19 +66,15 @@ def test_log_of_lmms_eval_is_imported_and_says_what_it_logged(bench):
     }
 
 
-def test_captions_are_served_to_a_task(bench, write_captioning_task, load: Load):
-    load(LM_EVAL)
+def test_captions_are_served_to_a_task_and_their_format_may_be_named(bench, write_captioning_task, load: Load):
+    rows = load(LM_EVAL)
+    assert load("auto", LM_EVAL) == load("lm-eval", LM_EVAL) == rows
     tasks = write_captioning_task(doc_to_id="image_id", dataset_kwargs={"data_files": "documents.jsonl"})
     documents = [{"image_id": n, "image": f"{n}.jpg", "references": ["a taxi"]} for n in (204, 101)]
     (tasks / "documents.jsonl").write_text("\n".join(map(json.dumps, documents)))
     given = ("--model", "captions:captions.jsonl", "--task", "small", "--include_path", tasks)
     done = bench("run", *given, "--bootstrap", 0, "--output_path", "runs").succeeded()
     assert "2 of 2 documents scored" in done.err
-
-
-@pytest.mark.parametrize("name", ["auto", "lm-eval"])
-def test_format_may_be_named(load: Load, name: str):
-    assert load(name, LM_EVAL) == load(LM_EVAL)
 
 
 def test_values_of_single_captions_become_columns(load: Load):
@@ -95,23 +91,15 @@ def test_values_of_single_captions_become_columns(load: Load):
     }
 
 
-def test_means_are_shown_where_no_results_lie_beside(bench):
+def test_results_beside_a_log_are_shown_though_one_is_undefined_and_without_sound_ones_the_means(bench):
     log = write_log(sample(0, "a", words=1), sample(1, "b", words=4), sample(2, "c"))
     assert "logged there: words 2.5\n" in bench("import", log, "-o", "c.jsonl").out
-
-
-def test_results_beside_a_log_are_shown_though_one_is_undefined(bench):
-    log = write_log(sample(0, "a", words=3))
     values = '{"alias": "t", "words,none": 2.75, "words_stderr,none": NaN, "cider,none": NaN, "n": 1}'
-    Path("results_2026-01-01T00-00-00.json").write_text(f'{{"results": {{"t": {values}}}}}')
-    assert "logged there: words 2.75\n" in bench("import", log, "-o", "c.jsonl").out
-
-
-def test_broken_results_beside_a_log_cost_nothing(bench):
-    log = write_log(sample(0, "a", words=3))
-    for text in ("{", '{"results": []}', '{"results": {"t": null}}', "[]"):
+    sound = f'{{"results": {{"t": {values}}}}}'
+    for text in (sound, "{", '{"results": []}', '{"results": {"t": null}}', "[]"):
         Path("results_2026-01-01T00-00-00.json").write_text(text)
-        assert "logged there: words 3\n" in bench("import", log, "-o", "c.jsonl").out
+        shown = "2.75" if text == sound else "2.5"
+        assert f"logged there: words {shown}\n" in bench("import", log, "-o", "c.jsonl").out
 
 
 def test_bad_rows_are_named_and_counted_and_cost_no_other(bench):
@@ -153,20 +141,19 @@ def test_bad_rows_are_named_and_counted_and_cost_no_other(bench):
 
 
 def test_reasons_of_single_lines(bench):
-    cut = json.dumps(sample(9, "cut off")).encode()[:-40]
-    log = write_log(sample(0, "a"), {**sample(1, "b"), "filter": "strict"}, cut, sample(2, {"a": 1}))
-    done = bench("import", log, "-o", "c.jsonl", "--key", "doc_id")
-    assert f"{log.name}:2: is of filter 'strict'; those of 'none' are read" in done.err
-    assert f"{log.name}:3: not JSON (is the line cut off?): " in done.err
-    assert f"{log.name}:4: has no answer that is a text" in done.err
-
-
-def test_row_without_the_key_is_named(bench):
-    log = write_log(sample(0, "a"), {**sample(1, "b"), "doc": {}}, {**sample(2, "c"), "doc": {"image_id": 1.5}})
+    lines = [{**sample(1, "b"), "filter": "strict"}, json.dumps(sample(9, "cut off")).encode()[:-40]]
+    lines += [sample(2, {"a": 1}), {**sample(1, "b"), "doc": {}}, {**sample(2, "c"), "doc": {"image_id": 1.5}}]
+    log = write_log(sample(0, "a"), *lines)
     done = bench("import", log, "-o", "c.jsonl", "--key", "image_id")
     assert "c.jsonl: 1 captions" in done.out
-    assert f"{log.name}:2: has no 'image_id' that names its document" in done.err
-    assert f"{log.name}:3: has no 'image_id'" in done.err
+    for line in (
+        "2: is of filter 'strict'; those of 'none' are read",
+        "3: not JSON (is the line cut off?): ",
+        "4: has no answer that is a text",
+        "5: has no 'image_id' that names its document",
+        "6: has no 'image_id'",
+    ):
+        assert f"{log.name}:{line}" in done.err
 
 
 def test_log_with_nothing_to_import_is_an_error(bench):
@@ -181,24 +168,17 @@ def test_image_that_several_questions_share_is_no_id(load: Load):
 
 
 @pytest.mark.parametrize(("key", "ids"), [("image", ["0.jpg", "1.jpg"]), ("doc_id", [0, 1]), ("image_id", [100, 101])])
-def test_key_chooses_the_id(load: Load, key: str, ids: list):
-    rows = load(write_log(sample(0, "a"), sample(1, "b")), "--key", key)
-    assert [row["id"] for row in rows] == ids
+def test_key_chooses_the_id_and_an_unknown_one_names_those_that_are_there(bench, load: Load, key: str, ids: list):
+    log = write_log(sample(0, "a"), sample(1, "b"))
+    assert [row["id"] for row in load(log, "--key", key)] == ids
+    unknown = bench("import", log, "-o", "c.jsonl", "--key", "imageid")
+    unknown.failed(2, "no caption has it. Did you mean 'image_id'?")
 
 
-def test_unknown_key_names_those_that_are_there(bench):
-    bench("import", write_log(sample(0, "a")), "-o", "c.jsonl", "--key", "imageid").failed(
-        2, "no caption has it. Did you mean 'image_id'?"
-    )
-
-
-def test_absolute_path_gives_the_name_of_the_file(load: Load):
+def test_absolute_path_gives_the_name_of_the_file_and_pixels_are_no_name(load: Load):
     docs = [{"image": "/home/me/data/1.jpg"}, {"image": "C:\\data\\2.jpg"}, {"image": "val/3.jpg"}]
     rows = load(write_log(*({**sample(n, "x"), "doc": doc} for n, doc in enumerate(docs))), "--key", "image")
     assert [row["id"] for row in rows] == ["1.jpg", "2.jpg", "val/3.jpg"]
-
-
-def test_pixels_in_a_document_are_no_name(load: Load):
     (row,) = load(write_log({**sample(0, "a"), "doc": {"image": "iVBORw0KGgo" * 200}}))
     assert (row["id"], "image" in row) == (0, False)
 

@@ -33,7 +33,7 @@ def test_metrics_and_statistic_choose(bench, tmp_path: Path):
     assert ">METEOR<" not in text
 
 
-def test_what_is_left_out_is_said(bench, tmp_path: Path):
+def test_what_is_left_out_is_said_and_that_a_figure_is_higher_than_a_page(bench, tmp_path: Path):
     write_record(tmp_path / "runs" / "good", agreement_record(VALUES))
     write_record(tmp_path / "runs" / "pairs", agreement_record(VALUES, task="pairs", statistic="accuracy"))
     (tmp_path / "runs" / "cut").mkdir()
@@ -41,9 +41,6 @@ def test_what_is_left_out_is_said(bench, tmp_path: Path):
     done = bench("plot", "agreement", tmp_path / "runs", "-o", "figure.png", "--statistic", "kendall_c").succeeded()
     assert "cut/run.json: cannot be read as a run" in done.err
     assert "Pairs is left out: it has no statistic kendall_c" in done.err
-
-
-def test_a_figure_that_is_higher_than_a_page_is_said(bench, tmp_path: Path):
     run = write_record(tmp_path / "run", rated_captions([f"metric_{n}" for n in range(15)]))
     done = bench("plot", "ratings", run, "-o", "figure.png").succeeded()
     assert "in high, more than a page: --metrics" in done.err

@@ -73,6 +73,7 @@ def test_table_says_which_metrics_do_not_differ(run_small, tmp_path: Path):
     ],
 )
 def test_samples_are_written_as_asked_for(run_small, tmp_path: Path, arguments, content: str, columns):
+    run_small("--log_samples", "score").failed(2, "invalid choice: 'score'")
     assert run_small(*arguments).code == 0
     (path,) = (tmp_path / "runs").rglob("run.json")
     assert json.loads(path.read_text())["samples"] == content
@@ -80,10 +81,6 @@ def test_samples_are_written_as_asked_for(run_small, tmp_path: Path, arguments, 
     assert samples.is_file() == (columns is not None)
     if columns is not None:
         assert set(pyarrow.parquet.read_table(samples).column_names) == columns
-
-
-def test_unknown_content_of_samples_is_refused(run_small):
-    run_small("--log_samples", "score").failed(2, "invalid choice: 'score'")
 
 
 @pytest.mark.parametrize("fmt", ["latex", "csv", "json"])
@@ -99,10 +96,8 @@ def test_table_is_printed_and_written_in_the_format_asked_for(run_small, fmt: st
 
 def test_dry_run_says_what_would_be_done_and_writes_nothing(run_small, tmp_path: Path):
     before = set(tmp_path.rglob("*"))
-    done = run_small("--dry_run").succeeded()
+    done = run_small("--dry_run").succeeded("metrics:    length", "statistics: kendall_b")
     assert done.out.startswith("task:       small (version 1.0, agreement)\n")
-    assert "metrics:    length" in done.out
-    assert "statistics: kendall_b" in done.out
     # The small task itself is written by the fixture.
     assert {path for path in set(tmp_path.rglob("*")) - before if "tasks" not in path.parts} == set()
 
@@ -128,12 +123,9 @@ def test_missing_data_exits_1_saying_what_is_missing_where_to_put_it_and_how_to_
     ):
         assert part in done.err
     assert done.out == ""
-
-
-def test_path_of_data_that_does_not_exist_exits_1(bench, tmp_path: Path):
-    bench("run", "--task", "flickr8k_expert", "--data", f"flickr8k_expert={tmp_path / 'no'}").failed(
-        1, f"--data flickr8k_expert={tmp_path / 'no'}: there is no such file or folder"
-    )
+    named = f"flickr8k_expert={tmp_path / 'no'}"
+    done = bench("run", "--task", "flickr8k_expert", "--data", named)
+    done.failed(1, f"--data {named}: there is no such file or folder")
 
 
 def test_metric_that_fails_leaves_the_others_printed_and_written_and_exits_1(run_small, user_metrics, tmp_path: Path):
@@ -161,28 +153,17 @@ def test_metric_without_its_java_leaves_the_others_printed_and_written_and_exits
     assert list(record["fingerprint_parts"]["metrics"]) == ["length"]
 
 
-def test_java_is_not_missed_by_metrics_that_need_none(run_small, no_java):
-    assert run_small("--metrics", "length").code == 0
-
-
-def test_no_metric_that_can_run_stops_before_the_work(run_small, write_task, no_java, tmp_path: Path):
+def test_what_cannot_run_stops_before_the_work(run_small, write_task, no_java, user_metrics, tmp_path: Path):
     write_task(metric_list=[JAR])
     run_small().failed(1, "bench: error: metric 'meteor': Java was not found")
-    assert not (tmp_path / "runs").exists()
-
-
-def test_metric_that_names_no_source_is_refused_before_the_work(run_small, user_metrics):
     run_small("--metrics", "undocumented").failed(2, "metric 'undocumented': its class has no 'source'.")
-
-
-def test_wrong_published_table_is_refused_before_the_work(run_small, write_task, tmp_path: Path):
     folder = write_task(published={"paper": "pacspp", "table": 1, "task": "Flickr8k-Exprt"})
-    run_small().failed(
-        2,
-        f"{folder.name}/small.yaml:1: table 1 of 'pacspp' has no task 'Flickr8k-Exprt'.",
-        "Did you mean 'Flickr8k-Expert'?",
-    )
+    place = f"{folder.name}/small.yaml:1: "
+    run_small().failed(2, f"{place}table 1 of 'pacspp' has no task 'Flickr8k-Exprt'. Did you mean 'Flickr8k-Expert'?")
     assert not (tmp_path / "runs").exists()
+    # Java is not missed by metrics that need none.
+    write_task()
+    run_small("--metrics", "length").succeeded()
 
 
 @pytest.mark.parametrize("name", ["id", "failure", "preferred", "candidates", "scores.cider"])
@@ -226,14 +207,12 @@ def test_many_reasons_of_failure_are_cut_and_counted(run_small, write_task):
     assert "small: 4 of 16 documents scored" in done.err
 
 
-def test_unwritable_output_folder_exits_1(run_small, tmp_path: Path):
-    (tmp_path / "runs").write_text("a file")
-    run_small().failed(1, "the run cannot be written to", "Name another folder with --output_path.")
-
-
-def test_table_in_a_folder_that_does_not_exist_is_an_error_before_any_work(run_small, tmp_path: Path):
+def test_what_cannot_be_written_is_named(run_small, tmp_path: Path):
+    # Before any work.
     done = run_small("--table_path", tmp_path / "no" / "table.md").failed(2, "table.md: its folder does not exist")
     assert done.out == ""
+    (tmp_path / "runs").write_text("a file")
+    run_small().failed(1, "the run cannot be written to", "Name another folder with --output_path.")
 
 
 def test_store_that_is_no_database_is_moved_aside_whole(run_small, tmp_path: Path, caplog: pytest.LogCaptureFixture):
@@ -245,9 +224,9 @@ def test_store_that_is_no_database_is_moved_aside_whole(run_small, tmp_path: Pat
     assert f"{tmp_path / 'notes'}: file is not a database. It was moved to {aside}" in caplog.text
 
 
-def test_shipped_demo_runs_without_any_download(bench, tmp_path: Path):
+def test_shipped_demo_runs_without_any_download_and_says_that_it_is_of_a_part(bench, tmp_path: Path):
     bench("run", "--task", "iiw_400", "--model", "iiw-p5b", "--metrics", "length", "--bootstrap", "10").succeeded(
-        "ImageInWords-400"
+        "ImageInWords-400", "a subset: 100 of 400 documents"
     )
     (record,) = records(tmp_path / "runs")
     assert record["n-samples"]["iiw_400"] == {"original": 400, "effective": 100}
@@ -525,25 +504,13 @@ def test_part_of_the_captions_is_refused_without_subset_and_told_with_it(caption
     assert record["config"]["subset"]
 
 
-def test_alias_of_captions_of_a_part_says_so_itself(bench):
-    bench("run", "--task", "iiw_400", "--model", "iiw-p5b", "--metrics", "length", "--bootstrap", 0).succeeded(
-        "a subset: 100 of 400 documents"
-    )
-
-
 # -- What ``bench`` says of runs that others carry out, and of folders and files that keep it from it
 
 
-Bench = Callable[..., Any]
-
-
-def test_folder_of_workers_that_cannot_be_written_is_refused_with_what_names_another(run_small: Bench):
+def test_folder_of_workers_and_faults_of_a_cluster_file_are_named(run_small, tmp_path: Path):
     run_small("--engine", "slurm", "--run_folder", "/proc/none").failed(
         2, "/proc/none/small: cannot be written", "Name a folder with --run_folder that this user may write"
     )
-
-
-def test_faults_of_a_cluster_file_are_named_whatever_is_done_with_it(run_small: Bench, tmp_path: Path):
     (tmp_path / "cluster.yaml").write_text("engine: local\npools: {gpu: {replicas: 2}}\n")
     for words in ((), ("--dry_run",)):
         run_small("--cluster", tmp_path / "cluster.yaml", *words).failed(2, "cluster.yaml:2: unknown key 'gpu'")
@@ -615,17 +582,12 @@ def answers(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-def record_of(folder: Path) -> dict[str, Any]:
-    [file] = folder.rglob("run.json")
-    return json.loads(file.read_text())
-
-
 def test_judge_of_a_run_scores_what_it_can_and_the_rest_is_named(run_small, write_task, answers, tmp_path: Path):
     write_task(metric_list=["length", "clair"])
     # Ratings are 1, 3, 2, 4: of the captions with a score both agree.
     done = run_small("--judge", f"responses:{answers(10, 60, 'I cannot say.', 80)}").succeeded()
     assert "metric clair: the judge's answer holds no number (3 tries) (first: r2)" in done.err
-    record = record_of(tmp_path / "runs")
+    (record,) = records(tmp_path / "runs")
     assert record["model_name"] == "gpt"
     assert record["config"]["judge"] == "gpt"
     assert record["results"]["small"]["clair.kendall_b,none"] == 1.0
@@ -636,19 +598,17 @@ def test_judge_of_a_run_scores_what_it_can_and_the_rest_is_named(run_small, writ
     assert "length.kendall_b,none" in record["results"]["small"]
 
 
-def test_model_may_be_the_judge(run_small, write_task, answers: Callable[..., Path], tmp_path: Path):
+def test_model_may_be_the_judge_and_a_dry_run_asks_none(run_small, write_task, answers, tmp_path: Path):
     write_task(metric_list=["clair"])
+    planned = run_small("--judge", "openai_judge", "--judge_args", "model=gpt-4o", "--dry_run")
+    planned.succeeded("model:      gpt-4o (openai_judge)")
     assert run_small("--model", f"responses:{answers(10, 30, 20, 40)}").code == 0
-    assert record_of(tmp_path / "runs")["results"]["small"]["clair.kendall_b,none"] == 1.0
+    assert records(tmp_path / "runs")[0]["results"]["small"]["clair.kendall_b,none"] == 1.0
 
 
-def test_without_a_judge_a_task_goes_without_its_metrics(run_small, write_task):
+def test_without_a_judge_a_task_goes_without_its_metrics_unless_they_are_named(run_small, write_task):
     write_task(metric_list=["length", "clair"])
-    done = run_small().succeeded()
-    assert "not run: clair (--model, or --encoder beside" in done.err
-
-
-def test_metric_that_is_named_needs_its_judge(run_small):
+    assert "not run: clair (--model, or --encoder beside" in run_small().succeeded().err
     run_small("--metrics", "clair").failed(
         2, "metric 'clair' needs a model that judges", "--judge openai_judge --judge_args model=NAME"
     )
@@ -668,6 +628,8 @@ def test_metric_that_is_named_needs_its_judge(run_small):
             ("--metrics", "clair", "--judge", "openai_judge", "--judge_args", "model=m,api_key=hush"),
             "has no argument 'api_key'",
         ),
+        # Without a prompt it says how to give one.
+        (("--metrics", "gpt4_eval", "--judge", "FILE"), "gpt4_eval[prompt=FILE]"),
     ],
 )
 def test_judge_that_cannot_judge_is_refused(run_small, answers, arguments: tuple[str, ...], message: str):
@@ -676,13 +638,6 @@ def test_judge_that_cannot_judge_is_refused(run_small, answers, arguments: tuple
     assert done.code != 0
     assert message in done.err
     assert "hush" not in done.err
-
-
-def test_dry_run_names_the_judge_and_asks_nothing(run_small, write_task):
-    write_task(metric_list=["clair"])
-    run_small("--judge", "openai_judge", "--judge_args", "model=gpt-4o", "--dry_run").succeeded(
-        "model:      gpt-4o (openai_judge)"
-    )
 
 
 def test_score_takes_a_judge(bench, tmp_path: Path):
@@ -695,9 +650,3 @@ def test_score_takes_a_judge(bench, tmp_path: Path):
     [result] = json.loads(done.out)
     assert (result["label"], result["value"]) == ("CLAIR", pytest.approx(0.7))
     assert bench("score", "captions.jsonl", "--metrics", "clair").code == 2
-
-
-def test_gpt4_eval_without_a_prompt_says_how_to_give_one(run_small, answers: Callable[..., Path]):
-    run_small("--metrics", "gpt4_eval", "--judge", f"responses:{answers(1, 2, 3, 4)}").failed(
-        1, "gpt4_eval[prompt=FILE]"
-    )

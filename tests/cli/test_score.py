@@ -58,9 +58,7 @@ def test_bad_rows_are_counted_with_their_place_and_the_others_are_scored(bench, 
     # 5, 3 and 3 words, and four times none.
     assert length == ["length", "length", "1.571429", "mean", "7", "4"]
     assert bleu[0::4] == ["bleu_1", "7"]
-
-
-def test_captions_that_say_nothing_are_left_out_on_request(bench, jsonl: Path):
+    # Captions that say nothing are left out on request.
     done = bench("score", jsonl, "--metrics", "length", "bleu_1", "--empty_caption", "leave_out").succeeded()
     assert "left out: 1 × candidate is null (first: null)" in done.err
     assert "counted as empty" not in done.err
@@ -87,21 +85,17 @@ def test_output_holds_a_row_a_caption_with_full_precision(bench, jsonl: Path, su
     assert [float(row["bleu_1"]) for row in rows[:3]] == [row["bleu_1"] for row in exact.rows]
 
 
-def test_caption_that_begins_like_a_formula_is_text_in_a_csv_file(bench, tmp_path: Path):
-    (tmp_path / "captions.jsonl").write_text(json.dumps({"id": "@a", "candidate": "=1+1 dog", "references": ["a"]}))
-    assert bench("score", "captions.jsonl", "--metrics", "length", "--output", "scores.csv").code == 0
-    (row,) = csv.DictReader((tmp_path / "scores.csv").open(encoding="utf-8", newline=""))
-    assert (row["id"], row["candidate"], float(row["length"])) == ("'@a", "'=1+1 dog", 2)
-
-
-def test_csv_takes_one_reference_as_text(bench, tmp_path: Path):
+def test_csv_takes_one_reference_as_text_and_a_caption_like_a_formula_is_written_as_text(bench, tmp_path: Path):
     file = tmp_path / "captions.csv"
-    file.write_text('id,candidate,references\na,"a dog, running",a dog\nb,too,many,fields\nc,,a cat\n')
-    done = bench("score", file, "--metrics", "length", "--format", "json").succeeded()
+    file.write_text('id,candidate,references\n@a,"=1+1 dog, running",a dog\nb,too,many,fields\nc,,a cat\n')
+    output = ("--format", "json", "--output", "scores.csv")
+    done = bench("score", file, "--metrics", "length", *output).succeeded()
     (row,) = json.loads(done.out)
     assert (row["value"], row["n"], row["empty"]) == (1.5, 2, 1)
     assert "row expected 3 fields (first: captions.csv:3)" in done.err
     assert "candidate is empty (first: c)" in done.err
+    row, _ = csv.DictReader((tmp_path / "scores.csv").open(encoding="utf-8", newline=""))
+    assert (row["id"], row["candidate"], float(row["length"])) == ("'@a", "'=1+1 dog, running", 3)
 
 
 @pytest.mark.parametrize("fmt", ["latex", "csv", "json"])

@@ -21,10 +21,13 @@ def nothing_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 
 
-def test_suite_of_which_nothing_can_be_measured_fails_and_says_what_to_fetch(bench: Bench):
+def test_suite_of_which_nothing_can_be_measured_fails_and_says_what_to_fetch(bench: Bench, tmp_path: Path):
     ran = bench("run", "--suite", "dci_table2", "--output_path", "runs").failed(1, "dci_table2: 0 of ")
     block, _, _ = ran.err.partition("\n\n")
-    assert block.startswith("missing here, and left out of the table:\n- the data set DCI")
+    planned = bench("run", "--suite", "dci_table2", "--dry_run", "--output_path", "planned").succeeded()
+    assert not (tmp_path / "planned").exists()
+    for said in (block, planned.err):
+        assert said.startswith("missing here, and left out of the table:\n- the data set DCI")
     assert block.count("the data set DCI") == 1
     assert block.count("'hf download openai/clip-vit-base-patch32'") == 1
     assert "[1] the data set DCI" in ran.out and "openai/clip-vit-base-patch32: it is not in" in ran.out
@@ -39,12 +42,6 @@ def test_dry_run_of_a_suite_says_how_each_row_decodes(bench: Bench):
         "LLaVA-1.5 + Opera: llava-1.5 [decoding=opera]",
         "LLaVA-1.5 + DBD: llava-1.5 [decoding=dbd]",
     ]
-
-
-def test_dry_run_of_a_suite_says_what_to_fetch_and_runs_nothing(bench: Bench, tmp_path: Path):
-    ran = bench("run", "--suite", "dci_table2", "--dry_run", "--output_path", "runs").succeeded()
-    assert ran.err.startswith("missing here, and left out of the table:\n- the data set DCI")
-    assert not (tmp_path / "runs").exists()
 
 
 def test_dry_run_of_a_suite_names_the_file_of_recorded_scores(bench: Bench, tmp_path: Path):

@@ -19,23 +19,15 @@ from capbench.errors import UsageError
 from capbench.permissions import Permissions, permit
 
 
-def test_help_explains_every_command_and_the_exit_codes(bench):
+def test_help_explains_every_command_and_the_exit_codes_and_the_version_is_printed(bench):
     done = bench("--help").succeeded()
     codes = "0 done, 1 something failed, 2 wrong usage."
     assert f"Exit codes: {codes}" in done.out
     for command in ("run", "compare", "score", "ls", "show", "data", "validate", "doctor", "store"):
         assert f"\n    {command} " in done.out
         assert bench(command, "--help").code == 0
-
-
-def test_no_command_prints_the_help(bench):
-    done = bench().failed(2)
-    assert "commands:" in done.out
-
-
-def test_version_is_printed(bench):
-    done = bench("--version").succeeded()
-    assert done.out.startswith("capbench 0.")
+    assert "commands:" in bench().failed(2).out
+    assert bench("--version").succeeded().out.startswith("capbench 0.")
 
 
 @pytest.mark.parametrize(("given", "nearest"), [("runn", "run"), ("doktor", "doctor"), ("lst", "ls")])
@@ -88,9 +80,7 @@ def test_unknown_command_names_the_nearest(bench, given: str, nearest: str):
     ],
 )
 def test_wrong_usage_exits_2_and_says_what_is_wrong(bench, arguments: str, message: str, tmp_path: Path):
-    done = bench(*arguments.split())
-    assert message in done.err
-    assert done.code == 2
+    done = bench(*arguments.split()).failed(2, message)
     assert done.out == ""
     assert "Traceback" not in done.err
     assert not (tmp_path / "results").exists()
@@ -141,7 +131,7 @@ def test_folder_of_the_cluster_file_is_taken_where_none_is_named(tmp_path: Path)
     assert place().folder is None
 
 
-def test_options_name_the_engine():
+def test_options_name_the_engine(capsys: pytest.CaptureFixture[str]):
     several, cluster, own = (engine("--processes", "3"), engine("--address", "head:6379"), engine("--engine", "ray"))
     assert isinstance(several, LocalExecutor)
     assert isinstance(cluster, RayExecutor)
@@ -150,6 +140,9 @@ def test_options_name_the_engine():
     assert isinstance(auto, LocalExecutor)
     assert auto.processes is None
     assert (several.processes, cluster.address, own.address) == (3, "head:6379", "auto")
+    with pytest.raises(SystemExit):
+        engine("--processes", "0")
+    assert "expected a whole number above 0, found '0'; or 'auto'" in capsys.readouterr().err
 
 
 def test_cluster_file_says_the_rest_and_options_come_first(cluster: str):
@@ -176,12 +169,6 @@ def test_cluster_file_says_the_rest_and_options_come_first(cluster: str):
 def test_option_of_another_engine_is_refused(words: list[str], fault: str):
     with pytest.raises(UsageError, match=fault):
         engine(*words)
-
-
-def test_number_of_processes_that_is_none_names_what_is_taken(capsys: pytest.CaptureFixture[str]):
-    with pytest.raises(SystemExit):
-        engine("--processes", "0")
-    assert "expected a whole number above 0, found '0'; or 'auto'" in capsys.readouterr().err
 
 
 # -- What answers at once imports nothing heavy

@@ -40,21 +40,7 @@ def test_sound_task_is_ok(bench, folder: Path):
 
 FAULTS = {
     "unknown key": ("doc_to_human:", "doc_to_humn:", ":7: unknown key 'doc_to_humn'. Did you mean 'doc_to_human'?"),
-    "unknown nested key": (
-        "metadata:",
-        "protocol:\n  ratrs: mean\nmetadata:",
-        ":12: unknown key 'ratrs'. Did you mean 'raters'?",
-    ),
-    "value that is not one of the choices": (
-        "metadata:",
-        "protocol: {raters: median}\nmetadata:",
-        ":11: protocol.raters: Input should be 'flatten', 'mean' or 'per_rater_mean'",
-    ),
-    "value of the wrong type": ("metadata:", "scale: large\nmetadata:", ":11: scale: Input should be a valid number"),
-    "missing key": ("metadata: {version: 1.0}\n", "", "sound.yaml: key 'metadata' is missing"),
-    "missing version": ("version: 1.0", "", ":11: metadata.version is missing"),
     "key of the protocol that is missing": ("doc_to_human: rating\n", "", "output_type 'agreement' needs doc_to_human"),
-    "unknown protocol": ("agreement", "agreemnt", "unknown protocol 'agreemnt'. Did you mean 'agreement'?"),
     "unknown metric": ("- length", "- lenght", ":9: unknown metric 'lenght'. Did you mean 'length'?"),
     "unknown argument of a metric": ("- length", "- {metric: length, wrods: 2}", ":9: metric 'length' has no setting"),
     "metric that lacks references": (
@@ -64,10 +50,8 @@ FAULTS = {
     ),
     "metric listed twice": ("- length", "- length\n  - length", "lists a metric twice"),
     "unknown statistic": ("kendall_b", "kendal_b", ":10: unknown statistic 'kendal_b'. Did you mean 'kendall_b'?"),
-    "key given twice": ("statistics:", "task: again\nstatistics:", ":10: key 'task' is given twice, first in line 1"),
     "no YAML": ("metric_list:", "metric_list: [", "not valid YAML"),
     "include that is not there": ("task: sound", "task: sound\ninclude: no.yaml", ":2: included file 'no.yaml'"),
-    "include of itself": ("task: sound", "task: sound\ninclude: sound.yaml", "files include each other"),
     "reader that is not there": (
         "dataset_path: json",
         "custom_dataset: !function nowhere.read",
@@ -77,11 +61,6 @@ FAULTS = {
         "doc_to_human: rating",
         "doc_to_human: ratings",
         "doc_to_human: documents have no column 'ratings'. Did you mean 'rating'?",
-    ),
-    "template that is not Jinja": (
-        "doc_to_candidate: candidate",
-        "doc_to_candidate: '{{candidate'",
-        "doc_to_candidate: not valid Jinja",
     ),
     "data check that does not hold": ("metadata:", "checks: {rows: 4}\nmetadata:", "rows: expected 4, found 3"),
     "unknown paper": (
@@ -125,14 +104,9 @@ def test_two_tasks_of_one_name_are_named_with_both_files(bench, folder: Path):
     )
 
 
-def test_missing_data_is_reported_and_is_no_fault(bench):
-    done = bench("validate", "flickr8k_expert").succeeded()
-    assert done.out.startswith("no data  flickr8k_expert\n")
-
-
-def test_task_is_sound_on_a_machine_without_java(bench, no_java):
-    done = bench("validate", "iiw_400").succeeded()
-    assert done.out.startswith("ok       iiw_400\n")
+@pytest.mark.parametrize("verdict", ["no data  flickr8k_expert", "ok       iiw_400"])
+def test_missing_data_is_reported_and_neither_it_nor_missing_java_is_a_fault(bench, no_java, verdict: str):
+    assert bench("validate", verdict.split()[-1]).succeeded().out.startswith(f"{verdict}\n")
 
 
 def test_bad_rows_are_counted_by_reason(bench, folder: Path):
@@ -178,8 +152,7 @@ def test_functions_of_a_task_run_only_where_they_may(bench, folder: Path):
         dry = ("run", "--task", "sound", "--include_path", folder, "--dry_run")
         refused = bench(*dry)
         assert (refused.code, "functions:   !function mine.words (not allowed)\n" in refused.out) == (2, True)
-        told = bench(*dry, "--run_functions")
-        assert (told.code, "as a dry run runs no code" in told.out) == (0, True)
+        bench(*dry, "--run_functions").succeeded("as a dry run runs no code")
     (folder / "sound.yaml").write_text(SOUND.replace("dataset_path: json", "custom_dataset: !function mine.read"))
     (folder / "mine.py").write_text("raise OSError('ran')\n")
     assert "functions    !function mine.read (not allowed)" in bench("show", folder / "sound.yaml").out
