@@ -37,15 +37,11 @@ LATER = ("checksum", "significance", "histograms", "pictures", "judging", "docum
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: "/".join(path.parts[-5:-3]))
-def test_kept_records_are_read_verified_and_written_byte_for_byte(path: Path):
+def test_kept_records_are_read_verified_and_written_byte_for_byte_and_all_that_they_hold_has_a_name(path: Path):
     record = read_record(path.parent)
+    assert record == read_record(path)
     assert verify(record.values) is None
     assert record_text(record) == path.read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("path", KEPT, ids=lambda path: "/".join(path.parts[-5:-3]))
-def test_everything_that_a_kept_record_holds_has_a_name(path: Path):
-    record = read_record(path)
     values = record.values
     properties = [name for name, one in vars(Record).items() if isinstance(one, property | cached_property)]
     shown = {name: getattr(record, name) for name in [*Record.model_fields, *properties]}
@@ -243,10 +239,18 @@ def read(run: Run) -> dict:
     return json.loads((folder / "run.json").read_text(encoding="utf-8"))
 
 
-def test_record_follows_the_published_schema(run: Run):
+def test_record_follows_the_published_schema_also_without_the_keys_of_later_versions(run: Run):
     schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.validate(read(run), schema)
+    record = read(run)
+    jsonschema.validate(record, schema)
+    new = {"checksum", "significance", "histograms", "samples", "redistribution", "pictures", "documents_hash"}
+    older = {key: value for key, value in record.items() if key not in new}
+    assert len(older) == len(record) - len(new)
+    jsonschema.validate(older, schema)
+    record["results"]["iiw_400"]["cider,none"] = "0.04"
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(record, schema)
 
 
 def test_record_says_what_a_leaderboard_needs_without_the_data(run: Run):
@@ -262,20 +266,6 @@ def test_record_says_what_a_leaderboard_needs_without_the_data(run: Run):
     assert record["data_origin"] == "iiw_400.jsonl"
 
 
-def test_records_without_the_keys_of_later_versions_follow_the_schema(run: Run):
-    new = {"checksum", "significance", "histograms", "samples", "redistribution", "pictures", "documents_hash"}
-    record = {key: value for key, value in read(run).items() if key not in new}
-    assert len(record) == len(read(run)) - len(new)
-    jsonschema.validate(record, json.loads(SCHEMA_PATH.read_text(encoding="utf-8")))
-
-
-def test_schema_refuses_a_record_with_a_value_that_is_text(run: Run):
-    record = read(run)
-    record["results"]["iiw_400"]["cider,none"] = "0.04"
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(record, json.loads(SCHEMA_PATH.read_text(encoding="utf-8")))
-
-
 def test_lm_evals_own_table_printer_prints_our_record(run: Run):
     from lm_eval.utils import make_table
 
@@ -289,24 +279,13 @@ def test_lm_evals_own_table_printer_prints_our_record(run: Run):
     assert "iiw_400" in table.splitlines()[2]
 
 
-def test_load_run_gives_back_what_was_written(run: Run):
-    folder = run["iiw_400"].folder
-    assert folder is not None
-    record = run["iiw_400"].record
-    assert capbench.load_run(folder)["iiw_400"].record == record
-    assert capbench.load_run(folder / "run.json")["iiw_400"].record == record
+def test_frame_has_a_row_a_result_and_samples_hold_every_document_of_the_subset(run: Run):
+    import pyarrow.parquet
 
-
-def test_frame_has_a_row_a_result(run: Run):
     frame = run.to_pandas()
     assert list(frame["metric"]) == ["bleu_4", "cider", "length"]
     assert ((frame["low"] <= frame["value"]) & (frame["value"] <= frame["high"])).all()
     assert (frame["n"] == 100).all()
-
-
-def test_samples_hold_every_document_of_the_subset(run: Run):
-    import pyarrow.parquet
-
     folder = run["iiw_400"].folder
     assert folder is not None
     samples = pyarrow.parquet.read_table(Path(folder) / "samples.parquet").to_pandas()
@@ -416,13 +395,7 @@ def test_what_is_no_record_is_named_with_its_file(tmp_path: Path, text: str, rea
     with pytest.raises(DataError, match=re.escape(reason)) as caught:
         read_record(tmp_path)
     assert caught.value.message.startswith(f"{tmp_path / 'run.json'}: ")
-
-
-def test_record_of_a_newer_capbench_is_to_be_read_by_that(tmp_path: Path):
-    folder = write_record(tmp_path, "run", make_record(schema_version=2))
-    with pytest.raises(DataError) as caught:
-        read_record(folder)
-    assert caught.value.hint == "Update capbench."
+    assert (caught.value.hint == "Update capbench.") == ("version 2" in reason)
 
 
 def _cut(record: dict[str, Any]) -> None:

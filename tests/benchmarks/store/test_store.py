@@ -50,18 +50,12 @@ def test_what_is_put_is_found_again_by_another_process_opening_the_file(path: Pa
         assert second.computed == 0
 
 
-def test_fingerprint_is_the_same_whatever_the_order_of_its_keys(store: Store):
+def test_fingerprint_is_the_same_whatever_the_order_of_its_keys_and_anything_else_in_it_is_another(store: Store):
     store.put({"a": 1, "b": {"c": 2, "d": 3}}, {"text": "value"})
     assert store.get({"b": {"d": 3, "c": 2}, "a": 1}, ["text"]) == {"text": "value"}
-
-
-@pytest.mark.parametrize("other", [{**PRODUCER, "version": 2}, {**PRODUCER, "dtype": "fp16"}, {}])
-def test_anything_else_in_the_fingerprint_is_another_key(store: Store, other: dict):
     store.put(PRODUCER, {"text": "value"})
-    assert store.get(other, ["text"]) == {}
-
-
-def test_fingerprint_and_input_do_not_run_into_each_other(store: Store):
+    for other in ({**PRODUCER, "version": 2}, {**PRODUCER, "dtype": "fp16"}, {}):
+        assert store.get(other, ["text"]) == {}
     # '{"a":1}' + '2}' and '{"a":1}2}' would be one text without the length in front.
     store.put({"a": 1}, {"2}": "first"})
     assert store.get({"a": 12}, ["}"]) == {}
@@ -83,13 +77,10 @@ def test_putting_again_replaces_the_value(store: Store):
     assert [one.entries for one in store.stats()] == [1]
 
 
-def test_more_inputs_than_sqlite_takes_in_one_query_are_found(store: Store):
+def test_more_inputs_than_sqlite_takes_in_one_query_and_lone_surrogates_are_kept(store: Store):
     values = {str(number): number for number in range(1201)}
     store.put(PRODUCER, values)
     assert store.get(PRODUCER, list(values)) == values
-
-
-def test_lone_surrogates_are_kept_as_inputs_and_as_values(store: Store):
     store.put(PRODUCER, {"prompt \ud83d": "caption \udc00"})
     assert store.get(PRODUCER, ["prompt \ud83d"]) == {"prompt \ud83d": "caption \udc00"}
     assert store.verify() == []
@@ -319,21 +310,13 @@ def test_objects_are_no_arrays(store: Store):
     assert store.get_arrays({"of": "features"}, ["x"]) == {}
 
 
-@pytest.fixture
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_is_the_store_of_this_machine_and_a_url_or_folder_with_a_slash_is_shared(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.mark.usefixtures("_here")
-def test_file_is_the_store_of_this_machine(tmp_path: Path):
     assert parse_store("a.sqlite") == StoreNames(Path("a.sqlite"), None)
     assert parse_store("none/b") == StoreNames(Path("none/b"), None)
-    assert parse_store(None) == StoreNames(tmp_path / "cache" / "store.sqlite", None)
-
-
-@pytest.mark.usefixtures("_here")
-def test_url_or_folder_with_a_slash_is_shared_and_the_file_stays_the_users_own(tmp_path: Path):
+    # The file stays the user's own.
     own = tmp_path / "cache" / "store.sqlite"
+    assert parse_store(None) == StoreNames(own, None)
     assert parse_store("s3://bucket/prefix/") == StoreNames(own, "s3://bucket/prefix")
     assert parse_store("S3://Bucket") == StoreNames(own, "s3://Bucket")
     assert parse_store("file:///shared/results") == StoreNames(own, "file:///shared/results")
@@ -342,15 +325,10 @@ def test_url_or_folder_with_a_slash_is_shared_and_the_file_stays_the_users_own(t
     container = "abfs://container@account.dfs.core.windows.net/prefix"
     assert parse_store(container) == StoreNames(own, container)
 
-
-@pytest.mark.usefixtures("_here")
-def test_folder_without_a_slash_is_refused_with_both_ways_to_say_what_is_meant(tmp_path: Path):
     (tmp_path / "results").mkdir()
     with pytest.raises(UsageError, match="this is a folder") as caught:
         parse_store("results")
+    # Both ways to say what is meant.
     assert "'--store results/'" in caught.value.hint
-
-
-def test_url_with_credentials_is_refused():
     with pytest.raises(UsageError, match="holds no credentials"):
         parse_store("s3://user:secret@bucket")

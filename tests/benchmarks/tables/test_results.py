@@ -75,29 +75,23 @@ def test_difference_has_the_scale_of_the_value_whatever_the_paper_prints():
     assert row[-3:-1] == ["0.439", "-0.900"]
 
 
-def test_columns_that_nothing_fills_are_dropped():
-    (header, _) = cells(render([task_run(result())]))
-    assert header == ["Task", "Metric", "Statistic", "Value", "n"]
-
-
-def test_task_and_metric_are_named_once():
+def test_columns_that_nothing_fills_are_dropped_and_task_and_metric_are_named_once():
     run = task_run(result(statistic="kendall_b"), result(), result("length"))
-    assert [row[:3] for row in cells(render([run, run]))[1:]] == [
+    header, *rows = cells(render([run, run]))
+    assert header == ["Task", "Metric", "Statistic", "Value", "n"]
+    assert [row[:3] for row in rows] == [
         ["Flickr8k-Expert", "CIDEr", "τ-b ↑"],
         ["", "", "τ-c ↑"],
         ["", "length", "τ-c ↑"],
     ] * 2
 
 
-def test_statistic_that_is_listed_twice_is_told_apart_by_its_name():
+def test_statistics_and_metrics_of_one_label_are_told_apart_by_their_names():
+    run = task_run(result("cider"), result("cider[variant=plain]"), result("length"))
+    names = [row[1] for row in cells(render([run]))[1:]]
+    assert names == ["CIDEr (cider)", "CIDEr (cider[variant=plain])", "length"]
     first, second = (Result("cider", name, ("CIDEr", "τ-c"), 0.5, 9, True) for name in ("plain", "weighted"))
     assert [row[2] for row in cells(render([task_run(first, second)]))[1:]] == ["τ-c (plain) ↑", "τ-c (weighted) ↑"]
-
-
-def test_metrics_of_one_label_are_told_apart_by_their_names():
-    run = task_run(result("cider"), result("cider[variant=plain]"), result("length"))
-    names = [line.split("|")[2].strip() for line in render([run]).splitlines()[2:]]
-    assert names == ["CIDEr (cider)", "CIDEr (cider[variant=plain])", "length"]
 
 
 def test_value_that_does_not_exist_is_a_dash_without_a_difference():
@@ -187,12 +181,11 @@ def test_csv_and_json_hold_plain_values(fmt: str):
     assert rows[1]["reason"] == 'all scores, "ours", are equal'
 
 
-@pytest.mark.parametrize("fmt", ["github", "latex", "csv", "json"])
-def test_no_run_is_an_empty_table(fmt: str):
-    assert render([], fmt) in ("", "[]", "\\begin{tabular}{}\n\\toprule\n\\bottomrule\n\\end{tabular}")
-
-
-def test_unknown_format_is_an_error_that_names_the_nearest():
+def test_no_run_is_an_empty_table_and_an_unknown_format_an_error_that_names_the_nearest():
+    assert render([]) == render([], "github") == ""
+    assert legend([]) == []
+    for fmt in ("latex", "csv", "json"):
+        assert render([], fmt) in ("", "[]", "\\begin{tabular}{}\n\\toprule\n\\bottomrule\n\\end{tabular}")
     with pytest.raises(UsageError, match=r"unknown format 'githb'\. Did you mean 'github'\?") as caught:
         render([], "githb")
     assert caught.value.hint == "Known: github, latex, csv, json."
@@ -363,11 +356,6 @@ def test_categories_measures_and_what_n_counts_are_told_where_they_occur():
     assert told[-1].endswith(" has 3 documents")
 
 
-def test_tables_of_rules_and_of_nothing_need_no_legend():
-    assert legend([]) == []
-    assert render([]) == ""
-
-
 # -- Texts and numbers as CSV, lines of JSON and HTML
 
 
@@ -390,6 +378,7 @@ def test_columns_stand_in_the_order_asked_for_and_what_is_missing_is_empty():
     assert csv_text(rows, ["b", "c", "a"]) == "b,c,a\n,,1\n2.5,,"
     assert csv_text(rows) == "a,b\n1,\n,2.5"
     assert csv_text([]) == ""
+    assert list(json_lines({})) == list(json_lines({"id": [], "bleu_4": []})) == []
 
 
 NUMBERS = st.one_of(st.none(), st.integers(), st.floats(allow_nan=False, allow_infinity=False))
@@ -401,11 +390,6 @@ def test_lines_are_those_of_json(names: list[str], rows: list[tuple[str, str, fl
     columns = {name: [row[at] for row in rows] for at, name in enumerate(names)}
     found = list(json_lines(columns))
     assert found == [json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows]
-
-
-def test_lines_of_nothing():
-    assert list(json_lines({})) == []
-    assert list(json_lines({"id": [], "bleu_4": []})) == []
 
 
 @pytest.mark.parametrize(
