@@ -21,8 +21,6 @@ import pyarrow.parquet
 import pyarrow.parquet as pq
 import pytest
 from tiny_capture import find_minilm
-from tiny_clip import TinyClip
-from tiny_dci import make_tiny_dci
 
 from capbench import progress
 from capbench.adapters import Captioner, CaptionRequest, adapters, register_adapter

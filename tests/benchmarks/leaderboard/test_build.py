@@ -303,17 +303,17 @@ def test_marks_say_of_which_documents_a_captioner_was_scored(record_folder: Path
         given = {"kind": "generate_until", "values": {"cider": 0.4}, "model": name, "documents_hash": "d" * 64}
         write_record(record_folder, name, make_record(**given, data=name, **changes))
 
-    record_folder = [{"stage": "caption", "reason": "is record_folder", "count": 3, "samples": ["a"]}]
+    empty = [{"stage": "caption", "reason": "is empty", "count": 3, "samples": ["a"]}]
     run("all")
-    run("silent", empty_captions=record_folder)
-    run("silent once", empty_captions=[{**record_folder[0], "count": 1}])
-    run("broken", effective=98, failures=[{**record_folder[0], "stage": "model", "count": 2}])
+    run("silent", empty_captions=empty)
+    run("silent once", empty_captions=[{**empty[0], "count": 1}])
+    run("broken", effective=98, failures=[{**empty[0], "stage": "model", "count": 2}])
     run("part", effective=40, subset={"documents": 40, "of": 100, "hash": "a" * 64})
     run("part of it", effective=39, subset={"documents": 40, "of": 100, "hash": "a" * 64})
     assert marks(record_folder) == {
         "all": (),
-        "silent": ("3 captions counted as record_folder: 3 × is record_folder",),
-        "silent once": ("1 caption counted as record_folder: 1 × is record_folder",),
+        "silent": ("3 captions counted as empty: 3 × is empty",),
+        "silent once": ("1 caption counted as empty: 1 × is empty",),
         "broken": ("incomplete: the model failed on 2 documents", "n is short of the task's documents: 98 of 100"),
         "part": ("a subset: 40 of 100 documents",),
         "part of it": ("a subset: 40 of 100 documents", "n is short of the task's documents: 39 of 100"),
@@ -350,7 +350,7 @@ def test_run_of_another_version_than_the_installed_task_is_marked(record_folder:
 
 
 def test_links_that_leave_the_folder_are_not_followed(record_folder: Path):
-    outside = write_record(runs.parent / "outside", "run", make_record())
+    outside = write_record(record_folder.parent / "outside", "run", make_record())
     (record_folder / "file").mkdir(parents=True)
     (record_folder / "folder").symlink_to(outside)
     (record_folder / "loop").symlink_to(record_folder)
