@@ -258,7 +258,7 @@ def test_sample_whose_logits_are_not_finite_fails_alone(llava: HfCaptioner, brok
     def spoil(module: torch.nn.Module, inputs: object, logits: torch.Tensor) -> torch.Tensor:
         nonlocal steps
         steps += 1
-        if steps == 3:
+        if steps == 2:  # as early as a search can be under way, whatever this CPU makes of near ties
             logits = logits.clone()
             logits[..., 5] = broken
         return logits
