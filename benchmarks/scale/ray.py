@@ -65,7 +65,7 @@ class RayExecutor(Executor):
         mark = folder / f".seen-{uuid.uuid4().hex}"
         mark.touch()
         try:
-            blind = [address for address, sees in _answers(str(mark)).items() if sees is False]
+            blind = sorted(address for address, sees in _answers(str(mark)).items() if sees is False)
         finally:
             mark.unlink()
         if blind:
