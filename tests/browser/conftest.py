@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
-# Of these tests, not of the session: playwright keeps an event loop running in this thread until it is stopped.
-@pytest.fixture(scope="package")
+# Of a module: playwright keeps an event loop running in this thread until it is stopped, beside which no server of
+# another test can run. (A folder that is no package has no scope of its own.)
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Start Chromium (the environment's CHROMIUM, else from the PATH), or skip where there is none."""
     path = os.environ.get("CHROMIUM") or shutil.which("chromium")
