@@ -273,8 +273,8 @@ def execution_of(options: argparse.Namespace, *, has_models: bool) -> Execution:
         TaskError: The cluster file is faulty.
     """
     from ..benchmarks.running.execution import Execution
-    from ..benchmarks.scale.cluster import ClusterFile, read_cluster
     from ..benchmarks.scale.executors import LocalExecutor
+    from .cluster_file import ClusterFile, read_cluster
 
     if all(getattr(options, name) is None for name in ("engine", "processes", "address", "cluster")):
         executor = None if has_models else LocalExecutor()

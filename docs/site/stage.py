@@ -19,9 +19,9 @@ from schemas import alias_keys, page_of, template_keys
 
 import capbench
 from capbench.benchmarks.protocols import protocols
-from capbench.benchmarks.scale.cluster import ClusterFile
 from capbench.benchmarks.suites.given import RowModel
 from capbench.benchmarks.suites.read import Suite
+from capbench.cli.cluster_file import ClusterFile
 from capbench.recipes.looping.schema import SelfLoop
 from capbench.recipes.making.contract import stages
 from capbench.recipes.making.schema import Maker

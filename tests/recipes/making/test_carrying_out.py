@@ -20,10 +20,10 @@ from making_stages import rows_of
 from PIL import Image
 
 from capbench.adapters.aliases import ModelSpec, resolve_model
-from capbench.benchmarks.scale.cluster import PoolsSettings
-from capbench.benchmarks.scale.progress_file import progress_lines
 from capbench.benchmarks.store.store import Store
+from capbench.cli.cluster_file import PoolsSettings
 from capbench.cli.main import main
+from capbench.cli.status import state_of
 from capbench.recipes.making.contract import ROLES, MakingRow, StageFacts
 from capbench.recipes.making.making import MakingCall, build_stages, make
 from capbench.recipes.making.schema import list_makers, load_maker
@@ -143,7 +143,7 @@ def test_workers_make_the_same_bytes(maker):
     assert main(command(file, "there", "--processes", "2", "--run_folder", str(file.parent / "run"))) == 0
 
     assert set(begun(file.parent).values()) == {1}
-    assert progress_lines(file.parent / "run")[0] == "done"
+    assert state_of(file.parent / "run" / "progress.json")[0] == "done"
     assert files(file.parent / "there") == files(file.parent / "here")
 
 

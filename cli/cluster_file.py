@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from ...access import Request, requests_of, require_permitted
-from ...errors import TaskError
-from ...permissions import is_installed, server_of
-from ...tasks.schema import faults_of
-from ...tasks.yaml_files import ParsedFile, parse
-from .executors import Resources
+from ..access import Request, requests_of, require_permitted
+from ..benchmarks.scale.executors import Resources
+from ..errors import TaskError
+from ..permissions import is_installed, server_of
+from ..tasks.schema import faults_of
+from ..tasks.yaml_files import ParsedFile, parse
 
 _SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from capbench.benchmarks.scale.cluster import read_cluster
 from capbench.benchmarks.scale.executors import LocalExecutor, Resources
+from capbench.cli.cluster_file import read_cluster
 from capbench.errors import TaskError, UsageError
 from capbench.permissions import Permissions, permit
 
