@@ -103,7 +103,7 @@ def evaluate(
         output, result = Path(output_path) if output_path else None, Run()
         if output:
             require_folder(output)
-        with shared_by(execution.processes), Store(file) as opened:
+        with shared_by(execution.processes), Store(file, late=True) as opened:
             # Loaded once for all tasks, and before any of them starts. What serves recorded captions costs nothing.
             is_recorded = call.models.captioner is not None and not getattr(call.models.captioner.build, "keep", True)
             roles = ROLES if not execution.is_always_elsewhere else ("captioner",) if is_recorded else ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,8 @@ from ..progress import Reporter, unheard
 from .exact_sums import exact_sums, totals
 from .items import Items, Scores
 
+_KEEP_SECONDS = 1.0
+"""What is computed in so long is kept at once."""
 Need = Literal["references", "image", "boxes", "objects", "encoder", "judge"]
 """What an item (references, image, boxes, objects) or the context (encoder, judge) must offer."""
 
@@ -69,7 +72,7 @@ def kept(
     compute: Callable[[list[str]], Iterable[Mapping[str, Any]]],
     progress: Reporter = unheard,
 ) -> dict[str, Any]:
-    """Return the value of each input: what the cache has, and the others as they are computed and kept.
+    """Return the value of each input: what the cache has, and the others, which are kept a second at a time.
 
     Args:
         cache: Where values are kept.
@@ -82,10 +85,19 @@ def kept(
     known = dict(cache.get(producer, unique))
     progress(len(known), len(unique))
     missing = [one for one in unique if one not in known]
-    for new in compute(missing) if missing else ():
-        cache.put(producer, new)
-        known |= new
-        progress(len(known), len(unique))
+    waiting, kept_at = dict[str, Any](), time.monotonic()
+    try:
+        for new in compute(missing) if missing else ():
+            waiting |= new
+            known |= new
+            # A store's index is in the order of hashes: whatever is kept at once changes most of its pages.
+            if time.monotonic() - kept_at >= _KEEP_SECONDS:
+                cache.put(producer, waiting)
+                waiting, kept_at = {}, time.monotonic()
+            progress(len(known), len(unique))
+    finally:
+        if waiting:
+            cache.put(producer, waiting)
     return known
 
 

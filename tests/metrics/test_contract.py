@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from capbench.metrics import MEAN, Aggregate, Context, CorpusMetric, Items, Metr
 from capbench.metrics.bleu import Bleu1, Bleu4
 from capbench.metrics.chair import ChairI
 from capbench.metrics.cider import Cider
+from capbench.metrics.contract import kept
 from capbench.metrics.gpt4_eval import Gpt4Eval
 from capbench.metrics.length import Length
 from capbench.metrics.meteor.jar import N_STATISTICS
@@ -229,3 +230,15 @@ def test_metric_of_ones_own_is_scored_with_its_state(examples: dict[str, Any], c
     found, value = scored_in_shards(metric, composed, Context(), shards)
     np.testing.assert_array_equal(found.values, whole.values)
     assert value == metric.corpus(whole, composed.weights)
+
+
+def test_what_was_computed_in_a_second_is_kept_at_once_and_all_of_it_before_an_error(cache):
+    def compute(missing: list[str]) -> Iterator[dict[str, int]]:
+        yield from ({one: len(one)} for one in missing[:2])
+        raise MetricError("the third")
+
+    with pytest.raises(MetricError):
+        kept(cache, {}, ["a", "bb", "a", "ccc"], compute)
+    assert cache.batches == [2]
+    assert kept(cache, {}, ["bb", "ccc"], lambda missing: [dict.fromkeys(missing, 0)]) == {"bb": 2, "ccc": 0}
+    assert cache.batches == [2, 1]

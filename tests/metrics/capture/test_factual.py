@@ -8,7 +8,7 @@ import pytest
 from full_memory import FULL_MEMORY, fill_cpu, fits
 
 from capbench.errors import MetricError
-from capbench.metrics import Context
+from capbench.metrics import Context, contract
 from capbench.metrics.capture.factual import FactualParser, InputLimit
 from capbench.metrics.capture.nltk_text import NltkText
 from capbench.metrics.capture.scene_graphs import Graph, ParsedCaption, read_graph
@@ -56,7 +56,8 @@ def test_second_run_loads_no_model_and_the_limits_share_what_is_equal(t5, nltk_d
     assert 0 < len(cache.values) - before < len(unique)
 
 
-def test_batches_change_nothing_and_each_is_kept_when_it_is_done(t5: str, nltk_data: str, cache):
+def test_batches_change_nothing_and_each_is_kept_when_it_is_done(t5: str, nltk_data: str, cache, monkeypatch):
+    monkeypatch.setattr(contract, "_KEEP_SECONDS", 0.0)
     sentences = [one["sentences"] for one in GOLDEN["0.5.0"][:6]]
     count = len({sentence for its in sentences for sentence in its})
     whole = parser(t5, nltk_data).graphs(sentences, Context())
@@ -75,6 +76,7 @@ def test_batches_change_nothing_and_each_is_kept_when_it_is_done(t5: str, nltk_d
 def test_full_memory_halves_the_batch_and_changes_nothing(t5, nltk_data, cache, monkeypatch, fill_memory):
     from transformers import T5ForConditionalGeneration
 
+    monkeypatch.setattr(contract, "_KEEP_SECONDS", 0.0)
     sentences = [one["sentences"] for one in GOLDEN["0.5.0"][:4]]
     count = len({sentence for its in sentences for sentence in its})
     whole = parser(t5, nltk_data).graphs(sentences, Context())
