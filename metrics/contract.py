@@ -214,6 +214,8 @@ class Metric(Aggregate, ABC):
     corpus_dependent: bool = False
     """Whether an item's value depends on the other items; if so, and it is no :class:`CorpusMetric`, all items of
     a corpus are scored in one piece."""
+    by_id: bool = False
+    """Whether scores are found by the ids of rows, which are then items of their own whatever they have in common."""
     splits_words: bool = False
     """Whether it counts or compares words, which it finds by the spaces between them."""
     longest_caption: int | None = None

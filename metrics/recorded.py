@@ -34,8 +34,8 @@ class Recorded(Metric):
 
     The file is jsonl, json, csv, tsv or Parquet. Its rows hold ``score`` and ``id``, or ``score``, ``image`` and
     ``caption``; columns of other names are named. Ids are those of the samples of a run; of a pair's captions
-    ``ID|0`` and ``ID|1``. A caption that occurs under several ids is one item, under the first of them. White space
-    in captions is not looked at. Two rows of one key with different scores are refused.
+    ``ID|0`` and ``ID|1``. White space in captions is not looked at. Two rows of one key with different scores are
+    refused.
 
     The file is read once on a machine, row by row; processes share 24 bytes a score.
 
@@ -91,6 +91,11 @@ class Recorded(Metric):
         self._path = Path(file).expanduser()
         self._columns = ScoreColumns(score, id, image, caption, image_names)
         self._coverage = coverage
+
+    @property
+    def by_id(self) -> bool:
+        """Whether the file names its scores by ids."""
+        return self._scores.by_id
 
     def check(self) -> None:
         """Read the file.
@@ -155,11 +160,9 @@ class Recorded(Metric):
         scores = self._scores
         count, first = scores.unused(used)
         if count:
-            # A caption that occurs under several ids is scored under the first.
-            of = "no caption here, or of one that has an earlier id, too" if scores.by_id else "no caption here"
             yield (
-                f"leaves {count:,} of {len(scores.scores):,} scores of {scores.name} unused, which are of {of}: rows "
-                f"{', '.join(map(str, first))}{', …' if count > len(first) else ''}"
+                f"leaves {count:,} of {len(scores.scores):,} scores of {scores.name} unused, which are of no caption "
+                f"here: rows {', '.join(map(str, first))}{', …' if count > len(first) else ''}"
             )
         if scores.unusable:
             yield (

@@ -220,8 +220,12 @@ class SeenValues:
         return len(self._hashes)
 
 
-def gather(rows: Iterable[CaptionRow]) -> tuple[Items, np.ndarray, np.ndarray]:
+def gather(rows: Iterable[CaptionRow], by_id: bool = False) -> tuple[Items, np.ndarray, np.ndarray]:
     """Return the unique items among rows, and the index of each row's item.
+
+    Args:
+        rows: The rows.
+        by_id: Whether rows of different ids are different items, whatever else they have in common.
 
     Returns:
         The items; ``[rows]`` the index of each row's item; and ``[n]`` a number for each item: equal ones for equal
@@ -232,7 +236,8 @@ def gather(rows: Iterable[CaptionRow]) -> tuple[Items, np.ndarray, np.ndarray]:
     first: list[CaptionRow] = []
     of_row: list[int] = []
     for row in rows:
-        position = index.setdefault(item_key(row), len(index))
+        key = item_key(row)
+        position = index.setdefault((row.id, *key) if by_id else key, len(index))
         if position == len(first):
             first.append(row)
             weights.append(0)

@@ -138,7 +138,7 @@ class Agreement(Protocol[AgreementSettings]):
             )
         while shard := list(islice(rated, job.shard)):
             tally.add_captions(shard)
-            yield shard_of(shard, job.task.templates, tally.categories)
+            yield shard_of(shard, job.task.templates, tally.categories, job.by_id)
         if not tally.said:
             raise no_rows(job, "no rated caption can be scored", failures)
         return Summary(tally.rows, ruled_out, data_checks=tally.checks_of_all(), categories=list(tally.categories))

@@ -189,7 +189,7 @@ class Choices(Protocol[SettingsT]):
             for name in (name for one in some for name in one.systems):
                 systems.setdefault(name, len(systems))
             parts += sum(len(one.parts) for one in some)
-            yield self._shard(some, samples, tally.categories, systems)
+            yield self._shard(some, samples, tally.categories, systems, job.by_id)
         if not tally.rows:
             raise no_rows(job, f"no {self.sample} can be scored", failures)
         return Summary(parts, data_checks=tally.checks(), categories=list(tally.categories), systems=list(systems))
@@ -215,8 +215,9 @@ class Choices(Protocol[SettingsT]):
         samples: Sequence[CaptionRow],
         categories: Mapping[str, int],
         systems: Mapping[str, int],
+        by_id: bool,
     ) -> Shard:
-        items, item_of_sample, item_numbers = gather(samples)
+        items, item_of_sample, item_numbers = gather(samples, by_id)
         columns: dict[str, Sequence[Any]] = {
             "id": [one.id for one in choices],
             "image": [one.image for one in choices],

@@ -186,7 +186,7 @@ def _shard(job: Job, samples: Sequence[tuple[CaptionRow, str]], categories: Mapp
     """Return a shard of captions, each with its category."""
     rows, names = [row for row, _ in samples], [category for _, category in samples]
     # A document is an image here, so no item is in two shards.
-    items, item_of_sample, _ = gather(rows)
+    items, item_of_sample, _ = gather(rows, job.by_id)
     columns = caption_columns(rows, [None] * len(rows))
     numbers: dict[str, np.ndarray] = {}
     content = [caption_content(row, []) for row in rows]

@@ -63,6 +63,7 @@ class Job:
         encoding: Encodes what the protocol itself matches; None lets the encoder of ``models`` do it.
         scores_pairs: Whether the encoder scores an image and a text together, and has no vectors.
         locations: Where local copies of data may be.
+        by_id: Whether a metric finds scores by the ids of rows.
     """
 
     task: TaskConfig
@@ -77,6 +78,7 @@ class Job:
     encoding: Encoding | None = None
     scores_pairs: bool = False
     locations: DataLocations = field(default_factory=DataLocations)
+    by_id: bool = False
 
 
 @dataclass(frozen=True)

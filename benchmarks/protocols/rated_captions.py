@@ -204,16 +204,19 @@ def rating_column(aspect: str) -> str:
     return f"ratings.{aspect}" if aspect else "ratings"
 
 
-def shard_of(rated: Sequence[RatedCaption], task_keys: Mapping[str, Any], categories: Mapping[str, int]) -> Shard:
+def shard_of(
+    rated: Sequence[RatedCaption], task_keys: Mapping[str, Any], categories: Mapping[str, int], by_id: bool
+) -> Shard:
     """Return a shard of rated captions.
 
     Args:
         rated: The captions.
         task_keys: The ``doc_to_*`` keys that the task gives: what it does not say is not written.
         categories: Number of each category.
+        by_id: As of ``Job``.
     """
     samples = [one.sample for one in rated]
-    items, item_of_sample, numbers = gather(samples)
+    items, item_of_sample, numbers = gather(samples, by_id)
     columns = caption_columns(samples, [])
     del columns["ratings"]
     found = {"image": numbers_of(sample.image for sample in samples)}

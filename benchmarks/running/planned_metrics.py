@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,11 @@ def _built_anew(entry: MetricEntry, arguments: Mapping[str, Any], values: Mappin
 def pool_of(planned: PlannedMetric) -> str:
     """Return where a metric can run: where the model is that it needs, or anywhere (``cpu``)."""
     return next((role for role in ("encoder", "judge") if role in planned.metric.needs), "cpu")
+
+
+def finds_by_id(planned: Iterable[PlannedMetric]) -> bool:
+    """Return whether a metric that can run finds scores by the ids of rows."""
+    return any(not one.error and one.metric.by_id for one in planned)
 
 
 def metric_fingerprints(planned: Sequence[PlannedMetric]) -> dict[str, Any]:

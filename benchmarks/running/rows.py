@@ -35,7 +35,7 @@ from ..inputs.pixels import boxes_fault, boxes_of, handle_of, handle_within
 from ..protocols.job import SHARD, SHARD_OF_IMAGES, Shard, Summary
 from ..store.store import Store
 from .execution import Execution, open_shard_map
-from .planned_metrics import OF_MODELS, PlannedMetric, plan_metric, require_family, require_one
+from .planned_metrics import OF_MODELS, PlannedMetric, finds_by_id, plan_metric, require_family, require_one
 from .score_table import KEPT, ScoreTable
 from .scoring import Scored, Scorer, score_shards
 
@@ -122,7 +122,7 @@ def score_rows(
         mapped = open_shard_map(execution, named, secrets.token_hex(16), scorer, stack, is_large=True)
         return mapped.score(shards, failures, "image" in needs)
 
-    shards = _collect(rows, needs, rule, execution.shard_rows, failures)
+    shards = _collect(rows, needs, finds_by_id(metrics), rule, execution.shard_rows, failures)
     scored = score_shards(scorer, shards, failures, over_shards, is_large=execution.maps(False))
     collected = scored.corpus.collected
     table = ScoreTable(
@@ -140,14 +140,14 @@ def score_rows(
 
 
 def _collect(
-    rows: Rows, needs: frozenset[str], rule: EmptyCaption, shard_rows: int | None, failures: FailureLog
+    rows: Rows, needs: frozenset[str], by_id: bool, rule: EmptyCaption, shard_rows: int | None, failures: FailureLog
 ) -> Generator[Shard, None, Summary]:
     """Yield the rows to score, a shard at a time."""
     size = shard_rows or (SHARD_OF_IMAGES if "image" in needs else SHARD)
     samples, count, has_words = _samples(rows, needs, rule, failures), 0, False
     while some := list(islice(samples, size)):
         count += len(some)
-        items, item_of_sample, numbers = gather(some)
+        items, item_of_sample, numbers = gather(some, by_id)
         has_words = has_words or any(items.candidates)
         ids, images, candidates = zip(*map(attrgetter(*KEPT), some), strict=True)
         columns = {"id": ids, "image": images, "candidate": candidates}

@@ -36,7 +36,7 @@ from ..records.task_run import TaskRun
 from ..store.store import Store
 from .execution import IN_PROCESS, Execution, score_over_shards
 from .plan import PlannedRun, published_results
-from .planned_metrics import metric_fingerprints
+from .planned_metrics import finds_by_id, metric_fingerprints
 from .scoring import Scored, Scorer, score_shards
 
 
@@ -173,6 +173,7 @@ def prepare(
         shard,
         scores_pairs=scores_pairs,
         locations=locations,
+        by_id=finds_by_id(plan.metrics),
     )
 
 

@@ -132,14 +132,11 @@ def test_scores_of_no_caption_are_counted_and_named_whatever_the_shards(tmp_path
     more = [{"id": f"x{n}", "score": n} for n in range(5)]
     metric = recorded(write(tmp_path / "scores.jsonl", [*more, *BY_ID]))
     (said,) = reviewed(metric)
-    assert said == (
-        "leaves 5 of 8 scores of scores.jsonl unused, which are of no caption here, or of one that has an earlier id, "
-        "too: rows 1, 2, 3, …"
-    )
+    assert said == ("leaves 5 of 8 scores of scores.jsonl unused, which are of no caption here: rows 1, 2, 3, …")
     shards = [ITEMS.subset(np.array([n])) for n in (2, 0, 1)]
     assert reviewed(metric, *shards) == [said]
     few = recorded(write(tmp_path / "few.jsonl", [*BY_ID, more[0]]))
-    assert reviewed(few)[0].endswith(", too: rows 4")
+    assert reviewed(few)[0].endswith("of no caption here: rows 4")
     of_none = {"image": "4", "caption": "a dog runs", "score": 0}
     by_caption = recorded(write(tmp_path / "captions.jsonl", [*BY_CAPTION, of_none]))
     assert reviewed(by_caption)[0].endswith("which are of no caption here: rows 4")

@@ -154,7 +154,7 @@ class Checklist(Protocol[ChecklistSettings]):
         versions = changed(captions, self.settings)
         rows = 0
         while some := list(islice(versions, max(1, job.shard // len(NAMES)))):
-            yield _shard(some, rows)
+            yield _shard(some, rows, job.by_id)
             rows += len(some)
             remarks += [
                 Failure(caption.id, "candidate", f"{one.reason} ({NAMES[one.number]})")
@@ -482,10 +482,10 @@ def _applies(collected: Collected) -> np.ndarray:
     return made
 
 
-def _shard(captions: Sequence[tuple[SourceCaption, list[Version]]], first: int) -> Shard:
+def _shard(captions: Sequence[tuple[SourceCaption, list[Version]]], first: int, by_id: bool) -> Shard:
     versions = [(caption, one) for caption, all_of_it in captions for one in all_of_it]
     samples = [one.row for _, one in versions if one.row is not None]
-    items, item_of_sample, item_numbers = gather(samples)
+    items, item_of_sample, item_numbers = gather(samples, by_id)
     made = [(first + at, one) for at, (_, all_of_it) in enumerate(captions) for one in all_of_it if one.row is not None]
     return Shard(
         items,

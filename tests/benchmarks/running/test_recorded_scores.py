@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from in_shards import AnyOrder, run_in_shards
 from task_keys import LOCAL
@@ -176,6 +177,34 @@ def test_pair_is_found_by_image_and_caption_or_by_id_and_side(tmp_path: Path, wr
     for name, lines in (("by_id", by_id), ("by_caption", by_caption)):
         file = write(tmp_path / f"{name}.jsonl", lines)
         assert values(run(tmp_path, f"recorded[file={file},label=Votes]"), "Votes") == {"accuracy": 4 / 6}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_scores_are_by_id_however_many_rows_have_image_and_caption_in_common(
+    tmp_path: Path, write_task: Callable[..., None], seed: int
+):
+    generator = np.random.default_rng(seed)
+    scores, ratings, sides = generator.permutation(12), generator.integers(0, 4, 12), generator.integers(0, 2, 6)
+    alike = [{"image": f"{n % 2}.jpg", "caption": f"dog {n % 3}", "captions": ["dog 0", "dog 0"]} for n in range(12)]
+    execution = Execution(shard_rows=5 if seed % 2 else None)
+
+    rated = [{**row, "id": f"r{n}", "rating": int(ratings[n])} for n, row in enumerate(alike)]
+    write_task(rated, RATED)
+    name = f"recorded[file={tmp_path / 'ids.jsonl'},label=Given]"
+    write(tmp_path / "ids.jsonl", [{"id": f"r{n}", "score": int(score)} for n, score in enumerate(scores)])
+    made = run(tmp_path, name, engine=execution)
+    assert values(made, "Given")["pearson"] == pytest.approx(np.corrcoef(scores, ratings)[0, 1])
+    assert made.record.remarks == []
+    plain = capbench.score(rated, name)
+    assert [row["Given"] for row in plain.rows] == scores.tolist()
+
+    pairs = [{**row, "id": f"p{n}", "preferred": int(sides[n])} for n, row in enumerate(alike[:6])]
+    write_task(pairs, PAIRS)
+    by_side = scores.reshape(6, 2)
+    lines = [{"id": f"p{n}|{side}", "score": int(by_side[n, side])} for n in range(6) for side in (0, 1)]
+    write(tmp_path / "ids.jsonl", lines)
+    right = (by_side[range(6), sides] > by_side[range(6), 1 - sides]).mean()
+    assert values(run(tmp_path, name, engine=execution), "Given") == {"accuracy": pytest.approx(right)}
 
 
 def test_file_of_a_task_lies_beside_it_and_that_of_a_command_where_it_runs(
