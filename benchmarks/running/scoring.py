@@ -305,70 +305,106 @@ def merge_scores(
     """
     scored: list[ScoredMetric] = []
     seconds, counts = dict[str, float](), dict[str, int]()
-    remarks: dict[Failure, None] = {}
-    reviewed: list[Failure] = []
+    remarks, reviewed = dict[Failure, None](), list[Failure]()
     for planned in metrics:
-        metric, name, own_pieces = planned.metric, planned.name, partial(pieces, planned.name)
+        name, own_pieces = planned.name, partial(pieces, planned.name)
         distinct = None if name in of_all else corpus.distinct
-        has_all_parts = planned.aggregation == "corpus" and not planned.aggregate.has_sums
-        columns: list[tuple[int, dict[str, np.ndarray] | None]] = []
-        lost: dict[int, tuple[str, str]] = {}
-        remarked: dict[tuple[int, str], Failure] = {}
-        known: dict[str, np.ndarray] | None = None
-        seconds[name], counted, sums, failed, failed_model = 0.0, 0, None, "", ""
-        for first, size, made, ids in own_pieces():
-            seconds[name] += made.seconds
-            counted += made.counted
-            if (scores := made.scores) is None:
-                failed = failed or made.error
-                failed_model = failed_model or (made.error if made.of_model else "")
-                # Where it failed on all that there is, its error says so.
-                for item in range(len(ids)):
-                    lost[first + item] = ids[item], made.error
-                columns.append((size, None))
-                continue
-            if made.sums is not None:
-                sums = made.sums if sums is None else add_sums([sums, made.sums])
-            for item, why in scores.failures.items():
-                lost[first + item] = ids[item], why
-            for item, text in scores.remarks.items():
-                number = first + item if distinct is None else int(distinct[1][first + item])
-                remarked.setdefault((number, text), Failure(ids[item], "image", text))
-            # Copied: a file is mapped no longer than it is looked at.
-            arrays = {"": np.array(scores.values)}
-            for part, values in scores.parts.items():
-                if has_all_parts or part == "truncated":
-                    arrays[part] = np.array(values)
-            columns.append((size, arrays))
-            known = known or arrays
-        remarks |= dict.fromkeys(remarked.values())
-        error = errors.get(name) or failed_model or (failed if known is None else "")
-        if not error and reviews(metric):
-            said, error = attempt(partial(metric.review, _reviewable(own_pieces())))
+        merged = _MergedPieces(planned, distinct)
+        for piece in own_pieces():
+            merged.add(piece)
+        remarks |= dict.fromkeys(merged.remarks.values())
+        error = errors.get(name) or merged.error
+        if not error and reviews(planned.metric):
+            said, error = attempt(partial(planned.metric.review, _reviewable(own_pieces())))
             reviewed += [Failure(name, "metric", text) for text in said or ()]
-        counts[name] = 0 if error and failed_model else counted
-        if error or known is None:
-            scored.append(ScoredMetric(name, metric, planned.aggregation, None, error))
+        seconds[name] = merged.seconds
+        counts[name] = 0 if error and merged.model_error else merged.counted
+        scores = None if error else merged.scores()
+        if scores is None:
+            scored.append(ScoredMetric(name, planned.metric, planned.aggregation, None, error))
             continue
+        for sample, reason in merged.lost.values():
+            failures.add(sample, "metric", f"{name}: {reason}")
+        terms = None if merged.sums is None else partial(_terms, planned, own_pieces, distinct and distinct[0])
+        scored.append(ScoredMetric(name, planned.metric, planned.aggregation, scores, "", merged.sums, terms))
+    return Scored(corpus, scored, seconds, counts, list(dict.fromkeys([*remarks, *candidates, *reviewed])))
+
+
+class _MergedPieces:
+    """What one metric made of the pieces of a corpus, put together.
+
+    Args:
+        planned: The metric.
+        distinct: Which items of the pieces are equal (``Corpus.distinct``); None where none are.
+
+    Attributes:
+        seconds: How long it took.
+        counted: How many items it counted as done.
+        sums: What its system-level value is made of; None where that needs the scores of all items.
+        lost: Item to the id of its sample, and why it has no score; after :meth:`scores`, distinct item.
+        remarks: What is remarked on images, by distinct item and text.
+        model_error: Why a model that it needs failed; empty where none did.
+    """
+
+    def __init__(self, planned: PlannedMetric, distinct: tuple[np.ndarray, np.ndarray] | None) -> None:
+        self.seconds, self.counted, self.sums = 0.0, 0, None
+        self.lost: dict[int, tuple[str, str]] = {}
+        self.remarks: dict[tuple[int, str], Failure] = {}
+        self.model_error = self._first_error = ""
+        self._distinct = distinct
+        self._keeps_parts = planned.aggregation == "corpus" and not planned.aggregate.has_sums
+        self._columns: list[tuple[int, dict[str, np.ndarray] | None]] = []
+
+    @property
+    def error(self) -> str:
+        """Why there are no scores; empty where there are some."""
+        has_scores = any(arrays is not None for _, arrays in self._columns)
+        return self.model_error or ("" if has_scores else self._first_error)
+
+    def add(self, piece: PieceScores) -> None:
+        """Add a piece; they come in order."""
+        first, size, made, ids = piece
+        self.seconds += made.seconds
+        self.counted += made.counted
+        if (scores := made.scores) is None:
+            self._first_error = self._first_error or made.error
+            self.model_error = self.model_error or (made.error if made.of_model else "")
+            # Where it failed on all pieces, the metric's error says so.
+            self.lost |= {first + item: (ids[item], made.error) for item in range(len(ids))}
+            self._columns.append((size, None))
+            return
+        if made.sums is not None:
+            self.sums = made.sums if self.sums is None else add_sums([self.sums, made.sums])
+        self.lost |= {first + item: (ids[item], reason) for item, reason in scores.failures.items()}
+        for item, text in scores.remarks.items():
+            number = first + item if self._distinct is None else int(self._distinct[1][first + item])
+            self.remarks.setdefault((number, text), Failure(ids[item], "image", text))
+        # Copied: a file is mapped no longer than it is read.
+        arrays = {"": np.array(scores.values)}
+        for part, values in scores.parts.items():
+            if self._keeps_parts or part == "truncated":
+                arrays[part] = np.array(values)
+        self._columns.append((size, arrays))
+
+    def scores(self) -> Scores | None:
+        """Return the scores of the distinct items, each that of its first occurrence; None where no piece has any."""
+        if (known := next((arrays for _, arrays in self._columns if arrays is not None), None)) is None:
+            return None
         merged: dict[str, np.ndarray] = {}
         for part, like in known.items():
-            every = [np.full((size, *like.shape[1:]), np.nan) if of is None else of[part] for size, of in columns]
-            merged[part] = np.concatenate(every)
-            if distinct is not None:
-                # Each distinct item has the score of the first.
-                merged[part] = merged[part][distinct[0]]
-        if len(columns) > 1:
-            lost = dict(sorted(lost.items()))
-        if distinct is not None:
-            first_items = distinct[0].tolist() if lost else ()
-            lost = {place: lost[item] for place, item in enumerate(first_items) if item in lost}
-        scores = Scores(merged.pop(""), merged)
-        for item, (identity, reason) in lost.items():
-            failures.add(identity, "metric", f"{name}: {reason}")
-            scores.failures[item] = reason
-        terms = None if sums is None else partial(_terms, planned, own_pieces, distinct and distinct[0])
-        scored.append(ScoredMetric(name, metric, planned.aggregation, scores, "", sums, terms))
-    return Scored(corpus, scored, seconds, counts, list(dict.fromkeys([*remarks, *candidates, *reviewed])))
+            columns = [
+                np.full((size, *like.shape[1:]), np.nan) if of is None else of[part] for size, of in self._columns
+            ]
+            merged[part] = np.concatenate(columns)
+            if self._distinct is not None:
+                merged[part] = merged[part][self._distinct[0]]
+        if len(self._columns) > 1:
+            self.lost = dict(sorted(self.lost.items()))
+        if self._distinct is not None and self.lost:
+            first_items = enumerate(self._distinct[0].tolist())
+            self.lost = {place: self.lost[item] for place, item in first_items if item in self.lost}
+        failures = {item: reason for item, (_, reason) in self.lost.items()}
+        return Scores(merged.pop(""), merged, failures)
 
 
 def _reviewable(pieces: Iterable[PieceScores]) -> Iterator[tuple[Scores, Mapping[int, str]]]:
