@@ -78,6 +78,11 @@ class ModelSpec:
         return adapters[self.adapter] if self.given is None else type(self.given)
 
     @property
+    def is_recorded(self) -> bool:
+        """Whether it serves captions from a file."""
+        return not getattr(self.build, "keep", True)
+
+    @property
     def role(self) -> Role:
         """What it does: write captions, encode images and texts, judge, or one of a recipe's roles."""
         for role, kind in _KINDS.items():

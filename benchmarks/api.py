@@ -105,7 +105,7 @@ def evaluate(
             require_folder(output)
         with shared_by(execution.processes), Store(file, late=True) as opened:
             # Loaded once for all tasks, and before any of them starts. What serves recorded captions costs nothing.
-            is_recorded = call.models.captioner is not None and not getattr(call.models.captioner.build, "keep", True)
+            is_recorded = call.models.captioner is not None and call.models.captioner.is_recorded
             roles = ROLES if not execution.is_always_elsewhere else ("captioner",) if is_recorded else ()
             loaded = load_models(call.models, roles)
             for number, planned in enumerate(call.plan, 1):

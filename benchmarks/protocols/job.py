@@ -43,7 +43,7 @@ CAPTIONS, INTERVALS = "captions", "intervals"
 """Steps of a run whose progress is told."""
 SHARD = 10_000
 """Documents of a shard, unless models look at their images: bounds what is in memory at a time."""
-SHARD_OF_IMAGES = 5_000
+SHARD_OF_IMAGES = 2_000
 
 
 @dataclass(frozen=True)

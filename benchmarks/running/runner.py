@@ -160,7 +160,8 @@ def prepare(
         DataError: The data is missing or wrong.
     """
     documents = load_documents(plan.task, plan.path, locations)
-    shard = SHARD_OF_IMAGES if plan.captioner or plan.looks_at_images else SHARD
+    asks = plan.captioner is not None and not plan.captioner.is_recorded
+    shard = SHARD_OF_IMAGES if asks or plan.looks_at_images else SHARD
     scores_pairs = plan.encoder is not None and plan.encoder.family == PAIRWISE
     return Job(
         plan.task,
