@@ -9,7 +9,7 @@ import pytest
 import tqdm
 
 import capbench
-from capbench.progress import Reporter, bars, numbered, unheard
+from capbench.progress import Reporter, bars, unheard
 
 
 def terminal_of(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
@@ -77,19 +77,6 @@ def test_bar_waits_until_its_step_takes_long_and_then_no_more(monkeypatch: pytes
 
 
 # -- Steps say which of how many they are
-
-
-def test_known_steps_are_numbered_and_others_are_named():
-    told: list[str] = []
-
-    def progress(step: str) -> Reporter:
-        told.append(step)
-        return unheard
-
-    of_task = numbered(numbered(progress, (), "task 2 of 3, "), ["captions", "cider"])
-    for step in ("captions", "cider", "units"):
-        of_task(step)
-    assert told == ["task 2 of 3, step 1 of 2: captions", "task 2 of 3, step 2 of 2: cider", "task 2 of 3, units"]
 
 
 def test_run_of_tasks_tells_which_task_and_which_step():

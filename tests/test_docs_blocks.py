@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from test_docs import DOCUMENTS, PLACEHOLDER, ROOT, commands
@@ -210,13 +209,6 @@ def faults_of_command(words: list[str], capsys: pytest.CaptureFixture[str]) -> I
         yield f"neither carried out nor told why not: bench {' '.join(words)}"
 
 
-def test_command_that_is_not_right_is_named(folder: Path, capsys: pytest.CaptureFixture[str]):
-    assert list(faults_of_command(["doctor"], capsys)) == ["neither carried out nor told why not: bench doctor"]
-    (fault,) = faults_of_command(["run", "--task", "iiw_400"], capsys)
-    assert "needs a model" in fault or "--model" in fault
-    assert not list(faults_of_command(["run", "--model", "FOLDER", "--task", "shapes_captions"], capsys))
-
-
 def faults_of_plan(words: list[str], capsys: pytest.CaptureFixture[str]) -> Iterator[str]:
     """Yield what stands in the way of a run, beside data and weights that are not here, and what is the reader's."""
     code = main([*words, *(() if "--dry_run" in words else ("--dry_run",))])
@@ -369,32 +361,3 @@ def faults_of_yaml(text: str) -> Iterator[str]:
 
 
 PART_OF_A_TASK = {"task": "part", "dataset_path": "json", "metadata": {"version": 1}}
-
-
-@pytest.mark.parametrize(
-    ("check", "text", "fault"),
-    [
-        (faults_of_shell, "bench ls tasks\nmake nonsense\n", "no target 'nonsense'"),
-        (faults_of_shell, "pip install 'capbench[nonsense]'\n", "no extra 'nonsense'"),
-        (faults_of_shell, "python -m capbench.nonsense\n", "no module capbench.nonsense"),
-        (faults_of_shell, "python speed/nonsense.py\n", "no file speed/nonsense.py"),
-        (faults_of_shell, "python -c 'from capbench.metrics import Nonsense'\n", "no Nonsense in capbench.metrics"),
-        (faults_of_shell, "$ curl example.org\n", "nobody looks at 'curl example.org'"),
-        (lambda text: faults_of_python(text, {}), "1\n", "no test carries the example out"),
-        (
-            lambda text: faults_of_python(text, {"from": "here"}),
-            "from capbench.metrics import Nonsense\n",
-            "no Nonsense in capbench.metrics",
-        ),
-        (faults_of_json, '{"a": 1}\n{"b": }\n', "no JSON"),
-        (faults_of_toml, '[project.entry-points."capbench.nonsense"]\na = "b"\n', "no group capbench.nonsense"),
-        (faults_of_yaml, "recipe: mine\nnonsense: 1\n", "nonsense"),
-        (faults_of_yaml, "metric_list: [bleu_4]\nnonsense: 1\n", "nonsense"),
-        (faults_of_yaml, "pacspp_table1:\n  Nonsense: {model: a}\n", "pacspp_table1 has no row 'Nonsense'"),
-        (faults_of_recipe, ["train", "shapes_sdci_pick1", "--set", "nonsense=1"], "nonsense"),
-        (faults_of_recipe, ["make", "nonsense"], "there is no maker 'nonsense'"),
-    ],
-)
-def test_block_that_is_not_right_is_named(check: Any, text: Any, fault: str, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert any(fault in one for one in check(text))

@@ -46,14 +46,6 @@ def kill_while_writing(path: Path) -> Path:
     return left
 
 
-def test_file_is_made_and_replaced_and_nothing_else_is_left(here: Path):
-    path = here / "file"
-    for content in ("τ", b"\xff\x00"):
-        write_whole(path, content)
-        assert path.read_bytes() == (content.encode() if isinstance(content, str) else content)
-    assert list(here.iterdir()) == [path]
-
-
 def test_file_stays_as_it_was_where_writing_fails(here: Path):
     path = here / "file"
     path.write_text("old")

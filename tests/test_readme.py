@@ -46,20 +46,6 @@ def block(language: str, containing: str, of: str = "README.md") -> str:
     return found
 
 
-def test_task_of_the_readme_runs_from_a_folder_of_its_own(tmp_path, capsys):
-    write("my_tasks/my_ratings.jsonl", block("json", "two dogs run"))
-    write("my_tasks/my_ratings.yaml", block("yaml", "task: my_ratings"))
-    assert main(["validate", "--include_path", "my_tasks", "my_ratings"]) == 0
-    assert "4 of 4 documents usable" in capsys.readouterr().out
-    assert main(["run", "--include_path", "my_tasks", "--task", "my_ratings"]) == 0
-    printed = capsys.readouterr().out
-    assert "CIDEr" in printed
-    assert "τ-c" in printed
-    # Four captions with three ratings each.
-    assert re.search(r"\| +12 \|", printed)
-    assert list(tmp_path.glob("runs/my_ratings/no-model/*/run.json"))
-
-
 def test_task_of_a_folder_of_images_runs_with_recorded_captions(tmp_path, capsys):
     write("my_photos/my_photos.jsonl", block("json", "someone cycles", of="docs/tasks.md"))
     write("my_photos/my_photos.yaml", block("yaml", "task: my_photos", of="docs/tasks.md"))
@@ -139,12 +125,6 @@ def test_choice_of_how_to_extend_runs_with_its_task(capsys):
     write("my_tasks/odd.jsonl", block("json", "a bowl of soup", of="docs/extending.md"))
     carry_out(block("python", "OddOneOut", of="docs/extending.md"))
     assert re.search(r"ROUGE-L +\| accuracy ↑ +\| +1\.0000", capsys.readouterr().out)
-
-
-def test_every_command_of_the_readme_is_one():
-    from capbench.cli.main import COMMANDS
-
-    assert set(re.findall(r"^bench (\w+)", README, flags=re.MULTILINE)) <= set(COMMANDS)
 
 
 def test_caption_is_explained_as_the_page_on_captioners_says(tmp_path: Path):

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capbench.errors import DataError
-from capbench.rows import BadRow, is_number, is_utf8, parse_json, parse_number, read_rows
+from capbench.rows import BadRow, is_number, is_utf8, parse_number, read_rows
 
 WriteRows = Callable[[str, str | bytes], list[Any]]
 
@@ -57,12 +57,13 @@ def test_bad_line_of_jsonl_is_named_and_the_others_survive(read: WriteRows):
         b"null",
         b'{"a": 1} {"a": 2}',
         b"[" * 100_000,
+        b'{"a": [{"b": 1, "b": 1}]}',
         b'{"a": 3}',
         b'{"a": "tru',
     ]
     first, *bad, last, truncated = read("a.jsonl", b"\n".join(lines))
     assert (first, last) == ({"a": 1}, {"a": 3})
-    assert [row.place for row in bad] == [f"a.jsonl:{number}" for number in range(2, 9)]
+    assert [row.place for row in bad] == [f"a.jsonl:{number}" for number in range(2, 10)]
     assert [row.reason for row in bad] == [
         "not UTF-8",
         "not JSON: NaN is not a JSON value",
@@ -71,28 +72,10 @@ def test_bad_line_of_jsonl_is_named_and_the_others_survive(read: WriteRows):
         "not a JSON object",
         "not JSON: Extra data: line 1 column 10 (char 9)",
         "not JSON: it is nested too deep",
+        "not JSON: key 'b' is given twice in {'b': 1}",
     ]
-    assert truncated.place == "a.jsonl:10"
+    assert truncated.place == "a.jsonl:11"
     assert truncated.reason.startswith("not JSON: Unterminated string")
-
-
-def test_empty_file_has_no_rows(read: WriteRows):
-    assert read("a.jsonl", "") == []
-
-
-@pytest.mark.parametrize("text", ["NaN", "[Infinity]", '{"a": -Infinity}', "", "{'a': 1}", "[1,]"])
-def test_text_that_is_not_json_is_refused(text: str):
-    with pytest.raises(ValueError):
-        parse_json(text)
-
-
-def test_key_given_twice_in_a_line_is_named_and_the_others_survive(read: WriteRows):
-    lines = ['{"id": 1, "rating": 2, "rating": 5}', '{"id": 2}', '{"a": [{"b": 1, "b": 1}]}']
-    assert read("a.jsonl", "\n".join(lines)) == [
-        BadRow("a.jsonl:1", "not JSON: key 'rating' is given twice in {'id': 1, 'rating': 5}"),
-        {"id": 2},
-        BadRow("a.jsonl:3", "not JSON: key 'b' is given twice in {'b': 1}"),
-    ]
 
 
 # --- json
@@ -125,7 +108,6 @@ def test_json_list_gives_its_objects_and_names_what_is_none(read: WriteRows):
     [
         (b'"annotations"', "expected a list of objects, or an object, found str"),
         (b'[{"a": 1}, {"a"', "not JSON"),
-        (b'[{"a": NaN}]', "not JSON: NaN is not a JSON value"),
         (b'[{"a": 1, "b": 2, "b": 3}]', "not JSON: key 'b' is given twice in {'a': 1, 'b': 3}"),
         (b'[{"a": "\xff"}]', "not JSON: 'utf-8' codec can't decode"),
         (b"", "not JSON"),
@@ -190,10 +172,6 @@ def test_csv_keeps_commas_quotes_and_line_ends_within_quotes(read: WriteRows):
     assert read("a.csv", content) == [{"id": "1", "caption": 'one, "two"\nthree'}, {"id": "2", "caption": "four"}]
 
 
-def test_tsv_is_cut_at_tabs(read: WriteRows):
-    assert read("a.tsv", "id\tcaption\n1\ta, b\n") == [{"id": "1", "caption": "a, b"}]
-
-
 def test_bad_row_of_csv_is_named_and_the_others_survive(read: WriteRows):
     content = b'id,caption\n1,a\n2\n3,b,c\n\n4,caf\xe9\n5,"d" e\n6,"f\ng"\n7,h\n'
     assert read("a.csv", content) == [
@@ -253,10 +231,6 @@ def test_column_given_twice_is_an_error_that_names_it(read: WriteRows, tmp_path:
         list(read_rows(tmp_path / "a.parquet"))
 
 
-def test_csv_with_nothing_but_a_header_has_no_rows(read: WriteRows):
-    assert read("a.csv", "id,caption\n") == []
-
-
 # --- parquet, and what is none of these
 
 
@@ -284,8 +258,9 @@ def test_missing_file_is_said_with_the_name_beside_it_that_is_nearest(tmp_path: 
         list(read_rows(tmp_path / "rating.jsonl"))
     with pytest.raises(DataError, match=r"notes\.jsonl: there is no such file$"):
         list(read_rows(tmp_path / "notes.jsonl"))
-    with pytest.raises(DataError, match=r"there is no such file$"):
-        list(read_rows(tmp_path / "nowhere" / "other.csv"))
+    for path in (tmp_path / "nowhere" / "other.csv", tmp_path):
+        with pytest.raises(DataError, match="there is no such file"):
+            list(read_rows(path))
 
 
 def test_unknown_suffix_is_an_error_that_lists_the_known_ones(read: WriteRows):
@@ -295,30 +270,12 @@ def test_unknown_suffix_is_an_error_that_lists_the_known_ones(read: WriteRows):
     assert ".jsonl" in caught.value.hint
 
 
-def test_missing_file_and_folder_are_errors(tmp_path: Path):
-    for path in (tmp_path / "none.jsonl", tmp_path):
-        with pytest.raises(DataError, match="there is no such file"):
-            list(read_rows(path))
-
-
 # --- numbers
 
 
 @pytest.mark.parametrize(
     ("value", "number"),
-    [
-        (3, 3.0),
-        (-2.5, -2.5),
-        (np.float32(0.5), 0.5),
-        (np.int64(4), 4.0),
-        (Decimal("1.25"), 1.25),
-        ("3", 3.0),
-        (" -2.5 ", -2.5),
-        ("+.5", 0.5),
-        ("1.", 1.0),
-        ("1e3", 1000.0),
-        ("2E-1", 0.2),
-    ],
+    [(3, 3.0), (np.float32(0.5), 0.5), (Decimal("1.25"), 1.25), (" -2.5 ", -2.5), ("+.5", 0.5), ("1e3", 1000.0)],
 )
 def test_number_is_read_from_itself_or_its_ascii_text(value: Any, number: float):
     assert parse_number(value) == number
@@ -343,21 +300,6 @@ def test_number_that_is_not_finite_is_told_from_what_is_none(value: Any):
     with pytest.raises(OverflowError, match="is not finite"):
         parse_number(value)
     assert not is_number(value)
-
-
-@settings(max_examples=400)
-@given(st.text() | st.from_regex(r"[+-]?[\d_]{1,4}(\.\d)?") | st.floats() | st.integers() | st.booleans())
-def test_whatever_is_read_as_a_number_is_finite_and_what_its_ascii_text_says(value: Any):
-    try:
-        number = parse_number(value)
-    except (TypeError, ValueError, OverflowError):
-        return
-    assert math.isfinite(number)
-    assert not isinstance(value, bool)
-    assert number == float(value)
-    if isinstance(value, str):
-        assert value.isascii()
-        assert "_" not in value
 
 
 JSON = st.recursive(

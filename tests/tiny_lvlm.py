@@ -1,14 +1,11 @@
 """Makes tiny models that write captions in the real file formats, so that real loading code meets real files.
 
 Weights are random by a fixed seed; tokenizers, image processors and chat templates are of the real kinds. A test
-takes the fixtures ``tiny_llava``, ``tiny_qwen2_vl`` and so on of ``tests/conftest.py``. By hand::
-
-    python tests/tiny_lvlm.py FOLDER
+takes the fixtures ``tiny_llava``, ``tiny_qwen2_vl`` and so on of ``tests/conftest.py``.
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -306,16 +303,3 @@ def _save(model: Any, processor: Any, folder: Path, seed: int) -> Path:
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
     return folder
-
-
-if __name__ == "__main__":
-    root = Path(sys.argv[1])
-    for make in (
-        make_tiny_llava,
-        make_tiny_qwen2_vl,
-        make_tiny_idefics3,
-        make_tiny_blip2,
-        make_tiny_florence2,
-        make_tiny_vit_gpt2,
-    ):
-        print(make(root / make.__name__.removeprefix("make_tiny_")))

@@ -227,22 +227,22 @@ ASKED = {
 }
 
 
-@pytest.mark.parametrize(
-    ("command", "file", "values"),
-    [
-        ("show model", "model/model.yaml", {"adapter": "hf", **ASKING}),
-        (f"{RUN} --model model --dry_run", "model/model.yaml", {"adapter": "hf", **ASKING}),
-        (
-            "make maker.yaml --data rows.jsonl --dry_run",
-            "maker.yaml",
-            {**MAKER, "models": {"captioner": {"name": "hf", "arguments": ASKING}}},
-        ),
-        ("train recipe.yaml --dry_run", "recipe.yaml", {**RECIPE, "model": {"name": "hf", "arguments": ASKING}}),
-        ("loop loop.yaml --dry_run", "recipe.yaml", {**RECIPE, "model": {"name": "hf", "arguments": ASKING}}),
-        ("show strange --include_path .", "strange.yaml", {**TASK, "dataset_path": "x/y", "dataset_kwargs": ASKING}),
-        ("validate strange.yaml", "strange.yaml", {**TASK, "dataset_path": "x/y", "dataset_kwargs": ASKING}),
-    ],
-)
+TELLING: list[tuple[str, str, dict[str, Any]]] = [
+    ("show model", "model/model.yaml", {"adapter": "hf", **ASKING}),
+    (f"{RUN} --model model --dry_run", "model/model.yaml", {"adapter": "hf", **ASKING}),
+    (
+        "make maker.yaml --data rows.jsonl --dry_run",
+        "maker.yaml",
+        {**MAKER, "models": {"captioner": {"name": "hf", "arguments": ASKING}}},
+    ),
+    ("train recipe.yaml --dry_run", "recipe.yaml", {**RECIPE, "model": {"name": "hf", "arguments": ASKING}}),
+    ("loop loop.yaml --dry_run", "recipe.yaml", {**RECIPE, "model": {"name": "hf", "arguments": ASKING}}),
+    ("show strange --include_path .", "strange.yaml", {**TASK, "dataset_path": "x/y", "dataset_kwargs": ASKING}),
+    ("validate strange.yaml", "strange.yaml", {**TASK, "dataset_path": "x/y", "dataset_kwargs": ASKING}),
+]
+
+
+@pytest.mark.parametrize(("command", "file", "values"), TELLING)
 def test_what_a_file_asks_for_is_told_by_its_kind(
     command: str, file: str, values: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ):
@@ -253,18 +253,7 @@ def test_what_a_file_asks_for_is_told_by_its_kind(
     assert {**found, "addresses": addresses} == ASKED
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "show model",
-        f"{RUN} --model captions:rows.jsonl --dry_run",
-        "make maker.yaml --data rows.jsonl --dry_run",
-        "train recipe.yaml --dry_run",
-        "loop loop.yaml --dry_run",
-        "show strange --include_path .",
-        "validate strange.yaml",
-    ],
-)
+@pytest.mark.parametrize("command", [one for one, _, _ in TELLING])
 def test_a_file_that_asks_for_nothing_says_so_five_times(command: str, capsys: pytest.CaptureFixture[str]):
     write("model/model.yaml", {"adapter": "hf", "pretrained": str(ALIAS_FOLDER / "shapes-llava")})
     assert bench(command) == 0
