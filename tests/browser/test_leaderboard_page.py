@@ -88,7 +88,15 @@ def test_a_click_sorts_best_first_then_worst_first_with_missing_values_last(page
         assert numbers == sorted(numbers, reverse=reverse)
         assert len(numbers) == 6
         assert values[6:] == [None, None]
+
+
+def test_the_keyboard_sorts_and_only_one_column_says_so(page: Page) -> None:
     heads = page.locator(f"{RATINGS} thead th")
+    heads.nth(1).locator("button").focus()
+    page.keyboard.press("Enter")
+    assert heads.nth(1).get_attribute("aria-sort") == "descending"
+    page.keyboard.press("Space")
+    assert heads.nth(1).get_attribute("aria-sort") == "ascending"
     heads.nth(0).locator("button").focus()
     page.keyboard.press("Enter")
     assert [heads.nth(place).get_attribute("aria-sort") for place in range(4)] == ["ascending", "none", "none", "none"]
@@ -118,9 +126,11 @@ def test_the_filter_takes_metric_model_and_task_and_says_how_many_rows_are_left(
     assert page.locator("#task-captions_02-1-0").is_visible()
 
 
-def test_published_rows_are_marked_and_tasks_can_be_chosen(page: Page) -> None:
+def test_published_rows_and_tasks_can_be_chosen(page: Page) -> None:
     assert page.locator(f"{RATINGS} .printed").count() == 1
     assert page.locator(f"{RATINGS} .printed .tag").inner_text() == "published only"
+    page.get_by_label("Published rows").uncheck()
+    assert page.locator(f"{RATINGS} .printed").is_hidden()
     page.locator("#task").select_option("captions_02")
     assert page.locator(RATINGS).is_hidden()
     assert page.locator("#task-captions_02-1-0").is_visible()
