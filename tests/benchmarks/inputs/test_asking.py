@@ -310,10 +310,6 @@ def test_settings_in_brackets_go_to_the_metric_and_the_result_has_the_whole_name
     assert entry.arguments == {"model": "a/b", "num_layers": 5}
 
 
-def test_plain_name_has_no_settings():
-    assert read_metric("cider").arguments == {}
-
-
 @pytest.mark.parametrize("name", ["cider[", "cider]", "[variant=plain]", "cider[variant=plain]x", "cider[plain]"])
 def test_what_is_not_of_that_form_is_refused(name: str):
     with pytest.raises(UsageError, match="metric"):

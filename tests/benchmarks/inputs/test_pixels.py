@@ -10,7 +10,7 @@ from capbench.adapters import ImageHandle, VideoHandle
 from capbench.adapters.pixels.reading import UnreadableImage, read_bytes
 from capbench.adapters.pixels.video import is_recorded, read_frames
 from capbench.benchmarks.inputs import pixels
-from capbench.benchmarks.inputs.pixels import PixelFinder, boxes_fault, boxes_of, handle_of, pixels_value, view_fault
+from capbench.benchmarks.inputs.pixels import PixelFinder, boxes_fault, handle_of, pixels_value, view_fault
 from capbench.boundary import Boundary
 from capbench.errors import DataError
 from capbench.tasks.document_rows import RowImage
@@ -161,11 +161,6 @@ def test_span_is_checked(span: Any, fault: str | None):
 def test_boxes_are_checked(boxes: Any, fault: str | None):
     found = boxes_fault(boxes)
     assert found is None if fault is None else found is not None and fault in found
-
-
-def test_boxes_become_tuples_of_floats():
-    assert boxes_of([[0, 1, 2, 3]]) == ((0.0, 1.0, 2.0, 3.0),)
-    assert boxes_of(None) is None
 
 
 def test_image_that_nobody_looks_at_is_not_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

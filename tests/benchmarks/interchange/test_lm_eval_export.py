@@ -124,20 +124,6 @@ def test_task_file_shows_protocol_metrics_and_what_was_left_out(exporter: Export
     assert exporter.told == ["rated: metric clip_s is left out: it needs a model that encodes images and texts"]
 
 
-def test_module_holds_no_logic_and_is_short(exporter: Exporter):
-    exporter("pairs", metrics=["length", "rep_4"])
-    assert len((exporter.folder / "capbench_pairs" / "utils.py").read_text().splitlines()) <= 40
-
-
-def test_categories_of_the_data_are_results(exporter: Exporter):
-    config = exporter.read("pairs")
-    assert [one["metric"] for one in config["metric_list"]] == [
-        "length.accuracy.far; wide",
-        "length.accuracy.near",
-        "length.accuracy",
-    ]
-
-
 def test_categories_of_captions_are_known_before_they_are_written(exporter: Exporter, tasks: Path):
     (tasks / "written.yaml").write_text(json.dumps(WRITTEN | {"doc_to_category": "kind"}))
     assert [one["metric"] for one in exporter.read("written")["metric_list"]] == [

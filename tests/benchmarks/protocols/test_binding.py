@@ -117,14 +117,10 @@ def test_unknown_choice_of_an_included_file_names_that_file(write: Write, tmp_pa
     ("task", "tail", "key"),
     [
         (CAPTIONING, "doc_to_pair: kind\n", "doc_to_pair"),
-        (CAPTIONING, "doc_to_span: span\n", "doc_to_span"),
         (MATCHING, "doc_to_target: a\n", "doc_to_target"),
-        (CAPTIONING, "statistics: [pearson]\n", "statistics"),
-        (PREFERENCE, "generation_kwargs: {n: 1}\n", "generation_kwargs"),
         (MATCHING, "metric_list: [cider]\n", "metric_list"),
         (AGREEMENT, "protocol:\n  ties: 1\n", "ties"),
         (MATCHING, "protocol:\n  first_references: 1\n", "first_references"),
-        (CAPTIONING, "protocol:\n  raters: 1\n", "raters"),
     ],
 )
 def test_key_and_choice_of_another_protocol_are_told_with_line_and_whose_they_are(
@@ -274,32 +270,11 @@ def test_choices_are_shown_with_what_they_do_and_those_that_say_nothing_are_not(
         ({"measure": "neg"}, {"grouping", "block_size", "pick", "pick_seed"}),
         ({"grouping": "per_image", "captions": 2}, {"ties", "block_size", "pick_seed"}),
         ({"captions": 2, "pick": "random"}, {"ties"}),
-        ({"pick": "random"}, {"ties"}),
         ({"measure": "square"}, {"grouping", "block_size", "captions", "pick", "pick_seed"}),
     ],
 )
 def test_choices_of_matching_that_change_nothing_are_known(choices: dict[str, Any], idle: set[str]):
     assert MatchingSettings(**choices).idle() == idle
-
-
-@pytest.mark.parametrize(
-    ("name", "subject", "statistic", "rated", "comparable", "lm_eval", "metrics"),
-    [
-        ("agreement", "metric", "", True, True, True, True),
-        ("preference", "metric", "accuracy", False, True, True, True),
-        ("generate_until", "model", "mean", False, True, True, True),
-        ("matching", "model", "accuracy", False, False, False, False),
-    ],
-)
-def test_protocols_say_what_their_results_are_of_and_what_becomes_of_their_runs(
-    name: str, subject: str, statistic: str, rated: bool, comparable: bool, lm_eval: bool, metrics: bool
-):
-    protocol = protocols[name](protocols[name].Settings())
-    assert (protocol.subject, protocol.statistic, protocol.rated) == (subject, statistic, rated)
-    assert (protocol.comparable, protocol.lm_eval, protocol.takes_metrics) == (comparable, lm_eval, metrics)
-    assert (protocol.needs_captioner, protocol.needs_encoder) == (name == "generate_until", name == "matching")
-    assert protocol.needs <= set(protocol.reads)
-    assert protocol.lists - set(protocol.reads) <= {"doc_to_target"}
 
 
 class ByMood(Agreement):

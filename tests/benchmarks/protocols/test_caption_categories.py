@@ -125,13 +125,6 @@ def test_intervals_by_influence_are_of_the_category_alone(folder: Path, aggregat
         assert ratio == pytest.approx(done.results[0].interval.stderr / np.sqrt((of_sea**2).sum()), rel=1e-6)
 
 
-def test_record_keeps_the_values_of_categories(folder: Path):
-    record = run(folder).record
-    assert "length.mean.sea,none" in record.values["results"]["parts"]
-    assert record.results["length.mean.city"].category == "city"
-    assert record.results["length"].category == ""
-
-
 def test_metric_that_raises_has_no_value_in_any_category_and_says_why(folder: Path):
     (folder / "own.py").write_text("def broken(candidate, references):\n    raise ValueError('of no use')\n")
     task = {**TASK, "metric_list": ["length"]}

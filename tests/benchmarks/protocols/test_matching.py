@@ -60,7 +60,7 @@ def released_processing(dci: Path, tiny_clip: TinyClip, tmp_path_factory: pytest
     """All six tasks, with the image and text processing of the released code."""
     arguments = f"pretrained={tiny_clip.hf_folder},device=cpu,preprocess=transformers"
     store = tmp_path_factory.mktemp("store") / "store.sqlite"
-    return evaluate("hf_clip", dci, model_args=arguments, store=store, resamples=50)
+    return evaluate("hf_clip", dci, model_args=arguments, store=store)
 
 
 @pytest.fixture
@@ -261,12 +261,6 @@ def test_empty_caption_is_matched_as_it_is(tiny_encoder, folder: Path):
     summaries = json.loads((folder / "complete" / "sa_2.json").read_text())["summaries"]
     edit(folder, "sa_2", summaries={**summaries, "base": [""]})
     assert evaluate(tiny_encoder, folder, "dci_all_scm")["dci_all_scm"].results[0].n == 25
-
-
-def test_interval_draws_images(released_processing: Run):
-    interval = released_processing["dci_all_neg"].results[0].interval
-    assert interval is not None
-    assert interval.low < released_processing["dci_all_neg"].results[0].value < interval.high
 
 
 def test_interval_by_influence_is_over_images(tiny_encoder, folder: Path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +12,6 @@ from test_readme import block
 
 import capbench
 from capbench.benchmarks.protocols import protocols
-from capbench.benchmarks.protocols.choices import Choices
-from capbench.benchmarks.protocols.preference import Preference
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.cli.main import main
 
@@ -48,15 +45,6 @@ def run(tmp_path: Path) -> Callable[..., TaskRun]:
         return capbench.evaluate(tasks="odd", include_path=[tmp_path], **given)["odd"]
 
     return run
-
-
-def test_it_takes_a_hundred_lines_and_shares_no_setting_with_preference():
-    (defined,) = (one for one in ast.parse(SOURCE).body if isinstance(one, ast.ClassDef))
-    assert len(SOURCE.splitlines()) <= 100
-    assert {one.name for one in defined.body if isinstance(one, ast.FunctionDef)} == {"read_document", "credit"}
-    own = protocols["odd_one_out"]
-    assert issubclass(own, Choices) and not issubclass(own, Preference)
-    assert not own.Settings.model_fields
 
 
 def test_lowest_score_is_chosen_and_equal_ones_share(run):

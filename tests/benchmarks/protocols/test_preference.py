@@ -90,6 +90,8 @@ def test_overall_accuracy_is_the_unweighted_mean_of_categories_and_the_record_na
     found = [(result.category, result.value, result.n) for result in done.results]
     assert found == [("easy", 1.0, 3), ("hard", 0.5, 2), ("", 0.75, 5)]
     assert set(done.record.results) == {"length.accuracy.easy", "length.accuracy.hard", "length.accuracy"}
+    of_all = run(rows, doc_to_category="category", protocol={"aggregate": "all"}).results[-1]
+    assert (of_all.value, of_all.n) == (0.8, 5)
 
 
 def test_parts_of_a_pair_are_averaged_before_they_are_compared(run):
@@ -267,19 +269,6 @@ def test_both_scores_of_a_pair_are_kept_where_texts_are_not(run, tmp_path: Path)
     table = pyarrow.parquet.read_table(file)
     assert table["scores.length"].to_pylist() == [[3.0, 1.0], [1.0, 2.0]]
     assert "candidates" not in table.column_names
-
-
-def test_mean_of_categories_or_of_all(run):
-    rows = [row(str(n), [3, 1], kind="easy") for n in range(3)] + [row("x", [1, 3], kind="hard")]
-    values = {
-        aggregate: [
-            (one.category, one.value, one.n)
-            for one in run(rows, doc_to_category="kind", protocol={"aggregate": aggregate}).results
-        ]
-        for aggregate in ("categories", "all")
-    }
-    assert values["categories"][:2] == values["all"][:2] == [("easy", 1.0, 3), ("hard", 0.0, 1)]
-    assert (values["categories"][2], values["all"][2]) == (("", 0.5, 4), ("", 0.75, 4))
 
 
 @pytest.mark.parametrize(

@@ -154,19 +154,6 @@ def test_captions_are_written_and_scored_by_one_command(
         assert value == pytest.approx(metric.corpus(scores, items.weights), abs=1e-6)
     assert samples["clip_f1"].between(0, 1, inclusive="neither").all()
 
-    # With other graphs of the same captions the model has nothing more to write.
-    car = {"objects": ["car"], "attributes": {"car": ["red"]}, "relations": [["car", "on", "road"]]}
-    other = {"objects": ["boat"], "attributes": {}, "relations": []}
-    graphs = [{"caption": text, **car} for text in {captions[0], *(one for two in references for one in two)}]
-    graphs += [{"caption": text, **other} for text in captions[1:]]
-    (tmp_path / "graphs.jsonl").write_text("\n".join(map(json.dumps, graphs)))
-    recorded = {"parser": "recorded", "parser_model": str(tmp_path / "graphs.jsonl"), "soft": False}
-    printed, record, samples = run("few_graphs", **{**capture_settings, **recorded})
-    assert record["generation"]["usage"]["completion_tokens"] == 0
-    np.testing.assert_allclose(samples["capture"], [1, 0, 0, 0], atol=1e-5)
-    assert record["results"]["few_graphs"]["capture,none"] == pytest.approx(0.25, abs=1e-5)
-    assert "0.2500" in next(line for line in printed.splitlines() if "CAPTURE" in line)
-
 
 def captions_in(store: Path) -> int:
     if not store.is_file():

@@ -17,7 +17,6 @@ import capbench
 from capbench.adapters.encoders.pair_scores import RecordedPairs
 from capbench.benchmarks.running import rows as score_rows
 from capbench.benchmarks.running.execution import Execution
-from capbench.benchmarks.scale.executors import LocalExecutor
 from capbench.errors import MetricError, TaskError, UsageError
 from capbench.metrics.length import Length
 
@@ -87,19 +86,6 @@ def values(task_run: Any, metric: str) -> dict[str, float | None]:
     return {one.statistic: one.value for one in task_run.results if one.metric == metric}
 
 
-def test_scores_of_a_file_give_the_numbers_of_the_metric_that_made_them(
-    tmp_path: Path, write_task: Callable[..., None]
-):
-    write_task()
-    file = write(tmp_path / "words.jsonl", scores())
-    made = run(tmp_path, f"recorded[file={file},label=Words]", "length")
-    assert values(made, "Words") == values(made, "length")
-    assert {one.label[0] for one in made.results} == {"Words", Length.label}
-    assert made.record.remarks == []
-    (named,) = {one.metric for one in made.results} - {"length"}
-    assert named == "Words"
-
-
 def test_run_says_the_same_in_any_shards(tmp_path: Path, write_task: Callable[..., None]):
     write_task()
     more = [{"image": "none.jpg", "caption": f"of nobody {n}", "score": 1} for n in range(4)]
@@ -124,16 +110,6 @@ def test_run_says_the_same_in_any_shards(tmp_path: Path, write_task: Callable[..
     (error,) = record["metric_errors"]
     assert error["metric"] == "Strict"
     assert error["reason"].startswith("38 of 40 rows have a score in words.jsonl (coverage 0.9500")
-
-
-def test_processes_share_the_file_and_give_the_numbers_of_one(tmp_path: Path, write_task: Callable[..., None]):
-    write_task()
-    file = write(tmp_path / "words.jsonl", scores())
-    name = f"recorded[file={file},label=Words]"
-    alone = run(tmp_path, name, store=tmp_path / "one.sqlite")
-    several = run(tmp_path, name, engine=LocalExecutor(2), store=tmp_path / "two.sqlite")
-    assert values(several, "Words") == values(alone, "Words")
-    assert several.record.fingerprint == alone.record.fingerprint
 
 
 def test_fingerprint_of_a_run_is_of_what_the_file_holds_and_not_of_its_path(
@@ -217,6 +193,8 @@ def test_file_of_a_task_lies_beside_it_and_that_of_a_command_where_it_runs(
     made = run(tmp_path)
     assert values(made, "Words") == values(made, "length")
     assert values(run(tmp_path, "Words"), "Words") == values(made, "Words")
+    assert {one.label[0] for one in made.results} == {"Words", Length.label}
+    assert made.record.remarks == []
     with pytest.raises(MetricError, match=r"metric 'W': words\.jsonl: cannot be read"):
         run(tmp_path, "recorded[file=words.jsonl,label=W]")
     write(tmp_path / "here" / "words.jsonl", [{**row, "score": -row["score"]} for row in scores()])

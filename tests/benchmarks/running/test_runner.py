@@ -18,36 +18,11 @@ from tiny_images import noise_image, noise_png
 
 import capbench
 from capbench.adapters import Captioner, Judge
-from capbench.adapters.aliases import resolve_model
-from capbench.benchmarks.inputs.failures import FailureLog
-from capbench.benchmarks.inputs.models import Models, NamedModels, load_models
-from capbench.benchmarks.inputs.settings import RunSettings
-from capbench.benchmarks.running.plan import make_plan, resolve_call
-from capbench.benchmarks.running.runner import prepare, score
+from capbench.benchmarks.inputs.models import load_models
+from capbench.benchmarks.running.plan import resolve_call
 from capbench.cli.main import main
 from capbench.errors import DataError, UsageError
-from capbench.metrics import NoCache
 from capbench.rows import BadRow
-from capbench.tasks.index import build_index
-from capbench.tasks.locate import DataLocations
-
-
-def test_scores_of_a_plan_are_those_of_the_whole_run():
-    locations = DataLocations.from_environment({})
-    spec = resolve_model("iiw-p5b", "")
-    (plan,) = make_plan(
-        build_index(), ["iiw_400"], models=NamedModels.of(spec), metric_names=["length", "bleu_4"], locations=locations
-    )
-    failures = FailureLog(False)
-    job = prepare(plan, RunSettings(), Models(spec.load()), locations=locations, cache=NoCache())
-    scored = score(plan, job, failures)
-    assert list(scored.seconds) == ["length", "bleu_4"]
-    whole = capbench.evaluate("iiw-p5b", ["iiw_400"], metrics=["length", "bleu_4"], resamples=0)["iiw_400"]
-    weights = scored.corpus.collected.weights
-    values = [one.value_of_all(weights) for one in scored.metrics]
-    assert values == [one.value for one in whole.record.results.values()]
-    assert scored.corpus.data_hash == whole.record.data_hash
-
 
 SMALL = """
 import sys, capbench
@@ -96,22 +71,13 @@ class OwnJudge(Judge):
         return {"adapter": "own judge"}
 
 
-def test_model_that_was_given_is_called_by_its_class_and_not_loaded_again():
-    captioner = Own()
-    resolved = resolve_call("iiw_400", model=captioner, metric_names=["length"])
-    [planned] = resolved.plan
-    assert planned.captioner is not None
-    assert (planned.captioner.name, planned.captioner.adapter) == ("Own", "Own")
-    models = load_models(resolved.models)
-    assert models.captioner is captioner
-    assert (models.encoder, models.judge) == (None, None)
-
-
 def test_each_model_that_was_given_goes_where_it_was_given():
     captioner, judge = Own(), OwnJudge()
     resolved = resolve_call(["iiw_400"], model=captioner, judge=judge, metric_names=["clair"])
     assert resolved.models.judge is not None
     assert resolved.models.judge.name == "fair"
+    assert resolved.plan[0].captioner is not None
+    assert (resolved.plan[0].captioner.name, resolved.plan[0].captioner.adapter) == ("Own", "Own")
     models = load_models(resolved.models)
     assert models.captioner is captioner
     assert models.judge is judge
