@@ -12,34 +12,15 @@ import yaml
 from capbench.cli.main import main
 
 PAGE = (Path(__file__).parents[1] / "docs" / "judgements.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"```json\n(.*?)```\n\n```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
+EXAMPLES = {
+    name: {f"{name}.jsonl": rows, f"{name}.yaml": task}
+    for rows, task in re.findall(r"```json\n(.*?)```\n\n```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
+    for name in [yaml.safe_load(task)["task"]]
+}
 
 
 def test_each_task_of_the_page_has_its_rows():
     assert PAGE.count("```yaml") == len(EXAMPLES) == 4
-
-
-@pytest.mark.parametrize(("rows", "task"), EXAMPLES, ids=[yaml.safe_load(task)["task"] for _, task in EXAMPLES])
-def test_example_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: str, task: str):
-    name = yaml.safe_load(task)["task"]
-    (tmp_path / f"{name}.jsonl").write_text(rows, encoding="utf-8")
-    (tmp_path / f"{name}.yaml").write_text(task, encoding="utf-8")
-
-    options = ["--format", "json", "--bootstrap", "20", "--output_path", str(tmp_path / "runs")]
-    code = main(["run", "--include_path", str(tmp_path), "--task", name, *options])
-
-    assert code == 0
-    results = {(one["metric"], one["statistic"], one["category"]): one for one in json.loads(capsys.readouterr().out)}
-    expected = {
-        "my_aspects": ("rouge_l", "system_kendall.recall", "", 1.0),
-        # For the longer caption are 2.5 of 4 votes, and all of 3; then people and lengths tie.
-        "my_votes": ("length", "accuracy", "", (2.5 / 4 + 1 + 0.5) / 3),
-        # Lengths order all pairs as people do, but for "a dog" and "a cat", which tie; people tie once, too.
-        "my_rankings": ("length", "accuracy", "", (2 + 0.5 + 5) / 8),
-        "my_battles": ("judge", "accuracy_with_ties", "", 4 / 6),
-    }
-    *key, value = expected[name]
-    assert results[tuple(key)]["value"] == pytest.approx(value)
 
 
 # -- Every data set of docs/rated_sets.md is read as it stands there, by YAML alone
@@ -53,6 +34,12 @@ SECTIONS = {
     for section in RATED_SETS.split("\n## ")[1:]
 }
 EXPECTED = {
+    "my_aspects": ("rouge_l", "system_kendall.recall", "", 1.0),
+    # For the longer caption are 2.5 of 4 votes, and all of 3; then people and lengths tie.
+    "my_votes": ("length", "accuracy", "", (2.5 / 4 + 1 + 0.5) / 3),
+    # Lengths order all pairs as people do, but for "a dog" and "a cat", which tie; people tie once, too.
+    "my_rankings": ("length", "accuracy", "", (2 + 0.5 + 5) / 8),
+    "my_battles": ("judge", "accuracy_with_ties", "", 4 / 6),
     # Sums of 3.5, 3.5, 3 and 2.5 beside 2, 5, 4 words and one word; by scipy, as the next but one.
     "my_thumb": ("length", "pearson.total", "", 0.5720776),
     # 0.5, 1 and 0.25 beside 2, 6 and 4 words.
@@ -77,19 +64,20 @@ def test_task_is_short_and_without_python(task: str):
     assert max(map(len, text.splitlines())) <= 132
 
 
-@pytest.mark.parametrize("task", SECTIONS)
-def test_data_set_is_read_as_it_stands(task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    for name, content in SECTIONS[task].items():
+@pytest.mark.parametrize("task", [*EXAMPLES, *SECTIONS])
+def test_example_is_read_as_it_stands(task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    files = (EXAMPLES | SECTIONS)[task]
+    for name, content in files.items():
         (tmp_path / name).write_text(content, encoding="utf-8")
     where = ["--include_path", str(tmp_path)]
     if task not in EXPECTED:
         # It matches images with captions, which needs a model: all of its documents are read.
         (tmp_path / "images").mkdir()
         assert main(["validate", *where, task]) == 0
-        count = yaml.safe_load(SECTIONS[task][f"{task}.yaml"])["checks"]["categories"]
+        count = yaml.safe_load(files[f"{task}.yaml"])["checks"]["categories"]
         assert f"{sum(count.values())} of {sum(count.values())} documents usable" in capsys.readouterr().out
         return
-    model = ["--model", f"captions:{tmp_path / 'mine.json'}"] if "mine.json" in SECTIONS[task] else []
+    model = ["--model", f"captions:{tmp_path / 'mine.json'}"] if "mine.json" in files else []
     options = ["--format", "json", "--bootstrap", "0", "--output_path", str(tmp_path / "runs")]
     assert main(["run", *where, "--task", task, *model, *options]) == 0
     results = {

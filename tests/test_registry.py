@@ -40,7 +40,9 @@ def test_object_is_imported_when_its_name_is_first_asked_for(tmp_path: Path, mon
 def test_taken_name_is_refused_and_keeps_its_object():
     known = registry(shipped="json:dumps")
     for _ in range(2):
-        known.add("mine", int)
+        assert known.register("mine")(int) is int
+    assert "mine" in known
+    assert "other" not in known
     for name, message in (("mine", "'mine' is registered already, as <class 'int'>"), ("shipped", "'json:dumps'")):
         with pytest.raises(UsageError, match=message):
             known.add(name, float)
