@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from named_features import NamedFeatures
-from scored_in_shards import corpus_state, scored_in_shards, shuffled
+from scored_in_shards import corpus_state, scored_in_shards
 
 from capbench.adapters import ImageHandle
 from capbench.errors import MetricError
@@ -192,16 +192,6 @@ def test_values_are_the_same_to_the_bit_whatever_the_shards(encoder, many, argum
         np.testing.assert_array_equal(found.parts[name], part)
     assert found.failures == whole.failures != {}
     assert value == metric.corpus(whole, many.weights)
-
-
-def test_state_of_shards_gives_the_gaussians_of_the_pairs(encoder: NamedFeatures, items: Items):
-    metric, context = Mid(), Context(encoder=encoder)
-    x, y, made = normal()
-    states = [metric.state_map(items.subset(which), context) for which in shuffled(40, 7)]
-    scores = metric.score(items, context, corpus_state(metric, [*states, *states], 4))
-    information, distance = pointwise_information(*(v.astype(np.float32).astype(np.float64) for v in (x, y, x, made)))
-    # Features are rounded to 2**-30, and to float32 where they are kept.
-    np.testing.assert_allclose(scores.values, information + distance, rtol=0, atol=1e-6)
 
 
 def test_pairs_are_told_apart_by_image_and_text(encoder: NamedFeatures):

@@ -41,8 +41,3 @@ def test_value_is_bounded_and_blind_to_the_order_of_references(candidate, refere
     assert parts == precision_and_recall(candidate, shuffled)
     value = f_measure(*np.array([parts]).T)[0]
     assert 0 <= value <= 1 + 1e-12
-
-
-@given(texts, st.lists(texts, max_size=4))
-def test_candidate_among_its_references_scores_one(candidate, others):
-    assert precision_and_recall(candidate, [*others, candidate]) == (1.0, 1.0)
