@@ -203,18 +203,6 @@ def marks(root: Path, index: TaskIndex = INDEX) -> dict[str, tuple[str, ...]]:
     return {run.key: run.marks for run in collect(root, index)[0]}
 
 
-def test_empty_and_missing_folders_hold_no_runs(record_folder: Path):
-    assert collect(record_folder, INDEX) == ([], [])
-    assert collect(record_folder / "nowhere", INDEX) == ([], [])
-
-
-def test_good_run_is_found_by_its_folder_and_has_no_marks(record_folder: Path):
-    record = make_record()
-    folder = write_record(record_folder, "tasty/no-model/1", {**record, "checksum": checksum(record)})
-    (run,), left_out = collect(record_folder, INDEX)
-    assert (run.key, run.folder, run.marks, left_out) == ("tasty/no-model/1", folder, (), [])
-
-
 def test_what_is_no_record_is_named_and_costs_no_other(record_folder: Path):
     write_record(record_folder, "good", make_record())
     bare = make_record()

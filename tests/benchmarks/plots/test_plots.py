@@ -138,15 +138,6 @@ def test_values_that_are_orders_of_magnitude_apart_get_a_logarithmic_axis():
     assert agreement_figure([agreement_record(VALUES)]).axes[0].get_xscale() == "linear"
 
 
-def test_zero_is_marked_where_values_lie_on_both_sides():
-    def zeros(values) -> int:
-        (axes,) = agreement_figure([agreement_record(values)]).axes
-        return sum(list(line.get_xdata()) == [0, 0] for line in axes.lines)
-
-    assert zeros({"a": (-0.2, -0.3, -0.1), "b": (0.3, 0.2, 0.4)}) == 1
-    assert zeros({"a": (-0.2, -0.3, -0.1)}) == 0
-
-
 @pytest.mark.parametrize(("width", "inches", "columns"), [("single", 3.3, 1), ("double", 6.9, 2)])
 def test_tasks_are_small_multiples(width, inches, columns):
     records = [agreement_record(VALUES, task=task) for task in ("one", "two", "three")]

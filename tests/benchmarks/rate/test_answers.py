@@ -16,7 +16,7 @@ from capbench.benchmarks.rate import session as module
 from capbench.benchmarks.rate.questions import Questionnaire, questions_of, read_questions
 from capbench.benchmarks.rate.report import AnswerCounts, Figure, alpha, equal_share, figures, report
 from capbench.benchmarks.rate.session import Answer, Key, RatingQueue, Session, read_session
-from capbench.benchmarks.statistics.contract import Interval, UndefinedStatistic
+from capbench.benchmarks.statistics.contract import Interval
 from capbench.errors import DataError, UsageError
 
 SCALES = ["precision=1-5", "recall=0-3"]
@@ -66,14 +66,6 @@ def test_rows_say_what_was_answered_of_which_caption(session: Session) -> None:
     place = desk.place("ann")
     assert (place.step, place.number, place.total) == (None, 12, 12)
     assert not desk.answer("ann", 12, {"precision": 4, "recall": 0})
-
-
-def test_a_choice_says_how_captions_stood(tmp_path: Path) -> None:
-    session = make_session(tmp_path, better="Which?")
-    rate_all(session, "ann", [0, 1, "tie", None])
-    assert [row["answer"] for row in rows(session)] == [0, 1, "tie", None, 0, 1]
-    assert all(sorted(row["shown"]) == [0, 1] for row in rows(session))
-    assert all("system" not in row for row in rows(session))
 
 
 def test_a_page_that_is_sent_twice_keeps_its_first_answer(session: Session) -> None:
@@ -269,15 +261,6 @@ def test_pairs_of_answers_are_counted() -> None:
     assert equal_share(one, np.ones(3), within=1) == 2 / 4
     assert equal_share(one, np.ones(3), within=2) == 1
     assert equal_share(one, np.array([0, 3, 0]), within=1) == 1
-
-
-def test_what_is_undefined_says_why() -> None:
-    single = AnswerCounts(np.array([[1, 0], [0, 1]]), np.arange(2), "nominal")
-    for value in (alpha, equal_share):
-        with pytest.raises(UndefinedStatistic, match="no caption or choice has answers of two raters"):
-            value(single, np.ones(2))
-    with pytest.raises(UndefinedStatistic, match="all answers are equal"):
-        alpha(AnswerCounts(np.array([[2, 0], [3, 0]]), np.arange(2), "nominal"), np.ones(2))
 
 
 def test_a_narrower_interval_needs_images_by_the_square() -> None:

@@ -295,15 +295,6 @@ def test_no_row_stands_under_a_column_that_holds_images_it_was_trained_on(tmp_pa
     assert {one.needs for one in places(suite, given) if one.row.printed_model == "NegCLIP"} == {seen}
 
 
-@pytest.mark.parametrize("name", ["dci_table2", "dci_table4", "dci_table7", "dci_table10"])
-def test_columns_of_sdci_say_of_which_images_they_are(name: str):
-    for column in load_suite(name).columns:
-        if column.printed == "sDCI":
-            full = column.task.startswith("dci_full_")
-            assert column.images == (["sdci_train", "sdci_valid", "sdci_test"] if full else ["sdci_test"])
-            assert full or column.name.endswith(", 112 test images")
-
-
 # --- what is refused
 
 

@@ -293,15 +293,6 @@ def test_column_with_the_mean_alone_says_what_it_is_of():
         SuiteColumn.model_validate(column)
 
 
-def test_images_that_are_missing_are_named_with_their_task(small_suite: Callable[..., SuiteRun], tmp_path: Path):
-    file = tmp_path / "rated.yaml"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"image_folder": "photographs"}))
-    said: list[Missing] = []
-    small_suite({"metric": "clip_s", "model": "shapes-clip"}, on_missing=said.extend)
-    (one,) = said
-    assert one.what.startswith("task 'rated': its images are not on this machine (looked in ")
-
-
 # -- What is counted of a task's references alone, and that bad data is no count
 
 

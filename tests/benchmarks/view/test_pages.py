@@ -115,21 +115,6 @@ def test_lists_are_sorted_over_all_pages(client: Any, viewed: Viewed, sort: str,
     assert values == sorted(values, reverse=reverse)
 
 
-def test_a_search_finds_ids_captions_and_references_capital_or_not(client: Any, viewed: Viewed) -> None:
-    def found(query: str) -> list[int]:
-        answer = client.get(f"/runs/{viewed.rated.key}/samples", params={"q": query})
-        assert f"with “{query}”" in text_of(answer)
-        return samples_of(answer)
-
-    assert found("ROW 32") == [32]
-    assert found("a RED circle is to the left of a large") == [
-        row for row in range(ROWS)
-        if "a red circle is to the left of a large" in (caption(row) + caption(row + 1)).lower()
-    ]  # fmt: skip
-    assert found(".*") == []
-    assert found("onload") == [row for row in range(ROWS) if row % 4 == 2 or row == 7][:24]
-
-
 def test_samples_are_followed_in_the_order_of_their_list(client: Any, viewed: Viewed) -> None:
     listed = client.get(f"/runs/{viewed.first.key}/samples", params={"sort": "-meteor", "q": "red"})
     order = samples_of(listed)

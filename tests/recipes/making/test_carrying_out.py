@@ -20,8 +20,6 @@ from making_stages import rows_of
 from PIL import Image
 
 from capbench.adapters.aliases import ModelSpec, resolve_model
-from capbench.benchmarks.store.store import Store
-from capbench.cli.cluster_file import PoolsSettings
 from capbench.cli.main import main
 from capbench.cli.status import state_of
 from capbench.recipes.making.contract import ROLES, MakingRow, StageFacts
@@ -145,20 +143,6 @@ def test_workers_make_the_same_bytes(maker):
     assert set(begun(file.parent).values()) == {1}
     assert state_of(file.parent / "run" / "progress.json")[0] == "done"
     assert files(file.parent / "there") == files(file.parent / "here")
-
-
-def test_what_workers_take_can_be_said_of_every_model_of_a_maker():
-    assert set(PoolsSettings.model_fields) == {"cpu", *ROLES}
-
-
-def test_store_that_lost_a_value_is_made_anew(maker: Callable[..., Path]):
-    file = maker()
-    main(command(file, "out"))
-    begun(file.parent)
-    with Store(file.parent / "store.sqlite") as store:
-        store.prune(containing='"two"')
-    main(command(file, "out"))
-    assert set(begun(file.parent)) == {f"two {number}" for number in range(ROWS)}
 
 
 def test_report_says_the_command_that_made_it(maker: Callable[..., Path]):
@@ -305,14 +289,6 @@ def test_parquet_of_several_pieces_has_one_type_a_column_or_it_is_said(maker, mo
 def test_stage_that_nothing_is_left_of_ends_with_the_reason(maker, capsys):
     assert main(command(maker(["bad"]), "out")) == 1
     assert "stage 'one' left no row of 1; 0: is bad" in capsys.readouterr().err
-
-
-def test_value_that_no_stage_makes_is_named(maker: Callable[..., Path], capsys: pytest.CaptureFixture[str]):
-    assert main(command(maker(lines=[{"id": "7", "txt": "x"}]), "out")) == 1
-    assert (
-        "stage 'one' reads 'text', which no stage before makes and not every row has; there is: txt."
-        in capsys.readouterr().err
-    )
 
 
 @pytest.mark.parametrize(

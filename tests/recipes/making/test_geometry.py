@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from capbench.adapters import Region
-from capbench.adapters.regions.contracts import PackedMask
 from capbench.errors import UsageError
 from capbench.recipes.making.geometry import (
     MaskNode,
@@ -168,13 +167,6 @@ def test_same_boxes_are_one_cluster():
     assert clustered_boxes(np.array([[0, 0, 40, 40]] * 20), (100, 100), rectangles="whole") == [(0, 0, 40, 40)]
 
 
-def test_released_rectangle_is_a_cell_short():
-    box = np.array([[10, 20, 50, 60]])
-
-    assert clustered_boxes(box, (100, 100)) == [(10, 20, 46, 56)]
-    assert clustered_boxes(box, (100, 100), rectangles="whole") == [(10, 20, 50, 60)]
-
-
 def test_area_counts_from_a_thousandth_to_nine_tenths():
     size = (1000, 100)
     for box, count in (
@@ -185,25 +177,10 @@ def test_area_counts_from_a_thousandth_to_nine_tenths():
 
 
 def test_boxes_that_touch_are_united_and_those_apart_are_not():
-    # Side by side their hull has no gap; apart by a fifth of it, it has.
-    assert united_hulls([(0, 0, 10, 10), (10, 0, 20, 10)]) == [(0, 0, 20, 10)]
-    assert united_hulls([(0, 0, 10, 10), (15, 0, 25, 10)]) == [(0, 0, 10, 10), (15, 0, 25, 10)]
     # A gap of exactly a tenth is one too many; GIoU is below 0 there.
     assert len(united_hulls([(0, 0, 9, 10), (10, 0, 19, 10)])) == 1
     assert len(united_hulls([(0, 0, 9, 10), (11, 0, 20, 10)])) == 2
-    # One pass: the smallest takes what is near it, and its hull takes no more.
-    chain = [(0, 0, 10, 10), (10, 0, 21, 10), (21, 0, 33, 10)]
-    assert united_hulls(chain) == [(0, 0, 21, 10), (21, 0, 33, 10)]
     assert united_hulls([]) == []
-
-
-def test_only_the_three_largest_are_cut_by_the_others():
-    small, *large = [(40, 40, 60, 60), (0, 40, 100, 200), (0, 0, 200, 80), (120, 100, 200, 200)]
-    cut = cut_hulls([*large, small], 0)
-
-    assert cut[0] == small
-    assert cut == plain_cut([*large, small], 0)
-    assert len(cut) >= 3
 
 
 def test_three_tenths_that_are_free_are_worth_a_rectangle_and_less_is_not():
@@ -248,47 +225,9 @@ def test_largest_rectangle_is_that_of_all_rectangles(seed: int):
     assert largest_rectangle(grid) == plain_largest(grid)
 
 
-@pytest.mark.parametrize(
-    ("rows", "expected"),
-    [
-        (["..."], (0, 0, 3, 1)),
-        (["###"], None),
-        (["#.#", "..."], (0, 1, 3, 2)),
-        # Two of four cells: the one that ends further left.
-        (["..#..", "..#.."], (0, 0, 2, 2)),
-        # Two that end in one column: the upper.
-        (["..", "##", ".."], (0, 0, 2, 1)),
-    ],
-)
-def test_rectangle_of_a_drawn_grid(rows: list[str], expected: tuple[int, int, int, int] | None):
-    assert largest_rectangle(np.array([[cell == "." for cell in row] for row in rows])) == expected
-
-
 @pytest.mark.parametrize("shape", [(0, 0), (0, 5), (5, 0)])
 def test_grid_without_cells_has_no_rectangle(shape: tuple[int, int]):
     assert largest_rectangle(np.ones(shape, bool)) is None
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_cell_is_free_if_half_of_its_pixels_are(seed: int):
-    rng = np.random.default_rng(seed)
-    hull = (*rng.integers(0, 9, 2).tolist(), *rng.integers(9, 30, 2).tolist())
-    corners = rng.integers(-3, 33, (rng.integers(0, 5), 2, 2))
-    boxes = [(*low, *high) for low, high in zip(corners.min(1).tolist(), corners.max(1).tolist(), strict=True)]
-    scale = int(rng.integers(1, 5))
-    left, top, right, bottom = hull
-
-    def is_free(x: int, y: int) -> bool:
-        return not any(x1 <= x < x2 and y1 <= y < y2 for x1, y1, x2, y2 in boxes)
-
-    expected = [
-        [
-            sum(is_free(x + i, y + j) for i in range(scale) for j in range(scale)) * 2 >= scale**2
-            for x in range(left, left + (right - left) // scale * scale, scale)
-        ]
-        for y in range(top, top + (bottom - top) // scale * scale, scale)
-    ]
-    assert free_cells(hull, boxes, scale).tolist() == expected
 
 
 def test_hull_smaller_than_a_cell_has_none():
@@ -320,13 +259,6 @@ def test_kept_are_those_of_a_plain_computation(seed: int):
     most = rng.choice([0.1, 0.25, 0.5])
 
     assert kept_boxes(boxes, scores, most).tolist() == plain_kept(boxes.tolist(), scores.tolist(), most)
-
-
-def test_overlap_of_exactly_the_limit_stays():
-    boxes = np.array([[0, 0, 4, 4], [0, 0, 4, 2]])
-
-    assert kept_boxes(boxes, np.array([0.5, 0.9]), 0.5).tolist() == [1, 0]
-    assert kept_boxes(boxes, np.array([0.5, 0.9]), 0.49).tolist() == [1]
 
 
 def test_no_boxes_are_none():
@@ -485,24 +417,6 @@ def test_tree_is_that_of_a_plain_computation(comparison):
     assert unions > 20
 
 
-def test_part_is_a_child_and_a_neighbour_is_none():
-    house, window, tree = block(10, 5, 60, 35), block(20, 10, 30, 20), block(60, 5, 100, 35)
-
-    one, other = mask_tree([window, tree, house])
-
-    assert one.regions == (2,)
-    assert [child.regions for child in one.children] == [(0,)]
-    assert (other.regions, other.children) == ((1,), ())
-
-
-def test_better_of_two_that_are_nearly_the_same_stays():
-    (one,) = mask_tree([block(0, 0, 100, 20, 0.8), block(0, 0, 98, 20, 0.9)])
-    assert one.regions == (1,)
-    # Of equal scores the larger one.
-    (one,) = mask_tree([block(0, 0, 98, 20), block(0, 0, 100, 20)])
-    assert one.regions == (1,)
-
-
 def test_released_comparison_takes_two_of_one_size_that_lie_apart_for_one():
     windows = [block(10, 10, 20, 20, 0.8), block(100, 10, 110, 20, 0.9)]
 
@@ -533,45 +447,18 @@ def test_only_child_like_its_parent_gives_way():
     assert one.children == ()
 
 
-def test_mask_of_everything_holds_all_others_and_one_of_nothing_is_left_out():
-    everything, nothing = region(np.ones((TALL, WIDTH), bool)), region(np.zeros((TALL, WIDTH), bool))
-
-    (one,) = mask_tree([nothing, block(0, 0, 10, 10), everything, block(140, 30, 150, 40)])
-    assert one.regions == (2,)
-    assert [child.regions for child in one.children] == [(1,), (3,)]
-    assert one.mask.box == (0, 0, WIDTH, TALL)
-    assert mask_tree([nothing]) == mask_tree([]) == ()
-
-
 def test_small_masks_and_their_parts_are_not_shown():
     tree = mask_tree([block(0, 0, 100, 30), block(5, 5, 50, 25), block(10, 10, 20, 20), block(110, 0, 120, 9)])
 
     assert [(depth, one.mask.size) for depth, one in walked(tree)] == [(0, 3000), (1, 900), (2, 100), (0, 90)]
     assert [(depth, one.mask.size) for depth, one in walked(shown(tree, 900))] == [(0, 3000), (1, 900)]
     assert shown(tree) == ()
+    assert mask_tree([region(np.zeros((TALL, WIDTH), bool))]) == mask_tree([]) == ()
 
 
 def test_masks_of_several_images_are_said():
     with pytest.raises(UsageError, match="several sizes"):
         mask_tree([region(np.ones((2, 3), bool)), region(np.ones((3, 2), bool))])
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_packed_masks_are_compared_bit_by_bit(seed: int):
-    rng = np.random.default_rng(seed)
-    masks = []
-    for _ in range(2):
-        mask = rng.random((30, 200)) < 0.5
-        low, high = rng.integers(0, 64, 2), rng.integers(65, 200, 2)
-        mask[:, : low[0]] = mask[:, high[0] :] = mask[: low[1] // 4] = False
-        masks.append(mask)
-    one, other = map(PackedMask.of, masks)
-
-    assert one.size == masks[0].sum()
-    assert one.shared(other) == other.shared(one) == (masks[0] & masks[1]).sum()
-    assert np.array_equal(one.unpacked(), masks[0])
-    assert np.array_equal(one.united(other).unpacked(), masks[0] | masks[1])
-    assert one.united(other).size == (masks[0] | masks[1]).sum()
 
 
 def line(height: int, width: int, row: int) -> np.ndarray:

@@ -12,13 +12,10 @@ import pytest
 from making_stages import Models, Scripted, asked_of, made_of
 from PIL import Image
 from tiny_dci import make_tiny_dci
-from tiny_llm import make_tiny_llama, make_tiny_llava
 
 from capbench.adapters import Captioner, CaptionRequest, ImageHandle, JudgeRequest, Region, Segmenter
 from capbench.adapters.aliases import resolve_model
-from capbench.adapters.captioners.hf import HfCaptioner
 from capbench.adapters.contracts import Caption, Captioned
-from capbench.adapters.judges.hf_judge import HfJudge
 from capbench.errors import DataError, UsageError
 from capbench.recipes.making.contract import MakingRow, Unmade
 from capbench.recipes.making.schema import Output
@@ -302,24 +299,6 @@ def test_given_boxes_are_masks(picture: Path):
     assert (made.values["boxes"], list(made.values["mask_data"])) == ([[0, 0, 10, 10]], ["0"])
     with pytest.raises(ValueError, match="are of a segmenter"):
         MasksSettings(boxes="boxes", grid=3)
-
-
-def test_real_checkpoints_caption_and_merge(tmp_path: Path, picture: Path):
-    captioner = HfCaptioner(str(make_tiny_llava(tmp_path / "llava")), device="cpu")
-    judge = HfJudge(str(make_tiny_llama(tmp_path / "llama")), device="cpu")
-    models = Models(captioner=captioner, judge=judge)
-    row = MakingRow("17", picture, {"boxes": [[0, 0, 100, 100]]})
-    kwargs = {"do_sample": True, "temperature": 0.2, "max_new_tokens": 6}
-    for settings in (
-        CaptionSettings(prompt="Say.", to="whole", generation_kwargs=kwargs),
-        CaptionSettings(prompt="Say.", to="parts", generation_kwargs=kwargs, boxes="boxes"),
-    ):
-        made = made_of(CaptionStage("caption", settings, 0), row, models)
-        row = made
-    merging = MergeSettings(overall="whole", elements="parts", to="merged", new_tokens=5, language="any")
-    first = made_of(Merge("merge", merging, 0), row, models)
-    again = made_of(Merge("merge", merging, 0), row, models)
-    assert first == again
 
 
 def test_folders_tables_dci_and_tasks_are_read(tmp_path: Path, picture: Path):

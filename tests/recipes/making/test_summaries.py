@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from making_stages import Scripted, asked_of
+from making_stages import asked_of
 
 from capbench.adapters import JudgeRequest
-from capbench.recipes.making.asking import Conversation, NoUse, clip_tokens, converse, cut_to_tokens, language_fault
+from capbench.recipes.making.asking import clip_tokens, cut_to_tokens, language_fault
 from capbench.recipes.making.contract import Unmade
 from capbench.recipes.making.stages.entries import (
     FEW_WORDS_SHORTER,
@@ -80,20 +80,6 @@ def test_tokens_are_clips_with_start_and_end():
     text = "a dog runs " * 40
     for most in (10, 20, 77):
         assert most - 12 <= clip_tokens(cut_to_tokens(text, most)) <= most
-
-
-def test_conversations_go_on_together_each_by_itself():
-    def count(to: int) -> Conversation[int]:
-        for number in range(to):
-            if (answer := (yield JudgeRequest(f"{to}"))) != str(number):
-                raise NoUse(f"said {answer or 'nothing'}")
-        return to
-
-    judge = Scripted(lambda request, before: None if request.prompt == "2" and before else str(before))
-    said = converse(judge, [count(3), count(0), count(2), count(1)])
-    assert [one.result for one in said] == [3, 0, None, 1]
-    assert [one.asked for one in said] == [3, 0, 2, 1]
-    assert (said[2].fault, said[2].silent) == ("said nothing", "the server is down")
 
 
 LONG = "a very long summary of the street with " + "many " * 100 + "things"

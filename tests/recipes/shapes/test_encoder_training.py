@@ -22,7 +22,7 @@ from capbench.recipes.shapes.clip import (
 )
 from capbench.recipes.shapes.encoder import EncoderTraining, train
 from capbench.recipes.shapes.pac import PacTuning, tune
-from capbench.recipes.shapes.pool import GRID, draw_pool, view_of, whole
+from capbench.recipes.shapes.pool import draw_pool, view_of, whole
 from capbench.recipes.shapes.sighted import few_shapes
 from capbench.recipes.shapes.texts import FACTS, clip_text, facts_of_text, facts_of_things, false_text, true_text
 from capbench.tasks.shapes.describing import PLACES, detailed_reference, short_references
@@ -91,17 +91,6 @@ def test_facts_tell_a_relation_from_its_opposite_and_directions_from_relations()
     np.testing.assert_array_equal(facts[0], facts_of_text("A blue moon to the right of a red star."))
     moving = facts_of_text("A red star moves to the left while a blue moon rests.")
     np.testing.assert_array_equal(moving, facts_of_text("A red star and a blue moon."))
-
-
-def test_labels_of_patches_say_what_is_there():
-    (picture,) = draw_pool([1])
-    view = view_of(picture, np.random.default_rng(1))
-    assert view.labels.shape == (5, GRID * GRID)
-    thing = max(view.things, key=lambda one: one.box[2] - one.box[0])
-    is_whole = view.pixels is picture.pixels
-    if is_whole:
-        x, y = (int(middle * GRID) for middle in thing.centre)
-        assert view.labels[0].reshape(GRID, GRID)[y, x] > 0
 
 
 def test_tokenizer_knows_every_byte_and_ends_with_its_highest_id(tokenizer):

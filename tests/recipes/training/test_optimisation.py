@@ -79,19 +79,6 @@ def test_decay_pulls_weights_to_zero_by_its_share_of_the_rate():
     assert moved(stepped([[0.0, 1.0]], weight_decay=0.5)) == pytest.approx([-0.05, -0.15], rel=1e-4)
 
 
-def test_memory_that_is_taken_up_gives_the_next_step_as_it_would_have_been():
-    steps, other = stepped([[1.0, -2.0], [0.5, 1.0]]), stepped([])
-    state = steps.state()
-    assert sorted(state) == ["w/exp_avg", "w/exp_avg_sq", "w/step"]
-    other.restore({name: one.clone() for name, one in state.items()})
-    before = moved(steps)
-    take(steps, [1.0, 1.0], 0.1)
-    take(other, [1.0, 1.0], 0.1)
-    changed = [one - old for one, old in zip(moved(steps), before, strict=True)]
-    assert moved(other) == pytest.approx(changed, abs=1e-6)
-    assert moved(stepped([[1.0, 1.0]])) != pytest.approx(changed, abs=1e-3)
-
-
 # --- the gradient of self-critical training, against calculations by hand
 
 NAN = float("nan")

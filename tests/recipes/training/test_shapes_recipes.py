@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tiny_recipes import call_of
 
 from capbench.adapters.shapes.painter import described_scene
 from capbench.recipes.shapes.rows import painted
@@ -19,35 +18,11 @@ from capbench.recipes.shapes.signs import (
     shown,
     table,
 )
-from capbench.recipes.training.carrying_out import carry_out
-from capbench.recipes.training.loop import read_history
 from capbench.recipes.training.schema import load_recipe
 from capbench.tasks.shapes.describing import name, short_references
 from capbench.tasks.shapes.sampling import sample_scene
 
 pytestmark = pytest.mark.costly
-
-SHORT = (
-    "stop={steps: 6, every: 6}", "objective.batch=8", "data.validation=null", "data.arguments.scenes=40",
-    "optimiser.rate=0.003", "schedule={decay: constant}", "precision=fp32",
-)  # fmt: skip
-
-
-@pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize(
-    ("recipe", "part"),
-    [("shapes_pacspp", "further_texts"), ("shapes_sdci_pick1", "negatives"), ("shapes_sdci_pick1_nl0", "contrastive")],
-)
-def test_few_steps_lower_what_the_recipe_is_about(recipe: str, part: str, tmp_path: Path):
-    call = call_of(recipe, SHORT)
-    carry_out(call, tmp_path / "out", lambda taken: None, {}, judge=False)
-    lines = read_history(tmp_path / "out")
-    assert len(lines) == 6
-    if part == "negatives":
-        # It begins with similarities of the wrong sign altogether, which change at once.
-        assert lines[-1][part] < 0.9 * lines[0][part]
-    assert all(line[part] > 0 for line in lines)
-    assert (tmp_path / "out" / "model.yaml").is_file()
 
 
 def test_signs_name_variants_and_what_is_missing():
