@@ -11,11 +11,10 @@ import pytest
 import torch
 
 from capbench.adapters import CaptionRequest, adapters
-from capbench.adapters.aliases import ALIAS_FOLDER, ModelSpec, list_aliases, resolve_model
+from capbench.adapters.aliases import ModelSpec, list_aliases, resolve_model
 from capbench.adapters.captioners.recorded import RecordedCaptions
 from capbench.benchmarks.published import values as published_values
 from capbench.errors import AdapterError, UsageError
-from capbench.rows import read_rows
 
 
 @pytest.fixture
@@ -146,15 +145,6 @@ def served(model: RecordedCaptions, document: str) -> str:
     return batch.captions[0].text
 
 
-def test_shipped_recorded_captions_are_served():
-    model = resolve_model("iiw-p5b").load()
-    assert isinstance(model, RecordedCaptions)
-    assert model.bad_rows == []
-    first = next(iter(read_rows(ALIAS_FOLDER / "iiw-p5b.jsonl")))
-    assert isinstance(first, dict)
-    assert served(model, first["id"]) == first["caption"]
-
-
 @pytest.mark.parametrize(
     "name", ["mine.jsonl", "two words.jsonl", "C:\\captions\\mine.jsonl", "a,b=c.jsonl", "a:b.jsonl", "a #1.jsonl"]
 )
@@ -173,13 +163,6 @@ def test_name_of_recorded_captions_may_be_given(captions: Path):
     assert resolve_model(f"captions:{captions}", "name=13").name == "13"
     assert resolve_model("captions", f"path={captions}").name == str(captions)
     assert resolve_model("captions", f"path={captions},name=better").name == "better"
-
-
-def test_arguments_are_added_to_those_of_an_alias():
-    spec = resolve_model("iiw-p5b", "name=other")
-    assert spec.name == "other"
-    assert Path(spec.arguments["path"]) == ALIAS_FOLDER / "iiw-p5b.jsonl"
-    assert spec.arguments["name"] == "other"
 
 
 def test_captions_without_a_file_are_an_error():

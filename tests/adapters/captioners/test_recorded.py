@@ -169,14 +169,6 @@ def test_missing_file_and_unknown_format_are_errors(write: Write, tmp_path: Path
         RecordedCaptions(tmp_path / name)
 
 
-def test_copies_of_a_file_are_one_model_and_another_file_is_another(write: Write):
-    one = RecordedCaptions(write("one.jsonl", '{"id": "1", "caption": "x"}'))
-    copy = RecordedCaptions(write("copy.jsonl", '{"id": "1", "caption": "x"}'), name="mine")
-    other = RecordedCaptions(write("other.jsonl", '{"id": "1", "caption": "y"}'))
-    assert one.fingerprint() == copy.fingerprint() != other.fingerprint()
-    assert (one.name, copy.name) == ("one", "mine")
-
-
 def test_home_folder_is_understood(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     write("a.jsonl", '{"id": "1", "caption": "x"}')
     monkeypatch.setenv("HOME", str(tmp_path))

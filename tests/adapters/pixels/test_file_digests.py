@@ -327,15 +327,3 @@ def test_manifest_that_another_holds_for_too_long_costs_time_alone(tmp_path, mon
     assert len(hashed) == 50
     assert len(remarks.messages) == 1
     assert "locked" in remarks.messages[0]
-
-
-@pytest.mark.usefixtures("_settled")
-def test_one_manifest_is_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (path,) = files(tmp_path / "images", 1)
-    file_digest(path)
-    before = module._of_this_process()
-    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "another"))
-    assert file_digests([path]) == [sha256(b"0")]
-    assert len(rows()) == 1
-    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
-        before._manifest._db.execute("SELECT 1")

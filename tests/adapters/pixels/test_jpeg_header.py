@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from PIL import Image
 from tiny_images import COLOURS, encoded, turned
 
 from capbench.adapters.pixels.jpeg_header import PlainJpeg, plain_jpeg
@@ -36,14 +35,6 @@ def test_every_segment_that_could_turn_the_image_is_left_out():
     assert plain_jpeg(filled) == PlainJpeg(60, 40, has_exif=False, unturned=filled)
     # After the first scan has begun: Pillow may say what that is.
     assert plain_jpeg(content[:-2] + segment + content[-2:]) is None
-
-
-def test_sizes_of_photographs_are_those_that_pillow_says(photographs):
-    for handle in photographs:
-        header = plain_jpeg(handle.source.read_bytes())
-        assert header is not None
-        with Image.open(handle.source) as image:
-            assert (header.width, header.height) == image.size
 
 
 def test_what_other_decoders_may_not_read_is_left_to_pillow():

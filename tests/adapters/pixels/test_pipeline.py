@@ -18,7 +18,7 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from capbench.adapters import ImageHandle
 from capbench.adapters.pixels import pipeline
-from capbench.adapters.pixels.pipeline import HAS_PROCESSES, ImageBatch, default_workers, image_batches
+from capbench.adapters.pixels.pipeline import HAS_PROCESSES, ImageBatch, image_batches
 from capbench.adapters.pixels.reading import UnreadableImage
 from capbench.adapters.pixels.transforms import ExactTransform, ImageTransform, Prepared
 
@@ -100,10 +100,6 @@ def test_threads_end_with_the_last_batch():
     before = threading.active_count()
     list(image_batches(_handles(30), Numbers(), 10, 4))
     assert threading.active_count() == before
-
-
-def test_there_is_a_worker_a_core():
-    assert default_workers() >= 1
 
 
 _DEADLY = (13, 13)

@@ -54,18 +54,7 @@ def test_format_that_pillow_hands_to_another_program_is_not_read():
 
 
 @pytest.mark.parametrize(
-    ("mode", "kind"),
-    [
-        ("CMYK", "JPEG"),
-        ("CMYK", "TIFF"),
-        ("P", "PNG"),
-        ("P", "GIF"),
-        ("1", "PNG"),
-        ("L", "JPEG"),
-        ("LA", "PNG"),
-        ("RGBA", "PNG"),
-        ("RGBA", "WEBP"),
-    ],
+    ("mode", "kind"), [("CMYK", "JPEG"), ("P", "GIF"), ("1", "PNG"), ("LA", "PNG"), ("RGBA", "WEBP")]
 )
 def test_pixels_stay_in_the_mode_in_which_they_are_stored(mode: str, kind: str):
     image = COLOURS.convert(mode)
@@ -166,10 +155,6 @@ def test_damaged_exif_data_cost_no_image():
     assert read_image(ImageHandle(damaged)).image.size == (60, 40)
 
 
-def test_smallest_image_is_read():
-    assert read_image(ImageHandle(encoded(Image.new("RGB", (1, 1)), "PNG"))).image.size == (1, 1)
-
-
 @pytest.mark.parametrize("size", [(20_000, 20_000), (13_378, 13_377)])
 def test_decompression_bomb_is_refused_before_it_is_decoded(size: tuple[int, int]):
     # There are rows for one pixel only: decoding would say that the file is truncated.
@@ -187,12 +172,7 @@ def test_size_up_to_that_of_a_bomb_is_decoded(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize(
     ("box", "expected"),
-    [
-        ((10, 5, 20, 25), (10, 5, 20, 25)),
-        ((9.6, 5.5, 20.4, 24.5), (10, 6, 20, 24)),
-        ((0, 0, 60, 40), (0, 0, 60, 40)),
-        ((59, 39, 60, 40), (59, 39, 60, 40)),
-    ],
+    [((9.6, 5.5, 20.4, 24.5), (10, 6, 20, 24)), ((0, 0, 60, 40), (0, 0, 60, 40)), ((59, 39, 60, 40), (59, 39, 60, 40))],
 )
 def test_crop_takes_the_pixels_that_pillow_takes(box, expected):
     read = read_image(ImageHandle(encoded(COLOURS, "PNG"), box))

@@ -111,15 +111,7 @@ def test_file_is_recognised_by_its_name_and_pixels(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("phrase", "thing"),
-    [
-        ("star", STAR),
-        ("stars", STAR),
-        ("red star", STAR),
-        ("a large striped red star", STAR),
-        ("the Blue Circle", CIRCLE),
-        ("medium plain circle", CIRCLE),
-    ],
+    ("phrase", "thing"), [("stars", STAR), ("a large striped red star", STAR), ("the Blue Circle", CIRCLE)]
 )
 def test_phrase_scores_high_in_the_box_of_its_thing_and_low_elsewhere(phrase: str, thing: Thing):
     found = DETECTOR.detect(PICTURE, [phrase])
