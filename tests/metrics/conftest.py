@@ -169,17 +169,6 @@ def as_rows() -> Callable[[Items, TokenizedItems], tuple[Rows, np.ndarray]]:
     return rows
 
 
-@pytest.fixture
-def repeated(make_items: Callable[..., Items]) -> Callable[[Items], Items]:
-    """Items without weights: each as often as it weighed."""
-
-    def repeat(items: Items) -> Items:
-        which = np.repeat(np.arange(len(items)), items.weights)
-        return make_items([items.candidates[i] for i in which], [items.references[i] for i in which])
-
-    return repeat
-
-
 @pytest.fixture(scope="module")
 def java_on_path() -> Iterator[None]:
     """Let pycocoevalcap, which starts the first Java on the PATH, start the one that we do."""

@@ -51,14 +51,6 @@ def test_empty_texts_count_as_candidates_and_as_references(make_items: Callable[
     assert Bleu1().corpus(Bleu1().score(items, Context()), np.array([1, 1, 0])) == pytest.approx(np.exp(-1))
 
 
-def test_weights_are_repetitions_for_the_corpus_value(composed: Items, repeated: Callable[[Items], Items]):
-    once, again = composed, repeated(composed)
-    metric = Bleu4()
-    assert metric.corpus(metric.score(once, Context()), once.weights) == pytest.approx(
-        metric.corpus(metric.score(again, Context()), again.weights), rel=1e-12
-    )
-
-
 def test_order_of_references_does_not_matter(composed: Items, make_items: Callable[..., Items]):
     turned = make_items(composed.candidates, [texts[::-1] for texts in composed.references])
     np.testing.assert_array_equal(Bleu4().score(composed, Context()).values, Bleu4().score(turned, Context()).values)

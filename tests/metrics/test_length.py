@@ -11,9 +11,3 @@ def test_length_is_the_number_of_words_as_written(make_items: Callable[..., Item
     scores = Length().score(items, Context())
     assert scores.values.tolist() == [2, 2, 3, 0]
     assert not scores.failures
-
-
-def test_system_value_is_the_weighted_mean(make_items: Callable[..., Items]):
-    items = make_items(["one", "one two three"], [()] * 2, [3, 1])
-    metric = Length()
-    assert metric.corpus(metric.score(items, Context()), items.weights) == (3 * 1 + 1 * 3) / 4

@@ -285,7 +285,9 @@ def test_settings_change_the_fingerprint_and_places_do_not(capture, write_graphs
     ("settings", "label"),
     [
         ({}, "CAPTURE"),
-        ({"gamma": 0, "soft": "mean"}, "CAPTURE"),
+        ({"of": "recall"}, "CAPTURE-Recall"),
+        ({"of": "object_recall"}, "CAPTURE-Recall (objects)"),
+        ({"of": "attribute_precision", "parser": "grammar"}, "CAPTURE-Precision (attributes, grammar)"),
         ({"encoder": "models/all-mpnet-base-v2"}, "CAPTURE"),
         ({"parser_model": "models/flan-t5-base-VG-factual-sg"}, "CAPTURE"),
         ({"parser_model": "models/other-t5"}, "CAPTURE (other-t5)"),
@@ -299,7 +301,7 @@ def test_settings_change_the_fingerprint_and_places_do_not(capture, write_graphs
         ({"parser": "grammar", "synonyms": False, "soft": False}, "CAPTURE (grammar)"),
     ],
 )
-def test_label_names_the_parser_and_the_encoder_that_are_not_the_released_ones(settings, label: str):
+def test_label_names_the_number_and_the_parser_and_encoder_that_are_not_the_released_ones(settings, label: str):
     assert build_metric("capture", settings).label == label
 
 
@@ -353,18 +355,6 @@ def test_any_of_the_numbers_may_be_the_value(capture, write_graphs, make_items, 
     assert whole.score(items, Context()).parts is scores.parts
     assert part.fingerprint() == {**whole.fingerprint(), "of": of}
     assert whole.fingerprint() == capture(file, of="f1").fingerprint()
-
-
-def test_numbers_have_names_of_their_own():
-    labels = {of: Capture(of=of).label for of in ("f1", "precision", "recall", "object_recall", "relation_f1")}
-    assert labels == {
-        "f1": "CAPTURE",
-        "precision": "CAPTURE-Precision",
-        "recall": "CAPTURE-Recall",
-        "object_recall": "CAPTURE-Recall (objects)",
-        "relation_f1": "CAPTURE-F1 (relations)",
-    }
-    assert Capture(of="attribute_precision", parser="grammar").label == ("CAPTURE-Precision (attributes, grammar)")
 
 
 def test_other_settings_are_not_taken_for_the_same_numbers(capture, write_graphs, make_items):
