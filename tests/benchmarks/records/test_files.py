@@ -243,11 +243,6 @@ def test_runs_of_one_second_do_not_share_a_folder(folder: Path, monkeypatch: pyt
     assert len(list((folder / "runs").rglob("samples.parquet"))) == 2
 
 
-def test_nothing_is_written_without_an_output_path(folder: Path):
-    assert run(folder, output_path=None).folder is None
-    assert not (folder / "runs").exists()
-
-
 @pytest.mark.skipif(not hasattr(os, "seteuid"), reason="POSIX only")
 def test_folder_that_cannot_be_written_is_an_error_before_the_work(monkeypatch: pytest.MonkeyPatch):
     was_root = os.geteuid() == 0
@@ -309,8 +304,6 @@ def test_record_as_it_was_written_is_verified(folder: Path):
     [
         (("results", "small", "length.kendall_b,none"), 0.99),
         (("intervals", "length.kendall_b", "low"), math.nan),
-        (("intervals", "length.kendall_b", "high"), math.inf),
-        (("model_name",), "better"),
         (("checksum",), "0" * 64),
         (("added",), 1),
     ],
@@ -324,18 +317,12 @@ def test_changed_value_is_noticed_by_the_checksum(folder: Path, keys: tuple[str,
     assert verify(record) == "its checksum is not that of its content"
 
 
-def test_changed_settings_are_noticed_by_the_fingerprint(folder: Path):
-    record = json.loads(written(run(folder)))
-    record["fingerprint_parts"]["settings"]["seed"] = 2
-    record["checksum"] = checksum(record)
-    assert verify(record) == "its fingerprint is not that of its fingerprint_parts"
-
-
 def test_record_without_a_checksum_is_held_against_its_fingerprint(folder: Path):
     record = json.loads(written(run(folder)))
     del record["checksum"]
     assert verify(record) is None
-    assert verify({}) == "its fingerprint is not that of its fingerprint_parts"
+    record["fingerprint_parts"]["settings"]["seed"] = 2
+    assert verify(record) == "its fingerprint is not that of its fingerprint_parts"
 
 
 def test_record_names_the_sums_of_what_lies_beside_it(folder: Path):
@@ -344,7 +331,8 @@ def test_record_names_the_sums_of_what_lies_beside_it(folder: Path):
     content = (done.folder / "samples.parquet").read_bytes()
     assert done.record.files == {"samples.parquet": hashlib.sha256(content).hexdigest()}
     assert run(folder, log_samples="none").record.files == {}
-    assert run(folder, output_path=None).record.files == {}
+    unwritten = run(folder, output_path=None)
+    assert (unwritten.folder, unwritten.record.files) == (None, {})
 
 
 def test_run_that_was_edited_is_not_loaded(folder: Path):
@@ -466,30 +454,6 @@ def test_record_is_read_from_its_folder_or_its_file(folder: Path):
     read = capbench.load_run(done.folder)["small"]
     assert read == capbench.load_run(str(done.folder / "run.json"))["small"]
     assert (read.record, read.folder) == (done.record, done.folder)
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ('{"schema_version": 1, "task": "sm', "cannot be read as a run"),
-        ("", "cannot be read as a run"),
-        ("\xff\xfe", "is not a run record of capbench"),
-        ("[1, 2]", "is not a run record of capbench"),
-        ('{"results": {}}', "is not a run record of capbench"),
-        ('{"schema_version": "one"}', "is not a run record of capbench"),
-        ('{"schema_version": 2}', "has schema version 2, this capbench knows 1"),
-    ],
-    ids=["truncated", "empty", "binary", "list", "lm-eval's", "another schema", "newer"],
-)
-def test_file_that_is_no_record_is_refused_by_name(tmp_path: Path, text: str, reason: str):
-    if text == "\xff\xfe":
-        (tmp_path / "run.json").write_bytes(b"\xff\xfe")
-        reason = "cannot be read as a run"
-    else:
-        (tmp_path / "run.json").write_text(text)
-    with pytest.raises(DataError, match=reason) as caught:
-        capbench.load_run(tmp_path)
-    assert str(tmp_path / "run.json") in caught.value.message
 
 
 def test_folder_without_a_record_is_refused(tmp_path: Path):

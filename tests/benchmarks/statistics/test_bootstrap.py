@@ -185,13 +185,6 @@ def test_a_value_that_is_undefined_not_finite_or_fails_costs_its_own_interval(
     assert found["good"].interval() == of_value(mean_of(np.arange(10.0)), 10, resamples=20).interval()
 
 
-def test_progress_counts_to_the_end():
-    seen: list[tuple[int, int]] = []
-    rated = correlated_rows()
-    intervals({"r": Pearson()}, rated, rated, resamples=3, progress=lambda *numbers: seen.append(numbers))
-    assert seen == [(done, 6) for done in range(1, 7)]
-
-
 def test_draws_can_begin_later():
     image = np.array([0, 1, 1, 2])
     later = list(draw(image, 3, 6, 5, first=4))
