@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ def main() -> None:
     parser.add_argument("--store", metavar="FILE|URL", required=True)
     parser.add_argument("--output", type=Path, metavar="DIR", required=True, help="where the run is written")
     options = parser.parse_args()
+    # As the command sets it.
+    gc.set_threshold(10_000)
     engine = engine_of(options.engine, options.processes)
     if options.what == "score":
         table = capbench.score(read_rows(options.folder / "rows.jsonl"), options.metrics, store=options.store, **engine)
