@@ -206,20 +206,11 @@ def test_nan_is_a_rater_who_skipped():
     assert ratings_of((math.nan, math.nan), None) == "is missing"
 
 
-def test_equal_ratings_have_no_tau_and_say_why(run, tmp_path: Path):
-    done = run([{**one, "ratings": 3} for one in FOUR], {"output_path": tmp_path / "runs", "resamples": 20})
-    assert [result.value for result in done.results] == [None, None]
-    assert {result.reason for result in done.results} == {"all ratings are equal"}
-    text = (done.folder / "run.json").read_text()
-    assert "NaN" not in text
-    assert json.loads(text)["results"]["rated"]["length.kendall_b,none"] is None
-    assert json.loads(text)["intervals"]["length.kendall_b"]["reason"] == "all ratings are equal"
-
-
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [
         ([{**one, "candidate": f"word{number}"} for number, one in enumerate(FOUR)], "all scores are equal"),
+        ([{**one, "ratings": 3} for one in FOUR], "all ratings are equal"),
         (FOUR[:1], "fewer than 2 rows"),
     ],
 )

@@ -105,23 +105,18 @@ def test_false_caption_like_the_true_one_counts_as_the_task_says(run: Callable[.
     assert run(task, choices()).results[0].value == value
 
 
-def test_value_without_the_image_stands_beside_each_result(run: Callable[..., TaskRun]):
+def test_value_without_the_image_stands_beside_each_result_and_is_kept(run: Callable[..., TaskRun], tmp_path: Path):
     longer = [f"{text} and more" for text in TEXTS]
-    done = run(CHOICE | {"doc_to_negatives": "longer"}, choices(longer=longer))
+    done = run(CHOICE | {"doc_to_negatives": "longer"}, choices(longer=longer), output_path=tmp_path / "runs")
     (result,) = done.results
+    assert done.folder is not None
+    assert capbench.load_run(done.folder)["mine"].results[0].alone == result.alone
+    assert set(result.alone) == {"chance", "shorter", "longer", "words"}
     assert result.alone["chance"] == 0.5
     assert (result.alone["shorter"], result.alone["longer"]) == (1, 0)
     assert result.best_alone == ("shorter", 1)
     assert "1.0000 (shorter)" in render([done])
     assert json.loads(render([done], "json"))[0]["no_image"] == 1
-
-
-def test_value_without_the_image_is_kept_with_the_run(run: Callable[..., TaskRun], tmp_path: Path):
-    done = run(CHOICE, choices(), output_path=tmp_path / "runs")
-    assert done.folder is not None
-    (kept,) = capbench.load_run(done.folder)["mine"].results
-    assert kept.alone == done.results[0].alone
-    assert set(kept.alone) == {"chance", "shorter", "longer", "words"}
 
 
 def test_categories_and_their_levels_have_results(run: Callable[..., TaskRun]):

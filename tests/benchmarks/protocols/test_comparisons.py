@@ -82,11 +82,6 @@ def test_williams_test_of_three_rows_is_undefined():
     assert found.classical("good", "poor") == {"Williams": None}
 
 
-def test_metric_that_finds_all_captions_equal_is_named():
-    with pytest.raises(UndefinedStatistic, match="'poor'"):
-        agreement().compare(rated(poor=np.ones(6)), Pearson(), DRAWS)
-
-
 def pairs(images: str, *credit: list[float]) -> PairedEstimates:
     scores = dict(zip(("one", "other"), map(np.array, credit), strict=True))
     return Preference(PreferenceSettings()).compare(ComparedRows(list(images), scores), None, DRAWS)

@@ -138,11 +138,6 @@ def test_each_category_of_a_level_weighs_the_same():
     assert CategoryMeans(NAMES, OF_ROW).value(CREDIT, ONES) == pytest.approx((5 / 8 + 1 / 2) / 2)
 
 
-def test_mean_of_entries_takes_no_heed_of_categories():
-    means = CategoryMeans(NAMES, OF_ROW, average_over="entries")
-    assert means.value(CREDIT, ONES) == pytest.approx(3 / 7)
-
-
 def test_categories_are_named_with_parents_before_their_children():
     means = CategoryMeans(["a/x", "b/z", "a/y"], np.array([0, 1, 2]))
     assert means.names(0) == []
@@ -249,13 +244,9 @@ def test_every_own_caption_must_beat_every_negative():
     assert (found["shorter"], found["longer"]) == (0, 0)
 
 
-def test_words_of_other_images_give_the_true_caption_away():
+def test_words_of_other_images_give_the_true_caption_away_and_those_of_the_own_image_tell_nothing():
     choices = [([f"a dog on a {place}"], [f"a dog a on {place}"]) for place in ("bed", "car", "hill")]
     assert [one["words"] for one in credits_of(*choices)] == [1, 1, 1]
-
-
-def test_words_of_the_own_image_tell_nothing():
-    choices = [([f"a dog on a {place}"], [f"a dog a on {place}"]) for place in ("bed", "car", "hill")]
     assert [one["words"] for one in credits_of(*choices, images="aaa")] == [0, 0, 0]
     # An image alone has the others to learn from, and the others have it.
     assert [one["words"] for one in credits_of(*choices, images="aab")] == [1, 1, 1]

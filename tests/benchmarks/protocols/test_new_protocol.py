@@ -20,8 +20,6 @@ from capbench.benchmarks.protocols.generate_until import GenerateUntil
 from capbench.benchmarks.protocols.job import Collected, Job, Result, ScoredMetric, Shard, Summary
 from capbench.benchmarks.protocols.rated_captions import RatedCaption
 from capbench.benchmarks.statistics.contract import Statistic
-from capbench.benchmarks.suites.read import Suite
-from capbench.benchmarks.suites.run import run_suite
 from capbench.cli.main import main
 from capbench.metrics import Items
 
@@ -238,12 +236,6 @@ def test_runs_of_two_choices_are_not_compared(bench: Bench, run: Callable[..., P
     assert "protocol.mood is glad in one and sour in the other" in err
 
 
-def test_its_models_are_compared_on_the_documents_that_all_captioned(bench: Bench, captioned: list[Path]):
-    out, err = bench("compare", *captioned, "--metrics", "rouge_l,length", "--bootstrap", 50)
-    assert "audiences: 2 models compared by length on 12 rows of 12 documents" in err
-    assert out.index("| long") < out.index("| short")
-
-
 def test_runs_of_a_protocol_that_compares_none_are_refused_with_those_that_do(bench: Bench, run: Callable[..., Path]):
     _, err = bench("compare", run("names"), code=2)
     assert "runs of protocol 'naming' cannot be compared" in err
@@ -308,16 +300,6 @@ def test_lm_eval_runs_what_it_says_that_lm_eval_can_run(bench: Bench, tasks: Pat
     _, err = bench(*export, "names", code=2)
     assert "its output_type is 'naming'" in err
     assert f"tasks of {', '.join(names_where(lambda one: one.lm_eval))} can be exported" in err
-
-
-def test_suite_fills_its_cells(tasks: Path):
-    column = {"task": "moods", "printed": "Flickr8k-Expert", "statistics": ["pearson"]}
-    rows = [{"metric": "rouge_l"}, {"metric": "length"}]
-    suite = Suite(suite="mine", description="", paper="pacspp", table=1, columns=[column], rows=rows)
-    rouge, length = (cell.result for cell in run_suite(suite, include_path=[tasks], resamples=0).cells)
-    assert rouge is not None
-    assert length is not None
-    assert rouge.value > length.value
 
 
 # --- where it is not installed

@@ -13,7 +13,6 @@ from test_readme import block
 import capbench
 from capbench.benchmarks.protocols import protocols
 from capbench.benchmarks.records.task_run import TaskRun
-from capbench.cli.main import main
 
 SOURCE = block("python", "OddOneOut", of="docs/extending.md")
 
@@ -83,17 +82,3 @@ def test_bad_document_is_a_failure_in_the_words_of_the_protocol(run):
 def test_data_has_another_hash_where_another_one_is_odd(run):
     first, second = (run([row("a", [1, 2], odd)]).record.data_hash for odd in (0, 1))
     assert first != second
-
-
-def test_its_metrics_are_compared_and_exported(run, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    rows = [row(str(n), [1, 2, 3], n % 3, references=["word word word"]) for n in range(12)]
-    keys = {"metric_list": ["length", "bleu_1"], "doc_to_target": "references"}
-    run(rows, {"resamples": 20, "output_path": tmp_path / "runs"}, **keys)
-    (record,) = (tmp_path / "runs").rglob("run.json")
-    assert main(["compare", str(record.parent), "--bootstrap", "20"]) == 0
-    printed = capsys.readouterr()
-    assert "odd: 2 metrics compared on 12 rows of 12 images" in printed.err
-    assert "McNemar" in printed.out
-    assert main(["export", "csv", str(tmp_path / "runs"), "-o", str(tmp_path / "all.csv")]) == 0
-    assert main(["show", "odd", "--include_path", str(tmp_path)]) == 0
-    assert "odd_one_out" in capsys.readouterr().out

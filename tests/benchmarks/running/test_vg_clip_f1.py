@@ -116,14 +116,6 @@ def test_nine_numbers_of_the_paper_from_files_to_record(data: Path, tiny_clip: T
     assert done.published == {}
 
 
-def test_second_run_computes_nothing(data: Path, tiny_clip: TinyClip):
-    first = run(data, tiny_clip)
-    assert first.record.store["computed"] > 0
-    again = run(data, tiny_clip)
-    assert again.record.store["computed"] == 0
-    assert [result.value for result in again.results] == [result.value for result in first.results]
-
-
 def test_missing_photograph_is_named_and_costs_no_other(data: Path, tiny_clip: TinyClip):
     whole = run(data, tiny_clip).samples.to_pydict()
     (data / "VG_100K_2" / "5.jpg").unlink()
