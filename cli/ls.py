@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 from ..hub import asking_nobody
 from .options import TASK, add_options, locations_of, print_table, tell
 
+_EPILOG = """\
+A list fits the terminal: the last column is cut, and some columns are left out. 'bench show NAME' tells all of a task,
+metric or model; '--format json' prints all of all."""
+_LEFT_OUT = {"tasks": {"tags"}, "groups": {"about"}, "metrics": {"source"}, "models": {"adapter", "source"}}
+_WIDTH = 100
+"""Columns of a line where the output is no terminal."""
+_LEAST = 16
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    parser.epilog = _EPILOG
     parser.add_argument("what", nargs="?", choices=sorted(_LISTS), default="tasks", help="default: tasks")
     parser.add_argument("--format", choices=("plain", "json"), default="plain")
     parser.add_argument(
@@ -28,10 +38,24 @@ def run(options: argparse.Namespace) -> int:
     if options.format == "json":
         print(json.dumps(rows, indent=2, ensure_ascii=False))
     elif rows:
-        print_table(rows, "plain")
+        print_table(_fitted(rows, _LEFT_OUT.get(options.what, set())), "plain")
     else:
         print(f"there are no {options.what}")
     return 0
+
+
+def _fitted(rows: list[dict[str, str]], left_out: set[str]) -> list[dict[str, str]]:
+    """Return the columns of rows that fit a line, the last one cut to what room is left."""
+    *first, last = (name for name in rows[0] if name not in left_out)
+    taken = sum(max(len(name), *(len(row[name]) for row in rows)) + 2 for name in first)
+    room = max(shutil.get_terminal_size((_WIDTH, 24)).columns - taken, _LEAST)
+    return [
+        {
+            **{name: row[name] for name in first},
+            last: text if len(text := row[last]) <= room else f"{text[: room - 1]}…",
+        }
+        for row in rows
+    ]
 
 
 def _tasks(options: argparse.Namespace) -> list[dict[str, str]]:

@@ -214,8 +214,6 @@ class Metric(Aggregate, ABC):
     corpus_dependent: bool = False
     """Whether an item's value depends on the other items; if so, and it is no :class:`CorpusMetric`, all items of
     a corpus are scored in one piece."""
-    by_id: bool = False
-    """Whether scores are found by the ids of rows, which are then items of their own whatever they have in common."""
     splits_words: bool = False
     """Whether it counts or compares words, which it finds by the spaces between them."""
     longest_caption: int | None = None
@@ -237,6 +235,11 @@ class Metric(Aggregate, ABC):
     def direction(self) -> bool | None:
         """Whether a system that has more of it is better; None where that says nothing (``has_direction``)."""
         return self.higher_is_better if self.has_direction else None
+
+    @property
+    def by_id(self) -> bool:
+        """Whether scores are found by the ids of rows, which are then items of their own whatever they share."""
+        return False
 
     def cut(self, items: Items) -> Items:
         """Return items whose candidates are no longer than it takes (``longest_caption``)."""

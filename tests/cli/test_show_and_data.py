@@ -157,6 +157,7 @@ def test_what_of_a_run_may_be_passed_on_is_said(bench, write_task, task: str, te
     [
         ("tasks", "task", "flickr8k_expert"),
         ("tags", "tag", "agreement"),
+        ("groups", "group", "flickr8k"),
         ("metrics", "metric", "cider"),
         ("statistics", "statistic", "kendall_c"),
         ("models", "model", "captions:FILE"),
@@ -168,8 +169,9 @@ def test_list_is_printed_as_text_and_as_json(bench, what: str, column: str, memb
     assert plain.out.split()[0] == column
     rows = json.loads(bench("ls", what, "--format", "json").out)
     assert member in [row[column] for row in rows]
-    # A line a row, and the header.
+    # A line a row, and the header, none longer than a terminal's.
     assert len(plain.out.splitlines()) == len(rows) + 1
+    assert max(map(len, plain.out.splitlines())) <= 100
     assert all(isinstance(value, str) for row in rows for value in row.values())
 
 
