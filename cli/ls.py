@@ -47,7 +47,8 @@ def run(options: argparse.Namespace) -> int:
 def _fitted(rows: list[dict[str, str]], left_out: set[str]) -> list[dict[str, str]]:
     """Return the columns of rows that fit a line, the last one cut to what room is left."""
     *first, last = (name for name in rows[0] if name not in left_out)
-    taken = sum(max(len(name), *(len(row[name]) for row in rows)) + 2 for name in first)
+    # Two spaces stand behind a column, and behind its name.
+    taken = sum(max(len(name) + 2, *(len(row[name]) for row in rows)) + 2 for name in first)
     room = max(shutil.get_terminal_size((_WIDTH, 24)).columns - taken, _LEAST)
     return [
         {
