@@ -216,7 +216,7 @@ def test_what_cannot_be_written_is_named(run_small, tmp_path: Path):
 def test_store_that_is_no_database_is_moved_aside_whole(run_small, tmp_path: Path, caplog: pytest.LogCaptureFixture):
     notes = "these are notes, not a database " * 50
     (tmp_path / "notes").write_text(notes)
-    run_small("--store", tmp_path / "notes").succeeded()
+    run_small("--store", tmp_path / "notes", "--metrics", "meteor").succeeded()
     (aside,) = tmp_path.glob("notes.damaged-*")
     assert aside.read_text() == notes
     assert f"{tmp_path / 'notes'}: file is not a database. It was moved to {aside}" in caplog.text

@@ -18,6 +18,13 @@ import capbench
 from capbench.benchmarks.store.store import Store
 
 ROWS = 6000
+COMMAND = """\
+from capbench.cli.main import program
+from capbench.metrics import contract
+# Each batch, so that the run can be caught after one.
+contract._KEEP_SECONDS = 0.0
+program()
+"""
 TASK = """\
 task: many
 dataset_path: json
@@ -60,7 +67,7 @@ def meteor_entries(store: Path) -> int:
 def test_killed_run_is_finished_by_the_next_without_computing_finished_batches_again(tmp_path: Path):
     write_task(tmp_path)
     store = tmp_path / "store.sqlite"
-    command = [sys.executable, "-m", "capbench.cli.main", "run", "--task", "many"]
+    command = [sys.executable, "-c", COMMAND, "run", "--task", "many"]
     command += ["--include_path", str(tmp_path), "--store", str(store), "--output_path", str(tmp_path / "runs")]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=tmp_path)
     children: list[psutil.Process] = []

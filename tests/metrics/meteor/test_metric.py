@@ -15,7 +15,7 @@ import pytest
 from pycocoevalcap.meteor.meteor import Meteor as ReleasedMeteor
 
 from capbench.errors import MetricError
-from capbench.metrics import Context, Items
+from capbench.metrics import Context, Items, contract
 from capbench.metrics.java import find_jar, find_java
 from capbench.metrics.meteor.jar import HEAP, JAR, PARAPHRASES
 from capbench.metrics.meteor.metric import Meteor, PhraseMatch, exempt, explain, meteor
@@ -219,6 +219,7 @@ def test_failing_cache_ends_the_java_processes(many, cache, stand_in_java, monke
         started.extend(child.pid for child in ours())
         raise OSError("disk full")
 
+    monkeypatch.setattr(contract, "_KEEP_SECONDS", 0.0)
     monkeypatch.setattr(cache, "put", full)
     with pytest.raises(OSError, match="disk full"):
         Meteor("jar", processes=1).score(many, Context(cache=cache))
