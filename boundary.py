@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -44,11 +43,10 @@ class Boundary:
     def holds(self, path: Path) -> bool:
         """Tell whether a path, its links followed, ends inside. One that no file system takes leads nowhere."""
         try:
-            # As pathlib does it, in half the time: it is asked of each image.
-            resolved = os.path.realpath(os.path.expanduser(path))  # noqa: PTH111
-        except (OSError, ValueError):
+            resolved = path.expanduser().resolve()
+        except (OSError, ValueError, RuntimeError):
             return True
-        return any(os.path.join(resolved, "").startswith(os.path.join(folder, "")) for folder in self.folders)  # noqa: PTH118
+        return any(map(resolved.is_relative_to, self.folders))
 
     def require(self, value: Any, place: str, relative_to: Path) -> None:
         """Raise if a setting of a file names a file or folder outside, or a server that may not be called.
