@@ -92,8 +92,9 @@ def kept(
             known |= new
             # A store's index is in the order of hashes: whatever is kept at once changes most of its pages.
             if time.monotonic() - kept_at >= _KEEP_SECONDS:
-                cache.put(producer, waiting)
-                waiting, kept_at = {}, time.monotonic()
+                batch, waiting = waiting, {}
+                cache.put(producer, batch)
+                kept_at = time.monotonic()
             progress(len(known), len(unique))
     finally:
         if waiting:

@@ -354,12 +354,12 @@ class _MergedPieces:
         self._distinct = distinct
         self._keeps_parts = planned.aggregation == "corpus" and not planned.aggregate.has_sums
         self._columns: list[tuple[int, dict[str, np.ndarray] | None]] = []
+        self._known: dict[str, np.ndarray] | None = None
 
     @property
     def error(self) -> str:
         """Why there are no scores; empty where there are some."""
-        has_scores = any(arrays is not None for _, arrays in self._columns)
-        return self.model_error or ("" if has_scores else self._first_error)
+        return self.model_error or (self._first_error if self._known is None else "")
 
     def add(self, piece: PieceScores) -> None:
         """Add a piece; they come in order."""
@@ -385,13 +385,14 @@ class _MergedPieces:
             if self._keeps_parts or part == "truncated":
                 arrays[part] = np.array(values)
         self._columns.append((size, arrays))
+        self._known = self._known or arrays
 
     def scores(self) -> Scores | None:
         """Return the scores of the distinct items, each that of its first occurrence; None where no piece has any."""
-        if (known := next((arrays for _, arrays in self._columns if arrays is not None), None)) is None:
+        if self._known is None:
             return None
         merged: dict[str, np.ndarray] = {}
-        for part, like in known.items():
+        for part, like in self._known.items():
             columns = [
                 np.full((size, *like.shape[1:]), np.nan) if of is None else of[part] for size, of in self._columns
             ]
