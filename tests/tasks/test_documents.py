@@ -13,7 +13,6 @@ from PIL import Image
 
 from capbench.errors import DataError, TaskError, UsageError
 from capbench.paths import cache_folder
-from capbench.rows import BadRow
 from capbench.tasks.documents import load_documents
 from capbench.tasks.locate import DataLocations, parse_data_options
 from capbench.tasks.schema import TaskConfig
@@ -67,12 +66,6 @@ def test_named_path_comes_before_the_data_folder_the_cache_and_the_yaml_files_fo
         load(task)
 
 
-def test_name_of_another_task_is_not_this_tasks(load: Callable[..., Any], make_task: MakeTask, write: Write):
-    write("captions.jsonl", jsonl({"from": "beside"}))
-    other = write("other.jsonl", jsonl({"from": "other"}))
-    assert load(make_task(dataset_kwargs={"data_files": "captions.jsonl"}), other=other).rows == [{"from": "beside"}]
-
-
 def test_what_a_broken_download_leaves_behind_is_no_local_copy(
     load, make_task, write, write_card, tmp_path, monkeypatch
 ):
@@ -91,61 +84,10 @@ def test_named_path_that_does_not_exist_is_an_error(load: Callable[..., Any], ma
         load(make_task(), mine=tmp_path / "none")
 
 
-def test_cache_folder_is_the_one_named_or_the_systems(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("BENCH_CACHE", "~/mine")
-    assert cache_folder() == Path.home() / "mine"
-    monkeypatch.delenv("BENCH_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/x")
-    assert cache_folder() == Path("/x/capbench")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_folder() == Path.home() / ".cache" / "capbench"
-
-
-def test_data_option_is_a_task_and_a_path_that_may_hold_an_equals_sign():
-    named = parse_data_options(["a=/x/y=z", "b=~/data", "a_b= /odd path"])
-    assert named == {"a": Path("/x/y=z"), "b": Path.home() / "data", "a_b": Path(" /odd path")}
-
-
 @pytest.mark.parametrize("option", ["a", "a=", "=path", "="])
 def test_data_option_without_task_or_path_is_an_error(option: str):
     with pytest.raises(UsageError, match=f"--data {option}: expected TASK=PATH"):
         parse_data_options([option])
-
-
-def test_missing_data_says_what_where_and_which_command(load, make_task, write, write_card, tmp_path, monkeypatch):
-    files = [
-        {"path": "captions.jsonl", "what": "captions"},
-        {"path": "ratings.jsonl", "what": "ratings"},
-        {"path": "images", "what": "images", "required": False},
-    ]
-    write_card(files=files)
-    write("reader.py", "def read(path): return []\n")
-    task = make_task(data_source="mine_source.yaml", dataset_path=None, tail="custom_dataset: !function reader.read\n")
-    monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path / "root"))
-    with pytest.raises(DataError) as caught:
-        load(task)
-    message, hint = caught.value.message, caught.value.hint
-    assert message.startswith("task 'mine': the data set Mine is not on this machine")
-    assert str(tmp_path / "root" / "mine") in message
-    assert str(cache_folder() / "data" / "mine") in message
-    assert "Ask for it." in hint
-    assert "Put captions.jsonl, ratings.jsonl into a folder 'mine' under $CAPBENCH_DATA" in hint
-    assert "--data mine=PATH" in hint
-    assert "'bench data mine'" in hint
-
-
-def test_reader_of_generated_data_takes_no_path(load, make_task, write, write_card):
-    write_card(generated=True, homepage=None, folder=None, files=None)
-    write("reader.py", "def read(count): return [{'references': ['x']}] * count\n")
-    documents = load(
-        make_task(
-            data_source="mine_source.yaml",
-            dataset_path=None,
-            dataset_kwargs={"count": 3},
-            tail="custom_dataset: !function reader.read\n",
-        )
-    )
-    assert (len(documents.rows), documents.origin) == (3, "generated")
 
 
 def test_reader_without_data_card_asks_for_the_path(load: Callable[..., Any], make_task: MakeTask, write: Write):
@@ -176,29 +118,6 @@ def test_reader_without_a_path_is_called_as_lm_eval_calls_it(load, make_task, wr
     found = load(task)
     assert found.rows == [{"n": n, "version": 2, "lengths": [1, 2]} for n in range(2)]
     assert found.origin == "generated"
-
-
-def test_reader_is_given_the_folder_or_file_that_the_task_names(load, make_task, write, tmp_path: Path):
-    write("reader.py", "def read(path, **kwargs): return [{'name': path.name, 'is': path.is_dir(), **kwargs}]\n")
-    write("raw/one.json", "1")
-    other = write("other/two.json", "2")
-    for name in ("raw", "raw/one.json"):
-        task = make_task(dataset_path=name, dataset_kwargs={"a": 1}, tail="custom_dataset: !function reader.read\n")
-        assert load(task).rows == [{"name": Path(name).name, "is": name == "raw", "a": 1}]
-        assert load(task).origin == str(tmp_path / name)
-        assert load(task, mine=other).rows == [{"name": "two.json", "is": False, "a": 1}]
-
-
-def test_card_of_a_reader_comes_before_what_the_task_names(load, make_task, write, write_card, tmp_path, monkeypatch):
-    write("reader.py", "def read(path): return [{'name': path.parent.name}]\n")
-    write_card()
-    write("raw/mine/captions.jsonl", "")
-    tail = "custom_dataset: !function reader.read\n"
-    task = make_task(dataset_path="raw/mine", data_source="mine_source.yaml", tail=tail)
-    assert load(task).rows == [{"name": "raw"}]
-    write("root/mine/captions.jsonl", "")
-    monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path / "root"))
-    assert load(task).rows == [{"name": "root"}]
 
 
 def test_path_that_a_task_names_for_its_reader_must_be_there_and_inside(load, make_task, write, tmp_path: Path):
@@ -269,17 +188,6 @@ def test_declared_file_that_is_missing_is_an_error_even_if_others_are_there(
     assert "--data mine=PATH" in caught.value.hint
 
 
-def test_declared_file_that_is_missing_is_said_with_the_folder_and_the_nearest_name(
-    load: Callable[..., Any], make_task: MakeTask, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    write("ratings.jsonl", jsonl({"from": "a"}))
-    task = make_task(dataset_kwargs={"data_files": "rating.jsonl"})
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError) as caught:
-        load_documents(task, Path("mine.yaml"), DataLocations.from_environment({}))
-    assert f"{tmp_path} has no rating.jsonl. Did you mean 'ratings.jsonl'?" in caught.value.message
-
-
 def test_data_files_may_be_a_pattern_and_rows_have_the_name_of_their_file(load, make_task, write, tmp_path: Path):
     write("data/b.json", json.dumps({"1": {"n": 2}}))
     write("data/a.json", json.dumps({"1": {"n": 1}, "3": {"n": 0}}))
@@ -314,13 +222,6 @@ def test_column_of_the_files_name_must_be_free(load, make_task, write, tmp_path:
     assert "{file: NAME}" in raised.value.hint
 
 
-def test_folder_may_hold_one_file_of_another_name(load: Callable[..., Any], make_task: MakeTask, write: Write):
-    path = write("copy/renamed.jsonl", jsonl({"from": "renamed"}))
-    write("copy/README.md", "text")
-    task = make_task(dataset_kwargs={"data_files": "captions.jsonl"})
-    assert load(task, mine=path.parent).origin == str(path)
-
-
 def test_folder_of_a_data_set_that_ships_may_hold_images_alone(
     load, make_task, write, write_card, tmp_path, monkeypatch
 ):
@@ -350,14 +251,6 @@ def test_folder_without_any_data_file_is_an_error(load: Callable[..., Any], make
 # --- what is read
 
 
-def test_bad_rows_are_kept_apart_from_documents(load: Callable[..., Any], make_task: MakeTask, write: Write):
-    write("a.jsonl", '{"image": 1}\n{broken\n{"image": 2, "more": 3}\n')
-    found = load(make_task(dataset_kwargs={"data_files": "a.jsonl"}))
-    assert found.rows == [{"image": 1}, {"image": 2, "more": 3}]
-    assert [bad.place for bad in found.bad_rows] == ["a.jsonl:2"]
-    assert found.columns == {"image", "more"}
-
-
 def test_data_without_one_good_row_is_an_error_that_names_the_first_faults(load, make_task, write):
     write("a.jsonl", "{broken\n" * 9)
     with pytest.raises(DataError, match="no document could be read") as caught:
@@ -365,44 +258,6 @@ def test_data_without_one_good_row_is_an_error_that_names_the_first_faults(load,
     assert "a.jsonl:1: not JSON" in caught.value.message
     assert "a.jsonl:5" in caught.value.message
     assert "a.jsonl:6" not in caught.value.message
-
-
-def test_reader_gets_the_path_and_the_arguments(load: Callable[..., Any], make_task: MakeTask, write: Write):
-    write(
-        "reader.py",
-        "from capbench.rows import BadRow\n"
-        "def read(path, prefix):\n"
-        "    for number, line in enumerate(path.read_text().splitlines(), 1):\n"
-        "        yield {'text': prefix + line} if line else BadRow(f'raw:{number}', 'is empty')\n",
-    )
-    raw = write("raw.txt", "one\n\ntwo\n")
-    task = make_task(dataset_path=None, dataset_kwargs={"prefix": "> "}, tail="custom_dataset: !function reader.read\n")
-    found = load(task, mine=raw)
-    assert found.rows == [{"text": "> one"}, {"text": "> two"}]
-    assert found.bad_rows == [BadRow("raw:2", "is empty")]
-
-
-def test_keys_of_a_json_object_become_a_column_that_the_task_may_name(load, make_task, write):
-    write("a.json", json.dumps({"HC": [{"n": 1}, {"n": 2}], "MM": [{"n": 3}]}))
-    found = load(make_task(dataset_kwargs={"data_files": "a.json"}))
-    assert found.rows == [{"key": "HC", "n": 1}, {"key": "HC", "n": 2}, {"key": "MM", "n": 3}]
-    named = load(make_task(dataset_kwargs={"data_files": "a.json", "key": "category"}))
-    assert [row["category"] for row in named.rows] == ["HC", "HC", "MM"]
-
-
-def test_process_docs_gets_the_good_rows_and_adds_its_own_bad_ones(load, make_task, write):
-    write("a.jsonl", '{"n": 1}\n{broken\n{"n": 2}\n{"n": 3}\n')
-    write(
-        "reader.py",
-        "from capbench.rows import BadRow\n"
-        "def odd(docs):\n"
-        "    for doc in docs:\n"
-        "        yield {'n': doc['n'], 'odd': True} if doc['n'] % 2 else BadRow('doc', 'is even')\n",
-    )
-    task = make_task(dataset_kwargs={"data_files": "a.jsonl"}, tail="process_docs: !function reader.odd\n")
-    found = load(task)
-    assert found.rows == [{"n": 1, "odd": True}, {"n": 3, "odd": True}]
-    assert [bad.place for bad in found.bad_rows] == ["a.jsonl:2", "doc"]
 
 
 def test_process_docs_that_keeps_nothing_is_an_error(load: Callable[..., Any], make_task: MakeTask, write: Write):
@@ -445,9 +300,3 @@ def test_hub_data_set_that_cannot_be_fetched_says_why_and_what_to_do(load, make_
     assert "the data set Mine is not on this machine" in caught.value.message
     assert "The hub did not give it either: nobody/no_such_data_set" in caught.value.message
     assert "'bench data mine'" in caught.value.hint
-
-
-def test_hub_data_set_with_a_local_copy_asks_no_hub(load: Callable[..., Any], make_task: MakeTask, write: Write):
-    path = write("copy.jsonl", jsonl({"n": 1}))
-    found = load(make_task(dataset_path="nobody/no_such_data_set", data_source=None), mine=path)
-    assert (found.rows, found.origin) == ([{"n": 1}], str(path))
