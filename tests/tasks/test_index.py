@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pytest
 from bounded_work import calls_at_most
 
 from capbench.errors import TaskError, UsageError
-from capbench.tasks import yaml_files
 from capbench.tasks.index import build_index
 
 Write = Callable[..., Path]
@@ -39,16 +37,6 @@ def distribution(folder: Path, name: str, entry_points: str, files: dict[str, st
         path.write_text(text)
 
 
-def test_shipped_tasks_are_listed_with_protocol_tags_and_description():
-    index = build_index()
-    assert not index.faults
-    assert [entry.name for entry in index.tasks] == sorted(entry.name for entry in index.tasks)
-    expert = index.entries["flickr8k_expert"]
-    assert (expert.kind, expert.output_type, expert.tags) == ("task", "agreement", ("agreement", "image"))
-    assert expert.description
-    assert "flickr8k_cf" in index.tags["agreement"]
-
-
 def test_listing_imports_nothing_heavy():
     done = python(
         "import json, sys\n"
@@ -59,27 +47,6 @@ def test_listing_imports_nothing_heavy():
     count, loaded = json.loads(done.stdout)
     assert count > 0
     assert loaded == []
-
-
-def test_output_type_is_the_schemas_default_unless_given(write: Write, tmp_path: Path):
-    write("a.yaml", "task: a\n")
-    assert build_index([tmp_path]).entries["a"].output_type == "generate_until"
-
-
-def test_templates_cards_and_hidden_files_declare_no_task(write: Write, tmp_path: Path):
-    write("_base.yaml", "output_type: agreement\n")
-    write(".hidden/a.yaml", "task: a\n")
-    write("sub/b.yml", "task: b\ninclude: ../_base.yaml\n")
-    index = build_index([tmp_path])
-    assert "a" not in index.entries
-    assert index.entries["b"].output_type == "agreement"
-    assert not index.faults
-
-
-def test_every_shipped_group_leads_to_tasks():
-    index = build_index()
-    for group in index.groups:
-        assert len(index.resolve([group.name])) > 1
 
 
 def test_names_stand_for_tasks_groups_and_tags_each_task_once_in_order(write: Write, tmp_path: Path):
@@ -93,14 +60,6 @@ def test_names_stand_for_tasks_groups_and_tags_each_task_once_in_order(write: Wr
     assert [e.name for e in index.resolve(["outer"])] == ["c", "a"]
     assert [e.name for e in index.resolve(["letters", "outer", "b"])] == ["a", "b", "c"]
     assert index.resolve([]) == []
-
-
-@pytest.mark.parametrize(("name", "nearest"), [("flickr8k_exprt", "flickr8k_expert"), ("agreemnt", "agreement")])
-def test_unknown_name_proposes_the_nearest_task_or_tag(name: str, nearest: str):
-    with pytest.raises(UsageError) as caught:
-        build_index().resolve([name])
-    assert caught.value.message == f"unknown task '{name}'. Did you mean '{nearest}'?"
-    assert "bench ls tasks" in caught.value.hint
 
 
 def test_group_that_names_an_unknown_task_says_so_when_it_is_asked_for(write: Write, tmp_path: Path):
@@ -117,51 +76,10 @@ def test_groups_that_contain_each_other_are_named_in_order(write: Write, tmp_pat
         build_index([tmp_path]).resolve(["a"])
 
 
-def test_task_declared_twice_names_both_files(write: Write, tmp_path: Path):
-    one, two = write("one.yaml", "task: mine\n"), write("two.yaml", "task: mine\n")
-    with pytest.raises(TaskError) as caught:
-        build_index([tmp_path])
-    assert f"'mine' is declared twice: in {one} and in {two}" in str(caught.value)
-
-
 def test_shipped_name_cannot_be_taken(write: Write, tmp_path: Path):
     write("one.yaml", "task: flickr8k_expert\n")
     with pytest.raises(TaskError, match="'flickr8k_expert' is declared twice"):
         build_index([tmp_path])
-
-
-def test_file_is_read_again_once_it_or_what_it_includes_has_changed(write, tmp_path, monkeypatch):
-    read: list[str] = []
-    load = yaml_files._load
-    monkeypatch.setattr(yaml_files, "_load", lambda path: read.append(path.name) or load(path))
-
-    def found(changed: Path, text: str, seconds: int) -> tuple[str, tuple[str, ...], list[str]]:
-        changed.write_text(text)
-        os.utime(changed, (seconds, seconds))
-        read.clear()
-        entry = build_index([tmp_path]).entries["mine"]
-        return entry.description, entry.tags, [name for name in read if name in ("mine.yaml", "base.inc")]
-
-    base, own = write("base.inc", ""), write("mine.yaml", "")
-    os.utime(base, (1, 1))
-    base.write_text("description: One.\n")
-    os.utime(base, (1, 1))
-    task = "task: mine\ninclude: base.inc\ntag: a\n"
-    assert found(own, task, 1) == ("One.", ("a",), ["mine.yaml", "base.inc"])
-    assert found(own, task, 1) == ("One.", ("a",), [])
-    assert found(own, task.replace("tag: a", "tag: b"), 2) == ("One.", ("b",), ["mine.yaml", "base.inc"])
-    assert found(base, "description: Two.\n", 2) == ("Two.", ("b",), ["mine.yaml", "base.inc"])
-    # One that is new may change again in the same instant.
-    now = int(time.time())
-    for words in ("Six.", "Ten."):
-        assert found(base, f"description: {words}\n", now) == (words, ("b",), ["mine.yaml", "base.inc"])
-    base.unlink()
-    assert own in build_index([tmp_path]).faults
-
-
-def test_folder_named_twice_declares_nothing_twice(write: Write, tmp_path: Path):
-    write("sub/one.yaml", "task: mine\n")
-    assert "mine" in build_index([tmp_path, tmp_path / "sub", str(tmp_path)]).entries
 
 
 def test_folder_that_does_not_exist_is_an_error(tmp_path: Path):

@@ -15,7 +15,7 @@ from capbench.rows import BadRow
 from capbench.tasks.document_rows import RowImage
 from capbench.tasks.documents import load_documents
 from capbench.tasks.locate import DataLocations
-from capbench.tasks.schema import TaskConfig, load_task
+from capbench.tasks.schema import load_task
 
 Write = Callable[..., Path]
 RATED = [{"id": "a", "rating": 1}, {"id": "b", "rating": 2}, {"id": "a", "rating": 3}]
@@ -61,22 +61,6 @@ def test_columns_may_have_other_names_and_be_several(load: Callable[..., Any], w
     assert [row["text"] for row in load({"file": "same.csv", "on": ["id", "rating"]}).rows] == ["one", "two", "three"]
 
 
-def test_on_is_a_word_and_no_truth_value(load: Callable[..., Any], write_task: Write):
-    tail = "dataset_kwargs: {data_files: rated.jsonl}\njoin: {file: refs.jsonl, on: id}\n"
-    path = write_task(tail=tail)
-    assert len(load_documents(load_task(path)[0], path, DataLocations()).rows) == 3
-
-
-def test_several_files_are_joined_one_after_the_other(load: Callable[..., Any], write: Write):
-    write("names.json", json.dumps({"a": "dog.jpg", "b": "cat.jpg"}))
-    found = load([{"file": "names.json", "on": {"id": "key"}}, {"file": "refs.jsonl", "on": "id"}])
-    assert [(row["value"], row["refs"][0]) for row in found.rows] == [
-        ("dog.jpg", "a dog"),
-        ("cat.jpg", "two cats"),
-        ("dog.jpg", "a dog"),
-    ]
-
-
 def test_means_over_the_rows_of_a_key_in_several_files(load: Callable[..., Any], write: Write):
     write("one.csv", "id,score,text\na,1,x\na,2,x\nb,5,y\n")
     write("two.csv", "id,score,text\na,6,x\n")
@@ -109,21 +93,6 @@ def test_names_of_files_may_be_compared_bare_and_white_space_says_nothing(load: 
     assert load(join).rows == [{"image": "x/1.jpg", "text": "a  dog\n", "n": 1}]
 
 
-def test_document_may_be_used_without_a_row_and_that_is_said(load: Callable[..., Any], write: Write):
-    write("refs.jsonl", jsonl([{"id": "b", "rating": 2, "more": 7}]))
-    found = load({"file": "refs.jsonl", "on": "id", "required": False})
-    assert found.rows == [
-        {"id": "a", "rating": 1, "more": None},
-        {"id": "b", "rating": 2, "more": 7},
-        {"id": "a", "rating": 3, "more": None},
-    ]
-    assert found.remarks == [BadRow(f"document {n}", "has no row in refs.jsonl") for n in (0, 2)]
-    assert found.bad_rows == []
-    write("refs.jsonl", jsonl([{"id": "other", "more": 7}]))
-    with pytest.raises(DataError, match="no document has a row"):
-        load({"file": "refs.jsonl", "on": "id", "required": False})
-
-
 def test_document_without_a_row_and_row_that_cannot_be_read_are_named(load: Callable[..., Any], write: Write):
     write("refs.jsonl", jsonl(REFERENCES[:1]) + "{\n")
     write("rated.jsonl", jsonl([*RATED[:2], {"id": None, "rating": 3}]))
@@ -131,36 +100,6 @@ def test_document_without_a_row_and_row_that_cannot_be_read_are_named(load: Call
     assert found.rows == [{"id": "b", "rating": 2, "refs": ["two cats"]}]
     assert [one.place for one in found.bad_rows] == ["refs.jsonl:2", "document 0", "document 2"]
     assert found.bad_rows[1] == BadRow("document 0", "has no row in refs.jsonl: id 'a'")
-
-
-def test_null_is_no_key(load: Callable[..., Any], write: Write):
-    write("refs.jsonl", jsonl([{"id": "None", "refs": []}, *REFERENCES]))
-    write("rated.jsonl", jsonl([{"id": None, "rating": 3}, *RATED]))
-    assert [one.reason for one in load().bad_rows] == ["has no row in refs.jsonl: id 'None'"]
-
-
-def test_join_without_any_match_is_refused_with_what_both_have(load: Callable[..., Any], write: Write):
-    write("refs.jsonl", jsonl([{"id": f"{n}.jpg", "refs": []} for n in range(5)]))
-    with pytest.raises(DataError) as raised:
-        load()
-    assert raised.value.message == (
-        "task 'mine': join: no document has a row in refs.jsonl: documents have id 'a'; id 'b'; id 'a', the file has "
-        "id '0.jpg'; id '1.jpg'; id '2.jpg'"
-    )
-    write("refs.jsonl", "")
-    with pytest.raises(DataError, match="the file has no row"):
-        load()
-
-
-def test_two_rows_of_one_key_are_refused_unless_they_are_the_same(load: Callable[..., Any], write: Write):
-    write("refs.jsonl", jsonl([*REFERENCES, REFERENCES[0]]))
-    assert len(load().rows) == 3
-    write("refs.jsonl", jsonl([*REFERENCES, {"id": "b", "refs": ["another"]}]))
-    with pytest.raises(
-        DataError, match=r"refs\.jsonl: row 4 has the key of refs\.jsonl: row 1 \(id 'b'\), and differs"
-    ) as raised:
-        load()
-    assert "keep one of the two" in raised.value.hint
 
 
 def test_column_that_both_have_must_agree(load: Callable[..., Any], write: Write):
@@ -222,11 +161,3 @@ def test_images_of_a_parquet_file_stay_in_their_rows(load: Callable[..., Any], t
     )
     assert [(row["id"], row["image"].read_bytes()) for row in found.rows] == [("b", b"\1"), ("a", b"\2")]
     assert all(isinstance(row["image"], RowImage) for row in found.rows)
-
-
-def test_task_without_a_join_has_the_fingerprint_that_it_had(make_task: Callable[..., TaskConfig]):
-    assert "join" not in make_task().fingerprint()
-    joined = make_task(join={"file": "refs.jsonl", "on": "id"}).fingerprint()
-    assert joined["join"] == [
-        {"file": ["refs.jsonl"], "on": {"id": "id"}, "bare": [], "columns": [], "mean": [], "required": True}
-    ]

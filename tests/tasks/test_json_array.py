@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,44 +26,9 @@ def test_elements_are_those_of_the_json_library(write, monkeypatch, chunk: int, 
     assert list(elements(write("a.json", text))) == ARRAY
 
 
-@pytest.mark.parametrize("text", ["[]", " [ ] ", "\ufeff[]"])
-def test_empty_array_has_no_elements(write: Write, text: str):
-    assert list(elements(write("a.json", text))) == []
-
-
 def test_file_that_is_not_utf_8_is_an_error(write: Write):
     with pytest.raises(DataError, match=r"a\.json: not UTF-8"):
         list(elements(write("a.json", b'["\xff"]')))
-
-
-def test_memory_does_not_grow_with_the_file(write: Write):
-    element = json.dumps({"regions": [{"phrase": "a tree " * 10, "x": n} for n in range(50)]})
-    path = write("a.json", "[" + ",".join([element] * 4000) + "]")
-    assert path.stat().st_size > 15e6
-    tracemalloc.start()
-    assert sum(1 for _ in elements(path)) == 4000
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 8e6
-
-
-MEMBERS = """{"info": {"year": 2014, "of": [1, 2]}, "images": [{"id": 1}, {"id": 12}],
- "n": 12, "none": [], "annotations" : [ {"a": "]}"} , 7 ] , "end": "x"}"""
-
-
-@pytest.mark.parametrize("chunk", [1, 2, 5, 1 << 20])
-def test_members_are_the_elements_of_the_arrays_of_an_object(write: Write, monkeypatch: pytest.MonkeyPatch, chunk: int):
-    monkeypatch.setattr(json_array, "_CHUNK", chunk)
-    assert list(members(write("a.json", MEMBERS))) == [
-        ("images", {"id": 1}),
-        ("images", {"id": 12}),
-        ("annotations", {"a": "]}"}),
-        ("annotations", 7),
-    ]
-
-
-def test_empty_object_has_no_members(write: Write):
-    assert list(members(write("a.json", " {} "))) == []
 
 
 @pytest.mark.parametrize(
