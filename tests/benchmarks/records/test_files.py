@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-import os
 import re
 import signal
-import stat
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +20,7 @@ import pytest
 
 import capbench
 from capbench.benchmarks.records.files import write_run
-from capbench.benchmarks.records.hashes import checksum, plain, verify
+from capbench.benchmarks.records.hashes import plain, verify
 from capbench.benchmarks.records.reading import find_records
 from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.records.schema import SCHEMA_PATH
@@ -114,46 +110,7 @@ def test_record_has_no_nan_and_follows_its_schema(folder: Path):
     jsonschema.validate(record, json.loads(SCHEMA_PATH.read_text(encoding="utf-8")))
     assert record["configs"]["small"]["metadata"] == {"version": 1.0, "published": "2024-05-01", "weight": "nan"}
     assert record["fingerprint_parts"]["metrics"]["picky"]["threshold"] == 1
-
-
-def test_metric_that_failed_is_recorded_with_its_reason_and_the_others_are_kept(folder: Path):
-    done = run(folder, "broken", "length")
-    record = json.loads(written(done))
-    assert record["metric_errors"] == [{"metric": "broken", "reason": "the model is gone\nBring it back."}]
     assert record["results"]["small"]["broken.kendall_b,none"] is None
-    assert record["results"]["small"]["length.kendall_b,none"] == pytest.approx(done.results[2].value)
-    assert record["intervals"]["broken.kendall_b"]["reason"].startswith("the model is gone")
-
-
-def test_samples_hold_scored_rows_and_failed_rows_with_their_reason(folder: Path):
-    done = run(folder, "length", "picky")
-    assert done.folder is not None
-    samples = pyarrow.parquet.read_table(done.folder / "samples.parquet").to_pylist()
-    failure = {sample["id"]: sample["failure"] for sample in samples}
-    broken_line = failure.pop("rows.jsonl:7")
-    assert broken_line.startswith("data not JSON")
-    assert failure == {
-        # One item, which two rows share.
-        "s0": "metric picky: is too short",
-        "s1": "metric picky: is too short",
-        "s2": None,
-        "s3": None,
-        "s4": None,
-        # An empty caption, which is scored as one.
-        "bad": "metric picky: is too short",
-    }
-    assert [sample["picky"] for sample in samples] == [None, None, 2, 3, 4, None, None]
-    assert [sample["length"] for sample in samples] == [1, 1, 2, 3, 4, 0, None]
-    assert samples[3] == {
-        "id": "s3",
-        "image": "3",
-        "candidate": "word word word ",
-        "references": [],
-        "ratings": [4],
-        "length": 3,
-        "picky": 3,
-        "failure": None,
-    }
 
 
 def test_numbers_of_a_metric_are_over_the_rows_that_it_scored(folder: Path):
@@ -161,12 +118,6 @@ def test_numbers_of_a_metric_are_over_the_rows_that_it_scored(folder: Path):
     assert {result.n for result in done.results} == {3}
     # Of 2, 3, 4 words rated 2, 4, 3: two concordant pairs of three.
     assert done.results[0].value == pytest.approx(1 / 3)
-
-
-def test_same_inputs_have_the_same_fingerprint_and_numbers(folder: Path):
-    first, second = run(folder), run(folder)
-    assert first.record.fingerprint == second.record.fingerprint
-    assert first.results == second.results
 
 
 def test_names_and_texts_do_not_change_the_fingerprint(folder: Path):
@@ -210,28 +161,11 @@ def test_data_changes_the_fingerprint(folder: Path, column: str):
     assert run(folder).record.fingerprint != first
 
 
-def test_record_may_be_read_by_whoever_may_read_other_new_files(folder: Path):
-    done = run(folder)
-    assert done.folder is not None
-    (folder / "new").write_text("")
-    modes = {stat.S_IMODE(path.stat().st_mode) for path in (*done.folder.iterdir(), folder / "new")}
-    assert len(modes) == 1
-    assert {path.name for path in done.folder.iterdir()} == {"run.json", "samples.parquet"}
-
-
 @pytest.mark.parametrize("name", ["../../elsewhere", "..", "a/b", "/etc/task"])
 def test_task_whose_name_leads_out_of_the_folder_of_runs_is_refused(folder: Path, name: str):
     (folder / "small.yaml").write_text(TASK.replace("task: small", f"task: {name}"))
     with pytest.raises(TaskError, match="a name holds letters, digits"):
         capbench.evaluate(tasks=[name], include_path=[folder], output_path=folder / "deep" / "runs")
-
-
-@pytest.mark.parametrize("log_samples", [False, "none"])
-def test_samples_are_left_out_when_not_wanted(folder: Path, log_samples: bool | str):
-    done = run(folder, log_samples=log_samples)
-    assert done.folder is not None
-    assert done.record.samples == "none"
-    assert [path.name for path in done.folder.iterdir()] == ["run.json"]
 
 
 def test_runs_of_one_second_do_not_share_a_folder(folder: Path, monkeypatch: pytest.MonkeyPatch):
@@ -243,60 +177,16 @@ def test_runs_of_one_second_do_not_share_a_folder(folder: Path, monkeypatch: pyt
     assert len(list((folder / "runs").rglob("samples.parquet"))) == 2
 
 
-@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="POSIX only")
-def test_folder_that_cannot_be_written_is_an_error_before_the_work(monkeypatch: pytest.MonkeyPatch):
-    was_root = os.geteuid() == 0
+def test_file_in_place_of_the_folder_is_an_error_before_the_work(folder: Path):
+    (folder / "taken").write_text("")
     finished: list[object] = []
-    # Not tmp_path, whose parents another user may not enter.
-    with tempfile.TemporaryDirectory() as name:
-        monkeypatch.setenv("BENCH_CACHE", name)
-        Path(name).chmod(0o555)
-        if was_root:
-            os.seteuid(65534)
-        try:
-            with pytest.raises(DataError, match=r"cannot be written to .*Permission denied") as caught:
-                capbench.evaluate(
-                    "iiw-p5b",
-                    ["iiw_400"],
-                    metrics=["length"],
-                    output_path=Path(name) / "runs",
-                    on_finish=finished.append,
-                )
-        finally:
-            if was_root:
-                os.seteuid(0)
-            Path(name).chmod(0o755)
+    with pytest.raises(DataError, match="cannot be written") as caught:
+        run(folder, output_path=folder / "taken", on_finish=finished.append)
     assert caught.value.hint == "Name another folder with --output_path."
     assert finished == []
 
 
-def test_file_in_place_of_the_folder_is_an_error(folder: Path):
-    (folder / "taken").write_text("")
-    with pytest.raises(DataError, match="cannot be written"):
-        run(folder, output_path=folder / "taken")
-
-
-def test_numbers_stand_in_one_line_and_texts_stay_as_they_are(folder: Path):
-    text = TASK.replace("task: small", 'task: small\ndescription: "of\\n  [\\n    1,\\n    2\\n  ]"')
-    (folder / "small.yaml").write_text(text)
-    done = run(folder, "length", "picky")
-    counts = list(done.record.histograms["length"].counts)
-    assert f'"counts": {counts}' in written(done)
-    read = capbench.load_run(done.folder or "")["small"].record
-    assert read.description == "of\n  [\n    1,\n    2\n  ]"
-
-
 # --- what was changed by hand
-
-
-def test_record_as_it_was_written_is_verified(folder: Path):
-    done = run(folder, "length", "picky", "broken")
-    record = json.loads(written(done))
-    assert verify(record) is None
-    assert record == done.record.values
-    without = {key: value for key, value in record.items() if key != "checksum"}
-    text = json.dumps(without, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    assert record["checksum"] == hashlib.sha256(text.encode()).hexdigest() == checksum(record)
 
 
 @pytest.mark.parametrize(
@@ -325,16 +215,6 @@ def test_record_without_a_checksum_is_held_against_its_fingerprint(folder: Path)
     assert verify(record) == "its fingerprint is not that of its fingerprint_parts"
 
 
-def test_record_names_the_sums_of_what_lies_beside_it(folder: Path):
-    done = run(folder)
-    assert done.folder is not None
-    content = (done.folder / "samples.parquet").read_bytes()
-    assert done.record.files == {"samples.parquet": hashlib.sha256(content).hexdigest()}
-    assert run(folder, log_samples="none").record.files == {}
-    unwritten = run(folder, output_path=None)
-    assert (unwritten.folder, unwritten.record.files) == (None, {})
-
-
 def test_run_that_was_edited_is_not_loaded(folder: Path):
     done = run(folder)
     assert done.folder is not None
@@ -354,25 +234,6 @@ def test_samples_that_were_changed_are_not_read(folder: Path):
         read.samples  # noqa: B018
     assert caught.value.message.startswith(f"{path}: ")
     assert "'bench verify' says what else is wrong" in str(caught.value)
-
-
-def test_samples_that_were_put_beside_a_run_without_any_are_not_read(folder: Path):
-    done, other = run(folder, log_samples="none"), run(folder)
-    assert done.folder is not None and other.folder is not None
-    (done.folder / "samples.parquet").write_bytes((other.folder / "samples.parquet").read_bytes())
-    with pytest.raises(DataError, match="was changed after the run"):
-        capbench.load_run(done.folder)["small"].samples  # noqa: B018
-
-
-def test_record_of_an_older_version_without_sums_reads_with_its_samples(folder: Path):
-    done = run(folder)
-    assert done.folder is not None
-    record = json.loads(written(done))
-    del record["files"], record["checksum"]
-    (done.folder / "run.json").write_text(json.dumps(record))
-    read = capbench.load_run(done.folder)["small"]
-    assert read.record.files is None
-    assert read.samples.equals(done.samples)
 
 
 # --- written whole, or not at all
@@ -410,23 +271,6 @@ def test_kill_leaves_no_half_run_and_the_next_run_removes_what_it_left(folder: P
     assert {path.name for path in (folder / "runs").iterdir()} == {"small"}
 
 
-@pytest.mark.parametrize("owner", ["living", "elsewhere", "nobody"])
-def test_draft_of_a_living_process_or_of_another_machine_stays(folder: Path, owner: str):
-    left = killed_while_writing(folder)
-    host, process, number = left.name.removeprefix(".draft-").split("-")
-    named = {
-        "living": f"{host}-{os.getppid()}-{number}",
-        "elsewhere": f"else{host}-{process}-{number}",
-        "nobody": f"{host}-x-{number}",
-    }
-    left = left.rename(left.with_name(f".draft-{named[owner]}"))
-
-    done = run(folder)
-
-    assert done.folder is not None
-    assert {path.name for path in (folder / "runs/small/no-model").iterdir()} == {left.name, done.folder.name}
-
-
 def test_run_that_cannot_be_written_leaves_nothing(folder: Path):
     done = run(folder)
     with pytest.raises(DataError, match="cannot be written"):
@@ -446,19 +290,6 @@ def test_name_of_a_model_that_no_folder_can_have_is_cut_and_stays_its_own(folder
 
 
 # --- reading
-
-
-def test_record_is_read_from_its_folder_or_its_file(folder: Path):
-    done = run(folder)
-    assert done.folder is not None
-    read = capbench.load_run(done.folder)["small"]
-    assert read == capbench.load_run(str(done.folder / "run.json"))["small"]
-    assert (read.record, read.folder) == (done.record, done.folder)
-
-
-def test_folder_without_a_record_is_refused(tmp_path: Path):
-    with pytest.raises(DataError, match="No such file"):
-        capbench.load_run(tmp_path)
 
 
 def test_values_that_json_does_not_have_become_text():

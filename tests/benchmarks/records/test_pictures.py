@@ -13,7 +13,7 @@ from PIL import Image
 from task_keys import LOCAL
 
 import capbench
-from capbench.adapters import ImageHandle, VideoHandle
+from capbench.adapters import ImageHandle
 from capbench.benchmarks.records.pictures import pictures
 from capbench.benchmarks.records.task_run import TaskRun
 
@@ -36,21 +36,6 @@ def test_best_and_worst_five_of_a_metric_have_a_picture():
     assert set(made) == {f"s{n}" for n in (0, 1, 2, 3, 4, 24, 25, 26, 27, 28)}
 
 
-def test_no_picture_is_of_what_has_no_finite_score():
-    assert set(made_of([np.inf, 1.0, -np.inf, 2.0, np.nan, -np.inf])) == {"s1", "s3"}
-    assert list(made_of([3.0, -np.inf, 1.0, 2.0, np.inf])) == ["s0", "s2", "s3"]
-    assert made_of([np.nan, np.inf]) == {}
-
-
-def test_metrics_take_turns_until_there_are_forty():
-    generator = np.random.default_rng(0)
-    metrics = {f"m{n}": generator.random(500).tolist() for n in range(6)}
-    made = made_of(*metrics.values())
-    assert len(made) == 40
-    for scores in metrics.values():
-        assert {f"s{np.argmax(scores)}", f"s{np.argmin(scores)}"} <= set(made)
-
-
 def test_picture_is_small_and_says_nothing_that_the_original_says():
     exif = Image.Exif()
     exif[0x010E] = "a secret"
@@ -61,25 +46,6 @@ def test_picture_is_small_and_says_nothing_that_the_original_says():
     assert "s0" not in name
     image = Image.open(io.BytesIO(content))
     assert (image.format, image.size, image.getexif()) == ("JPEG", (256, 128), {})
-
-
-@pytest.mark.parametrize(
-    ("mode", "fmt"), [("RGBA", "PNG"), ("P", "PNG"), ("L", "PNG"), ("I;16", "PNG"), ("CMYK", "JPEG")]
-)
-def test_any_mode_becomes_a_picture(mode: str, fmt: str):
-    (_, content) = made_of([1.0], source=encoded(9, 1, mode, fmt))["s0"]
-    assert Image.open(io.BytesIO(content)).size == (9, 1)
-
-
-def test_images_that_cannot_be_read_have_none(tmp_path: Path):
-    samples = [
-        ("missing", ImageHandle(tmp_path / "gone.jpg")),
-        ("broken", ImageHandle(encoded()[:400])),
-        ("video", VideoHandle(tmp_path / "a.mp4")),
-        ("nothing", None),
-        ("whole", ImageHandle(encoded())),
-    ]
-    assert set(pictures([np.arange(5.0)], samples.__getitem__)) == {"whole"}
 
 
 # --- of a run

@@ -15,7 +15,7 @@ from task_keys import AGREEMENT
 
 import capbench
 from capbench.benchmarks.records.hashes import verify
-from capbench.benchmarks.records.publishing import origin_name, sample_content, unquoted, without_folders
+from capbench.benchmarks.records.publishing import sample_content, unquoted, without_folders
 from capbench.benchmarks.records.schema import SCHEMA_PATH
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.tables.results import render
@@ -54,12 +54,6 @@ def test_paths_that_differ_stay_different_where_they_must():
     assert one.startswith("model.pt#")
     assert without_folders("/a/x/model.pt", distinct=True) == one
     assert len(without_folders({"/a/x/m": 1, "/a/y/m": 2})) == 2
-
-
-def test_origin_is_a_name_or_a_hub_id(tmp_path: Path):
-    assert origin_name(str(tmp_path / "a, b.jsonl")) == "a, b.jsonl"
-    assert origin_name(f"{tmp_path}/0.parquet, {tmp_path}/1.parquet") == "0.parquet, 1.parquet"
-    assert origin_name("owner/data") == "owner/data"
 
 
 @pytest.mark.parametrize(
@@ -177,26 +171,6 @@ def test_run_with_scores_alone_holds_no_text_rating_or_reference(folder: Path):
     assert [secret for secret in SECRETS if secret not in full] == []
 
 
-def test_samples_with_scores_alone_keep_scores_and_tell_images_apart(folder: Path):
-    done = run(folder, "scores")
-    assert done.folder is not None
-    table = pyarrow.parquet.read_table(done.folder / "samples.parquet")
-    assert table.column_names == ["id", "image", "length", "quoting", "failing", "failure"]
-    assert table["length"].to_pylist() == [3, 4, 3, None, None, None]
-    names = table["image"].to_pylist()[:3]
-    assert len(set(names)) == 3
-    assert not any("photos" in name for name in names)
-    assert set(table["failure"].to_pylist()) == {
-        None,
-        "metric quoting: cannot read",
-        "data not JSON",
-        "rating is not a number",
-        "rating lies outside 1-5",
-    }
-    # In Python the samples are all there.
-    assert "candidate" in done.samples.column_names
-
-
 def test_numbers_and_fingerprint_do_not_depend_on_what_is_written(folder: Path):
     runs = [run(folder, content).record.values for content in ("full", "scores", "none")]
     for key in ("results", "fingerprint", "histograms", "significance"):
@@ -220,26 +194,3 @@ def test_record_holds_no_path_of_the_machine(folder: Path, content: str):
     assert "quoting[words=words.txt]" in done.samples.column_names
     assert set(record["significance"]["kendall_b"]["groups"]) == {"quoting[words=words.txt]", "length"}
     assert "Group" in render([done])
-
-
-def test_captions_from_a_file_are_known_by_its_name_and_its_hash(folder: Path):
-    (folder / "captions.jsonl").write_text('{"id": "d0", "caption": "a zebra"}')
-    (folder / "docs.jsonl").write_text('{"id": "d0", "references": ["a lion sleeps"]}')
-    task = {
-        "task": "captions",
-        "dataset_path": "json",
-        "dataset_kwargs": {"data_files": "docs.jsonl"},
-        "doc_to_id": "id",
-        "doc_to_text": "Describe.",
-        "doc_to_target": "references",
-        "metric_list": ["length"],
-        "metadata": {"version": 1.0},
-    }
-    (folder / "captions.yaml").write_text(json.dumps(task))
-    done = run(folder, "scores", tasks="captions", model=f"captions:{folder / 'captions.jsonl'}")
-    assert done.record.settings.model_arguments == {"path": "captions.jsonl"}
-    assert len(done.record.fingerprint_parts["model"]["sha256"]) == 64
-    assert len(done.record.documents_hash or "") == 64
-    text = everything_written(done)
-    assert "zebra" not in text
-    assert str(folder) not in text

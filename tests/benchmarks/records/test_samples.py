@@ -16,7 +16,7 @@ import pytest
 from capbench.benchmarks.inputs.failures import Failure
 from capbench.benchmarks.records import samples as written
 from capbench.benchmarks.records.histograms import Histogram, histograms
-from capbench.benchmarks.records.samples import Samples, Shortened, scores_alone, write_samples
+from capbench.benchmarks.records.samples import Samples, scores_alone, write_samples
 from capbench.benchmarks.statistics.rated_rows import Ratings
 
 N = 12
@@ -50,21 +50,6 @@ def samples(*cuts: int) -> Samples:
 
 
 CUTS = [(), (4,), (1, 2, 9), tuple(range(1, N))]
-
-
-@pytest.mark.parametrize("rows, scores, made", [(N, SCORES, 1), (N - 1, SCORES, 2), (N, {}, 2)])
-def test_few_rows_are_made_once_and_many_are_not_kept(
-    rows: int, scores: Mapping[str, np.ndarray], made: int, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(written, "ROWS", rows)
-    asked: list[int] = []
-
-    def parts() -> Iterator[Mapping[str, Sequence[Any]]]:
-        asked.append(1)
-        yield COLUMNS
-
-    assert Samples(parts, scores, {}, []).table().num_rows == N
-    assert len(asked) == made
 
 
 @pytest.mark.parametrize("cuts", CUTS)
@@ -112,14 +97,6 @@ def test_folders_are_hidden_and_names_that_would_become_one_stay_apart(cuts: tup
     assert not any("/" in one for one in ids)
     assert all(one != "0" and one.startswith("0") for one in (ids[0], ids[11]))
     assert [row["image"] for row in rows[:4]] == ["0.jpg"] * 4
-
-
-def test_name_that_is_short_already_is_not_given_to_another():
-    short = Shortened(["/a/x", "x", None, "y"])
-    assert short("x") == "x"
-    assert short("/a/x") != "x"
-    assert short(None) is None
-    assert Shortened(["/a/x", "y"])("/a/x") == "x"
 
 
 # -- Histograms of scores: what is counted, and what has none
@@ -173,33 +150,12 @@ def test_captions_without_a_score_are_not_counted():
     assert sum(map(sum, found["by_words"]["counts"])) == 2
 
 
-@pytest.mark.parametrize("value", [0.0, 3.0, -1e9, 1e-300])
-def test_one_value_has_bins_with_a_width(value: float):
-    found = of_captions([value, value, np.nextafter(value, 9)])["m"]
-    assert (np.diff(found["edges"]) > 0).all()
-    assert sum(found["counts"]) == 3
-
-
 def test_scores_that_no_bins_can_hold_have_no_histogram():
     assert of_captions([-1.7e308, 1.7e308]) == {}
     assert of_captions([math.nan]) == {}
 
 
-def test_pairs_have_no_histogram():
-    assert histograms({"m": np.ones(1)}, None) == {}
-
-
 # --- read back
-
-
-def test_histogram_that_was_made_is_read_back():
-    made = of_captions([1.0, 2.0, 3.0], [[1.0], [2.0], [2.0]], [1, 2, 3])["m"]
-    read = Histogram.model_validate(made)
-    assert (list(read.edges), list(read.counts)) == (made["edges"], made["counts"])
-    assert list(read.ratings) == made["by_rating"]["ratings"] == [1, 2]
-    assert [list(row) for row in read.rating_counts] == made["by_rating"]["counts"]
-    assert list(read.words) == made["by_words"]["edges"]
-    assert [list(row) for row in read.word_counts] == made["by_words"]["counts"]
 
 
 def test_histogram_needs_neither_ratings_nor_words_and_knows_means_to_the_middle_of_a_bin():
