@@ -11,7 +11,7 @@ from capbench.errors import MetricError
 from capbench.metrics import Context, contract
 from capbench.metrics.capture.factual import FactualParser, InputLimit
 from capbench.metrics.capture.nltk_text import NltkText
-from capbench.metrics.capture.scene_graphs import Graph, ParsedCaption, read_graph
+from capbench.metrics.capture.scene_graphs import Graph, read_graph
 from capbench.metrics.golden import read_golden
 from capbench.metrics.vectors.checkpoints import Checkpoint
 
@@ -56,22 +56,6 @@ def test_second_run_loads_no_model_and_the_limits_share_what_is_equal(t5, nltk_d
     assert 0 < len(cache.values) - before < len(unique)
 
 
-def test_batches_change_nothing_and_each_is_kept_when_it_is_done(t5: str, nltk_data: str, cache, monkeypatch):
-    monkeypatch.setattr(contract, "_KEEP_SECONDS", 0.0)
-    sentences = [one["sentences"] for one in GOLDEN["0.5.0"][:6]]
-    count = len({sentence for its in sentences for sentence in its})
-    whole = parser(t5, nltk_data).graphs(sentences, Context())
-    steps: list[tuple[int, int]] = []
-    context = Context(cache=cache, progress=lambda done, total: steps.append((done, total)))
-    assert parser(t5, nltk_data, batch_size=3).graphs(sentences, context) == whole
-    assert cache.batches == [count, *[3] * (count // 3), *([count % 3] if count % 3 else [])]
-    assert steps == [(done, count) for done in [*range(0, count, 3), count]]
-    # Two sentences more: what is kept is done from the start.
-    steps.clear()
-    parser(t5, nltk_data, batch_size=3).graphs([*sentences, ["A red bus.", "A bus stops."]], context)
-    assert steps == [(count, count + 2), (count + 2, count + 2)]
-
-
 @pytest.mark.parametrize("fill_memory", FULL_MEMORY.values(), ids=FULL_MEMORY)
 def test_full_memory_halves_the_batch_and_changes_nothing(t5, nltk_data, cache, monkeypatch, fill_memory):
     from transformers import T5ForConditionalGeneration
@@ -96,47 +80,14 @@ def test_sentence_that_fits_by_no_means_is_an_error_that_names_the_parser(t5, nl
         parser(t5, nltk_data).graphs([["A dog runs."]], Context())
 
 
-def test_caption_is_parsed_with_its_nouns(t5: str, nltk_data: str):
-    caption = "A red car stands on a road. Two dogs run over the grass."
-    parsed = parser(t5, nltk_data).parse([caption, caption], Context())
-    assert list(parsed) == [caption]
-    one = parsed[caption]
-    assert isinstance(one, ParsedCaption)
-    assert one.nouns == ("car", "road", "dogs", "grass")
-    assert len(one.sentences) + one.without_graph == 2
-
-
 def test_fact_forms():
     assert read_graph("( dog , is , brown ) , ( dog , on , grass ) , ( dog , is , 2 )") == Graph(
         ("dog", "grass"), (("dog", "brown"),), (("dog", "on", "grass"),)
     )
     assert read_graph("( dog )") == Graph(("dog",))
     assert read_graph("( dog ) , ( cat , is , big )") == Graph(("cat",), (("cat", "big"),))
-
-
-def test_fact_that_was_cut_off_at_the_end_is_dropped():
+    # One that was cut off at the end is dropped.
     assert read_graph("( dog , is , brown ) , ( dog , on , gr") == Graph(("dog",), (("dog", "brown"),))
-    assert read_graph("( dog , on , gr") == Graph(("dog",))
-
-
-def test_facts_come_in_the_order_of_their_letters_and_once():
-    graph = read_graph("( sky , is , blue ) , ( cat , on , mat ) , ( sky , is , blue )")
-    assert graph == Graph(("cat", "mat", "sky"), (("sky", "blue"),), (("cat", "on", "mat"),))
-
-
-@pytest.mark.parametrize("text", ["", "dog is brown", "dog , is , brown"])
-def test_text_without_a_fact_is_no_graph(text: str):
-    assert read_graph(text) is None
-
-
-def test_checkpoint_that_is_not_here_is_told_before_work_starts(nltk_data, monkeypatch):
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    missing = FactualParser(Checkpoint("CAPTURE's parser", "parser_model", "a/b"), NltkText(nltk_data))
-    with pytest.raises(MetricError, match="CAPTURE's parser 'a/b' is no folder") as raised:
-        missing.check()
-    assert "hf download a/b" in raised.value.hint
 
 
 def test_folder_without_a_checkpoint_is_told(nltk_data: str, tmp_path: Path):

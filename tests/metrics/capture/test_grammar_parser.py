@@ -7,7 +7,6 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from capbench.errors import MetricError
@@ -122,26 +121,6 @@ def test_graphs_are_finished_and_sentences_without_a_noun_are_counted(make_items
     assert scores.values[1] == 0
 
 
-def test_recorded_graphs_of_the_same_texts_score_the_same(make_items, write_graphs):
-    texts = [
-        "A large red star is above a circle on grass.", "A small red star is below a circle in the sky.",
-        "A red circle and a red star.",
-    ]  # fmt: skip
-    rows = []
-    for text, parsed in GrammarParser().parse(texts, Context()).items():
-        assert not isinstance(parsed, str)
-        graph = parsed.sentences[0]
-        rows.append({"caption": text, "objects": graph.objects, "attributes": graph.attributes})
-        rows[-1]["relations"] = graph.relations
-    items = make_items(texts, [[texts[1]], [texts[2]], [texts[0]]])
-    ours = build_metric("capture", OFFLINE)
-    recorded = build_metric("capture", {**OFFLINE, "parser": "recorded", "parser_model": write_graphs(*rows)})
-    values = ours.score(items, Context()).values
-    np.testing.assert_array_equal(values, recorded.score(items, Context()).values)
-    # Objects 2 of 3, attributes: 1 of 2, relations: none.
-    assert values[0] == pytest.approx((5 * 2 / 3 + 5 / 2) / 12, abs=1e-5)
-
-
 def test_no_wordnet_is_needed_where_none_is_asked(monkeypatch, make_items, write_graphs):
     def nowhere(folder: str | None = None) -> Path:
         raise MetricError("there is no WordNet")
@@ -172,17 +151,6 @@ def test_words_may_be_others_and_count_in_the_fingerprint(tmp_path: Path):
     parsed = GrammarParser(file).parse(["A red dog, a circle."], Context())["A red dog, a circle."]
     assert not isinstance(parsed, str)
     assert parsed.sentences[0].objects == ("dog",)
-
-
-def test_words_of_the_documentation_are_read(tmp_path: Path):
-    text = (Path(__file__).parents[3] / "docs/capture.md").read_text(encoding="utf-8")
-    (tmp_path / "words.json").write_text(text.partition("```json\n")[2].partition("```")[0])
-    caption = "A big dog is on top of a red box."
-    parsed = GrammarParser(tmp_path / "words.json").parse([caption], Context())[caption]
-    assert not isinstance(parsed, str)
-    (graph,) = parsed.sentences
-    assert graph.attributes == (("dog", "big"), ("box", "red"))
-    assert graph.relations == (("dog", "on", "box"),)
 
 
 @pytest.mark.parametrize(

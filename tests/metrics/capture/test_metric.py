@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import random
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -56,13 +55,6 @@ def test_given_graphs_score_as_the_released_code_scores_them(princeton, minilm, 
     np.testing.assert_allclose(ours, [pair["values"] for pair in GOLDEN], rtol=0, atol=1e-5)
 
 
-def test_synonyms_count_in_full(capture, write_graphs, make_items):
-    metric = capture(write_graphs(RED_CAR, ROUTE))
-    scores = metric.score(make_items([ROUTE["caption"]], [[RED_CAR["caption"]]]), Context())
-    assert scores.values[0] == pytest.approx(1, abs=1e-5)
-    assert scores.parts["precision"][0] == pytest.approx(1, abs=1e-5)
-
-
 def test_weights_are_those_of_objects_attributes_and_relations(capture, write_graphs, make_items):
     file = write_graphs(RED_CAR, AUTO)
     items = make_items([AUTO["caption"]], [[RED_CAR["caption"]]])
@@ -86,32 +78,6 @@ def test_several_references_give_the_mean(capture, write_graphs, make_items):
             assert part[0] == pytest.approx(single.parts[name].mean(), abs=1e-7)
     explained = metric.explain(texts[0], texts[1:])
     assert [one.value for one in explained] == pytest.approx(single.values.tolist(), abs=1e-7)
-
-
-def test_order_of_objects_and_relations_and_of_the_items_changes_nothing(capture, write_graphs, make_items):
-    rng = random.Random(3)  # noqa: S311
-    names = ["car", "auto", "automobile", "scar", "scarf", "road", "route", "carport", "motorcar", "dog"]
-    rows = []
-    for number in range(6):
-        objects = rng.sample(names, 5)
-        relations = [[*rng.sample(objects, 1), rng.choice(["on", "near"]), rng.choice(objects)] for _ in "abc"]
-        rows.append({"caption": f"caption {number}", "objects": objects, "relations": relations})
-    texts = [row["caption"] for row in rows]
-    items = make_items(texts, [[texts[number - 1]] for number in range(6)])
-    first = capture(write_graphs(*rows), soft=False).score(items, Context()).values
-    for row in rows:
-        rng.shuffle(row["objects"])
-        rng.shuffle(row["relations"])
-    rng.shuffle(rows)
-    again = capture(write_graphs(*rows), soft=False).score(items, Context()).values
-    np.testing.assert_array_equal(first, again)
-
-
-def test_empty_kind_counts_0_and_is_not_skipped(capture, write_graphs, make_items):
-    bare = {"caption": "A car.", "objects": ["car"]}
-    metric = capture(write_graphs(bare))
-    scores = metric.score(make_items(["A car."], [["A car."]]), Context())
-    assert scores.values[0] == pytest.approx(5 / 12, abs=1e-5)
 
 
 SENTENCES = [
@@ -285,41 +251,17 @@ def test_settings_change_the_fingerprint_and_places_do_not(capture, write_graphs
     ("settings", "label"),
     [
         ({}, "CAPTURE"),
-        ({"of": "recall"}, "CAPTURE-Recall"),
-        ({"of": "object_recall"}, "CAPTURE-Recall (objects)"),
         ({"of": "attribute_precision", "parser": "grammar"}, "CAPTURE-Precision (attributes, grammar)"),
-        ({"encoder": "models/all-mpnet-base-v2"}, "CAPTURE"),
-        ({"parser_model": "models/flan-t5-base-VG-factual-sg"}, "CAPTURE"),
         ({"parser_model": "models/other-t5"}, "CAPTURE (other-t5)"),
-        ({"parser": "spacy"}, "CAPTURE (spaCy en_core_web_sm)"),
         (
             {"parser": "spacy", "parser_model": "models/en_core_web_md", "encoder": "hub/all-MiniLM-L6-v2"},
             "CAPTURE (spaCy en_core_web_md, all-MiniLM-L6-v2)",
         ),
-        ({"parser": "recorded", "parser_model": "graphs.jsonl"}, "CAPTURE (recorded graphs)"),
         ({"encoder": "hub/all-MiniLM-L6-v2", "soft": False}, "CAPTURE"),
-        ({"parser": "grammar", "synonyms": False, "soft": False}, "CAPTURE (grammar)"),
     ],
 )
 def test_label_names_the_number_and_the_parser_and_encoder_that_are_not_the_released_ones(settings, label: str):
     assert build_metric("capture", settings).label == label
-
-
-def test_name_of_the_encoders_folder_is_in_the_label_and_not_in_the_fingerprint(
-    capture, write_graphs, minilm: str, tmp_path: Path
-):
-    file = write_graphs(RED_CAR)
-    (tmp_path / "elsewhere").symlink_to(minilm)
-    one, other = capture(file), capture(file, encoder=str(tmp_path / "elsewhere"))
-    assert one.label != other.label == "CAPTURE (recorded graphs, elsewhere)"
-    assert one.fingerprint() == other.fingerprint()
-
-
-def test_input_limit_may_be_a_number_as_yaml_reads_it(t5: str, nltk_data: str, wordnet_folder: str):
-    def build(limit):
-        return Capture(parser_model=t5, input_limit=limit, soft=False, nltk_data=nltk_data, wordnet=wordnet_folder)
-
-    assert build(0.7).fingerprint() == build("0.7").fingerprint() != build("0.5.0").fingerprint()
 
 
 def test_missing_parts_are_told_before_work_starts(capture, write_graphs, tmp_path: Path):

@@ -28,14 +28,6 @@ def test_second_run_reads_the_cache(nltk_data: str, cache, monkeypatch: pytest.M
     assert NltkText(nltk_data).read(["The sky is blue."], Context(cache=cache)) == first
 
 
-def test_folder_is_looked_in_only_while_its_models_load(nltk_data: str):
-    from nltk import data
-
-    before = list(data.path)
-    NltkText(nltk_data).check()
-    assert data.path == before
-
-
 @pytest.mark.parametrize("missing", ["punkt_tab", "averaged_perceptron_tagger_eng"])
 def test_missing_model_is_told_with_the_command_that_gets_it(nltk_data, tmp_path, monkeypatch, missing):
     from nltk import data
