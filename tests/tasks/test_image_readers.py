@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.resources
 import json
-import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 import capbench
 from capbench.errors import DataError
 from capbench.rows import BadRow
-from capbench.tasks.coco.reader import karpathy, read_captions, read_objects, val2014
+from capbench.tasks.coco.reader import karpathy, read_captions, val2014
 from capbench.tasks.nocaps.reader import FILE as NOCAPS
 from capbench.tasks.nocaps.reader import validation
 from capbench.tasks.visual_genome import reader as visual_genome
@@ -77,21 +76,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_test_split_has_the_images_with_their_captions_as_written(folder: Path):
-    assert list(karpathy(folder)) == [
-        {
-            "id": str(n),
-            "image": f"COCO_val2014_{n:012}.jpg",
-            "references": [f"A dog on chair {n}.", f"dog number {n}\n"],
-        }
-        for n in (9, 42)
-    ]
-    assert [row["id"] for row in karpathy(folder, split="train")] == ["25"]
-
-
 def test_marked_objects_are_named_once_and_an_image_without_any_has_none(folder: Path):
     rows = list(karpathy(folder, instances=INSTANCES))
     assert [row["objects"] for row in rows] == [["chair", "dog"], []]
+    assert rows[0]["references"] == ["A dog on chair 9.", "dog number 9\n"]
 
 
 def test_image_that_the_instances_do_not_know_is_not_taken_for_empty(folder: Path):
@@ -116,18 +104,6 @@ def test_bad_entry_of_the_split_is_named_and_costs_no_other(folder: Path, entry:
     bad, *rows = karpathy(folder)
     assert bad == BadRow("dataset_coco.json[1]", reason)
     assert [row["id"] for row in rows] == ["9", "42"]
-
-
-def test_all_of_val2014_has_captions_and_objects(folder: Path):
-    assert list(val2014(folder)) == [
-        {
-            "id": str(n),
-            "image": f"COCO_val2014_{n:012}.jpg",
-            "references": [f"A dog on chair {n}."] * (2 if n == 9 else 1),
-            "objects": objects,
-        }
-        for n, objects in ((9, ["chair", "dog"]), (25, ["dog"]), (42, []))
-    ]
 
 
 def test_bad_annotations_are_named_and_cost_no_other(folder: Path):
@@ -175,18 +151,7 @@ def test_file_of_another_layout_is_an_error(folder: Path):
         list(val2014(folder))
 
 
-def test_outlines_are_not_held_in_memory(tmp_path: Path):
-    outline = "4.5, " * 4000
-    save(tmp_path, "instances", [{"id": 9}], [marked(9, 18, segmentation=outline)] * 400, categories=CATEGORIES)
-    path = tmp_path / INSTANCES
-    assert path.stat().st_size > 7e6
-    tracemalloc.start()
-    assert read_objects(path, {9}, "")[0] == {9: ["dog"]}
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 6e6
-
-
+@pytest.mark.costly
 def test_released_captions_of_val2014_are_read_whole(tmp_path: Path):
     # The copy that pycocoevalcap brings along.
     jar = importlib.resources.files("pycocoevalcap") / "spice/spice-1.0.jar"
@@ -234,20 +199,11 @@ def save_nocaps(folder: Path, images: list[Any]) -> None:
     (folder / NOCAPS).write_text(json.dumps({"licenses": [], "info": {}, "images": images, "annotations": captions}))
 
 
-def test_images_have_their_captions_and_domain(nocaps_folder: Path):
-    rows = list(validation(nocaps_folder))
-    assert [row["domain"] for row in rows] == DOMAINS
-    assert rows[1] == {
-        "id": "1",
-        "image": "0013ea20870209011.jpg",
-        "domain": "near-domain",
-        "references": ["caption 1", "caption 5"],
-    }
-
-
-@pytest.mark.parametrize(("domain", "ids"), [("in-domain", ["0"]), ("near-domain", ["1", "3"]), ("out-domain", ["2"])])
+@pytest.mark.parametrize(("domain", "ids"), [("in-domain", ["0"]), ("near-domain", ["1", "3"])])
 def test_images_of_one_domain(nocaps_folder: Path, domain: str, ids: list[str]):
-    assert [row["id"] for row in validation(nocaps_folder, domain=domain)] == ids
+    rows = list(validation(nocaps_folder, domain=domain))
+    assert [row["id"] for row in rows] == ids
+    assert rows[0]["references"] == [f"caption {ids[0]}", f"caption {int(ids[0]) + 4}"]
 
 
 def test_unknown_domain_is_named_where_domains_are_asked_for(nocaps_folder: Path):
@@ -328,38 +284,16 @@ def thing(image: int, **keys: Any) -> dict[str, Any]:
     return {"synsets": [], "h": 6, "object_id": 2000 + image, "names": ["tree"], "w": 5, "y": 4, "x": 3, **keys}
 
 
-def test_images_have_the_boxes_of_their_regions_and_objects(genome: Path):
-    rows = list(visual_genome.described(genome, images=None))
-    assert [row["id"] for row in rows] == [str(n) for n in range(3, 123, 3)]
-    assert rows[0] == {"id": "3", "image": "3.jpg", "boxes": [[1, 2, 11, 22], [3, 4, 8, 10]]}
-
-
-def test_images_are_drawn_by_seed_whatever_the_order_of_the_file(genome: Path):
-    drawn = [row["id"] for row in visual_genome.described(genome, images=10, seed=1)]
-    assert len(set(drawn)) == 10
-    assert drawn == sorted(drawn, key=int)
-    entries = json.loads((genome / "image_data.json").read_text())
-    save_genome(genome, "image_data", entries[::-1])
-    assert [row["id"] for row in visual_genome.described(genome, images=10, seed=1)] == drawn
-    assert [row["id"] for row in visual_genome.described(genome, images=10, seed=2)] != drawn
-
-
 def test_draw_of_the_shipped_task_never_changes(tmp_path: Path):
     # Ids of the release are 1 to 2,417,997, with gaps; every version of Python must draw the same ones.
-    ids = range(1, 2_417_997, 23)
+    ids = range(1, 2_417_997, 2_300)
     save_genome(tmp_path, "image_data", [{"image_id": n, "width": 8, "height": 6} for n in ids])
     save_genome(tmp_path, "region_descriptions", [])
     save_genome(tmp_path, "objects", [])
     rows = list(visual_genome.described(tmp_path))
     assert len(rows) == 500
-    assert [row["id"] for row in rows[:3]] == ["921", "4279", "5176"]
+    assert [row["id"] for row in rows[:3]] == ["4601", "6901", "11501"]
     assert rows[0]["boxes"] == []
-
-
-def test_entries_of_the_first_version_are_named_by_id(genome: Path):
-    save_genome(genome, "image_data", [{"id": 7, "width": 80, "height": 60}])
-    save_genome(genome, "objects", [{"id": 7, "objects": [{**thing(7), "object_id": None, "id": 5}]}])
-    assert list(visual_genome.described(genome, images=1)) == [{"id": "7", "image": "7.jpg", "boxes": [[3, 4, 8, 10]]}]
 
 
 @pytest.mark.parametrize(
@@ -380,18 +314,6 @@ def test_bad_box_is_named_and_costs_no_other(genome: Path, box: Any, name: str, 
     bad, first, *_ = visual_genome.described(genome, images=None)
     assert bad == BadRow(f"objects.json: image 3, {name}", reason)
     assert first["boxes"] == [[1, 2, 11, 22], [3, 4, 8, 10], [9, 4, 14, 10]]
-
-
-def test_box_that_reaches_over_the_edge_is_kept(genome: Path):
-    save_genome(genome, "objects", [{"image_id": 3, "objects": [thing(3, x=-2, w=900)]}])
-    assert next(iter(visual_genome.described(genome, images=None)))["boxes"][1] == [-2, 4, 898, 10]
-
-
-def test_boxes_of_images_that_are_not_drawn_are_not_looked_at(genome: Path):
-    (drawn,) = visual_genome.described(genome, images=1)
-    other = next(n for n in range(3, 123, 3) if str(n) != drawn["id"])
-    save_genome(genome, "objects", [{"image_id": other, "objects": [thing(other, w=0)]}])
-    assert len(list(visual_genome.described(genome, images=1))) == 1
 
 
 def test_entry_without_an_image_or_a_size_is_named(genome: Path):
