@@ -15,53 +15,30 @@ MakeTask = Callable[..., TaskConfig]
 DOCUMENT = {"image": "a.jpg", "subset": "8k", "rating": 3, "references": ["a dog", "a <b> & c"]}
 
 
-def test_column_gives_the_value_as_it_is(make_task: MakeTask):
-    get = compile_template(make_task(doc_to_target="references"), "doc_to_target", DOCUMENT)
-    assert get(DOCUMENT) is DOCUMENT["references"]
-
-
 @pytest.mark.parametrize(
     ("key", "source", "value"),
     [
         ("doc_to_target", "{{ references[:1] }}", ["a dog"]),
-        ("doc_to_target", "{{ references | map('upper') }}", ["A DOG", "A <B> & C"]),
-        ("doc_to_target", "{{ [image, subset] + references }}\n", ["a.jpg", "8k", "a dog", "a <b> & c"]),
-        ("doc_to_target", "{# all of them #}{{ references }}", ["a dog", "a <b> & c"]),
-        ("doc_to_human", "{{ rating }}", 3),
         ("doc_to_human", "{{ [rating, rating / 2, none] }}", [3, 1.5, None]),
         ("doc_to_human", "{{ by_rater.values() }}", [1, 2]),
         ("doc_to_preferred", "{{ 1 if rating > 2 else 0 }}", 1),
-        ("doc_to_candidates", "{{ references[::-1] }}", ["a <b> & c", "a dog"]),
         ("doc_to_category", "{{ by_rater }}", {"a": 1, "b": 2}),
         ("doc_to_text", "{{ '1_000' }}", "1_000"),
         ("doc_to_image", "{{ rating }}", "3"),
         ("doc_to_image", "{{ {'bytes': none, 'path': image} }}", {"bytes": None, "path": "a.jpg"}),
         # More than an expression gives text, in which nothing is escaped as HTML.
         ("doc_to_target", "{{ references }}.", "['a dog', 'a <b> & c']."),
-        ("doc_to_target", " {{ references }}", " ['a dog', 'a <b> & c']"),
-        ("doc_to_target", "{{ references }}{{ '' }}", "['a dog', 'a <b> & c']"),
-        ("doc_to_target", "{{references[1]}}", "a <b> & c"),
         ("doc_to_image", "{{subset}}/{{ image }}", "8k/a.jpg"),
         ("doc_to_text", "{% if rating > 2 %}good{% endif %}", "good"),
         # What templates of captions do.
         ("doc_to_text", "COCO_val2014_{{ '%012d' % number }}.jpg", "COCO_val2014_000000391895.jpg"),
-        ("doc_to_text", "{{ '%012d' | format(number) }}", "000000391895"),
-        ("doc_to_text", "{{ '{:012d}'.format(number) }}", "000000391895"),
-        ("doc_to_text", "{{ (number | string).zfill(12) }}", "000000391895"),
         ("doc_to_text", "{{ references | join(', ') | replace('a ', 'the ') | indent(2) }}", "the dog, the <b> & c"),
         (
             "doc_to_text",
             "{% for r in references %}{{ loop.index }}{{ r }}{{ '' if loop.last else '; ' }}{% endfor %}",
             "1a dog; 2a <b> & c",
         ),
-        (
-            "doc_to_text",
-            "{% for i in range(500) if i > 497 %}{{ number ~ i }}{% else %}none{% endfor %}",
-            "391895498391895499",
-        ),
-        ("doc_to_text", "{% macro m(n) %}<{{ n }}>{% endmacro %}{{ m(1) }}{{ m(2) }}", "<1><2>"),
         ("doc_to_text", "{{ missing | default(1000000) }}!", "1000000!"),
-        ("doc_to_text", "{{ 'x' * 3 + 'y' }}", "xxxy"),
     ],
 )
 def test_template_gives_the_value_of_its_expression_or_text(make_task: MakeTask, key: str, source: str, value: object):
@@ -102,17 +79,6 @@ def test_list_gives_a_list_of_what_each_element_gives(make_task: MakeTask, write
     task = make_task(doc_to_target=None, tail="doc_to_target: [image, '{{subset}}!', !function reader.constant]\n")
     get = compile_template(task, "doc_to_target", DOCUMENT)
     assert get(DOCUMENT) == ["a.jpg", "8k!", "constant"]
-
-
-def test_plain_text_is_an_instruction_to_a_captioner_and_nothing_else(make_task: MakeTask):
-    task = make_task(doc_to_text="Describe this image.", doc_to_target="refrences")
-    assert compile_template(task, "doc_to_text", DOCUMENT)(DOCUMENT) == "Describe this image."
-    with pytest.raises(TaskError) as caught:
-        compile_template(task, "doc_to_target", DOCUMENT)
-    assert caught.value.message == (
-        "task 'mine': doc_to_target: documents have no column 'refrences'. Did you mean 'references'?"
-    )
-    assert caught.value.hint.startswith("Columns: image, rating, references, subset.")
 
 
 def test_unknown_column_within_a_list_is_an_error(make_task: MakeTask):

@@ -15,7 +15,7 @@ from capbench.errors import TaskError
 from capbench.permissions import Permissions, permit, without_code
 from capbench.tasks.index import build_index, read_entry
 from capbench.tasks.schema import load_task
-from capbench.tasks.yaml_files import PACKAGE_ROOT, FunctionReference, parse
+from capbench.tasks.yaml_files import FunctionReference, parse
 
 pytestmark = pytest.mark.usefixtures("functions_may_run")
 
@@ -67,13 +67,6 @@ def test_function_runs_only_where_it_is_allowed_and_in_no_dry_run(write: Write):
     assert e.value.hint.startswith("--run_functions ")
 
 
-def test_one_file_may_be_included_along_two_paths(write: Write):
-    write("base.yaml", "a: 1\n")
-    write("left.yaml", "include: base.yaml\n")
-    write("right.yaml", "include: base.yaml\n")
-    assert parse(write("own.yaml", "include: [left.yaml, right.yaml]\n")).values == {"a": 1}
-
-
 def test_a_section_of_an_included_file_is_replaced_as_a_whole(write: Write):
     write("base.yaml", "protocol: {raters: mean, rated_reference: keep}\n")
     own = write("own.yaml", "include: base.yaml\nprotocol: {raters: flatten}\n")
@@ -117,20 +110,6 @@ def test_faulty_file_is_an_error_with_its_line(write: Write, tmp_path: Path, tex
     assert fault(path).startswith(f"{path}:{message.format(folder=tmp_path)}")
 
 
-def test_fault_in_an_included_file_names_that_file(write: Write):
-    base = write("base.yaml", "a: 1\nb: [1,\n")
-    assert f"{base}:3: not valid YAML" in fault(write("own.yaml", "include: base.yaml\n"))
-
-
-def test_same_key_in_two_sections_is_not_given_twice(write: Write):
-    path = write("own.yaml", "a: {name: 1}\nb: {name: 2}\nc: [{name: 3}, {name: 4}]\n")
-    assert parse(path).values["c"] == [{"name": 3}, {"name": 4}]
-
-
-def test_byte_order_mark_is_ignored(write: Write):
-    assert parse(write("own.yaml", b"\xef\xbb\xbftask: x\n")).values == {"task": "x"}
-
-
 # --- files that would take the stack, the memory or the day
 
 
@@ -162,32 +141,6 @@ def test_file_beyond_every_budget_is_an_error(write: Write, text: str, reason: s
     assert f"{path}{reason}" in found or (reason[0] != ":" and reason in found)
 
 
-def test_depth_aliases_and_sizes_within_the_budget_are_read(write: Write):
-    deep = "a: " + "[" * 39 + "]" * 39 + "\n"
-    values = parse(write("own.yaml", deep + "b: &b {c: [1, 2]}\nd: [*b, *b]\n" + f"e: {'x' * 2000}\n")).values
-    assert values["d"] == [{"c": [1, 2]}, {"c": [1, 2]}]
-    assert len(values["e"]) == 2000
-
-
-def test_files_that_each_include_the_next_twice_are_read_once_each(write: Write):
-    for number in range(26):
-        write(f"f{number}.yaml", f"include: [f{number + 1}.yaml, f{number + 1}.yaml]\nk{number}: {number}\n")
-    write("f26.yaml", "last: 1\n")
-    own = write("own.yaml", "include: f0.yaml\n")
-    with calls_at_most(100_000):
-        values = parse(own).values
-    assert values == {"last": 1} | {f"k{number}": number for number in range(26)}
-
-
-def test_chain_of_40_includes_is_read(write: Write):
-    for number in range(40):
-        write(f"f{number}.yaml", f"include: f{number + 1}.yaml\n")
-    write("f40.yaml", "last: 1\n")
-    assert parse(write("f0.yaml", "include: f1.yaml\n")).values == {"last": 1}
-    with pytest.raises(TaskError, match="more than 40 includes"):
-        parse(write("own.yaml", "include: f0.yaml\n"))
-
-
 def test_chain_of_1500_includes_is_an_error(write: Write):
     for number in range(1_500):
         write(f"f{number}.yaml", f"include: f{number + 1}.yaml\n")
@@ -201,19 +154,7 @@ def test_folder_called_like_a_task_file_is_an_error(tmp_path: Path):
     assert f"{tmp_path / 'own.yaml'}: cannot be read: is not a file" in fault(tmp_path / "own.yaml")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a: " + "9" * 5000, "a: !!int x", "a: !!float x", "a: !!binary é", "? [1]\n: 2", "a: !!set {1: 2}",
-        "a: 1:99:99:99", "<<: 1", "a: !!timestamp 2020-99-99", "!!python/name:os.system {}",
-    ],
-)  # fmt: skip
-def test_value_that_is_none_of_its_kind_is_an_error_or_a_value(write: Write, text: str):
-    with contextlib.suppress(TaskError):
-        parse(write("own.yaml", text))
-
-
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(text=st.text(alphabet="ab:-[]{}&*!?|>'\"#%,\n 01.x<", max_size=40) | st.text(max_size=20))
 def test_whatever_a_file_holds_is_read_or_is_a_fault(tmp_path_factory: pytest.TempPathFactory, text: str):
     path = tmp_path_factory.getbasetemp() / "any.yaml"
@@ -221,14 +162,6 @@ def test_whatever_a_file_holds_is_read_or_is_a_fault(tmp_path_factory: pytest.Te
     for read in (parse, load_task, read_entry):
         with contextlib.suppress(TaskError):
             read(path)
-
-
-def test_missing_file_is_an_error_that_names_it(tmp_path: Path):
-    assert f"{tmp_path / 'none.yaml'}: cannot be read: No such file" in fault(tmp_path / "none.yaml")
-
-
-def test_date_stays_text_for_it_goes_into_json(write: Write):
-    assert parse(write("own.yaml", "version: 2026-01-31\n")).values == {"version": "2026-01-31"}
 
 
 def test_places_tell_file_and_line_of_nested_and_included_keys(write: Write):
@@ -239,12 +172,6 @@ def test_places_tell_file_and_line_of_nested_and_included_keys(write: Write):
     assert parsed.where("metric_list", "1", "metric") == f"{own}:5"
     assert parsed.where("metric_list", "1", "absent") == f"{own}:5"
     assert parsed.where("absent") == str(own)
-
-
-def test_place_in_a_section_that_was_replaced_is_that_of_the_new_one(write: Write):
-    write("base.yaml", "\n\npublished: {paper: x, table: 1}\n")
-    own = write("own.yaml", "include: base.yaml\npublished: {table: 2}\n")
-    assert parse(own).where("published", "paper") == f"{own}:2"
 
 
 # --- !function
@@ -263,21 +190,6 @@ def test_parsing_and_indexing_run_no_code(write: Write, write_task: Write, tmp_p
     assert (tmp_path / "ran").exists()
 
 
-def test_function_comes_from_the_file_beside_the_yaml(write: Write):
-    write("reader.py", "def read(path): return 'mine'\n")
-    function = parse(write("own.yaml", "f: !function reader.read\n")).values["f"]
-    assert str(function) == "!function reader.read"
-    assert function.resolve()(None) == "mine"
-
-
-def test_function_of_an_included_file_lies_beside_that_file(write: Write):
-    write("mine/shared/reader.py", "def read(): return 'shared'\n")
-    write("mine/shared/base.yaml", "f: !function reader.read\n")
-    write("mine/reader.py", "def read(): return 'mine'\n")
-    own = write("mine/own.yaml", "include: shared/base.yaml\n")
-    assert parse(own).values["f"].resolve()() == "shared"
-
-
 def test_readers_of_two_folders_do_not_collide(write: Write):
     references = []
     for name in ("one", "two"):
@@ -287,54 +199,12 @@ def test_readers_of_two_folders_do_not_collide(write: Write):
     assert "reader" not in sys.modules
 
 
-def test_function_in_a_subfolder_and_in_an_installed_module_are_found(write: Write, tmp_path: Path):
-    write("sub/reader.py", "def read(): return 'sub'\n")
-    assert FunctionReference("sub.reader.read", tmp_path).resolve()() == "sub"
-    assert FunctionReference("os.path.basename", tmp_path).resolve()("a/b") == "b"
-
-
-def test_shipped_reader_is_the_module_of_the_package():
-    from capbench.tasks.flickr8k import reader
-
-    reference = FunctionReference("reader.expert", PACKAGE_ROOT / "tasks" / "flickr8k")
-    assert reference.resolve() is reader.expert
-
-
-def test_missing_function_proposes_the_nearest_one(write: Write, tmp_path: Path):
-    file = write("reader.py", "def crowdflower(path): ...\n")
-    with pytest.raises(TaskError) as caught:
-        FunctionReference("reader.crowdflwer", tmp_path).resolve()
-    assert str(caught.value) == (
-        f"!function reader.crowdflwer: {file} has no function 'crowdflwer'. Did you mean 'crowdflower'?"
-    )
-
-
 def test_name_that_is_no_function_is_an_error(write: Write, tmp_path: Path):
     write("reader.py", "LIMIT = 3\n")
     with pytest.raises(TaskError, match="has no function 'LIMIT'"):
         FunctionReference("reader.LIMIT", tmp_path).resolve()
     with pytest.raises(TaskError, match="sys has no function 'no_such'"):
         FunctionReference("sys.no_such", tmp_path).resolve()
-
-
-def test_missing_module_says_where_it_was_looked_for(tmp_path: Path):
-    with pytest.raises(TaskError, match=r"looked for no_such_reader\.py in .*, then for an installed module"):
-        FunctionReference("no_such_reader.read", tmp_path).resolve()
-
-
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        ("def read(:\n", "SyntaxError"),
-        ("import no_such_library\n", "No module named 'no_such_library'"),
-        ("1 / 0\n", "ZeroDivisionError"),
-    ],
-)
-def test_module_that_fails_when_imported_is_an_error_that_names_the_file(write, tmp_path: Path, code: str, reason: str):
-    file = write("reader.py", code)
-    with pytest.raises(TaskError, match=reason) as caught:
-        FunctionReference("reader.read", tmp_path).resolve()
-    assert str(file) in str(caught.value)
 
 
 def test_module_that_failed_once_is_read_anew(write: Write, tmp_path: Path):
@@ -362,17 +232,6 @@ def test_reader_in_a_virtual_environment_within_the_package_root_is_imported_by_
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(yaml_files, "PACKAGE_ROOT", tmp_path)
         assert FunctionReference("reader.read", folder).resolve()() == "third party"
-
-
-def test_fingerprint_changes_with_the_python_file_and_not_with_its_folder(write: Write, tmp_path: Path):
-    for folder in ("one", "two"):
-        write(f"{folder}/reader.py", "def read(): return 1\n")
-    one, two = (FunctionReference("reader.read", tmp_path / folder) for folder in ("one", "two"))
-    before = one.fingerprint()
-    assert before == two.fingerprint()
-    assert before.startswith("reader.read@")
-    write("one/reader.py", "def read(): return 2\n")
-    assert one.fingerprint() != before
 
 
 def test_key_that_is_a_truth_value_to_yaml_is_the_word(write: Write):
