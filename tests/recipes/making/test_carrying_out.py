@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shlex
 import signal
 import sys
 import weakref
@@ -19,12 +18,11 @@ import yaml
 from making_stages import rows_of
 from PIL import Image
 
-from capbench.adapters.aliases import ModelSpec, resolve_model
 from capbench.cli.main import main
 from capbench.cli.status import state_of
-from capbench.recipes.making.contract import ROLES, MakingRow, StageFacts
-from capbench.recipes.making.making import MakingCall, build_stages, make
-from capbench.recipes.making.schema import list_makers, load_maker
+from capbench.recipes.making.contract import MakingRow, StageFacts
+from capbench.recipes.making.making import MakingCall, make
+from capbench.recipes.making.schema import load_maker
 from capbench.tasks.shapes.drawing import draw
 from capbench.tasks.shapes.sampling import sample_scene
 
@@ -145,17 +143,6 @@ def test_workers_make_the_same_bytes(maker):
     assert files(file.parent / "there") == files(file.parent / "here")
 
 
-def test_report_says_the_command_that_made_it(maker: Callable[..., Path]):
-    file = maker()
-    change = "output.columns={captions: text, it's: text}"
-    assert main(command(file, "out", "--limit", "2", "--set", "seed=3", "--set", change)) == 0
-    shown = (file.parent / "out" / "report.md").read_text(encoding="utf-8")
-    (line,) = (line for line in shown.splitlines() if line.startswith("    bench make"))
-    data = ["--data", str(file.parent / "data.jsonl"), "--limit", "2"]
-    # As a shell takes it.
-    assert shlex.split(line) == ["bench", "make", str(file), *data, "--set", "seed=3", "--set", change]
-
-
 def test_two_at_once_make_the_same_in_one_folder(maker: Callable[..., Path]):
     file = maker()
     own = load_maker(str(file))
@@ -174,15 +161,6 @@ def test_two_at_once_make_the_same_in_one_folder(maker: Callable[..., Path]):
         name: first[1][name] for name in ("rows.jsonl", "report.json")
     }
     assert not (out / ".work").exists()
-
-
-def test_dry_run_writes_nothing(maker: Callable[..., Path], capsys: pytest.CaptureFixture[str]):
-    file = maker()
-    assert main(command(file, "out", "--dry_run", "--limit", "2")) == 0
-    shown = capsys.readouterr().out
-    assert "2 from" in shown
-    assert "stage two" in shown
-    assert not (file.parent / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -286,11 +264,6 @@ def test_parquet_of_several_pieces_has_one_type_a_column_or_it_is_said(maker, mo
     assert [one.name for one in (file.parent / "mixed").iterdir()] == ["maker.txt"]
 
 
-def test_stage_that_nothing_is_left_of_ends_with_the_reason(maker, capsys):
-    assert main(command(maker(["bad"]), "out")) == 1
-    assert "stage 'one' left no row of 1; 0: is bad" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -380,48 +353,6 @@ def test_what_a_stage_needs_beside_its_models_is_told_once_when_the_plan_is(tmp_
     assert whole.count(str(gone)) == often > 0
     without = told([{**stages[0], "edge_points": "none"}, *stages[1:]])
     assert "capbench[edges]" not in without
-
-
-@pytest.mark.parametrize("name", list_makers())
-def test_makers_that_ship_name_every_model_that_they_ask_and_there_is(name: str):
-    loaded = load_maker(name)
-    maker = loaded.maker
-    assert {role for stage in build_stages(loaded) for role in stage.roles} == set(maker.models)
-    assert maker.description
-    for role, model in maker.models.items():
-        assert resolve_model(model.name, model.arguments).role == ROLES[role]
-    if maker.judged and maker.judged.encoder:
-        assert resolve_model(maker.judged.encoder.name).role == "encoder"
-
-
-def test_model_is_let_go_of_once_no_later_stage_asks_it(maker, monkeypatch, tmp_path):
-    stages = [
-        {"stage": "merge", "name": to, "overall": "text", "elements": "parts", "to": to} for to in ("first", "second")
-    ]
-    file = maker(
-        lines=[{"text": "There is a red circle.", "parts": ["a red star"]}],
-        models={"judge": {"name": "shapes-writer"}},
-        stages=[*stages, {"stage": "add", "add": "!", "folder": str(tmp_path)}],
-        output={"columns": {"captions": "second"}},
-    )
-    held: list[tuple[str, ...]] = []
-
-    def tell(facts: StageFacts) -> None:
-        held.append((facts.name, *(one.name for one in alive)))
-
-    alive: weakref.WeakSet[Any] = weakref.WeakSet()
-    load = ModelSpec.load
-
-    def loading(spec: ModelSpec) -> Any:
-        model = load(spec)
-        alive.add(model)
-        held.append(("loaded",))
-        return model
-
-    monkeypatch.setattr(ModelSpec, "load", loading)
-    call = MakingCall(load_maker(str(file)), str(file.parent / "data.jsonl"), store=str(file.parent / "s"))
-    make(call, file.parent / "out", tell)
-    assert held == [("loaded",), ("first", "shapes-writer"), ("second", "shapes-writer"), ("add",)]
 
 
 def test_texts_are_judged_side_by_side_on_the_same_rows(maker: Callable[..., Path]):

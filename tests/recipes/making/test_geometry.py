@@ -17,15 +17,12 @@ from capbench.recipes.making.geometry import (
     WholeBox,
     canny_edges,
     clustered_boxes,
-    cut_hulls,
-    free_cells,
     hulls,
     k_means,
     kept_boxes,
     largest_rectangle,
     mask_tree,
     points_near,
-    settled,
     shown,
     united_hulls,
     walked,
@@ -40,23 +37,6 @@ def area(box) -> float:
 def plain_hull(boxes) -> WholeBox:
     lows, highs = ([min(one[e] for one in boxes) for e in (0, 1)], [max(one[e] for one in boxes) for e in (2, 3)])
     return (*map(math.floor, lows), *map(math.ceil, highs))
-
-
-def plain_settled(points, centres) -> list[int]:
-    centres = [list(one) for one in centres]
-    labels: list[int] = []
-    while True:
-        nearest = []
-        for point in points:
-            far = [sum((a - b) ** 2 for a, b in zip(point, centre, strict=True)) for centre in centres]
-            nearest.append(far.index(min(far)))
-        if nearest == labels:
-            return labels
-        labels = nearest
-        for number in range(len(centres)):
-            own = [point for point, label in zip(points, labels, strict=True) if label == number]
-            if own:
-                centres[number] = [sum(values) / len(own) for values in zip(*own, strict=True)]
 
 
 def plain_united(boxes: list[WholeBox]) -> list[WholeBox]:
@@ -130,18 +110,6 @@ def test_boxes_are_those_of_a_plain_computation(seed: int):
     assert clustered_boxes(boxes, (120, 120), rectangles="whole") == plain_cut(united, 0)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_centres_settle_as_in_a_plain_computation(seed: int):
-    rng = np.random.default_rng(seed)
-    points = rng.integers(0, 12, (25, 2)).astype(float)
-    centres = points[rng.choice(25, 5, replace=False)]
-    labels, error = settled(points, centres)
-
-    assert labels.tolist() == plain_settled(points.tolist(), centres.tolist())
-    means = {one: points[labels == one].mean(0) for one in set(labels.tolist())}
-    assert error == pytest.approx(sum(((p - means[n]) ** 2).sum() for p, n in zip(points, labels, strict=True)))
-
-
 def test_clusters_are_found_and_each_start_is_worth_no_less_than_one():
     rng = np.random.default_rng(0)
     truth = np.repeat(np.arange(10), 12)
@@ -150,44 +118,6 @@ def test_clusters_are_found_and_each_start_is_worth_no_less_than_one():
 
     assert len({(a, b) for a, b in zip(truth.tolist(), labels.tolist(), strict=True)}) == 10
     assert len(set(labels.tolist())) == 10
-
-
-def test_best_of_the_starts_counts():
-    for seed in range(10):
-        points = with_centres(drawn_boxes(seed + 100))
-        labels = k_means(points, 10)
-        found = sum(((points[labels == n] - points[labels == n].mean(0)) ** 2).sum() for n in set(labels.tolist()))
-        # Any start by itself, such as the first points, comes out no better, but by luck.
-        alone = settled(points, np.unique(points, axis=0)[:10])[1]
-        assert found <= 1.02 * alone + 1e-9
-
-
-def test_same_boxes_are_one_cluster():
-    assert set(k_means(np.ones((7, 6)), 10).tolist()) == {0}
-    assert clustered_boxes(np.array([[0, 0, 40, 40]] * 20), (100, 100), rectangles="whole") == [(0, 0, 40, 40)]
-
-
-def test_area_counts_from_a_thousandth_to_nine_tenths():
-    size = (1000, 100)
-    for box, count in (
-        ([0, 0, 10, 10], 1), ([0, 0, 9, 11], 0), ([0, 0, 900, 100], 1), ([0, 0, 901, 100], 0), ([0, 0, 0, 100], 0),
-        ([50, 50, 40, 40], 0),
-    ):  # fmt: skip
-        assert len(clustered_boxes(np.array([box]), size, rectangles="whole")) == count, box
-
-
-def test_boxes_that_touch_are_united_and_those_apart_are_not():
-    # A gap of exactly a tenth is one too many; GIoU is below 0 there.
-    assert len(united_hulls([(0, 0, 9, 10), (10, 0, 19, 10)])) == 1
-    assert len(united_hulls([(0, 0, 9, 10), (11, 0, 20, 10)])) == 2
-    assert united_hulls([]) == []
-
-
-def test_three_tenths_that_are_free_are_worth_a_rectangle_and_less_is_not():
-    apart = [(100, 0, 140, 40), (200, 0, 240, 40)]
-
-    assert (0, 28, 40, 40) in cut_hulls([(0, 0, 40, 40), *apart, (0, 0, 40, 28)], 0)
-    assert cut_hulls([(0, 0, 40, 40), *apart, (0, 0, 40, 32)], 0) == [(0, 0, 40, 32), *apart]
 
 
 def test_input_that_is_none_is_said():
@@ -225,16 +155,6 @@ def test_largest_rectangle_is_that_of_all_rectangles(seed: int):
     assert largest_rectangle(grid) == plain_largest(grid)
 
 
-@pytest.mark.parametrize("shape", [(0, 0), (0, 5), (5, 0)])
-def test_grid_without_cells_has_no_rectangle(shape: tuple[int, int]):
-    assert largest_rectangle(np.ones(shape, bool)) is None
-
-
-def test_hull_smaller_than_a_cell_has_none():
-    assert free_cells((0, 0, 3, 9), [], 4).shape == (2, 0)
-    assert free_cells((5, 5, 5, 5), [], 4).shape == (0, 0)
-
-
 def plain_kept(boxes, scores, most) -> list[int]:
     kept: list[int] = []
     for one in sorted(range(len(boxes)), key=lambda n: -scores[n]):
@@ -259,10 +179,6 @@ def test_kept_are_those_of_a_plain_computation(seed: int):
     most = rng.choice([0.1, 0.25, 0.5])
 
     assert kept_boxes(boxes, scores, most).tolist() == plain_kept(boxes.tolist(), scores.tolist(), most)
-
-
-def test_no_boxes_are_none():
-    assert kept_boxes(np.zeros((0, 4)), np.zeros(0), 0.5).tolist() == []
 
 
 HEIGHT, WIDTH = 20, 150
@@ -486,30 +402,6 @@ def test_each_point_of_an_edge_brings_eight_around_it_and_clears_its_neighbours(
     assert (edges == line(100, 400, 50)).all()
 
 
-def test_pixels_at_most_ten_from_the_border_are_no_points():
-    edges = np.zeros((60, 80), bool)
-    edges[[9, 30, 51], [40, 9, 40]] = edges[30, 71] = True
-    assert points_near(edges, seed=0).shape == (0, 2)
-
-    for x, y in ((10, 30), (70, 30), (40, 10), (40, 50)):
-        one = np.zeros((60, 80), bool)
-        one[y, x] = True
-        points = points_near(one, seed=0)
-        assert points[0].tolist() == [x, y]
-        assert len(points) == 9
-        assert points.min(axis=0).tolist() >= [10, 10]
-        assert points[:, 0].max() <= 70 and points[:, 1].max() <= 50
-
-
-def test_points_stay_in_a_wide_image_and_in_a_tall_one():
-    for height, width in ((40, 200), (200, 40)):
-        points = points_near(np.ones((height, width), bool), seed=1)
-        assert (points >= 10).all()
-        assert (points <= (width - 10, height - 10)).all()
-        # They are everywhere, which they are not where x is bounded by the height.
-        assert points.max() > 180
-
-
 def test_first_is_the_one_point_that_the_release_looks_at():
     edges = np.ones((160, 60), bool)
     points = [points_near(edges, seed=seed, which="first") for seed in range(15)]
@@ -526,35 +418,8 @@ def test_first_is_the_one_point_that_the_release_looks_at():
     assert max(one[0, 0] for one in wide) == 50
 
 
-def test_same_seed_gives_the_same_points_and_another_others():
-    edges = np.random.default_rng(0).random((80, 80)) < 0.1
-
-    assert np.array_equal(points_near(edges, seed=3), points_near(edges, seed=3))
-    assert not np.array_equal(points_near(edges, seed=3)[:9], points_near(edges, seed=4)[:9])
-
-
-@pytest.mark.parametrize("shape", [(0, 0), (5, 5), (19, 100), (100, 100)])
-def test_without_an_edge_there_are_no_points(shape: tuple[int, int]):
-    for which in ("all", "first"):
-        assert points_near(np.zeros(shape, bool), seed=0, which=which).shape == (0, 2)
-
-
 def test_missing_opencv_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "cv2", None)
     with pytest.raises(UsageError, match="need OpenCV") as caught:
         canny_edges(np.zeros((30, 30, 3), np.uint8))
     assert "capbench[edges]" in caught.value.hint
-
-
-def test_edge_of_a_square_is_found():
-    pytest.importorskip("cv2", reason="needs the extra 'edges'")
-    pixels = np.zeros((100, 100, 3), np.uint8)
-    pixels[30:70, 30:70] = 255
-    edges = canny_edges(pixels)
-    rows, columns = np.nonzero(edges)
-
-    assert edges.sum() > 100
-    assert {int(rows.min()), int(columns.min())} <= {29, 30}
-    assert not edges[35:65, 35:65].any()
-    near = points_near(edges, seed=0).reshape(-1, 9, 2)[:, 0]
-    assert edges[near[:, 1].astype(int), near[:, 0].astype(int)].all()

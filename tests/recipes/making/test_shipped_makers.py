@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,11 +18,8 @@ from tiny_dci import make_tiny_dci
 from tiny_llm import make_tiny_llama, make_tiny_llava
 from tiny_regions import make_tiny_owlv2, make_tiny_painter, make_tiny_sam
 
-from capbench.benchmarks.suites.read import load_suite
 from capbench.cli.main import main
 from capbench.metrics.capture import nltk_text
-from capbench.recipes.making.making import build_stages
-from capbench.recipes.making.schema import load_maker
 
 pytestmark = pytest.mark.costly
 
@@ -81,19 +77,6 @@ def of(role: str, folder: Path, **arguments: Any) -> list[str]:
     """Return the changes that put another checkpoint into a maker's model."""
     values = {"pretrained": str(folder), "device": "cpu", **arguments}
     return [f"models.{role}.arguments.{key}={value}" for key, value in values.items()]
-
-
-@pytest.mark.parametrize("suite", ["detailcaps_table5", "detailcaps_table6"])
-def test_changes_that_suites_name_are_the_makers(suite: str):
-    note = load_suite(suite).note
-    assert "bench make detailcaps_synthesis --data detailcaps --output OUT" in note
-    begins, *ways = (re.findall(r"--set (\S+?)[,;.]?(?=\s|$)", part) for part in re.split(r"\bwith (?=--set)", note))
-    for changes in ways:
-        own = [one for one in changes if not one.startswith("make.")]
-        built = build_stages(load_maker("detailcaps_synthesis", [*begins, *own]))
-        assert [one.name for one in built][-2:] == ["merge", "select"]
-    assert len(ways) == (3 if suite.endswith("6") else 0)
-    assert ("bench loop detailcaps_loop --output LOOP --set make.data=IMAGES" in note) is bool(ways)
 
 
 def stage_of(report: dict[str, Any], name: str) -> dict[str, Any]:

@@ -21,11 +21,10 @@ from capbench.recipes.making.contract import MakingRow, Unmade
 from capbench.recipes.making.schema import Output
 from capbench.recipes.making.sources import file_name, read_given
 from capbench.recipes.making.stages.caption import CaptionSettings, CaptionStage
-from capbench.recipes.making.stages.check_negatives import CheckNegatives, CheckNegativesSettings, is_permutation
+from capbench.recipes.making.stages.check_negatives import CheckNegatives, CheckNegativesSettings
 from capbench.recipes.making.stages.elements import Select, SelectSettings
 from capbench.recipes.making.stages.masks import Masks, MasksSettings
 from capbench.recipes.making.stages.merge import Merge, MergeSettings
-from capbench.recipes.making.stages.phrase_filter import PhraseFilter, PhraseFilterSettings
 from capbench.recipes.making.writing import write_output
 from capbench.rows import read_rows
 from capbench.tasks.shapes.drawing import draw, encoded
@@ -126,12 +125,6 @@ def test_boxes_are_dilated_within_the_image_and_small_ones_are_left_out(picture:
     assert made.values["said"] == []
 
 
-def test_several_captions_of_an_image_are_different_ones(picture: Path):
-    writer = Writer(lambda request, before: Caption("A star." if before % 2 else f"Star {before}."))
-    made = captioned(picture, writer, count=4, generation_kwargs=DRAWN)
-    assert made.values["said"] == ["Star 0.", "A star.", "Star 2."]
-
-
 def merged(answer: Callable[[JudgeRequest, int], str | None], elements: Sequence[str] = ("A.", "B "), **settings: Any):
     stage = Merge("merge", MergeSettings(overall="whole", elements="parts", to="merged", **settings), 0)
     return asked_of(stage, {"whole": "The {elements} are red.", "parts": list(elements)}, answer)
@@ -157,12 +150,6 @@ def test_merge_of_no_use_is_tried_again_where_tokens_are_drawn():
     made, judge = merged(lambda request, before: answers[before + 2], most_words=300)
     assert (made, len(judge.asked)) == (Unmade("the answer has 301 words, and 300 is the most"), 1)
     assert merged(lambda request, before: None)[0] == Unmade("the server is down", passing=True)
-
-
-def test_permutation_has_the_same_words_each_as_often():
-    assert is_permutation("A red star, and a red sun.", "And red a, sun a red star")
-    assert not is_permutation("A red star and a sun.", "A red star and a moon.")
-    assert not is_permutation("a a b", "a b b")
 
 
 def described(**negatives: list[str]) -> MakingRow:
@@ -227,21 +214,6 @@ def test_select_keeps_the_first_of_equal_ones_and_counts_each_element_once():
     assert kept() == {"0": 1, "1": 4, "2": 2, "3": 1, "4": 1}
     assert kept(most=3) == {"0": 1, "1": 4, "2": 2}
     assert kept(most=2, elements=["objects"]) == {"1": 2, "2": 2}
-
-
-def test_phrase_with_the_letters_of_a_pattern_is_itself(tmp_path: Path):
-    scene = sample_scene(17)
-    path = tmp_path / "17.jpg"
-    path.write_bytes(encoded(draw(scene)))
-    graph = {"caption": "A (red [star.", "objects": ["(red [star"], "attributes": [], "relations": []}
-    (tmp_path / "graphs.jsonl").write_text(json.dumps(graph), encoding="utf-8")
-    parser = {"parser": "recorded", "parser_model": str(tmp_path / "graphs.jsonl")}
-    settings = PhraseFilterSettings.model_validate({"captions": "parts", "to": "left", "parser": parser})
-    stage = PhraseFilter("filter", settings, 0)
-    row = MakingRow("17", path, {"parts": ["A (red [star.", "What nobody has read."]})
-    models = Models(detector=resolve_model("shapes-detector").load())
-    made = made_of(stage, row, models)
-    assert made.values["left"] == ["A .", "What nobody has read."]
 
 
 def test_masks_are_numbered_parents_first_in_dcis_layout(tmp_path: Path):
