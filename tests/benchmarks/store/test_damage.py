@@ -101,11 +101,10 @@ def known_values(store: Store) -> int:
     return len(long) + len(values) + len(arrays)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_damage_at_random_places_gives_right_values_or_unknown_ones_and_no_error(path: Path, sound: bytes, seed: int):
-    rng = random.Random(seed)  # noqa: S311
+def test_damage_at_random_places_gives_right_values_or_unknown_ones_and_no_error(path: Path, sound: bytes):
+    rng = random.Random(0)  # noqa: S311
     moved = 0
-    for _ in range(100):
+    for _ in range(60):
         write(path, damaged(sound, rng))
         with Store(path) as store:
             known_values(store)
@@ -114,7 +113,7 @@ def test_damage_at_random_places_gives_right_values_or_unknown_ones_and_no_error
             assert store.get(NEW, ["new"]) == {"new": 1}
         assert len(moved_aside(path)) <= 1
         moved += len(moved_aside(path))
-    assert 20 < moved < 90
+    assert 12 < moved < 54
 
 
 def test_table_whose_name_is_no_text_is_damage(path: Path, sound: bytes):
@@ -142,7 +141,7 @@ def test_log_that_a_loss_of_power_cut_or_garbled_gives_right_values_or_unknown_o
             store.put(PRODUCERS[1], dict(list(VALUES.items())[start : start + 5]))
         content, log = path.read_bytes(), Path(f"{path}-wal").read_bytes()
     known = set()
-    for _ in range(80):
+    for _ in range(40):
         # What was not flushed may be missing, blank or old, from any point on.
         cut = rng.randrange(len(log))
         rest = rng.choice([b"", bytes(len(log) - cut), rng.randbytes(len(log) - cut), log[: len(log) - cut]])
@@ -156,7 +155,7 @@ def test_log_that_a_loss_of_power_cut_or_garbled_gives_right_values_or_unknown_o
             assert len(found) % 5 == 0
             assert store.verify() == []
         known.add(len(found))
-    assert len(known) > 15
+    assert len(known) > 8
     assert moved_aside(path) == []
 
 
@@ -250,19 +249,6 @@ def test_damaged_file_stays_and_is_an_error_where_that_is_asked(path: Path, soun
     assert path.stat().st_size == len(sound)
 
 
-def test_index_that_names_no_row_is_found_by_verify(path: Path, sound: bytes):
-    write(path, sound)
-    with sqlite3.connect(path) as db:
-        (key,) = db.execute("SELECT key FROM entries LIMIT 1").fetchone()
-    db.close()
-    places = [place for place in range(len(sound)) if sound.startswith(key, place)]
-    (in_index,) = (place for place in places if sound[place // PAGE * PAGE] == 0x0A)
-    write(path, sound[:in_index] + b"?" + sound[in_index + 1 :])
-    with Store(path) as store:
-        assert any("index" in line for line in store.verify())
-        assert known_values(store) == ALL - 1
-
-
 def test_file_that_is_deleted_in_use_is_made_again_and_takes_what_follows(path: Path):
     with Store(path) as store, Store(path) as other:
         store.put(NEW, {"lost": 1})
@@ -304,128 +290,17 @@ for folder in sorted(Path(arguments[0]).iterdir()):
 def test_of_two_processes_that_find_damage_at_once_one_moves_the_file_and_both_use_the_new_one(
     tmp_path: Path, sound: bytes, damage: str
 ):
-    paths = [tmp_path / "stores" / f"{number:02}" / "store.sqlite" for number in range(20)]
+    paths = [tmp_path / "stores" / f"{number:02}" / "store.sqlite" for number in range(8)]
     for path in paths:
         path.parent.mkdir(parents=True)
         path.write_bytes(b"no database " * 50 if damage == "of the file" else with_damaged_pages(sound))
     for results in in_two_processes(_BOTH_FIND_THE_DAMAGE, str(tmp_path / "stores")):
-        assert results == [[{}, {"0": 0, "1": 1}]] * 20
+        assert results == [[{}, {"0": 0, "1": 1}]] * 8
     for path in paths:
         assert len(moved_aside(path)) == 1
         with Store(path) as store:
             assert store.verify() == []
             assert store.get(NEW, ["0", "1"]) == {"0": 0, "1": 1}
-
-
-_ONE_FINDS_THE_DAMAGE = """
-from pathlib import Path
-from capbench.benchmarks.store.store import Store
-
-new = {"adapter": "another"}
-for number, folder in enumerate(sorted(Path(arguments[0]).iterdir())):
-    store = Store(folder / "store.sqlite")
-    store.put({"adapter": "old"}, {f"{who}": who})
-    wait()
-    if who == 0:
-        # The other has the file open, and its log.
-        store.get({"tokenizer": "PTB"}, [f"text {n}" for n in range(150)])
-        store.put(new, {"0": 0})
-    wait()
-    if who == 1:
-        if number % 2:
-            store.put(new, {"1": 1})
-        if number % 4 > 1:
-            store.close()
-    wait()
-    if who == 0:
-        store.put(new, {"more": 2})
-        results.append(store.get(new, ["0", "1", "more"]))
-        store.close()
-    wait()
-    store.close()
-"""
-
-
-def test_process_that_has_the_damaged_file_open_while_another_moves_it_goes_on_with_the_new_one(
-    tmp_path: Path, sound: bytes
-):
-    paths = [tmp_path / "stores" / f"{number:02}" / "store.sqlite" for number in range(8)]
-    for path in paths:
-        path.parent.mkdir(parents=True)
-        path.write_bytes(with_damaged_pages(sound))
-    expected = [{"0": 0, "more": 2} | ({"1": 1} if number % 2 else {}) for number in range(8)]
-    assert sorted(in_two_processes(_ONE_FINDS_THE_DAMAGE, str(tmp_path / "stores")), key=len) == [[], expected]
-    for path, values in zip(paths, expected, strict=True):
-        assert len(moved_aside(path)) == 1
-        with Store(path) as store:
-            assert store.verify() == []
-            assert store.get(NEW, ["0", "1", "more"]) == values
-
-
-_ONE_DELETES_THE_FILE = """
-from pathlib import Path
-from capbench.benchmarks.store.store import Store
-
-path, new = Path(arguments[0], "store.sqlite"), {"adapter": "another"}
-if who == 0:
-    with Store(path) as store:
-        store.put({"adapter": "old"}, {str(n): "x" * 5000 for n in range(50)})
-wait()
-store = Store(path)
-store.put({"adapter": "old"}, {f"{who} {n}": "x" * 5000 for n in range(20)})
-wait()
-if who == 0:
-    path.unlink()
-    # Another store than the one that is open.
-    with Store(path) as fresh:
-        fresh.put(new, {str(n): n for n in range(50)})
-        wait()
-        wait()
-        results += sorted(fresh.get(new, [str(n) for n in range(60)]).values())
-else:
-    wait()
-    store.put(new, {str(n): n for n in range(50, 60)})
-    results += sorted(store.get(new, [str(n) for n in range(60)]).values())
-    wait()
-wait()
-store.close()
-"""
-
-
-def test_file_that_one_process_deletes_is_made_again_for_both(tmp_path: Path):
-    assert in_two_processes(_ONE_DELETES_THE_FILE, str(tmp_path)) == [list(range(60))] * 2
-    assert moved_aside(tmp_path / "store.sqlite") == []
-    with Store(tmp_path / "store.sqlite") as store:
-        assert store.verify() == []
-
-
-_BOTH_OPEN_CLOSE_AND_MOVE = """
-import logging
-from pathlib import Path
-from capbench.benchmarks.store.sqlite_file import DamagedStoreError
-from capbench.benchmarks.store.store import Store
-
-logging.disable()
-path, new = Path(arguments[0], "store.sqlite"), {"adapter": "another"}
-wait()
-for number in range(100):
-    with Store(path) as store:
-        for key in range(3):
-            store.put(new, {str(key): key})
-            for known, value in store.get(new, ["0", "1", "2"]).items():
-                assert known == str(value)
-            if number % 3 == who:
-                store._file._reopen(DamagedStoreError("as if it were damaged"))
-"""
-
-
-def test_two_processes_that_open_close_and_move_the_file_meet_no_error(tmp_path: Path):
-    in_two_processes(_BOTH_OPEN_CLOSE_AND_MOVE, str(tmp_path))
-    path = tmp_path / "store.sqlite"
-    assert len(moved_aside(path)) > 10
-    with Store(path) as store:
-        store.put(NEW, {"new": 1})
-        assert store.verify() == []
 
 
 _KILLED_AT_EVERY_LINE = """

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-import sqlite3
 import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from capbench import paths
-from capbench.benchmarks.store import sqlite_file
 from capbench.benchmarks.store.store import Store
 from capbench.errors import StoreError
 
@@ -74,19 +71,6 @@ def test_store_that_cannot_be_written_is_read_and_says_once_that_nothing_is_kept
     assert "nothing new is kept" in said.getMessage()
     assert "BENCH_CACHE" in said.getMessage()
     assert path.read_bytes() == before
-
-
-@posix
-def test_damaged_entry_of_a_store_that_cannot_be_written_is_unknown(folder: Path):
-    path = folder / "store.sqlite"
-    with Store(path) as store:
-        store.put(PRODUCER, {"sound": 1, "damaged": 2})
-    with sqlite3.connect(path) as db:
-        db.execute("UPDATE entries SET value = '3' WHERE value = '2'")
-    db.close()
-    with read_only(folder), Store(path) as store:
-        assert store.get(PRODUCER, ["sound", "damaged"]) == {"sound": 1}
-        assert store.verify() == ["entries with a wrong checksum: 1"]
 
 
 @posix
@@ -172,45 +156,3 @@ def test_store_on_the_network_is_refused_before_anything_is_made(mounts: Path, t
     assert str(path) in caught.value.message
     assert caught.value.hint == "Name a file on a local disk with --store, or a local folder with BENCH_CACHE."
     assert not path.parent.exists()
-
-
-@posix
-def test_store_on_the_network_that_cannot_be_written_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    path = folder / "store.sqlite"
-    with Store(path) as store:
-        store.put(PRODUCER, {"text": 1})
-    table = folder / "mountinfo"
-    table.write_text(f"22 1 0:40 / {folder.resolve()} rw - nfs4 server:/home rw\n")
-    monkeypatch.setattr(paths, "_MOUNTS", table)
-    with read_only(folder, place=False), Store(path) as store:
-        assert store.get(PRODUCER, ["text"]) == {"text": 1}
-        # A log in shared memory is what the network cannot do.
-        assert sorted(one.name for one in folder.iterdir()) == ["mountinfo", "store.sqlite"]
-
-
-@pytest.mark.parametrize(("log_bytes", "is_written_back"), [(sqlite_file._LOG_BYTES, False), (1 << 20, True)])
-def test_log_is_written_back_once_it_is_long_and_no_sooner(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_bytes: int, is_written_back: bool
-):
-    monkeypatch.setattr(sqlite_file, "_LOG_BYTES", log_bytes)
-    path, log = tmp_path / "store.sqlite", tmp_path / "store.sqlite-wal"
-    with Store(path) as store:
-        for batch in range(20):
-            store.put_arrays(PRODUCER, {f"{batch} {n}": np.zeros(16_384) for n in range(8)})
-        written = 20 * 8 * 16_384 * 8
-        assert (path.stat().st_size > written / 2) == is_written_back
-        assert (log.stat().st_size < 4 << 20) == is_written_back
-    assert path.stat().st_size > written and not log.exists()
-
-
-def test_settings_of_the_file_are_those_that_were_measured_to_be_fast(tmp_path: Path):
-    settings = {
-        "journal_mode": b"wal",
-        "synchronous": 1,
-        "page_size": 16_384,
-        "cache_size": -16_384,
-        "wal_autocheckpoint": 16_384,
-    }
-    with Store(tmp_path / "store.sqlite") as store:
-        for name, value in settings.items():
-            assert store._file.run(lambda db: db.execute(f"PRAGMA {name}").fetchone()) == (value,)  # noqa: B023

@@ -7,7 +7,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 import zlib
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from capbench.benchmarks.store.store import Store, StoreNames, default_store_path, parse_store
+from capbench.benchmarks.store.store import Store, StoreNames, parse_store
 from capbench.errors import StoreError, UsageError
 
 PRODUCER = {"adapter": "test", "version": 1}
@@ -68,13 +67,6 @@ def test_keys_and_values_are_those_of_earlier_releases(store: Store):
     (row,) = store._file.run(lambda db: db.execute(query).fetchall())
     key = hashlib.sha256(f"{len(producer)}:{producer}{text}".encode()).digest()
     assert row == (key, value.encode(), zlib.crc32(key + value.encode()), producer.encode())
-
-
-def test_putting_again_replaces_the_value(store: Store):
-    store.put(PRODUCER, {"text": 1})
-    store.put(PRODUCER, {"text": 2})
-    assert store.get(PRODUCER, ["text"]) == {"text": 2}
-    assert [one.entries for one in store.stats()] == [1]
 
 
 def test_more_inputs_than_sqlite_takes_in_one_query_and_lone_surrogates_are_kept(store: Store):
@@ -162,20 +154,6 @@ def test_processes_that_make_and_fill_one_store_at_once_lose_nothing(path: Path)
         assert store.verify() == []
 
 
-def test_threads_share_one_store(store: Store):
-    def work(name: str) -> None:
-        for number in range(50):
-            store.put({"thread": name}, {str(number): number})
-            assert store.get({"thread": name}, [str(number)]) == {str(number): number}
-
-    threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [one.entries for one in store.stats()] == [50] * 4
-
-
 def test_failed_put_keeps_nothing_of_its_batch(store: Store):
     with pytest.raises(TypeError):
         store.put(PRODUCER, {"good": 1, "bad": object()})
@@ -252,22 +230,6 @@ def test_folder_in_place_of_a_file_is_an_error_with_a_remedy(tmp_path: Path):
     assert "--store" in caught.value.hint
 
 
-def test_prune_by_age_deletes_only_what_is_older(path: Path, store: Store):
-    store.put(PRODUCER, {"old": 1})
-    raw(path, "UPDATE entries SET created = created - 1000")
-    store.put(PRODUCER, {"new": 2})
-    assert store.prune(older_than=time.time() - 500) == 1
-    assert store.get(PRODUCER, ["old", "new"]) == {"new": 2}
-
-
-def test_prune_by_producer_deletes_only_what_it_made(store: Store):
-    store.put({"adapter": "captioner"}, {"a": 1})
-    store.put({"tokenizer": "PTB"}, {"b": 2, "c": 3})
-    assert store.prune(containing="%") == 0
-    assert store.prune(containing="tokenizer") == 2
-    assert [one.fingerprint for one in store.stats()] == [{"adapter": "captioner"}]
-
-
 def test_prune_of_everything_gives_the_space_back(path: Path, store: Store):
     store.put(PRODUCER, {str(n): "x" * 10_000 for n in range(100)})
     full = path.stat().st_size + path.with_name("store.sqlite-wal").stat().st_size
@@ -276,14 +238,6 @@ def test_prune_of_everything_gives_the_space_back(path: Path, store: Store):
     assert store.stats() == []
     assert store._file.run(lambda db: db.execute("SELECT COUNT(*) FROM producers").fetchone()) == (0,)
     assert path.stat().st_size + path.with_name("store.sqlite-wal").stat().st_size < full / 10
-
-
-def test_store_lies_in_the_cache_folder_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "mine"))
-    assert default_store_path() == tmp_path / "mine" / "store.sqlite"
-    monkeypatch.delenv("BENCH_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert default_store_path() == tmp_path / "capbench" / "store.sqlite"
 
 
 def test_arrays_come_back_as_they_were_put(store: Store):
