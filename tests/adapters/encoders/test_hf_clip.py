@@ -115,59 +115,6 @@ def test_align_is_encoded_as_transformers_does(tmp_path: Path, photographs: list
     assert stacked(encoder.images([grey])).shape == (1, images.shape[1])
 
 
-def _altclip(text: dict[str, Any]) -> Any:
-    from transformers import AltCLIPConfig, AltCLIPModel
-
-    tower = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    vision = {**tower, "image_size": 32, "patch_size": 8}
-    return AltCLIPModel(AltCLIPConfig(text_config={**text, "project_dim": 32}, vision_config=vision, projection_dim=32))
-
-
-def _vision_text(text: dict[str, Any]) -> Any:
-    from transformers import RobertaConfig, VisionTextDualEncoderConfig, VisionTextDualEncoderModel, ViTConfig
-
-    vision = ViTConfig(
-        hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, image_size=32, patch_size=8
-    )  # fmt: skip
-    config = VisionTextDualEncoderConfig.from_vision_text_configs(vision, RobertaConfig(**text))
-    return VisionTextDualEncoderModel(config)
-
-
-@pytest.mark.parametrize("made", [_altclip, _vision_text])
-def test_context_of_roberta_towers_leaves_out_the_places_before_the_first_token(made, tmp_path):
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import CLIPImageProcessor, PreTrainedTokenizerFast
-
-    words = {word: n for n, word in enumerate(["<s>", "<pad>", "</s>", "<unk>", "a", "dog", "word"])}
-    own = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
-    own.pre_tokenizer = pre_tokenizers.Whitespace()
-    own.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
-    # It states no limit of its own, as 1e30.
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=own, bos_token="<s>", eos_token="</s>", pad_token="<pad>", unk_token="<unk>"
-    )
-    torch.manual_seed(0)
-    model = made(
-        {
-            "vocab_size": len(words), "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
-            "num_attention_heads": 2, "max_position_embeddings": 20, "pad_token_id": 1, "type_vocab_size": 1,
-        }
-    ).eval()  # fmt: skip
-    for part in (model, tokenizer, CLIPImageProcessor(size={"shortest_edge": 32}, crop_size=32)):
-        part.save_pretrained(tmp_path)
-    encoder = adapters["hf_clip"](pretrained=str(tmp_path), device="cpu")
-    # The padding token is number 1, so the first token stands at place 2 of 20.
-    assert encoder.context_length == 18
-    texts = ["a dog", "word " * 16, "word " * 17, "word " * 200]
-    assert [len(ids) > encoder.context_length for ids in encoder.token_ids(texts)] == [False, False, True, True]
-    with torch.no_grad():
-        inputs = tokenizer(texts, padding=True, truncation=True, max_length=18, return_tensors="pt")
-        inputs.pop("token_type_ids", None)
-        expected = model.get_text_features(**inputs)
-    expected = getattr(expected, "pooler_output", expected).numpy()
-    assert abs(stacked(encoder.texts(texts)) - expected).max() < 1e-5
-
-
 @pytest.mark.parametrize("kind", ["tiny_clip", "tiny_siglip"])
 def test_fast_transform_has_nearly_the_same_features(kind, photographs, request):
     made = request.getfixturevalue(kind)
@@ -264,12 +211,6 @@ def test_damaged_weights_are_named(changed):
         adapters["hf_clip"](pretrained=str(folder))
     assert caught.value.message.startswith(f"checkpoint {path}: cannot be read: ")
     assert "SHA-256" in caught.value.hint
-
-
-def test_old_position_ids_in_a_checkpoint_do_no_harm(changed, tiny_clip: TinyClip):
-    folder = changed(lambda state: state.update({"text_model.embeddings.position_ids": torch.arange(77)[None]}))
-    one, other = (adapters["hf_clip"](pretrained=str(path)) for path in (folder, tiny_clip.hf_folder))
-    assert np.array_equal(stacked(one.texts(_TEXTS)), stacked(other.texts(_TEXTS)))
 
 
 def test_text_encoder_is_no_dual_encoder(tmp_path: Path):

@@ -13,7 +13,7 @@ import torch
 from tiny_clip import TinyClip, tiny_state_dict
 
 from capbench.adapters import Encoder, ImageHandle
-from capbench.adapters.aliases import list_aliases, resolve_model
+from capbench.adapters.aliases import list_aliases
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
 from capbench.adapters.encoders.pac import PacEncoder, quick_gelu_of, read_pac_checkpoint
 from capbench.errors import AdapterError
@@ -49,32 +49,14 @@ def test_without_lora_it_is_the_clip_that_the_weights_make(pac_s: Path, tiny_cli
     assert pac.context_length == clip.context_length == 77
     assert pac.token_ids(TEXTS) == clip.token_ids(TEXTS)
     np.testing.assert_array_equal(text_vectors(pac), text_vectors(clip))
+    other = PacEncoder(pac_s, quick_gelu=False, device="cpu")
+    assert np.abs(text_vectors(other) - text_vectors(pac)).max() > 1e-3
     from PIL import Image
 
     picture = tmp_path / "picture.png"
     Image.fromarray(np.arange(50 * 90, dtype=np.uint8).reshape(50, 90)).save(picture)
     (first,), (second,) = (list(encoder.images([ImageHandle(picture)])) for encoder in (pac, clip))
     np.testing.assert_array_equal(first.vectors[0], second.vectors[0])
-
-
-def test_activation_and_lora_change_features_and_fingerprint(pac_s: Path, pac_s_plus: Path):
-    encoders = [
-        PacEncoder(pac_s, quick_gelu=True, device="cpu"),
-        PacEncoder(pac_s, quick_gelu=False, device="cpu"),
-        PacEncoder(pac_s_plus, device="cpu"),
-    ]
-    vectors = [text_vectors(encoder) for encoder in encoders]
-    for first, second in ((0, 1), (0, 2), (1, 2)):
-        assert np.abs(vectors[first] - vectors[second]).max() > 1e-3
-        assert encoders[first].fingerprint() != encoders[second].fingerprint()
-
-
-def test_a_copy_of_the_file_is_the_same_model(pac_s_plus: Path, tmp_path: Path):
-    copy = tmp_path / "another_name.pth"
-    copy.write_bytes(pac_s_plus.read_bytes())
-    one, other = (PacEncoder(file, device="cpu") for file in (pac_s_plus, copy))
-    assert one.fingerprint() == other.fingerprint()
-    assert (one.name, other.name) == ("lora", "another_name")
 
 
 def test_half_precision_is_near_single(pac_s_plus: Path):
@@ -128,12 +110,6 @@ def test_released_models_have_names_and_say_where_their_files_are():
         assert spec.arguments["architecture"].lower() in name
 
 
-def test_a_released_name_takes_no_file_of_another_model(pac_s_plus: Path):
-    spec = resolve_model("pac-s++-vit-b-32", f"checkpoint={pac_s_plus}")
-    with pytest.raises(AdapterError, match=r"is a PAC-S[+][+] ViT-64-8, not a PAC-S[+][+] ViT-B-32"):
-        spec.load()
-
-
 def test_tokenizer_of_its_own_is_used_and_must_be_the_weights(pac_s_plus, tiny_clip, tiny_siglip, tmp_path):
     ours = PacEncoder(pac_s_plus, tokenizer=tiny_clip.hf_folder, device="cpu")
     official = PacEncoder(pac_s_plus, device="cpu")
@@ -166,16 +142,6 @@ def test_released_sizes_have_the_activation_of_the_model_that_they_are_tuned_fro
     read = read_pac_checkpoint(file)
     assert read.architecture == f"ViT-{'B' if width == 768 else 'L'}-{patch}"
     assert quick_gelu_of(file, read) is quick
-
-
-def test_a_pac_s_file_gives_its_weights_and_the_sizes_of_its_towers(tmp_path: Path):
-    state = {name: value.half() for name, value in plain_state_dict().items()}
-    read = read_pac_checkpoint(save_checkpoint(state, tmp_path / "pac.pth"))
-    assert (read.architecture, read.lora) == ("ViT-64-8", False)
-    assert read.state.keys() == state.keys()
-    assert all(torch.equal(read.state[name], value.float()) for name, value in state.items())
-    assert read.config["vision_cfg"] == {"image_size": 32, "layers": 3, "width": 64, "head_width": 64, "patch_size": 8}
-    assert read.config["text_cfg"]["layers"] == 2
 
 
 def test_lora_is_added_to_attention_and_patch_convolution_and_not_to_the_mlp(tmp_path: Path):

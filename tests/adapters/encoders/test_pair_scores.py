@@ -11,8 +11,6 @@ from capbench.adapters import ImageHandle
 from capbench.adapters.aliases import resolve_model
 from capbench.adapters.encoders.pair_scores import RecordedPairs
 from capbench.errors import AdapterError, DataError
-from capbench.metrics import Context, build_metric
-from capbench.metrics.golden import golden_items
 
 
 def recorded(folder: Path, *rows: Any) -> RecordedPairs:
@@ -49,51 +47,14 @@ def test_score_is_that_of_the_image_the_part_and_the_text(tmp_path: Path):
     assert batch.scores[0].dtype == np.float32
 
 
-def test_pair_without_a_score_is_an_error_that_names_it(tmp_path: Path):
-    encoder = recorded(tmp_path, row("1.jpg", "a dog", 1))
-    images = [ImageHandle(Path("a/1.jpg")), ImageHandle(Path("a/11.jpg"), (0, 0, 1, 2))]
-    with pytest.raises(AdapterError, match=r"xvlm\.jsonl lacks 2 of 3 pairs, first a/11\.jpg at 0,0,1,2: a dog"):
-        list(encoder.pairs(images, [["a dog"], ["a dog", "a cat"]]))
-    with pytest.raises(AdapterError, match=r"lacks 1 of 1 pairs, first a/1\.jpg: a cat") as raised:
-        list(recorded(tmp_path).pairs(images[:1], [["a cat"]]))
-    assert '"box"' in raised.value.hint
-    assert raised.value.message.endswith(": a cat")
-
-
 def test_pair_whose_row_has_another_box_is_said_to(tmp_path: Path):
     boxed = recorded(tmp_path, row("1.jpg", "a dog", 1), row("b\\2.jpg", " a dog", 1, box=[0, 0, 1, 2]))
-    with pytest.raises(AdapterError, match=r"2\.jpg: a dog \(row 2 has them with the box \[0, 0, 1, 2\]\)"):
+    with pytest.raises(
+        AdapterError, match=r"lacks 1 of 1 pairs, .*2\.jpg: a dog \(row 2 has them with the box \[0, 0, 1, 2\]\)"
+    ):
         list(boxed.pairs([ImageHandle(Path("b/2.jpg"))], [["a dog"]]))
     with pytest.raises(AdapterError, match=r"a dog \(row 1 has them with no box\)"):
         list(boxed.pairs([ImageHandle(Path("1.jpg"), (0, 0, 1, 2))], [["a dog"]]))
-
-
-class Drawn:
-    def read_bytes(self) -> bytes:
-        return b"pixels"
-
-    def __str__(self) -> str:
-        return "drawn scene 7"
-
-
-def test_image_that_is_no_file_goes_by_its_name_or_its_digest(tmp_path: Path):
-    digest = ImageHandle(b"pixels").digest()
-    images = [ImageHandle(Drawn()), ImageHandle(Drawn(), (0, 0, 1, 2))]
-    for name in ("drawn scene 7", digest):
-        rows = [row(name, "a dog", 1), row(name, "a dog", 2, box=[0, 0, 1, 2])]
-        (batch,) = recorded(tmp_path, *rows).pairs(images, [["a dog"]] * 2)
-        assert [one.tolist() for one in batch.scores.values()] == [[1], [2]]
-
-
-def test_scores_are_those_of_captions_too(tmp_path: Path):
-    (tmp_path / "1.jpg").write_bytes(b"one")
-    (tmp_path / "2.jpg").write_bytes(b"two")
-    encoder = recorded(tmp_path, row("1.jpg", "a dog", 0.25), row("2.jpg", "a dog", 0.5), row("2.jpg", "a cat", 0.75))
-    images = [ImageHandle(tmp_path / name) for name in ("2.jpg", "1.jpg", "2.jpg")]
-    items = golden_items(["a cat", "a dog", "a dog"], [[], [], []], images=images)
-    scores = build_metric("itm_score", {}).score(items, Context(encoder=encoder))
-    assert scores.values.tolist() == [0.75, 0.25, 0.5]
-    assert scores.parts["truncated"].tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize(

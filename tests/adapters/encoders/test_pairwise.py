@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -180,13 +179,6 @@ def test_what_does_not_fit_into_memory_is_halved_and_what_does_not_fit_alone_is_
     np.testing.assert_allclose(found.scores[0][[0, 1, 3]], expected[0][[0, 1, 3]], atol=1e-5)
     assert np.isnan(found.scores[0][2])
     np.testing.assert_allclose(found.scores[1], expected[1], atol=1e-5)
-
-
-def test_codebook_of_flava_is_not_loaded(flava: Path, tmp_path: Path):
-    folder = shutil.copytree(flava, tmp_path / "flava")
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "init_codebook": True}))
-    assert Flava(str(folder), device="cpu")._model.image_codebook is None
 
 
 def test_encoder_of_pairs_has_no_vectors(flava: Path):

@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from feature_rows import stacked
-from full_memory import FULL_MEMORY
 from tiny_clip import TinyClip
 
 from capbench.adapters import ImageHandle, VideoHandle
@@ -19,56 +16,6 @@ from capbench.errors import AdapterError
 pytestmark = pytest.mark.costly
 
 _TEXTS = [f"{'very ' * (n // 12)}small dog number {n % 10}" for n in range(23)]
-
-
-class Cramped(OpenClipEncoder):
-    """An encoder in whose memory only so many images or texts fit at a time."""
-
-    def __init__(self, folder: Path, fits: int, batch_size: int, fill_memory: Callable[[], None]) -> None:
-        super().__init__(str(folder), batch_size=batch_size)
-        self.fits = fits
-        self.fill_memory = fill_memory
-        self.tried: list[int] = []
-
-    def _check(self, inputs: dict[str, torch.Tensor]) -> None:
-        size = len(next(iter(inputs.values())))
-        self.tried.append(size)
-        if size > self.fits:
-            self.fill_memory()
-
-    def _image_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        self._check(inputs)
-        return super()._image_vectors(inputs)
-
-    def _text_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        self._check(inputs)
-        return super()._text_vectors(inputs)
-
-    def _token_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        self._check(inputs)
-        return super()._token_vectors(inputs)
-
-
-@pytest.mark.parametrize("fill_memory", FULL_MEMORY.values(), ids=FULL_MEMORY)
-@pytest.mark.parametrize("fits", [1, 2, 5])
-def test_batch_is_halved_until_it_fits(fits, fill_memory, tiny_clip, photographs):
-    cramped = Cramped(tiny_clip.open_clip_folder, fits, 10, fill_memory)
-    roomy = OpenClipEncoder(str(tiny_clip.open_clip_folder))
-    for name, inputs in (("images", photographs), ("texts", _TEXTS)):
-        expected = stacked(getattr(roomy, name)(inputs))
-        assert abs(stacked(getattr(cramped, name)(inputs)) - expected).max() < 1e-4
-        failed = [size for size in cramped.tried if size > fits]
-        # Once for each halving, not again for each batch.
-        assert failed == sorted(set(failed), reverse=True)
-        assert failed[0] == 10
-        cramped.tried.clear()
-    tokens = [
-        {position: rows for batch in one.tokens(_TEXTS) for position, rows in batch.vectors.items()}
-        for one in (cramped, roomy)
-    ]
-    assert sorted(tokens[0]) == list(range(len(_TEXTS)))
-    for position in tokens[1]:
-        assert abs(tokens[0][position] - tokens[1][position]).max() < 1e-4
 
 
 def test_input_that_does_not_fit_alone_is_a_failure_of_its_own(tiny_clip: TinyClip):
@@ -83,32 +30,6 @@ def test_input_that_does_not_fit_alone_is_a_failure_of_its_own(tiny_clip: TinyCl
     assert sorted(p for batch in batches for p in batch.vectors) == [0, 2]
     failures = {p: reason for batch in batches for p, reason in batch.failures.items()}
     assert failures == {1: "does not fit into the device's memory"}
-
-
-def test_other_faults_of_the_model_are_not_hidden(tiny_clip: TinyClip):
-    class Broken(OpenClipEncoder):
-        def _text_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-            raise RuntimeError("illegal memory access")
-
-    with pytest.raises(RuntimeError, match="illegal memory access"):
-        list(Broken(str(tiny_clip.open_clip_folder)).texts(["a dog"]))
-
-
-def test_batches_are_of_texts_of_one_length_the_longest_first(tiny_clip: TinyClip):
-    class Watched(OpenClipEncoder):
-        widths: list[int]
-
-        def _text_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-            self.widths = [*getattr(self, "widths", []), inputs["text"].shape[1]]
-            return super()._text_vectors(inputs)
-
-    encoder = Watched(str(tiny_clip.open_clip_folder), batch_size=4)
-    texts = ["word " * (1 + n % 8) for n in range(40)]
-    positions = [p for batch in encoder.texts(texts) for p in batch.vectors]
-    assert sorted(positions) == list(range(40))
-    lengths = sorted({len(ids) for ids in encoder.token_ids(texts)}, reverse=True)
-    assert len(lengths) == 8
-    assert encoder.widths == [length for length in lengths for _ in range(2)]
 
 
 def test_features_do_not_depend_on_the_batch(tiny_clip: TinyClip, photographs: list[ImageHandle]):
@@ -128,14 +49,6 @@ def test_vectors_are_kept_alone_not_with_their_batch(tiny_clip: TinyClip):
     for row in rows:
         assert isinstance(row, np.ndarray)
         assert row.base is None
-
-
-def test_first_batch_is_given_out_before_the_last_is_read(tiny_clip: TinyClip, photographs):
-    encoder = OpenClipEncoder(str(tiny_clip.open_clip_folder), batch_size=2)
-    batches: Any = encoder.images(photographs)
-    assert sorted(next(batches).vectors) == [0, 1]
-    assert sorted(next(batches).vectors) == [2, 3]
-    batches.close()
 
 
 def test_recorded_features_of_frames_are_checked_and_passed_on(tiny_clip: TinyClip, tmp_path: Path):
@@ -179,23 +92,6 @@ def test_processes_read_what_threads_read(tiny_clip: TinyClip, photographs: list
     by_processes = OpenClipEncoder(folder, reading="processes", workers=1)
     assert np.array_equal(stacked(by_processes.images(photographs)), stacked(by_threads.images(photographs)))
     assert by_processes.fingerprint() == by_threads.fingerprint()
-
-
-@pytest.mark.skipif(not HAS_PROCESSES, reason="needs fork")
-def test_processes_read_where_they_are_asked_for_or_a_gpu_waits_for_python(tiny_clip: TinyClip):
-    def reads(images: int, workers: int = 4, gpu: bool = True, **settings: Any) -> bool:
-        encoder = OpenClipEncoder(str(tiny_clip.open_clip_folder), device="cpu", workers=workers, **settings)
-        encoder._device = torch.device("cuda" if gpu else "cpu")
-        return encoder._by_processes(images)
-
-    assert reads(4096)
-    assert reads(1, workers=1, gpu=False, reading="processes")
-    assert not any(
-        (
-            reads(1_000_000, gpu=False), reads(4096, workers=3), reads(4095), reads(4096, transform="fast"),
-            reads(4096, reading="threads"), reads(4096, reading="processes", transform="fast"),
-        )
-    )  # fmt: skip
 
 
 def test_reading_that_is_not_known_is_an_error(tiny_clip: TinyClip):
