@@ -27,7 +27,7 @@ from capbench.benchmarks.running.plan import resolve_call
 from capbench.benchmarks.statistics.bootstrap import Interval
 from capbench.benchmarks.tables.results import legend, render, result_rows
 from capbench.benchmarks.tables.run import Run
-from capbench.benchmarks.tables.text import csv_text, html_table, html_text, json_lines
+from capbench.benchmarks.tables.text import csv_text, html_text, json_lines
 from capbench.errors import UsageError
 from capbench.metrics import Context, Items, Metric, Scores, metrics
 
@@ -75,17 +75,6 @@ def test_difference_has_the_scale_of_the_value_whatever_the_paper_prints():
     assert row[-3:-1] == ["0.439", "-0.900"]
 
 
-def test_columns_that_nothing_fills_are_dropped_and_task_and_metric_are_named_once():
-    run = task_run(result(statistic="kendall_b"), result(), result("length"))
-    header, *rows = cells(render([run, run]))
-    assert header == ["Task", "Metric", "Statistic", "Value", "n"]
-    assert [row[:3] for row in rows] == [
-        ["Flickr8k-Expert", "CIDEr", "τ-b ↑"],
-        ["", "", "τ-c ↑"],
-        ["", "length", "τ-c ↑"],
-    ] * 2
-
-
 def test_statistics_and_metrics_of_one_label_are_told_apart_by_their_names():
     run = task_run(result("cider"), result("cider[variant=plain]"), result("length"))
     names = [row[1] for row in cells(render([run]))[1:]]
@@ -106,24 +95,6 @@ def test_legend_explains_the_difference_only_where_a_row_has_one():
         assert ("Diff" in cells(render(runs))[0]) is ("Diff" in said)
         (line,) = (one for one in legend(runs) if one.startswith("Published"))
         assert line == f"Published: what pacspp, Table 1 {said}"
-
-
-def test_why_there_is_no_value_is_said_once_a_metric():
-    gone = {"value": None, "n": 0, "reason": "39 of 40 rows have a score\nScores are found by id"}
-    run = task_run(
-        result("cider", **gone),
-        result("cider", "kendall_b", **gone),
-        result("cider", "spearman", value=None, n=0, reason="all ratings are equal"),
-        result("length", **{**gone, "reason": "word " * 21}),
-        result("length", "kendall_b", remark="5 systems", p=0.0167),
-    )
-    assert [row[-1] for row in cells(render([run]))[1:]] == [
-        "39 of 40 rows have a score",
-        "",
-        "all ratings are equal",
-        "word " * 19 + "…",
-        "5 systems; exact p = 0.0167",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -258,53 +229,10 @@ def test_run_that_is_read_back_prints_the_table_of_the_fresh_run(
     assert str(again) == fresh.table()
 
 
-def test_run_that_is_read_back_has_its_record_results_samples_and_failures(tmp_path: Path):
-    fresh = made(tmp_path, AGREEMENT)
-    one = fresh["rated"]
-    assert one.folder is not None
-    again = capbench.load_run(str(one.folder / "run.json"))
-    assert isinstance(again, capbench.Run)
-    read = again["rated"]
-    assert (read.record, read.folder, read.failures) == (one.record, one.folder, one.failures)
-    assert read.results == one.results
-    assert read.samples == one.samples
-    assert read.published == one.published == {}
-    assert again.to_pandas().equals(fresh.to_pandas())
-
-
 # -- What stands under a table: only what is in it, in the figures of the table
 
 
 HC = "HC: both captions are true, one says more"
-
-
-def test_agreement_has_arrows_at_statistics_and_a_ratio_of_errors_as_computed(tmp_path: Path):
-    run = capbench.evaluate(
-        tasks="shapes_detailcaps_agreement", metrics=["length", "bleu_4"], resamples=20, output_path=tmp_path
-    )
-    (one,) = run.tasks
-    by_statistic = {result.statistic: result for result in one.results if result.metric == "bleu_4"}
-    assert by_statistic["one_minus_r2"].scale == 1
-    assert by_statistic["pearson"].scale == 100
-    table = run.table()
-    # Of BLEU-4, whose scores scatter as much as the ratings, it is below 1; times 100 it would be 25.
-    (row,) = (line for line in table.splitlines() if "1-R² ↓" in line and "0.25" in line)
-    assert "BLEU" not in row
-    assert "PCC ↑" in table
-    assert "length ↑" not in table
-    assert "↑" not in run.table("latex") + run.table("csv")
-    lines = legend(run.tasks)
-    assert lines[:3] == [
-        "↑ more is better; ↓ less is better",
-        "values are shown × 100; csv, json and records hold them as computed",
-        "1-R²: no upper end, shown as computed",
-    ]
-    assert "95% CI: a resample draws whole images" in lines
-    assert any(line.startswith("Group: metrics of a task that share a letter do not differ") for line in lines)
-    assert one.folder is not None
-    again = capbench.load_run(one.folder)
-    assert again.table() == table
-    assert legend(again.tasks) == lines
 
 
 def test_captioner_has_arrows_at_metrics_and_ceilings_as_shown(tmp_path: Path):
@@ -483,13 +411,3 @@ def test_plan_shows_what_would_be_done():
     assert "cider" in shown["metrics"]
     assert shown["statistics"] == "kendall_b, kendall_c"
     assert "needs a model that encodes images and texts" in shown["not run"]
-
-
-def test_columns_of_text_stand_left_and_numbers_right():
-    html = html_table([{"a": "x", "b": 1}], left=["a"], title="<t>")
-    assert html == (
-        '<table><caption>&lt;t&gt;</caption><thead><tr><th style="text-align:left">a</th>'
-        '<th style="text-align:right">b</th></tr></thead><tbody><tr><td style="text-align:left">x</td>'
-        '<td style="text-align:right">1</td></tr></tbody></table>'
-    )
-    assert html_table([]) == "<table><thead><tr></tr></thead><tbody></tbody></table>"
