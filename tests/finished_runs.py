@@ -111,15 +111,6 @@ def _plus(value: float | None, more: float) -> float | None:
     return None if value is None else value + more
 
 
-def older(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record as earlier versions made it: choices of all protocols, and null for keys not given."""
-    parts = record["fingerprint_parts"]
-    chosen = {**parts["task"]["protocol"], "round_scores": None, "ties": "half", "block_size": 8}
-    task = {**parts["task"], "doc_to_pair": None, "doc_to_text": None, "protocol": chosen}
-    parts = {**parts, "task": task}
-    return {**record, "fingerprint_parts": parts, "fingerprint": fingerprint(parts)}
-
-
 def checksum(record: Mapping[str, Any]) -> str:
     """Return what the key ``checksum`` of a record holds."""
     plain = {key: value for key, value in record.items() if key != "checksum"}

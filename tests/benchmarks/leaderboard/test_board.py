@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from finished_runs import make_record, older, write_many, write_record
+from finished_runs import make_record, write_many, write_record
 
 from capbench.benchmarks.leaderboard.board import Board, BoardRun, Cell, OmittedRun, TaskTable
 from capbench.benchmarks.leaderboard.build import board_of, pages
@@ -17,13 +17,10 @@ from capbench.benchmarks.leaderboard.diff import comment, read_leaderboard
 from capbench.benchmarks.leaderboard.formats import board_json, csv_file, readme
 from capbench.benchmarks.leaderboard.task_tables import main_column
 from capbench.benchmarks.records.record import Record
-from capbench.benchmarks.records.task_run import TaskRun
-from capbench.benchmarks.tables.results import render
 from capbench.errors import DataError, UsageError
 from capbench.tasks.index import TaskIndex, build_index
 
 INDEX = build_index()
-EXPERT = {"paper": "pacspp", "table": 1, "task": "Flickr8k-Expert"}
 
 
 def board(*records: dict[str, Any], marks: tuple[str, ...] = ()) -> Board:
@@ -84,15 +81,6 @@ def test_rows_of_a_task_that_judges_metrics_are_metrics_best_first():
     assert [row.cells[0].rank for row in table.rows if row.cells[0]] == [1, 2]
 
 
-def test_metric_with_an_encoder_is_a_row_an_encoder_and_one_without_is_one_row():
-    both = {"clip_s.kendall_b": 0.5, "cider.kendall_b": 0.4}
-    (table,) = board(
-        make_record(values=both, model="a", encoder="a", date=1.0),
-        make_record(values=both, model="b", encoder="b", date=2.0),
-    ).tables
-    assert sorted(values(table)) == [("CIDEr", ""), ("CLIP-S", "a"), ("CLIP-S", "b")]
-
-
 def test_of_two_runs_of_a_row_the_newest_with_the_most_documents_counts():
     one = {"cider.kendall_b": 0.1}
     made = board(
@@ -137,12 +125,6 @@ def test_count_of_words_is_no_percentage_and_ranks_nobody():
     assert list(alone.items()) == [("three", (None, ())), ("two", (None, ()))]
 
 
-def test_runs_of_an_earlier_version_are_ranked_beside_those_of_this_one():
-    record = judged()
-    found = standing(older(record(cider=0.4)), older(record(meteor=0.3)), record(bleu_1=0.5))
-    assert found == {"BLEU-1": (1, ()), "CIDEr": (2, ()), "METEOR": (3, ())}
-
-
 def test_runs_of_another_choice_of_the_protocol_have_no_rank():
     other = judged()(bleu_1=0.5)
     other["fingerprint_parts"]["task"]["protocol"]["raters"] = "mean"
@@ -168,35 +150,6 @@ def test_versions_of_a_task_are_tables_of_their_own_the_newest_first():
     made = board(*(make_record(version=version) for version in (9, 10, "2.1")))
     assert [table.version for table in made.tables] == ["10", "9", "2.1"]
     assert len({table.anchor for table in made.tables}) == 3
-
-
-def test_two_settings_of_a_metric_are_told_apart_by_their_names():
-    record = make_record(values={"cider.kendall_b": 0.4, "cider[n=2].kendall_b": 0.3})
-    record["intervals"]["cider[n=2].kendall_b"]["label"][0] = "CIDEr"
-    assert list(values(board(record).tables[0])) == [("CIDEr (cider)", ""), ("CIDEr (cider[n=2])", "")]
-
-
-def test_published_numbers_stand_beside_measured_ones_and_in_rows_of_their_own():
-    beside = {"cider.kendall_c": {"value": 0.439, "printed": "43.9", "scale": 100, "paper": "pacspp", "table": 1}}
-    (table,) = board(
-        make_record(
-            "flickr8k_expert", values={"cider.kendall_b": 0.4, "cider.kendall_c": 0.44}, published=EXPERT, beside=beside
-        )
-    ).tables
-    printed = cell(table, "CIDEr", "kendall_c").published
-    assert printed is not None and (printed.value, printed.printed) == (0.439, "43.9")
-    assert cell(table, "CIDEr", "kendall_b").published is None
-    names = [row.name for row in table.rows if row.kind == "published"]
-    assert "SPICE" in names and "PAC-S++" in names and "CIDEr" not in names
-    spice = cell(table, "SPICE", "kendall_c")
-    assert spice.value is None and spice.rank is None
-    assert spice.published is not None and spice.published.printed == "44.9"
-    assert table.notes[0] == "Published: Sarto et al., PAC-S++, Table 1."
-
-
-def test_published_row_of_a_metric_that_was_run_on_a_part_of_the_data_stays():
-    (table,) = board(make_record("flickr8k_expert", limit=5, published=EXPERT)).tables
-    assert [row.kind for row in table.rows if row.name == "CIDEr"] == ["measured", "published"]
 
 
 def test_published_mean_of_other_categories_than_ours_is_not_shown():
@@ -225,23 +178,6 @@ def test_groups_are_those_of_the_record_where_all_rows_are_of_one_run():
     (table,) = board(record, judged()(meteor=0.5)).tables
     assert set(groups(table).values()) == {""}
     assert "several runs" in table.notes[-1]
-
-
-def test_metric_without_a_value_costs_no_other_its_group_nor_does_that_of_another_run():
-    record = judged(significance={"kendall_b": LETTERS})(cider=0.4, bleu_1=0.3, rouge_l=None)
-    (table,) = board(record, judged()(meteor=None)).tables
-    assert groups(table) == {"CIDEr": "a", "BLEU-1": "ab", "ROUGE-L": "", "METEOR": ""}
-    # As bench run prints it.
-    printed = render([TaskRun.recorded(Record(record), Path())])
-    assert [line.split("|")[6].strip() for line in printed.splitlines()[2:]] == ["a", "ab", ""]
-    assert table.notes == ()
-
-
-def test_groups_of_a_single_category_are_those_of_its_run():
-    values = {"cider.accuracy.HM": 0.9, "bleu_1.accuracy.HM": 0.8}
-    record = make_record(kind="preference", values=values, significance={"accuracy": LETTERS})
-    (table,) = board(record).tables
-    assert groups(table, "accuracy.HM") == {"CIDEr": "a", "BLEU-1": "ab"}
 
 
 def test_models_are_told_apart_by_their_settings_only_where_they_share_a_name():
@@ -277,20 +213,16 @@ def captioned(model: str, value: float, part: str = "", **changes: Any) -> dict[
     return make_record(kind="generate_until", values={"cider": value}, model=model, **{**given, **changes})
 
 
-def test_incomplete_run_has_no_rank_though_its_value_is_the_best():
-    found = standing(captioned("whole", 0.4), captioned("broken", 0.9, failures=[FAILED]))
-    assert found["whole"][0] == 1
-    assert found["broken"][0] is None
-
-
-def test_runs_over_other_documents_are_not_ranked_against_each_other():
+def test_incomplete_runs_and_those_over_other_documents_have_no_rank():
     found = standing(
         captioned("one", 0.3),
         captioned("part", 0.9, PART),
         captioned("same part", 0.8, PART),
         captioned("elsewhere", 0.95, documents_hash="e" * 64, date=1.0),
+        captioned("broken", 0.99, failures=[FAILED]),
     )
-    assert found == {"one": (1, ()), "part": (None, OTHER), "same part": (None, OTHER), "elsewhere": (None, OTHER)}
+    others = dict.fromkeys(("part", "same part", "elsewhere"), (None, OTHER))
+    assert found == {"one": (1, ()), "broken": (None, ()), **others}
 
 
 def test_runs_of_one_part_are_ranked_among_themselves_where_none_is_of_all():
@@ -364,20 +296,6 @@ def test_column_whose_letters_nobody_could_read_has_ranks_and_a_note(tmp_path: P
     assert set(letters.values()) == {""} and notes[0].startswith("CIDEr: no letters")
     (table,) = board_of(runs, [], INDEX).tables
     assert cell(table, "m1", "cider").rank_range == (2, 3)
-
-
-def test_captioners_whose_samples_have_an_id_twice_have_no_groups(tmp_path: Path):
-    import pyarrow
-    import pyarrow.parquet
-
-    for name in ("first", "second"):
-        runs = _captioners(tmp_path / name, 0.2, 0.0)
-        place = runs[name == "second"].folder / "samples.parquet"
-        samples = pyarrow.parquet.read_table(place)
-        assert samples.column_names[0] == "id"
-        ids = [samples["id"][1].as_py(), *samples["id"].to_pylist()[1:]]
-        pyarrow.parquet.write_table(samples.set_column(0, "id", pyarrow.array(ids)), place)
-        assert _letters(runs)[1] == ("CIDEr: no groups, as not every run has its samples.",)
 
 
 def test_captioners_without_samples_or_with_values_of_a_corpus_have_no_groups_and_a_note(tmp_path: Path):
@@ -470,11 +388,6 @@ def as_json(*records: dict[str, Any], left_out: tuple[OmittedRun, ...] = ()) -> 
 
 def record_of(**by_metric: float) -> dict[str, Any]:
     return make_record(values={f"{name}.kendall_b": value for name, value in by_metric.items()})
-
-
-def test_nothing_moves_between_a_leaderboard_and_itself():
-    one = as_json(record_of(cider=0.4))
-    assert comment(one, one).splitlines()[-1] == "Nothing moves."
 
 
 def test_moved_values_have_their_difference_and_change_of_rank():

@@ -12,7 +12,7 @@ from typing import Any
 
 import forked
 import pytest
-from finished_runs import checksum, make_record, older, seal, write_many, write_record
+from finished_runs import checksum, make_record, seal, write_many, write_record
 
 from capbench.benchmarks.leaderboard.build import build
 from capbench.benchmarks.leaderboard.collect import collect
@@ -38,13 +38,6 @@ def test_empty_folder_gives_an_empty_leaderboard(tmp_path: Path):
     build(tmp_path / "nowhere", tmp_path / "board")
     assert sorted(contents(tmp_path / "board")) == ["README.md", "index.html", "leaderboard.csv", "leaderboard.json"]
     assert differences(tmp_path / "nowhere", tmp_path / "board") == []
-
-
-def test_manifest_lists_all_files_and_nothing_else_is_left_behind(runs: Path, tmp_path: Path):
-    build(runs, tmp_path / "board")
-    made = contents(tmp_path / "board")
-    assert json.loads(made["leaderboard.json"])["files"] == sorted(made)
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
 def test_files_that_are_no_longer_made_go_and_those_of_others_stay(runs: Path, tmp_path: Path):
@@ -218,11 +211,6 @@ def test_what_is_no_record_is_named_and_costs_no_other(record_folder: Path):
     assert "the record has no 'intervals'" in found["bare"]
 
 
-def test_keys_that_a_later_capbench_writes_are_no_fault(record_folder: Path):
-    write_record(record_folder, "later", make_record(histograms={}, samples="full", something={"new": 1}))
-    assert reasons(record_folder) == {}
-
-
 def test_edited_record_is_left_out(record_folder: Path):
     record = make_record()
     record["checksum"] = checksum(record)
@@ -238,18 +226,6 @@ def test_of_two_copies_the_earlier_is_kept_and_rounding_is_no_difference(record_
     found, left_out = collect(record_folder, INDEX)
     assert [run.key for run in found] == ["b-earlier"]
     assert [(one.key, one.reason) for one in left_out] == [("a-later", "the same run as b-earlier")]
-
-
-def test_run_of_an_earlier_version_is_the_same_run_and_one_with_another_choice_of_its_protocol_is_not(
-    record_folder: Path,
-):
-    write_record(record_folder, "earlier", older(make_record(date=1e9)))
-    other = make_record(date=2e9)
-    other["fingerprint_parts"]["task"]["protocol"]["raters"] = "mean"
-    write_record(record_folder, "other", {**other, "fingerprint": fingerprint(other["fingerprint_parts"])})
-    assert reasons(record_folder) == {}
-    write_record(record_folder, "now", make_record(date=2e9))
-    assert reasons(record_folder) == {"now": "the same run as earlier"}
 
 
 def test_copy_with_other_numbers_is_left_out_and_the_kept_run_is_marked(record_folder: Path):
@@ -271,19 +247,6 @@ def test_repeated_run_in_which_a_metric_no_longer_fails_is_kept(record_folder: P
     write_record(record_folder, "repeated", make_record(date=2e9))
     assert marks(record_folder) == {"repeated": ()}
     assert reasons(record_folder) == {"failed": "the same run as repeated"}
-
-
-def test_marks_say_what_a_reader_must_know(record_folder: Path):
-    checks = [{"check": "rows", "expected": 16992, "found": 10, "passed": False}]
-    lost = [{"stage": "image", "reason": "missing", "count": 3, "samples": ["a"]}] * 2
-    write_record(record_folder, "limit", make_record(limit=50, effective=50))
-    write_record(record_folder, "checks", make_record(data="other", data_checks=checks))
-    write_record(record_folder, "lost", make_record(data="third", failures=lost))
-    assert marks(record_folder) == {
-        "limit": ("50 of 100 documents (--limit)",),
-        "checks": ("the data failed its checks (rows: expected 16,992, found 10)",),
-        "lost": ("6 samples lost",),
-    }
 
 
 def test_marks_say_of_which_documents_a_captioner_was_scored(record_folder: Path):
@@ -346,11 +309,6 @@ def test_links_that_leave_the_folder_are_not_followed(record_folder: Path):
     found, left_out = collect(record_folder, INDEX)
     assert found == []
     assert [(one.key, "link" in one.reason) for one in left_out] == [("file", True), ("folder", True), ("loop", True)]
-
-
-def test_key_of_a_folder_with_a_line_break_is_one_line(record_folder: Path):
-    write_record(record_folder, "a|b\n<script>", make_record())
-    assert list(marks(record_folder)) == ["a|b <script>"]
 
 
 def test_run_whose_samples_were_changed_is_left_out_and_named(record_folder: Path):
