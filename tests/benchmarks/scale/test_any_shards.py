@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from in_shards import AnyOrder, Fragile, LongestOf, Picky, RankOf, run_in_shards
-from PIL import Image
 
 from capbench.adapters import Caption, Captioned, Captioner, CaptionRequest
 from capbench.benchmarks.inputs.settings import RunSettings
@@ -108,7 +107,7 @@ def same_in_any_shards(
 
 def test_rated_captions(tmp_path: Path):
     write_task(tmp_path, rated(), RATED)
-    record, samples = same_in_any_shards(tmp_path, (12, 2))
+    record, samples = same_in_any_shards(tmp_path)
 
     assert record["metric_errors"] == []
     told = {(one["stage"], one["reason"]): one for one in record["failures"]}
@@ -125,38 +124,6 @@ def test_rated_captions(tmp_path: Path):
     assert [one["count"] for one in record["empty_captions"]] == [sum(n % 13 == 5 and n % 11 > 0 for n in range(ROWS))]
     assert len(samples) == ROWS
     assert sum(one["cider"] is not None for one in samples) == ROWS - 2
-
-
-@pytest.mark.parametrize("raters", ["mean", "per_rater_mean"])
-def test_several_raters(tmp_path: Path, raters: str):
-    rows = [{**row, "ratings": [n % 5, n % 3, None if n % 4 else 2]} for n, row in enumerate(rated())]
-    task = {**RATED, "protocol": {"raters": raters}, "metric_list": ["length", "cider"]}
-    write_task(tmp_path, rows, task)
-    record, _ = same_in_any_shards(tmp_path, [2])
-    assert all(one["n"] > ROWS / 2 for one in record["intervals"].values())
-
-
-def test_caption_that_is_a_reference(tmp_path: Path):
-    rows = [{**row, "candidate": references(n)[0] if n % 9 == 0 else row["candidate"]} for n, row in enumerate(rated())]
-    write_task(tmp_path, rows, {**RATED, "protocol": {"rated_reference": "drop_pair"}, "metric_list": ["cider"]})
-    record, _ = same_in_any_shards(tmp_path, [12])
-    assert record["ruled_out"] > 3
-
-
-def test_remark_on_words_of_a_metric_that_needs_the_whole_corpus(tmp_path: Path):
-    write_task(tmp_path, rated(), {**RATED, "metric_list": ["cider"]})
-    record, _ = same_in_any_shards(tmp_path, [12])
-    assert [one["count"] for one in record["remarks"]] == [4]
-
-
-def test_images_that_are_not_there_are_not_missed_by_metrics_that_look_at_texts(tmp_path: Path):
-    rows = [{**row, "image": f"pictures/{row['image']}"} for row in rated()]
-    write_task(tmp_path, rows, {**RATED, "metric_list": ["length"]})
-    (tmp_path / "pictures").mkdir()
-    for number in range(2, 20):
-        Image.new("RGB", (300, 200), (number * 12, 0, 0)).save(tmp_path / "pictures" / f"{number}.jpg")
-    record, _ = same_in_any_shards(tmp_path, [12])
-    assert len(record["pictures"]) > 0
 
 
 PAIRS = {
@@ -234,7 +201,7 @@ def shown() -> Iterator[dict[str, Any]]:
         yield {"id": f"image {number}", "image": f"{number % 30}.jpg", "references": references(number)}
 
 
-@pytest.mark.parametrize("aggregate", ["", "all", "categories"])
+@pytest.mark.parametrize("aggregate", ["", "categories"])
 def test_captions_of_a_model(tmp_path: Path, aggregate: str):
     kinds = {"doc_to_category": "{{ image[0] }}", "protocol": {"aggregate": aggregate}} if aggregate else {}
     write_task(tmp_path, shown(), {**SHOWN, **kinds})
@@ -261,38 +228,6 @@ def test_captions_that_are_recorded_of_a_part(tmp_path: Path):
     )
     assert record["subset"]["of"] == ROWS
     assert record["subset"]["documents"] == 45
-
-
-def test_captions_of_scenes_that_are_drawn(tmp_path: Path):
-    same_in_any_shards(
-        tmp_path,
-        [2],
-        call={"tasks": "shapes_detailcaps", "model": "shapes-llava", "metric_names": ["cider", "length"]},
-        settings=RunSettings(limit=5, resamples=10, generation_kwargs={"max_new_tokens": 6}),
-    )
-
-
-def test_captions_of_scenes_that_an_encoder_looks_at(tmp_path: Path):
-    call = {"tasks": "shapes_expert", "model": "shapes-clip", "metric_names": ["clip_s", "length"]}
-    settings = RunSettings(limit=9, resamples=0)
-    places = [Execution(), Execution(shard_rows=4), Execution(AnyOrder(), folder=tmp_path / "shards", shard_rows=4)]
-    runs = [run_in_shards(call, tmp_path / str(number), execution, settings) for number, execution in enumerate(places)]
-    assert runs[1] == runs[2]
-    (whole, samples, _), (cut, same, _), _ = runs
-    for key in ("fingerprint_parts", "truncation", "failures", "documents_hash"):
-        assert cut[key] == whole[key], key
-    assert whole["truncation"] and whole["fingerprint_parts"]["images"]
-    # What a model makes of an image is the same in batches of other sizes but for the last bits.
-    for one, other in zip(samples, same, strict=True):
-        assert {**one, "clip_s": 0} == {**other, "clip_s": 0}
-        assert one["clip_s"] == pytest.approx(other["clip_s"], abs=1e-6)
-
-
-def test_samples_that_hold_scores_alone(tmp_path: Path):
-    rows = [{**row, "id": f"/home/{'ab'[number % 40 > 30]}/{number % 40}"} for number, row in enumerate(rated())]
-    write_task(tmp_path, rows, {**RATED, "metric_list": ["length", "picky"]})
-    _, samples = same_in_any_shards(tmp_path, samples="scores")
-    assert not any("/home" in str(value) for row in samples for value in row.values())
 
 
 def write_fragile(folder: Path, breaks: Callable[[int], bool]) -> Mapping[str, Any]:

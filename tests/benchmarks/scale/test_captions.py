@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,6 @@ from in_shards import AnyOrder, note, notes
 
 import capbench
 from capbench.adapters import Captioner, CaptionRequest, ImageHandle, adapters
-from capbench.adapters.pixels.file_digests import FileDigests
 from capbench.benchmarks.running import runner
 from capbench.benchmarks.running.execution import Execution
 from capbench.benchmarks.scale.executors import Executor, Resources
@@ -136,17 +133,3 @@ class First(Executor):
     ) -> Iterator[tuple[int, Any]]:
         next(iter(calls))
         raise KeyboardInterrupt
-
-
-def test_first_call_is_there_when_its_own_images_are_read(captioning: Captioning, monkeypatch: pytest.MonkeyPatch):
-    read: Counter[str] = Counter()
-    hashed = FileDigests._hashed
-
-    def counted(self: FileDigests, state: Any) -> Any:
-        read[Path(os.fsdecode(state.path)).name] += 1
-        return hashed(self, state)
-
-    monkeypatch.setattr(FileDigests, "_hashed", counted)
-    with pytest.raises(KeyboardInterrupt):
-        captioning.lengths(Execution(First()))
-    assert sorted(read) == [f"{number}.jpg" for number in range(SIZE)]

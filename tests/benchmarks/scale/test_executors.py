@@ -6,9 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import executor_calls
@@ -28,49 +26,6 @@ def children() -> list[psutil.Process]:
     """Return the processes that this one has started, but what multiprocessing keeps until its end."""
     found = psutil.Process().children(recursive=True)
     return [one for one in found if "resource_tracker" not in " ".join(one.cmdline())]
-
-
-@pytest.mark.parametrize("executor", [InProcess(), LocalExecutor(processes=1), LocalExecutor(processes=3)])
-def test_every_call_is_made_once_and_has_its_number(executor: Executor, tmp_path: Path):
-    recorded = Recorded(tmp_path)
-    assert [result for _, result in sorted(executor.map(recorded, SHARDS))] == SQUARES
-    assert [len(recorded.calls(number)) for number in range(7)] == [1] * 7
-    assert not children()
-
-
-def test_function_is_sent_once_and_lives_in_its_worker(tmp_path: Path):
-    recorded = Recorded(tmp_path)
-    list(LocalExecutor(processes=2).map(recorded, SHARDS))
-    calls = [call for number in range(7) for call in recorded.calls(number)]
-    for process in {process for process, _ in calls}:
-        counts = sorted(count for one, count in calls if one == process)
-        assert counts == list(range(1, len(counts) + 1))
-
-
-def test_process_with_threads_is_not_forked(tmp_path: Path):
-    ended = threading.Event()
-    thread = threading.Thread(target=ended.wait)
-    thread.start()
-    try:
-        assert dict(LocalExecutor(processes=2).map(Recorded(tmp_path), SHARDS)) == dict(enumerate(SQUARES))
-    finally:
-        ended.set()
-        thread.join()
-
-
-def test_calls_are_taken_up_two_of_a_worker_ahead(tmp_path: Path):
-    taken: list[int] = []
-
-    def calls() -> Iterator[Shard]:
-        for shard in SHARDS:
-            taken.append(shard.number)
-            yield shard
-
-    results = LocalExecutor(processes=2).map(Recorded(tmp_path), calls())
-    next(results)
-    assert len(taken) <= 4
-    assert len(list(results)) == 6
-    assert len(taken) == 7
 
 
 def test_who_wants_no_more_results_ends_the_workers(tmp_path: Path):
@@ -126,7 +81,7 @@ from capbench.benchmarks.scale.executors import LocalExecutor
 if __name__ == "__main__":
     if sys.argv[3] == "spawn":
         threading.Thread(target=threading.Event().wait, daemon=True).start()
-    for _ in LocalExecutor(processes=3).map(Recorded(Path(sys.argv[2]), seconds=60), map(Shard, range(3))):
+    for _ in LocalExecutor(processes=3).map(Recorded(Path(sys.argv[2]), seconds=20), map(Shard, range(3))):
         pass
 """
 
@@ -157,12 +112,7 @@ def _wait_for(condition) -> None:
 
 @pytest.mark.parametrize(
     ("processes", "gpus", "taken", "expected"),
-    [
-        (4, ("4", "6"), 1, {"4", "6"}),
-        (4, ("0", "1", "2", "3"), 2, {"0,1", "2,3"}),
-        (None, ("5", "7"), 1, {"5", "7"}),
-        (2, ("0", "1"), 0, {None}),
-    ],
+    [(4, ("0", "1", "2", "3"), 2, {"0,1", "2,3"}), (None, ("5", "7"), 1, {"5", "7"}), (2, ("0", "1"), 0, {None})],
 )
 def test_workers_with_a_model_share_out_the_gpus(
     processes: int | None, gpus: tuple[str, ...], taken: float, expected: set[str | None],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import secrets
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,6 @@ import fsspec
 import pytest
 
 from capbench.benchmarks.scale.folders import Folder
-from capbench.benchmarks.store.store import checked_address
 from capbench.errors import StoreError, UsageError
 
 
@@ -45,13 +43,6 @@ def test_first_file_of_a_name_stands(folder: Folder):
         folder.read("scores/b")
 
 
-def test_folder_that_is_sent_to_another_process_is_the_same(folder: Folder):
-    folder.put("a", b"content")
-    again = pickle.loads(pickle.dumps(folder))  # noqa: S301 - made here
-    assert again.read("a") == b"content"
-    assert again.label == folder.label
-
-
 def test_probe_of_a_folder_leaves_nothing(folder: Folder):
     folder.require_usable()
     assert names(folder) == []
@@ -72,13 +63,6 @@ def test_of_eight_writers_at_once_one_is_first_and_its_file_stands(folder: Folde
     for number, writer in owner.items():
         assert folder.read(f"scores/{number}") == bytes([writer]) * 5000
     assert len(names(folder)) == 10
-
-
-def test_bucket_that_is_busy_for_a_while_is_asked_again(bucket):
-    folder = bucket.open()
-    bucket.server.answers = {"PUT": [503, 503], "GET": [503]}
-    assert folder.put("a", b"content")
-    assert folder.read("a") == b"content"
 
 
 def test_bucket_that_does_not_know_conditional_writes_is_refused(bucket):
@@ -119,8 +103,3 @@ def test_address_that_is_none_is_refused(address: str, message: str):
     with pytest.raises(UsageError, match=message) as caught:
         Folder(address)
     assert "secret" not in str(caught.value)
-
-
-def test_address_has_one_form():
-    assert checked_address("S3://bucket/run/") == "s3://bucket/run"
-    assert checked_address("file://localhost/tmp/run") == "file:///tmp/run"

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from capbench.adapters.aliases import ModelSpec
-from capbench.benchmarks.inputs import models as models_of_calls
-from capbench.benchmarks.inputs.models import LoadedWhenAsked, Models, NamedModels
+from capbench.benchmarks.inputs.models import Models, NamedModels
 from capbench.benchmarks.scale import mapping as models
 from capbench.benchmarks.scale.mapping import model_identities
 
@@ -48,24 +47,3 @@ def test_checkpoint_that_is_named_without_its_folder_is_known_by_its_content(
         (tmp_path / "checkpoints" / "clip.pth").write_bytes(content)
         found.add(identity(checkpoint="clip.pth"))
     assert len(found) == 3
-
-
-def test_arguments_that_name_no_files_are_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    odd = {"system": "x" * 5000, "name": "~nobody/at all", "pretrained": "owner/name", "revision": "\0"}
-    before = identity(**odd, prompt_format="", batch_size=4, peft=None)
-    # Not the folder that this runs in, nor a file that is called as a number.
-    (tmp_path / "4").write_text("four")
-    assert identity(**odd, prompt_format="", batch_size=4, peft=None) == before
-
-
-def test_model_is_loaded_once(monkeypatch: pytest.MonkeyPatch):
-    loads: list[str] = []
-    monkeypatch.setattr(models_of_calls, "load", lambda spec, kind: loads.append(spec.name) or len(loads))
-    asked = LoadedWhenAsked(NamedModels(judge=ModelSpec("fair", "own")))
-    assert (asked.judge, asked.judge, asked.encoder, loads) == (1, 1, None, ["fair"])
-
-
-def test_models_that_are_not_named_are_not_there():
-    assert model_identities(NamedModels(), Models()) == {}

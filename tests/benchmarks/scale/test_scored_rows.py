@@ -61,16 +61,6 @@ def test_same_call_computes_nothing_again(scoring: Scoring, tiny_clip: TinyClip)
     assert scoring(tiny_clip.open_clip_folder) == (alone, 0)
 
 
-def test_another_encoder_has_scores_of_its_own(scoring: Scoring, tiny_clip: TinyClip, tmp_path: Path):
-    (tmp_path / "other").mkdir()
-    other = make_tiny_clip(tmp_path / "other", seed=1).open_clip_folder
-    first, _ = scoring(tiny_clip.open_clip_folder)
-    second, computed = scoring(other)
-    assert second == scoring(other, shared=False)[0] != first
-    # What needs no model is not computed again.
-    assert computed == 1
-
-
 def test_encoder_that_was_trained_anew_at_the_same_place_has_scores_of_its_own(scoring: Scoring, tmp_path: Path):
     for seed in range(2):
         (tmp_path / str(seed)).mkdir()

@@ -130,22 +130,8 @@ def test_requests_and_captions(value: list[CaptionRequest] | Captioned):
     assert isinstance(value, list) or list(found.captions) == list(value.captions)
 
 
-arrays = npst.arrays(
-    st.sampled_from([np.float64, np.float32, np.int64, np.uint64, np.uint8, np.bool_]),
-    npst.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=3),
-)
-
-
 def is_same(one: np.ndarray, other: np.ndarray) -> bool:
     return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
-
-
-@given(st.dictionaries(texts, arrays, max_size=3))
-@settings(max_examples=60)
-def test_arrays(value: dict[str, np.ndarray]):
-    found = there_and_back(value)
-    assert list(found) == list(value)
-    assert all(is_same(found[name], value[name]) for name in value)
 
 
 @st.composite
@@ -174,17 +160,6 @@ def test_scores(value: ShardScores):
             assert (one.scores.failures, one.scores.remarks) == (other.scores.failures, other.scores.remarks)
 
 
-def test_columns():
-    columns = {
-        "id": ["a", "b"],
-        "references": [("x", "y"), ()],
-        "ratings": [[1.0, None], []],
-        "none": [None, None],
-        "preferred": [1, 0],
-    }
-    assert there_and_back(columns) == {**columns, "references": [["x", "y"], []]}
-
-
 class Drawn:
     """An image that is drawn when it is read."""
 
@@ -198,13 +173,6 @@ def one_item(handle: ImageHandle | VideoHandle) -> Items:
 
 def test_image_that_is_drawn_is_handed_on_as_what_is_read():
     assert there_and_back(one_item(ImageHandle(Drawn()))).images == [ImageHandle(b"drawn")]
-
-
-def test_items_of_one_image_share_its_handle_and_of_one_set_of_references_the_set():
-    value = Items(["a", "b"], ["x", "y"], [("r",), ("r",)], np.ones(2), [ImageHandle(b"1"), ImageHandle(b"1")])
-    found = there_and_back(value)
-    assert found.images[0] is found.images[1]
-    assert found.references[0] is found.references[1]
 
 
 def test_value_that_is_none_of_these_is_refused():

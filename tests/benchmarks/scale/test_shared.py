@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from in_shards import Picky, note, notes, run_in_shards
 
@@ -75,15 +74,6 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
 FIRST = [str(row) for row in range(0, ROWS, SIZE)]
 
 
-def test_second_run_finds_what_the_first_has_made(runs: Runs):
-    alone = runs.run("alone", shared=False)
-    assert runs.begun() == ["0"]
-    assert runs.run("one") == alone
-    assert runs.begun() == FIRST
-    assert runs.run("two") == alone
-    assert runs.begun() == []
-
-
 def test_run_of_one_shard_is_shared_as_well(runs: Runs):
     alone = runs.run("alone", shared=False)
     assert runs.begun() == ["0"]
@@ -111,19 +101,6 @@ def test_damaged_results_are_made_again(runs: Runs):
     assert runs.begun() == FIRST
     assert runs.run("three") == alone
     assert runs.begun() == []
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_whatever_is_damaged_or_gone_is_made_again(runs: Runs, seed: int):
-    alone = runs.run("one")
-    chance = np.random.default_rng(seed)
-    for file in runs.results():
-        match chance.integers(6):
-            case 0 | 1:
-                file.write_bytes(file.read_bytes()[:-1])
-            case 2:
-                file.unlink()
-    assert runs.run("two") == alone
 
 
 class Stumbling(Picky):

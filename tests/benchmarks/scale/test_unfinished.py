@@ -32,13 +32,6 @@ def values(folder: Path) -> list[str]:
     return [file.read_text() for file in folder.iterdir()]
 
 
-def test_run_that_ends_leaves_nothing():
-    with unfinished_folder("run") as folder:
-        assert values(folder) == []
-        (folder / "value").write_text("run")
-    assert list((cache_folder() / "unfinished").iterdir()) == []
-
-
 def test_folder_of_a_run_that_was_broken_off_is_taken_over_by_the_same_run_alone_and_is_young_again():
     left = left_by_another("run")
     with unfinished_folder("run2") as other:
