@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,6 @@ from chat_server import ChatServer, chat_server, completion
 from faults.stranger_files import LOOP, MAKER, RECIPE, TASK
 from PIL import Image
 
-from capbench.adapters.aliases import ALIAS_FOLDER
 from capbench.cli.main import main
 from capbench.permissions import Permissions, permit, server_of
 
@@ -251,28 +249,3 @@ def test_what_a_file_asks_for_is_told_by_its_kind(
     found = {kind: lines[0] for kind, lines in told(capsys.readouterr().out).items()}
     addresses = found["addresses"].replace(", hub:x/y", "")
     assert {**found, "addresses": addresses} == ASKED
-
-
-@pytest.mark.parametrize("command", [one for one, _, _ in TELLING])
-def test_a_file_that_asks_for_nothing_says_so_five_times(command: str, capsys: pytest.CaptureFixture[str]):
-    write("model/model.yaml", {"adapter": "hf", "pretrained": str(ALIAS_FOLDER / "shapes-llava")})
-    # One file at a time: a run is of the task alone.
-    assert bench(command.replace("--model model", "--model captions:rows.jsonl")) == 0
-    assert told(capsys.readouterr().out) == {kind: ["nothing"] for kind in KINDS}
-
-
-def test_functions_that_were_allowed_at_an_export_run_in_lm_eval(monkeypatch: pytest.MonkeyPatch):
-    Path("own.py").write_text(EVIL)
-    values = {**TASK, "output_type": "agreement", "doc_to_candidate": "caption", "doc_to_human": "rating"}
-    values["statistics"] = ["kendall_b"]
-    del values["doc_to_text"], values["doc_to_image"]
-    rows = [{"id": n, "references": ["a dog"], "caption": "a dog" + " runs" * n, "rating": n} for n in range(4)]
-    Path("rows.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in rows))
-    Path("strange.yaml").write_text(f"{yaml.safe_dump(values)}process_docs: !function own.same\n")
-    export = "export lm-eval --tasks strange --include_path . -o exported"
-    assert bench(f"{export} --run_functions") == 0
-    Path("ran").unlink(missing_ok=True)
-    monkeypatch.syspath_prepend("exported/capbench_strange")
-    exported = importlib.import_module("utils")
-    assert len(exported.documents()["test"]) == 4
-    assert Path("ran").exists()

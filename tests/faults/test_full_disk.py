@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from finished_runs import make_record, write_record
 from capbench.benchmarks.leaderboard.build import build
 from capbench.benchmarks.records.files import write_run
 from capbench.benchmarks.records.record import Record
-from capbench.drafts import write_whole
 from capbench.errors import DataError
 
 KIB = 1024
@@ -80,12 +78,3 @@ def test_leaderboard_that_does_not_fit_leaves_the_earlier_one(disk: Path, tmp_pa
             build(tmp_path / "runs", disk / "board")
         assert files(disk) == earlier
     assert not list(disk.rglob(".draft-*"))
-
-
-def test_file_that_does_not_fit_leaves_the_earlier_one(disk: Path):
-    write_whole(disk / "table.csv", "earlier")
-    leave(disk, 8 * KIB)
-    with suppress(OSError):
-        write_whole(disk / "table.csv", b"x" * 64 * KIB)
-        pytest.fail("64 KB do not fit into 8")
-    assert files(disk) == {"table.csv": b"earlier"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -56,8 +55,3 @@ def test_captions_name_what_is_there_in_the_words_of_the_world(shipped: HfCaptio
     captions = captions_of(shipped)
     assert scenes_with_right_shapes(captions) >= 0.85 * len(HELD_OUT)
     assert [caption for caption in captions if not CAPTION.fullmatch(caption)] == []
-
-
-def test_checkpoint_is_small():
-    folder = Path(resolve_model("shapes-llava").arguments["pretrained"])
-    assert sum(file.stat().st_size for file in folder.iterdir()) < 6e6

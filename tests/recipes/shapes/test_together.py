@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
-from torch import distributed
-from torch.multiprocessing.spawn import start_processes
 
-from capbench.recipes.shapes.together import optimise, share_of_rate, tune
+from capbench.recipes.shapes.together import share_of_rate, tune
 
 STEPS = 100
 
@@ -45,26 +41,3 @@ def test_clipped_slopes_count_alike_and_others_as_they_are():
     steep, even = [1000.0] + [1.0] * 9, [1.0] * 10
     assert moved(steep)[0] == pytest.approx(moved(even)[0], rel=1e-5)
     assert moved(steep, clip=False)[0] != pytest.approx(moved(even)[0], rel=1e-5)
-
-
-def weights_after(slopes: list[tuple[float, float]]) -> torch.Tensor:
-    """Return two weights after a step each of these slopes."""
-    weights = torch.nn.Parameter(torch.ones(2))
-    waiting = iter(slopes)
-    optimise([([weights], 0.1)], lambda: {"loss": (weights * torch.tensor(next(waiting))).sum()}, len(slopes), "x")
-    return weights.detach()
-
-
-def _one_of_two(rank: int, folder: Path) -> None:
-    torch.set_num_threads(1)
-    distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    torch.save(weights_after([((1.0, 0.0), (0.0, 4.0))[rank], (0.5, 0.5)]), folder / f"{rank}.pt")
-    distributed.destroy_process_group()
-
-
-def test_processes_take_the_step_of_the_mean_of_their_gradients(tmp_path: Path):
-    start_processes(_one_of_two, (tmp_path,), 2, start_method="fork")
-    expected = weights_after([(0.5, 2.0), (0.5, 0.5)])
-    for rank in (0, 1):
-        found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
-        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)

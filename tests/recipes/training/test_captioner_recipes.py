@@ -78,12 +78,6 @@ def test_validation_leaves_nothing_out_whatever_the_step_before_did(scst: Make, 
     assert losses[0] == losses[1]
 
 
-def test_all_rows_make_a_batch_and_no_more(scst: Make):
-    assert opened(scst("captioner_xe", objective={"batch": 12})).steps_in_an_epoch == 1
-    with pytest.raises(UsageError, match="12 rows make no batch of 13"):
-        opened(scst("captioner_xe", objective={"batch": 13}))
-
-
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(
     ("trainer", "objective"), [("scst", {"candidates": "samples", "dropout": True}), ("captioner_xe", {"piece": 3})]

@@ -18,8 +18,7 @@ from capbench.errors import UsageError
 from capbench.recipes.shapes.rows import described
 from capbench.recipes.training.carrying_out import opened
 from capbench.recipes.training.contract import TrainingCall
-from capbench.recipes.training.judging import side_by_side
-from capbench.recipes.training.schema import list_recipes, load_recipe
+from capbench.recipes.training.schema import load_recipe
 
 JUDGE = [{"task": "shapes_foil", "metrics": ["clip_s", "pac_s"], "limit": 20}]
 
@@ -75,15 +74,6 @@ def test_dry_run_counts_and_writes_nothing(recipe_file, tmp_path, capsys):
     assert activations * 1e6 > 4 * 65 * (64 + 256) * 4
 
 
-def test_dry_run_runs_no_reader(recipe_file: Callable[..., Path], capsys: pytest.CaptureFixture[str]):
-    file = recipe_file()
-    file.with_name("rows.py").write_text("raise SystemExit('ran')", encoding="utf-8")
-    assert main(["train", str(file), "--dry_run", "--device", "cpu"]) == 0
-    told = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
-    assert told["functions"] == "!function rows.described"
-    assert told["rows"] == "not read: a dry run does not run !function rows.described"
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -114,19 +104,6 @@ def test_faults_of_a_recipe_are_named_with_their_lines(recipe_file: Callable[...
         load_recipe(str(recipe_file(data={"file": "a", "task": "b"})))
     with pytest.raises(UsageError, match="rank 4 and alpha 1"):
         load_recipe(str(recipe_file(lora={"kind": "pac", "rank": 8}, result="pac")))
-
-
-@pytest.mark.parametrize("name", list(list_recipes()))
-def test_recipes_that_ship_are_sound(name: str):
-    from capbench.recipes.training.contract import trainers
-    from capbench.tasks.index import build_index
-
-    loaded = load_recipe(name)
-    loaded.settings(trainers[loaded.recipe.trainer].Settings)
-    assert loaded.recipe.recipe == name
-    assert loaded.recipe.description
-    assert loaded.recipe.paper
-    build_index().resolve([judge.task for judge in loaded.recipe.judge])
 
 
 def test_settings_of_the_papers_are_those_that_they_print():
@@ -181,17 +158,3 @@ def test_rows_that_cannot_be_used_are_left_out_by_name_and_unknown_keys_are_erro
     file.write_text(json.dumps({**lines[0], "caption": "x"}) + "\n", encoding="utf-8")
     with pytest.raises(capbench.errors.BenchError, match=r"unknown key .caption.\. Did you mean .captions."):
         opened(call(data={"file": "rows.jsonl"}))
-
-
-def test_results_of_metrics_of_two_families_stand_side_by_side():
-    def row(metric: str, statistic: str, value: float | None) -> dict:
-        shared = {"task": "t", "category": "", "n": 3, "low": None, "high": None}
-        return {**shared, "metric": metric, "statistic": statistic, "value": value}
-
-    before = [row("clip_s", "a", 0.1), row("refclip_s", "a", 0.2), row("clip_s", "b", 0.3)]
-    after = [row("pac_s", "a", 0.4), row("refpac_s", "a", 0.5)]
-    found = side_by_side(before, after)
-    assert [(one["metric"], one["before"]["value"], one["after"]["value"]) for one in found] == [
-        ("clip_s → pac_s", 0.1, 0.4),
-        ("refclip_s → refpac_s", 0.2, 0.5),
-    ]

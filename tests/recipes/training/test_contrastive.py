@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,16 +111,6 @@ def test_loss_is_the_papers_sum_over_features_of_the_adapter(call: Make):
     assert parts["loss"] == pytest.approx((expected[0] + 0.3 * expected[1] + 0.2 * expected[2]).item(), abs=1e-4)
 
 
-def test_single_further_positive_has_nothing_to_be_held_against(call: Make):
-    trainer = opened(call(objective=FURTHER))
-    drawn = trainer._drawn(0)
-    images, texts = torch.eye(8)[:6], torch.eye(8)[2:]
-    for count, held in ((1, ()), (2, ("further_images", "further_texts"))):
-        some = replace(drawn, with_image=range(count), with_text=range(count))
-        parts = trainer._losses(some, images[: 4 + count], texts[: 4 + count], torch.tensor(1.0))
-        assert parts.keys() == {"loss", "contrastive", *held}
-
-
 def test_negatives_have_their_weight_and_alpha_its_own(call: Make):
     objective = {"batch": 4, "negatives": "bce", "negatives_weight": 9, "contrastive": 0.5, "sampler": "by_image"}
     trainer = opened(call("crops", objective=objective))
@@ -148,17 +137,6 @@ def test_gradients_of_pieces_are_those_of_the_whole_batch(call: Make, lora):
     assert whole.keys() == pieces.keys() != set()
     for name, one in whole.items():
         torch.testing.assert_close(pieces[name], one, rtol=1e-4, atol=2e-6)
-
-
-def test_pieces_leave_out_the_same_when_they_are_computed_again(call: Make):
-    objective = {"batch": 4, "piece": 2}
-    trainer = opened(call("described", "hf_clip", objective=objective, lora=PEFT))
-    first, again = gradients(trainer), gradients(trainer)
-    assert any(one.abs().max() > 0 for one in first.values())
-    for name, one in first.items():
-        assert torch.equal(one, again[name])
-    other = gradients(trainer, step=1)
-    assert any(not torch.equal(one, other[name]) for name, one in first.items())
 
 
 def alike(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
@@ -216,19 +194,6 @@ def test_temperature_may_be_given_in_place_of_the_models(call: Make):
     images, texts = (torch.nn.functional.normalize(one, dim=1) for one in features(trainer))
     assert loss == pytest.approx(info_nce(images @ texts.T / 0.5).item(), abs=1e-5)
     assert trainer.module.logit_scale.grad is None
-
-
-def test_validation_looks_at_the_same_texts_each_time_and_leaves_no_gradients(call: Make):
-    trainer = opened(call(adapter="hf_clip", data=VALIDATION, lora=PEFT))
-    trainer.module.train()
-    first = trainer.validate()
-    assert not trainer.module.training
-    assert first == trainer.validate()
-    assert all(one.grad is None for one in trainer.parameters.values())
-    # Fewer rows than a batch are a batch by themselves.
-    few = {**VALIDATION["validation"], "arguments": {"scenes": 3, "split": "validation"}}
-    small = {**VALIDATION, "validation": few}
-    assert math.isfinite(opened(call(adapter="hf_clip", data=small, lora=PEFT)).validate())
 
 
 def test_model_in_lower_precision_is_not_lent(encoder: Path):

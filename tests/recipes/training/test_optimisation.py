@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 
 from capbench.recipes.training.loop import AdamSteps, rate_at
 from capbench.recipes.training.schema import Optimiser, RateSchedule
@@ -26,11 +25,6 @@ def test_rate_rises_then_falls_as_it_is_told():
     # With nothing left to fall in, it has fallen.
     short = RateSchedule(warm_up=5, decay="linear", until=5)
     assert [rate_at(n, 5, optimiser, short) for n in (5, 6)] == [8, 0]
-
-
-def test_rate_that_weights_cannot_hold_is_refused():
-    with pytest.raises(ValidationError, match="less than or equal to 100"):
-        Optimiser(rate=1e38)
 
 
 def stepped(gradients: list[list[float]], rate: float = 0.1, **keys: float | tuple[float, float] | None) -> AdamSteps:
@@ -52,11 +46,6 @@ def take(steps: AdamSteps, gradient: list[float], rate: float) -> float:
 
 def moved(steps: AdamSteps) -> list[float]:
     return (steps._parameters["w"].detach() - 1).tolist()
-
-
-def test_first_step_is_as_long_as_the_rate_of_the_step_whatever_the_gradient():
-    assert moved(stepped([[5.0, -0.01]])) == pytest.approx([-0.1, 0.1], rel=1e-4)
-    assert moved(stepped([[5.0, -0.01]], rate=0.01)) == pytest.approx([-0.01, 0.01], rel=1e-4)
 
 
 def test_steps_follow_the_gradient_of_the_step_alone_once_their_memory_is_none():
