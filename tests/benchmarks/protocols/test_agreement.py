@@ -5,28 +5,20 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow
-import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from rated_task import run_rated, write_rated
 
-import capbench
-from capbench.benchmarks.protocols.rated_captions import ratings_of
 from capbench.benchmarks.records.samples import COLUMNS
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.statistics import statistics
 from capbench.benchmarks.statistics.contract import RatedScores, Statistic
 from capbench.cli.main import main
-from capbench.errors import DataError, TaskError
-from capbench.metrics import Context, Items, Metric, Scores, metrics
+from capbench.errors import DataError
 
 
 def words(number: int) -> str:
@@ -84,27 +76,20 @@ def test_tau_of_four_captions_is_that_computed_by_hand(run):
 TWO_RATERS = [row("a", 1, [1, 2]), row("b", 2, [2, 2]), row("c", 3, [3, 1])]
 
 
-def test_flattened_ratings_are_rows_of_their_own(run):
-    # 6 rows, 15 pairs; 3 tie in length. Ratings a 1,2  b 2,2  c 3,1:
-    #   a-b: 1<2 twice concordant, 2=2 twice tied; a-c: (1,3)+ (1,1)= (2,3)+ (2,1)-; b-c: (2,3)+ (2,1)- twice.
-    # Concordant 2+2+2 = 6, discordant 1+2 = 3. Ties of ratings: two 1s, three 2s, one 3 = 1 + 3 pairs.
-    done = run(TWO_RATERS, protocol={"raters": "flatten"})
-    assert value(done) == pytest.approx(3 / math.sqrt((15 - 3) * (15 - 4)))
-    # 3 classes on both sides, 6 rows.
-    assert value(done, "kendall_c") == pytest.approx(2 * 3 * 3 / (36 * 2))
-    assert done.results[0].n == 6
-
-
 @pytest.mark.parametrize(
     ("raters", "tau", "n"),
     [
+        # 6 rows, 15 pairs; 3 tie in length. Ratings a 1,2  b 2,2  c 3,1:
+        #   a-b: 1<2 twice concordant, 2=2 twice tied; a-c: (1,3)+ (1,1)= (2,3)+ (2,1)-; b-c: (2,3)+ (2,1)- twice.
+        # Concordant 2+2+2 = 6, discordant 1+2 = 3. Ties of ratings: two 1s, three 2s, one 3 = 1 + 3 pairs.
+        ("flatten", 3 / math.sqrt((15 - 3) * (15 - 4)), 6),
         # Means 1.5, 2, 2: 2 concordant pairs of 3, 1 tied in rating.
         ("mean", 2 / math.sqrt(3 * 2), 3),
         # Rater 1: 1, 2, 3: τ-b 1. Rater 2: 2, 2, 1: 2 discordant of 3 pairs, 1 tied.
         ("per_rater_mean", (1 - 2 / math.sqrt(3 * 2)) / 2, 6),
     ],
 )
-def test_mean_of_ratings_is_one_row_a_caption_and_per_rater_mean_one_tau_a_rater(run, raters: str, tau: float, n: int):
+def test_ratings_are_rows_of_their_own_or_averaged_or_one_tau_a_rater(run, raters: str, tau: float, n: int):
     done = run(TWO_RATERS, protocol={"raters": raters})
     assert (value(done), done.results[0].n) == (pytest.approx(tau), n)
 
@@ -119,23 +104,7 @@ def test_rater_who_skipped_a_caption_does_not_pass_on_the_place_to_the_next(run)
     assert done.samples.to_pylist()[2]["ratings"] == [None, 2]
 
 
-@pytest.mark.parametrize("raters", ["flatten", "mean"])
-def test_skipped_ratings_are_left_out_where_raters_are_not_told_apart(run, raters: str):
-    rows = [row("a", 1, [1, None]), row("b", 2, [None, 2]), row("c", 3, [3])]
-    done = run(rows, protocol={"raters": raters})
-    assert value(done) == pytest.approx(1)
-    assert done.results[0].n == 3
-    assert failures(done) == {}
-
-
 # --- ratings
-
-
-def test_lists_that_templates_give_are_lists_of_references_and_ratings(run):
-    rows = [{**row("a", 1, [1, 4]), "references": ["one", "two", "three"]}, row("b", 2, [2, 3])]
-    by_template = run(rows, doc_to_target="{{ references[:2] }}", doc_to_human="{{ ratings[:1] }}")
-    assert [one["references"] for one in by_template.samples.to_pylist()] == [["one", "two"], ["a reference"]]
-    assert [one["ratings"] for one in by_template.samples.to_pylist()] == [[1], [2]]
 
 
 def test_ratings_outside_the_range_of_the_scale_are_left_out_and_the_others_become_0_to_1(run):
@@ -175,48 +144,6 @@ def test_rating_that_is_no_number_or_beyond_what_can_be_computed_with_is_a_failu
     assert reason_of.pop(f"bad{len(BAD_RATINGS)}").startswith("rating is not a number: 1000")
     assert reason_of == {f"bad{n}": f"rating {reason}" for n, (_, reason) in enumerate(BAD_RATINGS)}
     assert value(done) == pytest.approx(4 / 6)
-
-
-ROWS = st.one_of(
-    st.builds(
-        lambda identity, ratings: json.dumps(row(identity, 2, ratings)),
-        st.sampled_from("efgh"),
-        st.none()
-        | st.booleans()
-        | st.integers()
-        | st.floats(allow_nan=False)
-        | st.text(max_size=3)
-        | st.lists(st.integers(0, 5) | st.booleans() | st.sampled_from(["1_0", "3", "nan"]), max_size=3),
-    ),
-    st.sampled_from(["{", "[]", '{"id": "e", "id": "f"}', '{"candidate": "a dog"}', "\0", '"row"']),
-)
-
-
-@settings(max_examples=15)
-@given(lines=st.lists(ROWS, max_size=6))
-def test_every_row_is_scored_or_named(tmp_path_factory: pytest.TempPathFactory, lines: list[str]):
-    folder = write_rated(tmp_path_factory.mktemp("rows"), [*FOUR, *lines])
-    run = capbench.evaluate(tasks=["rated"], include_path=[folder], resamples=0)["rated"]
-    named = sum(one["count"] for one in run.record.failures)
-    assert run.record.documents.effective + named == 4 + len(lines)
-
-
-def test_nan_is_a_rater_who_skipped():
-    assert ratings_of([math.nan, 3.0, None], None) == pytest.approx([math.nan, 3.0, math.nan], nan_ok=True)
-    assert ratings_of((math.nan, math.nan), None) == "is missing"
-
-
-@pytest.mark.parametrize(
-    ("rows", "reason"),
-    [
-        ([{**one, "candidate": f"word{number}"} for number, one in enumerate(FOUR)], "all scores are equal"),
-        ([{**one, "ratings": 3} for one in FOUR], "all ratings are equal"),
-        (FOUR[:1], "fewer than 2 rows"),
-    ],
-)
-def test_equal_scores_and_a_single_caption_have_no_tau_and_say_why(run, rows: list[Any], reason: str):
-    done = run(rows, {"resamples": 10})
-    assert {(result.value, result.reason) for result in done.results} == {(None, reason)}
 
 
 def test_scores_are_rounded_before_they_are_held_against_ratings(run):
@@ -285,20 +212,6 @@ def test_intervals_and_letters_can_come_of_influence_functions_and_the_record_sa
     assert done.record.fingerprint != by_resamples.record.fingerprint
 
 
-def test_fingerprint_tells_boxes_and_spans_apart(run, tmp_path: Path):
-    (tmp_path / "a.mp4").write_bytes(b"frames")
-
-    def of(key: str, value: Any) -> str:
-        rows = [{**FOUR[0], "image": "a.mp4", "view": value}, *FOUR[1:3]]
-        rows[1:] = [{**one, "view": value} for one in rows[1:]]
-        return run(rows, **{key: "view"}).record.data_hash
-
-    assert of("doc_to_boxes", [[0, 0, 5, 5]]) != of("doc_to_boxes", [[0, 0, 5, 6]])
-    assert of("doc_to_boxes", [[0, 0, 5, 5]]) == of("doc_to_boxes", [[0, 0, 5.0, 5]])
-    assert of("doc_to_span", [0, 5, 10]) != of("doc_to_span", [0, 5.0000001, 10])
-    assert of("doc_to_span", [0, 5, 10]) == of("doc_to_span", [0, 5.0, 10])
-
-
 # --- candidates, references, ids
 
 
@@ -333,69 +246,10 @@ def test_candidate_that_is_no_caption_counts_as_an_empty_one_or_is_left_out(run)
     assert done.record.documents.to_json() == {"original": 11, "effective": 4}
 
 
-NO_REFERENCES = [
-    ([], "is an empty list"),
-    (None, "is an empty list"),
-    (5, "is not a list of captions but int"),
-    ({"a": "b"}, "is not a list of captions but dict"),
-    (["fine", ""], "reference 2 is empty"),
-    (["fine", "!!!"], "reference 2 has no letter or digit"),
-    ("\u200b", "reference 1 has no letter or digit"),
-    ([None], "reference 1 is null"),
-    ([["nested"]], "reference 1 is not text but list"),
-]
-
-
-def test_references_that_are_none_are_counted_and_left_out_and_a_single_one_may_be_text(run):
-    bad = [row(f"bad{n}", 5, 1, references=references) for n, (references, _) in enumerate(NO_REFERENCES)]
-    done = run([*({**one, "references": "a reference"} for one in FOUR), *bad])
-    reason_of = {sample: reason for reason, samples in failures(done).items() for sample in samples}
-    assert reason_of == {f"bad{n}": f"reference {reason}" for n, (_, reason) in enumerate(NO_REFERENCES)}
-    assert value(done) == pytest.approx(4 / 6)
-
-
-def test_second_row_with_an_id_is_left_out_and_stands_in_the_samples_with_its_reason(run):
-    done = run([*FOUR, row("a", 9, 1)])
-    assert failures(done) == {"data has an id that occurred before; the first one was kept": ["a"]}
-    assert value(done) == pytest.approx(4 / 6)
-    (*_, last) = done.samples.to_pylist()
-    assert (last["id"], last["length"], bool(last["failure"])) == ("a", None, True)
-
-
-def test_rows_without_ids_are_named_by_their_number(run):
-    done = run([*({**one, "id": None} for one in FOUR), row("x", 5, None) | {"id": None}])
-    assert scored(done) == ["0", "1", "2", "3"]
-    assert failures(done) == {"rating is missing": ["4"]}
-
-
-def test_id_and_image_with_lone_surrogates_are_recorded_by_their_escapes(run, tmp_path: Path):
-    done = run([*FOUR, row("\ud83d", 5, 5)], {"output_path": tmp_path / "runs"})
-    assert scored(done)[-1] == "\\ud83d"
-    assert pyarrow.parquet.read_table(done.folder / "samples.parquet").num_rows == 5
-
-
-def test_line_that_cannot_be_read_is_named_by_file_and_line_and_the_others_survive(run):
-    incomplete = {key: value for key, value in row("e", 5, 1).items() if key != "candidate"}
-    rows = [FOUR[0], '{"id": "broken', *FOUR[1:], "[1]", json.dumps(row("e", 5, math.nan)), incomplete]
-    (not_json, *others) = failures(run(rows)).items()
-    assert not_json[0].startswith("data not JSON")
-    assert not_json[1] == ["rows.jsonl:2"]
-    assert others == [
-        ("data not a JSON object", ["rows.jsonl:6"]),
-        ("data not JSON: NaN is not a JSON value", ["rows.jsonl:7"]),
-        ("data has no column 'candidate'", ["document 4"]),
-    ]
-
-
 def test_nothing_that_can_be_scored_is_an_error_that_names_the_first_rows(run):
     with pytest.raises(DataError, match="no rated caption can be scored") as caught:
         run([row("a", 1, None), row("b", 0, 2)])
     assert caught.value.hint == "a: rating is missing; b: candidate is empty"
-
-
-def test_column_that_no_row_has_is_named_with_the_nearest(run):
-    with pytest.raises(TaskError, match=r"doc_to_human: documents have no column 'rating'.*'ratings'"):
-        run(FOUR, doc_to_human="rating")
 
 
 # --- captions that are references themselves
@@ -452,12 +306,6 @@ def test_caption_that_is_its_own_reference_stays_or_is_left_out(run, protocol: d
     assert references_of(done)["b"] == ["Two words", "another one"]
 
 
-def test_drop_for_image_takes_a_rated_caption_from_the_references_of_its_image_alone(run):
-    done = run(WITH_REFERENCE, protocol={"rated_reference": "drop_for_image"})
-    # "Two words" is rated, but of another image.
-    assert references_of(done) == {**{key: ["another one"] for key in "abc"}, "other": ["Two words"]}
-
-
 def test_caption_that_is_left_without_references_is_a_failure(run):
     rows = [*FOUR, row("only", 2, 1, candidate="a reference")]
     done = run(rows, protocol={"rated_reference": "drop_for_image"})
@@ -473,45 +321,6 @@ def test_references_that_a_csv_cell_holds_as_json_are_a_list(run):
 
 
 # --- items, checks, strict
-
-
-def test_rows_that_repeat_a_caption_are_one_item_with_their_weight(tmp_path: Path):
-    seen: list[Items] = []
-
-    class Counting(Metric):
-        """Length, remembering what it was given."""
-
-        label = "Counting"
-        source = "here"
-
-        def score(self, items: Items, context: Context) -> Scores:
-            seen.append(items)
-            return Scores(np.array([float(len(c.split())) for c in items.candidates]))
-
-    # The same caption of the same image, rated by two and then by one.
-    rows = [row("a", 1, [1, 2], image="x"), row("b", 2, [3], image="x"), row("c", 1, [2], image="x")]
-    metrics.add("counting", Counting)
-    try:
-        folder = write_rated(tmp_path, rows, metric_list=["counting"])
-        done = capbench.evaluate(tasks=["rated"], include_path=[folder], resamples=0)["rated"]
-    finally:
-        del metrics._entries["counting"]
-    (items,) = seen
-    assert list(items.candidates) == ["word", "word word"]
-    assert items.weights.tolist() == [3, 1]
-    # Rows 1-1, 1-2, 2-3, 1-2: 3 concordant of 6 pairs; ties: three scores of 1, two ratings of 2.
-    assert done.results[0].value == pytest.approx(3 / math.sqrt((6 - 3) * (6 - 1)))
-    assert [sample["counting"] for sample in done.samples.to_pylist()] == [1, 2, 1]
-
-
-def test_same_caption_of_another_image_is_another_item(run):
-    rows = [row("a", 1, 1, image="x"), row("b", 1, 2, image="y"), row("c", 2, 3, image="x")]
-    done = run(rows, checks={"items": 3, "images": 2, "rows": 3})
-    assert [asdict(one) for one in done.record.data_checks] == [
-        {"check": "rows", "expected": 3, "found": 3, "passed": True},
-        {"check": "items", "expected": 3, "found": 3, "passed": True},
-        {"check": "images", "expected": 2, "found": 2, "passed": True},
-    ]
 
 
 def test_limit_takes_the_first_documents_and_skips_the_checks(run):

@@ -14,8 +14,6 @@ from task_keys import CAPTIONING
 import capbench
 from capbench.adapters import Caption, Captioned, Captioner, CaptionRequest, adapters
 from capbench.benchmarks.records.task_run import TaskRun
-from capbench.benchmarks.statistics import bootstrap
-from capbench.benchmarks.statistics.bootstrap import draw
 from capbench.benchmarks.tables.results import render
 from capbench.errors import AdapterError, DataError, UsageError
 from capbench.metrics import Context, Items, Metric, Scores
@@ -104,13 +102,6 @@ def test_captioner_is_asked_in_batches_with_prompt_image_and_settings(folder: Pa
     run(folder, generation_kwargs={"temperature": 1, "top_p": 0.9})
     settings = {"max_new_tokens": 32, "temperature": 1, "top_p": 0.9}
     assert all(request.generation_kwargs == settings for batch in Counter.batches[3:] for request in batch)
-
-
-@pytest.mark.parametrize(("size", "batches"), [(1, 5), (3, 2), (100, 1)])
-def test_batch_size_of_the_run_goes_before_that_of_the_captioner(folder: Path, size: int, batches: int):
-    run(folder, batch_size=size)
-    assert len(asked()) == batches
-    assert max(map(len, asked())) == min(size, 5)
 
 
 def test_captions_are_kept_and_not_asked_for_again(folder: Path):
@@ -239,20 +230,6 @@ def test_captions_that_say_nothing_are_left_out_where_the_task_says_so(folder: P
         run(folder, model_args="pretrained=silent")
 
 
-def test_silence_is_worth_nothing(folder: Path):
-    words = [f"{one} dog runs on wet grass" for one in ("a", "some", "one", "that", "this")]
-    rows = [{"id": f"d{n}", "image": f"{n}.jpg", "references": [words[n]]} for n in range(5)]
-    write(folder, rows, metric_list=["bleu_1", "rouge_l", "cider"])
-    Counter.answers.update({f"d{n}": words[n] for n in range(4)} | {"d4": "this dog runs"})
-    honest = run(folder).results
-    Counter.answers.update(d4=" ")
-    silent = run(folder, model_args="pretrained=silent").results
-    for told, kept in zip(honest, silent, strict=True):
-        assert told.value is not None
-        assert kept.value is not None
-        assert told.value > kept.value, told.metric
-
-
 def test_caption_with_a_lone_surrogate_is_kept_and_counted_as_no_caption(folder: Path):
     Counter.answers.update(d0="a dog \ud83d")
     for _ in range(2):
@@ -319,22 +296,6 @@ def test_remedy_of_data_that_cannot_be_used_is_to_look_at_the_data(tmp_path: Pat
     assert caught.value.hint.startswith("'bench data captioning'")
 
 
-def test_document_without_references_is_not_asked_for(tmp_path: Path):
-    rows = [
-        {"id": "d0", "image": "0.jpg", "references": []},
-        {"id": "d1", "image": "1.jpg", "references": "one as text"},
-        {"id": "d1", "image": "2.jpg", "references": ["twice"]},
-        {"id": "d2", "image": "3.jpg", "references": ["a dog", "\0"]},
-    ]
-    done = run(write(tmp_path, rows))
-    assert asked() == [["d1"]]
-    assert failures(done) == {
-        "reference is an empty list": ["d0"],
-        "data has an id that occurred before; the first one was kept": ["d1"],
-        "reference reference 2 has no letter or digit": ["d2"],
-    }
-
-
 def test_strict_stops_at_the_first_missing_caption(folder: Path):
     Counter.answers.update(d3=None)
     with pytest.raises(DataError, match="d3: caption was not given"):
@@ -350,24 +311,6 @@ def test_interval_of_a_mean_can_come_of_the_captions_that_have_a_score(folder: P
     assert run(folder, resamples=0, intervals="influence").results[0].interval is None
 
 
-def test_all_metrics_see_the_same_resamples_which_are_drawn_once(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    drawn: list[int] = []
-
-    def counted(*arguments: Any) -> Iterator[Any]:
-        for weights in draw(*arguments):
-            drawn.append(len(weights))
-            yield weights
-
-    metrics = ["length", "bleu_4", "rouge_l"]
-    alone = [run(folder, metrics=[name], resamples=70).results[0].interval for name in metrics]
-    monkeypatch.setattr(bootstrap, "draw", counted)
-    run(folder, resamples=5, intervals="influence")
-    assert not drawn
-    together = run(folder, metrics=metrics, resamples=70).results
-    assert [one.interval for one in together] == alone and None not in alone
-    assert len(drawn) == 70
-
-
 def test_task_without_a_model_says_how_to_name_one(folder: Path):
     with pytest.raises(UsageError, match="none was named") as caught:
         capbench.evaluate(None, ["captioning"], include_path=[folder])
@@ -378,12 +321,3 @@ def test_model_that_writes_no_captions_is_refused(folder: Path, monkeypatch: pyt
     monkeypatch.setitem(adapters._entries, "encoder only", object)
     with pytest.raises(UsageError, match="a model that writes captions is needed; 'encoder only'"):
         run(folder, "encoder only")
-
-
-def test_recorded_captions_are_served_by_id_or_image(folder: Path):
-    lines = [{"id": "d0", "caption": "by id"}, {"image": "1.jpg", "caption": "by image name"}]
-    file = folder / "mine.jsonl"
-    file.write_text("\n".join(map(json.dumps, lines)))
-    done = run(folder, f"captions:{file}", subset=True)
-    assert done.record.model_name == "mine"
-    assert [s["candidate"] for s in done.samples.to_pylist()] == ["by id", "by image name"]
