@@ -48,19 +48,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_step_goes_on_where_more_is_known_and_after_another(monkeypatch: pytest.MonkeyPatch, clock: list[float]):
-    terminal, start = terminal_of(monkeypatch), bars()
-    units, other = start("units"), start("other")
-    shown: list[str] = []
-    for report, done, total in (
-        (units, 0, 0), (units, 1, 1), (units, 2, 3), (other, 1, 2), (units, 3, 4), (units, 4, 4),
-    ):  # fmt: skip
-        clock[0] += 3
-        report(done, total)
-        shown.append(shown_of(terminal)[-1])
-    assert shown == ["", "", "units 2/3", "other 1/2", "units 3/4", ""]
-
-
 def test_bar_waits_until_its_step_takes_long_and_then_no_more(monkeypatch: pytest.MonkeyPatch, clock: list[float]):
     terminal, start = terminal_of(monkeypatch), bars()
     units, other = start("units"), start("other")

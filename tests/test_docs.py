@@ -30,12 +30,8 @@ DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "results/README.md")),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
-YAML = sorted(
-    path for folder in ("tasks", "adapters/models", "benchmarks/suites") for path in (ROOT / folder).rglob("*.yaml")
-)
 PLACEHOLDER = re.compile(r"^[A-Z][A-Z_]*$|^[A-Z_]+=|\.\.\.|^mine|^my_|^run_")
 """What stands for something of the reader's own."""
-ARGUMENTS = re.compile(r"--(?:model|encoder|judge)_args ('[^']*'|\"[^\"]*\"|[^\s`|)\]\"';]+)")
 
 
 def commands(document: Path) -> Iterator[tuple[int, str, bool]]:
@@ -133,17 +129,6 @@ def test_every_command_is_understood(document: Path, capsys: pytest.CaptureFixtu
             found = [str(error)]
         faults += [f"{document.name}:{line}: {command}: {one}" for one in found]
     assert not faults, "\n".join(faults)
-
-
-@pytest.mark.parametrize("document", [*DOCUMENTS, *YAML], ids=lambda path: str(path.relative_to(ROOT)))
-def test_arguments_that_are_recommended_are_read_as_written(document: Path):
-    text = " ".join(document.read_text(encoding="utf-8").split())
-    for written in ARGUMENTS.findall(text):
-        (given,) = shlex.split(written)
-        if "=" in given:
-            read = parse_arguments(given, "--model_args")
-            # Nothing of a text with commas is taken for another argument.
-            assert all(re.fullmatch(r"[a-z_]+", key) for key in read), written
 
 
 def test_arguments_of_every_alias_are_those_of_its_adapter():

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from capbench import errors
-from capbench.errors import BenchError, MetricError, TaskError, UsageError, counted, did_you_mean, require_all
+from capbench.errors import BenchError, MetricError, TaskError, UsageError, counted, require_all
 
 
 def test_what_is_counted_once_is_in_the_singular():
@@ -27,14 +27,6 @@ def test_wrong_usage_exits_with_2_failure_with_1_and_what_is_to_be_submitted_wit
         "TrainingError": 1,
     }  # fmt: skip
     assert issubclass(TaskError, UsageError)
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [("cidre", " Did you mean 'cider'?"), ("rougel", " Did you mean 'rouge_l'?"), ("zzz", ""), ("", "")],
-)
-def test_nearest_known_name_is_proposed_if_one_is_near(name: str, expected: str):
-    assert did_you_mean(name, ["bleu_4", "cider", "rouge_l"]) == expected
 
 
 def test_all_checks_are_carried_out_and_said_as_one():

@@ -119,7 +119,7 @@ def imports_of(file: Path, root: Path = ROOT) -> Iterator[Import]:
     for number, line in enumerate(text.splitlines(), 1):
         for registered in REGISTERED.finditer(line):
             yield Import(f"{file.relative_to(root)}:{number}", source, registered[1], is_registered=True)
-    for node in ast.walk(ast.parse(text)) if file.suffix == ".py" else ():
+    for node in ast.walk(syntax_of(file)) if file.suffix == ".py" else ():
         base = names = None
         if isinstance(node, ast.ImportFrom):
             named = node.module.split(".") if node.module else []

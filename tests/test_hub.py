@@ -15,7 +15,7 @@ from huggingface_hub import constants
 from capbench.adapters.aliases import resolve_model
 from capbench.adapters.checkpoint_identity import hub_commit
 from capbench.errors import AdapterError
-from capbench.hub import NotInCache, asked_once, asking_nobody, asks_nobody, require_repository, unreachable
+from capbench.hub import NotInCache, asked_once, require_repository, unreachable
 
 ANSWER = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
@@ -150,21 +150,3 @@ def test_libraries_ask_again_afterwards_and_other_faults_stay_what_they_are(hub:
     assert not constants.HF_HUB_OFFLINE and not config.HF_HUB_OFFLINE
     with pytest.raises(NotInCache), asked_once("some/model"):
         raise ConnectionResetError
-
-
-def test_what_only_reads_asks_nobody_takes_what_is_missing_to_be_on_the_hub_and_loads_what_is_here(
-    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    with asking_nobody():
-        assert asks_nobody()
-        assert unreachable() == ""
-        with pytest.raises(AdapterError, match="not in the hub's cache, and this command fetches nothing"):
-            hub_commit("some/model", None)
-        (tmp_path / "model").mkdir()
-        (tmp_path / "model/config.json").write_text("{}")
-        arrive(tmp_path / "hub", "some/model", tmp_path / "model")
-        assert hub_commit("some/model", None) == COMMIT
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-        assert unreachable() == "HF_HUB_OFFLINE is set"
-    assert not asks_nobody()
-    assert hub.asked == 0

@@ -38,12 +38,6 @@ def test_file_systems_of_the_network_are_known(mounts: Path, kind: str):
     assert network_file_system(Path("/twice/store.sqlite")) is None
 
 
-@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "fuseblk", "fuse.mergerfs"])
-def test_local_file_systems_are_no_network(mounts: Path, kind: str):
-    mounts.write_text(MOUNTS.replace("{kind}", kind))
-    assert network_file_system(Path("/home/me/store.sqlite")) is None
-
-
 def test_where_there_is_no_table_of_mounts_nothing_is_known(mounts: Path):
     assert network_file_system(Path("/home/me/store.sqlite")) is None
     mounts.touch()

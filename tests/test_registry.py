@@ -25,18 +25,6 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch, entry_points: str) ->
     monkeypatch.syspath_prepend(folder)
 
 
-def test_object_is_imported_when_its_name_is_first_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "lazy_metric_module.py").write_text("class Lazy:\n    class Inner: ...\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    known = registry(lazy="lazy_metric_module:Lazy", inner="lazy_metric_module:Lazy.Inner")
-    assert list(known) == ["inner", "lazy"]
-    assert "lazy_metric_module" not in sys.modules
-    lazy = known["lazy"]
-    assert lazy.__name__ == "Lazy"
-    assert known["lazy"] is lazy
-    assert known["inner"] is lazy.Inner
-
-
 def test_taken_name_is_refused_and_keeps_its_object():
     known = registry(shipped="json:dumps")
     for _ in range(2):
@@ -48,21 +36,6 @@ def test_taken_name_is_refused_and_keeps_its_object():
             known.add(name, float)
     assert known["mine"] is int
     assert known["shipped"].__name__ == "dumps"
-
-
-def test_class_may_be_both_declared_and_decorated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    known = registry(mine="decorated_metric_module:Mine")
-    monkeypatch.setattr(sys.modules[__name__], "known_by_the_module", known, raising=False)
-    sys.modules["registry_of_the_test"] = sys.modules[__name__]
-    (tmp_path / "decorated_metric_module.py").write_text(
-        "import registry_of_the_test\n@registry_of_the_test.known_by_the_module.register('mine')\nclass Mine: ...\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    try:
-        assert known["mine"].__name__ == "Mine"
-        assert list(known) == ["mine"]
-    finally:
-        del sys.modules["registry_of_the_test"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from datasets import load_dataset
-from huggingface_hub import DatasetCard, constants
+from huggingface_hub import constants
 from task_keys import AGREEMENT
 
 from capbench.benchmarks.api import evaluate
@@ -126,19 +126,6 @@ def test_datasets_reads_what_is_written(runs: list[TaskRun], tmp_path: Path):
     # A metric that a run went without is null in its rows.
     assert [value is None for value in samples["rouge_l"]] == [value is not None for value in samples["length"]]
     assert set(samples["fingerprint"]) == {run.record.fingerprint for run in runs if run.record.task == "first"}
-
-
-def test_card_lists_configurations_and_runs(runs: list[TaskRun], tmp_path: Path):
-    write_dataset(runs, tmp_path, "me/results", samples=True)
-    card = DatasetCard.load(tmp_path / "README.md")
-    names = [one["config_name"] for one in card.data.to_dict()["configs"]]
-    assert names == ["results", "samples_first", "samples_second"]
-    assert all((tmp_path / f"{name}.parquet").is_file() for name in names)
-    for run in runs:
-        assert (
-            f"| {run.record.task} | no-model | {run.record.started:%Y-%m-%d} | `{run.record.fingerprint[:12]}` |"
-            in card.text
-        )
 
 
 def test_without_samples_no_caption_leaves_the_machine(runs: list[TaskRun], tmp_path: Path):

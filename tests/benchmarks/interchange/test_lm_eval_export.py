@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib.util
 import json
 import logging
@@ -182,30 +181,6 @@ def test_videos_are_not_shown(exporter: Exporter, tasks: Path):
     with pytest.raises(UsageError, match="its documents are videos"):
         exporter("written")
     assert exporter("written", text_only=True)
-
-
-def test_shipped_tasks_are_bound_by_name_and_own_ones_by_file(exporter: Exporter, tasks: Path):
-    exporter("iiw_400", "rated")
-    shipped = (exporter.folder / "capbench_iiw_400" / "utils.py").read_text()
-    own = (exporter.folder / "capbench_rated" / "utils.py").read_text()
-    assert "file=" not in shipped
-    assert f"file={str(tasks / 'rated.yaml')!r}" in own
-
-
-def test_aggregation_gives_what_bench_run_gives_and_computes_once(exporter: Exporter, tasks: Path):
-    run = capbench.evaluate(None, ["rated"], metrics=["rouge_l", "cider"], include_path=[tasks], resamples=0)
-    task, module = exporter.bind("rated")
-    documents = task.documents(version=1.5, pretrained="any")["test"]
-    entries = {}
-    for document in documents:
-        for key, entry in task.process_results(document, [(-1.0, False)]).items():
-            entries.setdefault(key, []).append(entry)
-    assert len(documents) == 6
-    first = module.value_of_rouge_l_kendall_b(entries["rouge_l.kendall_b"])
-    # Both results are known by now: nothing is read again.
-    (tasks / "rows.jsonl").unlink()
-    second = copy.deepcopy(module.value_of_cider_kendall_b)(entries["cider.kendall_b"])
-    assert [first, second] == [result.value for result in run["rated"].results]
 
 
 def test_functions_that_were_not_exported_are_unknown(exporter: Exporter):

@@ -237,16 +237,3 @@ def test_model_with_images_of_lm_eval_is_shown_them(tasks: Path, lm_eval: LmEval
     served = captions_of(samples["written"], tmp_path / "written.jsonl")
     run = capbench.evaluate(served, ["written"], include_path=[tasks], resamples=0, subset=True)
     assert_same(results["written"], run, "written")
-
-
-@pytest.mark.data
-def test_rated_and_preferred_captions_of_the_papers(lm_eval, data_folder, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("CAPBENCH_DATA", str(data_folder("flickr8k").parent))
-    data_folder("foil")
-    names, metrics = ["flickr8k_expert", "foil_valse_4ref"], ["rouge_l"]
-    results, _ = lm_eval(names, [], "--model", "dummy", metrics=metrics)
-    run = capbench.evaluate(None, names, metrics=metrics, resamples=0)
-    for name in names:
-        assert_same(results[name], run, name)
-    assert run["flickr8k_expert"].results[0].n == 16_992
-    assert run["foil_valse_4ref"].results[0].n == 1_000

@@ -13,7 +13,7 @@ import pytest
 from rated_session import SYSTEMS, make_session, rate_all
 
 from capbench.benchmarks.rate import session as module
-from capbench.benchmarks.rate.questions import Questionnaire, questions_of, read_questions
+from capbench.benchmarks.rate.questions import questions_of, read_questions
 from capbench.benchmarks.rate.report import AnswerCounts, Figure, alpha, equal_share, figures, report
 from capbench.benchmarks.rate.session import Answer, Key, RatingQueue, Session, read_session
 from capbench.benchmarks.statistics.contract import Interval
@@ -96,15 +96,6 @@ def test_undo_takes_back_one_after_the_other_and_nothing_is_lost(session: Sessio
     assert [row.get("undo") for row in rows(session)] == [None, None, None, True, True, None]
 
 
-def test_raters_do_not_see_each_other(session: Session) -> None:
-    rate_all(session, "ann", [{"precision": 4, "recall": 0}])
-    desk = RatingQueue(read_session(session.folder))
-    assert desk.place("bob").number == 0
-    desk.answer("bob", 0, {"precision": 1, "recall": 1})
-    assert desk.raters() == [("ann", 12), ("bob", 1)]
-    assert len(rows(session)) == 12
-
-
 def test_a_line_that_was_not_finished_is_asked_again(session: Session) -> None:
     desk = RatingQueue(session)
     for number in range(2):
@@ -173,16 +164,6 @@ def test_a_line_that_is_no_answer_is_named(tmp_path: Path, asked: dict[str, Any]
 
 
 # -- What raters are asked, as a command line or a file says it
-
-
-def test_scales_of_a_command_line_have_ends_and_words() -> None:
-    asked = questions_of(["precision=1-5: nothing | all", "recall = 0-2:no|some|whole", "style=1-3"], "")
-    assert list(asked.aspects) == ["precision", "recall", "style"]
-    assert asked.aspects["precision"].words == {1: "nothing", 5: "all"}
-    assert list(asked.aspects["precision"].numbers) == [1, 2, 3, 4, 5]
-    assert asked.aspects["recall"].words == {0: "no", 1: "some", 2: "whole"}
-    assert asked.aspects["style"].words == {}
-    assert Questionnaire.model_validate_json(asked.model_dump_json(), strict=True) == asked
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rated_session import SYSTEMS, TASK, begin_session, make_session, make_task, rate_all
+from rated_session import SYSTEMS, TASK, begin_session, make_session, make_task
 
 from capbench.benchmarks.rate.collecting import collect, recorded
 from capbench.benchmarks.rate.items import steps
@@ -62,24 +62,6 @@ def test_raters_have_orders_of_their_own_and_each_meets_everything_once(tmp_path
     assert {shown for _, shown in ann[::2]} == {(0,), (1,)}
     assert {shown for _, shown in order("ann", together=True)} == {(0, 1), (1, 0)}
     assert sorted(item for item, _ in order("ann", together=True)) == list(range(20))
-
-
-EQUAL = {"a": ["dog", "a  cat", "sea"], "b": ["fox", "a cat\n", "sea"], "c": ["dog", "a bird", "sea"]}
-"""Captions of three systems: two of an image are equal, two are so but for what no page shows, all are."""
-
-
-def test_equal_captions_are_one_choice_and_where_all_are_nobody_is_asked(tmp_path: Path) -> None:
-    session = make_session(tmp_path, rows=3, captions=EQUAL, better="Which?")
-    shown = {session.items[step.item].id: step.shown for step in session.steps("ann")}
-    assert {name: sorted(one) for name, one in shown.items()} == {
-        "row 0": [0, 1], "row 1": [0, 2], "row 2": [0]
-    }  # fmt: skip
-    assert session.wanted == 2
-    desk = rate_all(session, "ann", [0])
-    assert {key[0] for key in session.answers("ann").given} == {"row 0", "row 1"}
-    assert desk.place("ann").total == 2
-    on_a_scale = make_session(tmp_path / "scale", rows=3, captions=EQUAL, aspects=["p=1-5"])
-    assert on_a_scale.wanted == len(on_a_scale.steps("ann")) == 9
 
 
 def test_captions_of_which_all_are_equal_are_nothing_to_choose_from(tmp_path: Path) -> None:

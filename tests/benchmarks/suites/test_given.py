@@ -199,21 +199,6 @@ def test_model_of_a_file_stands_for_a_row_with_its_arguments(tmp_path: Path, sui
     assert said["CLIP-S (ViT-L/14)", "small"] == (None, f"not released: {SCORES_OR_MODEL}")
 
 
-def test_judge_of_a_file_is_asked_with_its_arguments(tmp_path: Path):
-    (tmp_path / "models.yaml").write_text(
-        "pacspp_table5:\n  CLAIR: {judge: openai_judge, judge_args: {model: gpt-3.5-turbo}}\n"
-    )
-    suite = load_suite("pacspp_table5")
-    before = {one.needs for one in places(suite) if one.row.metric == "clair"}
-    (after,) = {
-        (one.models, one.metric, one.needs)
-        for one in places(suite, read_inputs(suite, tmp_path))
-        if one.row.metric == "clair"
-    }
-    assert [one.endswith(SCORES_OR_MODEL) for one in before] == [True]
-    assert after == (RowModels(judge="openai_judge", judge_args='{"model": "gpt-3.5-turbo"}'), "clair", "")
-
-
 def test_row_of_an_encoder_takes_a_model_or_scores_of_images_and_texts(tmp_path: Path):
     suite = load_suite("dci_table7")
     row = "sDCI Pick1 LLM Rand"

@@ -15,14 +15,13 @@ from capbench.benchmarks.inputs.metric_names import read_metric
 from capbench.benchmarks.protocols.job import Result
 from capbench.benchmarks.published.values import load
 from capbench.benchmarks.running.inspection import Missing
-from capbench.benchmarks.suites.places import SCORES, places
-from capbench.benchmarks.suites.plan import describe_references, plan_suite
+from capbench.benchmarks.suites.places import places
+from capbench.benchmarks.suites.plan import describe_references
 from capbench.benchmarks.suites.read import FOLDER, RECORDED, REFERENCES, Suite, SuiteColumn, list_suites, load_suite
 from capbench.benchmarks.suites.run import SuiteRun, TableCell, render_suite, run_suite, suite_cells, suite_rows
 from capbench.errors import BenchError, UsageError
 from capbench.metrics import build_metric, metrics
 from capbench.metrics.clair import PROMPT
-from capbench.metrics.golden.tiny_inputs import draw_pictures
 from capbench.tasks.index import build_index
 from capbench.tasks.schema import load_task
 
@@ -92,26 +91,6 @@ def small_suite(tmp_path: Path) -> Callable[..., SuiteRun]:
     return run
 
 
-def test_what_can_be_run_is_run_and_the_rest_says_why(small_suite: Callable[..., SuiteRun]):
-    run = small_suite(
-        {"metric": "bleu_1"},
-        {"metric": "clip_s", "model": "openai-clip-vit-b-32"},
-        {"metric": "recorded", "printed": "TIGEr"},
-        {"metric": "nosuch", "printed": "UMIC"},
-        statistics=("kendall_b", "kendall_c"),
-    )
-    cells = {(cell.label, cell.head): cell for cell in run.cells}
-    bleu = cells["BLEU-1", "Flickr8k-Expert τ-b"]
-    assert bleu.result is not None and bleu.result.value is not None
-    assert bleu.published is not None and bleu.published.printed == "32.2"
-    clip = cells["CLIP-S", "Flickr8k-Expert τ-c"]
-    assert clip.result is None and clip.reason
-    assert clip.published is not None and clip.published.printed == "51.2"
-    assert cells["TIGEr", "Flickr8k-Expert τ-b"].reason == SCORES
-    assert "unknown metric 'nosuch'" in cells["UMIC", "Flickr8k-Expert τ-b"].reason
-    assert len(run.runs) == 1
-
-
 def test_row_may_name_what_judges(small_suite: Callable[..., SuiteRun], tmp_path: Path):
     answers = tmp_path / "answers.jsonl"
     rows = []
@@ -131,46 +110,6 @@ def test_row_may_name_what_judges(small_suite: Callable[..., SuiteRun], tmp_path
     shipped = {one.metric: one for one in places(load_suite("pacspp_table5"))}
     assert "judge: openai_judge" in shipped["clair"].needs
     assert (shipped["fleur"].models.judge, shipped["fleur"].needs) == ("llava-1.5-13b-judge", "")
-
-
-def test_rows_of_one_model_that_decode_otherwise_are_runs_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_llava: Path
-):
-    (tmp_path / "models").mkdir()
-    alias = {"adapter": "hf", "pretrained": str(tiny_llava), "device": "cpu", "description": "Tiny."}
-    (tmp_path / "models/tiny.yaml").write_text(json.dumps(alias))
-    monkeypatch.setattr("capbench.adapters.aliases.ALIAS_FOLDER", tmp_path / "models")
-    pictures = draw_pictures(tmp_path)
-    rows = [{"id": n, "image": str(pictures[n]), "references": ["a dog"]} for n in ("wide", "tall")]
-    keys = dict.fromkeys(("doc_to_candidate", "doc_to_human", "statistics"))
-    kwargs = {"max_new_tokens": 7, "do_sample": False}
-    write_rated(
-        tmp_path, rows, **keys, output_type="generate_until", doc_to_text="Describe it.", generation_kwargs=kwargs
-    )
-    column = {"printed": "DetailCaps-4870 model score", "metric": "length", "printed_metric": "CAPTURE"}
-    decoding = {"min_new_tokens": 3, "max_new_tokens": 3}
-    suite = made_suite(
-        paper="detailcaps",
-        table=4,
-        columns=[
-            {**column, "task": "rated", "head": "here", "statistics": ["mean"]},
-            {**column, "needs": "it was not released", "head": "there", "statistics": ["mean"]},
-        ],
-        rows=[
-            {"printed_model": "LLaVA-1.5-7B", "model": "tiny"},
-            {"printed_model": "LLaVA-1.5-13B", "model": "tiny", "generation_kwargs": decoding},
-        ],
-    )
-    kwargs = {"min_new_tokens": 5, "max_new_tokens": 5}
-    run = run_suite(suite, include_path=[tmp_path], resamples=0, generation_kwargs=kwargs)
-    assert {cell.reason for cell in run.cells} == {"", "it was not released"}
-    assert [one.record.generation["mean_tokens"] for one in run.runs] == [5, 3]
-    assert run.runs[1].record.settings.decoding == decoding
-    cells = {(cell.label, cell.head): cell for cell in run.cells}
-    for label, one in zip(("LLaVA-1.5-7B", "LLaVA-1.5-13B"), run.runs, strict=True):
-        cell, lacking = cells[label, "here"], cells[label, "there"]
-        assert cell.result is one.results[0]
-        assert lacking.result is None and lacking.reason == "it was not released"
 
 
 @pytest.mark.parametrize(
@@ -221,22 +160,6 @@ def test_all_that_is_missing_is_said_once_before_work_starts(
     assert all(what in run.cells[2].reason for what in list(wanted)[:5])
     assert run.cells[4].reason == run.cells[7].reason == said[5].what
     assert len(run.runs) == 1 and run.cells[0].result is not None
-
-
-def test_what_is_missing_of_tasks_and_models_is_found_without_loading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("CAPBENCH_DATA", raising=False)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    plan = plan_suite(load_suite("dci_table10"))
-    assert not plan.ready
-    # Six tasks share one data set, and each of 62 models is missing once.
-    data, *models = plan.missing
-    assert data.what.startswith("the data set DCI") and "bench data dci_full_all_scm" in data.how
-    assert len(models) == len({one.what for one in models}) == len(load_suite("dci_table10").rows)
-    assert all("hf download" in one.how for one in models)
-    (model,) = {key[0] for key in plan.reasons if key[0].model == "vit-b-32.laion2b_s34b_b79k"}
-    assert "the data set DCI" in plan.reasons[model, "dci_full_base_neg", ""]
-    assert "laion2b_s34b_b79k" in plan.reasons[model, "dci_full_base_neg", ""]
 
 
 def test_table_has_ours_beside_the_printed_value_and_csv_and_json_plain_values(small_suite: Callable[..., SuiteRun]):

@@ -18,12 +18,12 @@ from viewed_runs import METRIC, ROWS, Viewed, caption
 
 from capbench.benchmarks.comparing.comparison import CompareSettings, compare_runs
 from capbench.benchmarks.records.record import Record
-from capbench.benchmarks.tables.pages.charts import MOST_POINTS, scatter
+from capbench.benchmarks.tables.pages.charts import scatter
 from capbench.benchmarks.view.compare_pages import word_differences
 from capbench.benchmarks.view.exporting import EXPORT_POLICY, export
 from capbench.benchmarks.view.finding import Pictures, Runs
 from capbench.benchmarks.view.matches import Explainer
-from capbench.benchmarks.view.samples import RunSamples, most_apart, relative_ranks
+from capbench.benchmarks.view.samples import RunSamples, relative_ranks
 from capbench.benchmarks.view.site import Site, index_page, suite_page, suites_page
 from capbench.errors import MetricError, UsageError
 from capbench.progress import unheard
@@ -115,23 +115,6 @@ def test_lists_are_sorted_over_all_pages(client: Any, viewed: Viewed, sort: str,
     assert values == sorted(values, reverse=reverse)
 
 
-def test_samples_are_followed_in_the_order_of_their_list(client: Any, viewed: Viewed) -> None:
-    listed = client.get(f"/runs/{viewed.first.key}/samples", params={"sort": "-meteor", "q": "red"})
-    order = samples_of(listed)
-    address = html.unescape(re.search(r'<h2><a href="([^"]+)"', listed.text)[1])  # type: ignore[index]
-    seen = []
-    for _ in range(5):
-        answer = client.get(address)
-        seen.append(int(re.search(r"/samples/(\d+)", address)[1]))  # type: ignore[index]
-        assert "by METEOR, highest first" in text_of(answer)
-        assert "with “red”" in text_of(answer)
-        address = next_of(answer)
-    assert seen == order[:5]
-    assert f"/samples/{order[4]}?" in next_of(client.get(address), "prev")
-    back = html.unescape(re.search(r'href="([^"]+)" rel="up"', answer.text)[1])  # type: ignore[index]
-    assert samples_of(client.get(back)) == order
-
-
 def test_a_sample_shows_image_texts_and_every_metric_with_its_rank(client: Any, viewed: Viewed) -> None:
     samples = RunSamples(viewed.rated.folder, viewed.rated.record)
     answer = client.get(f"/runs/{viewed.rated.key}/samples/6")
@@ -156,19 +139,6 @@ def test_samples_that_could_not_be_used_are_listed_with_the_reason(tmp_path: Pat
     samples = site.runs.samples(run)
     assert [row["id"] for row in samples.rows(samples.order(failed=True).tolist())] == ["r4"]
     assert samples.order("rouge_l").tolist()[-1] == samples.order(failed=True)[0]
-
-
-def test_what_capture_and_meteor_matched_is_marked(client: Any, viewed: Viewed) -> None:
-    for metric, how in (("capture", "equal"), ("meteor", "exact")):
-        answer = client.get(f"/runs/{viewed.first.key}/samples/2?matches={metric}")
-        assert re.search(rf'<mark class="{how}" title="{how}">[^<]*circle', answer.text, re.IGNORECASE)
-        assert "Reference 2: " in text_of(answer)
-        made = "F1 of objects, attributes and relations, weighted 5 : 5 : 2" in text_of(answer)
-        assert made == (metric == "capture")
-        assert "Left out" not in text_of(answer), "nothing was, so there is no table of it"
-    answer = client.get(f"/runs/{viewed.first.key}/samples/2")
-    assert "matches=capture#matches" in answer.text
-    assert "matches=length" not in answer.text
 
 
 def test_matches_that_do_not_give_the_recorded_score_are_not_shown(viewed: Viewed) -> None:
@@ -377,13 +347,6 @@ def samples(tmp_path: Path) -> RunSamples:
     )  # fmt: skip
 
 
-def test_metrics_are_told_from_what_else_is_a_number(samples: RunSamples):
-    assert samples.metrics == ["cider", "length"]
-    assert samples.rated == ["ratings"]
-    assert (samples.counts("cider"), samples.counts("length")) == (False, True)
-    assert len(samples) == 7
-
-
 def test_ratings_are_means_of_those_that_were_given(samples: RunSamples):
     np.testing.assert_array_equal(samples.numbers("ratings"), [1.5, np.nan, np.nan, 3, 4, 5, np.nan])
 
@@ -412,22 +375,6 @@ def test_a_rank_counts_finite_scores_from_the_highest(samples: RunSamples):
     assert samples.rank("cider", 3) == (2, 5)
     assert samples.rank("cider", 1) is None
     assert samples.rank("length", 6) == (1, 7)
-
-
-def test_a_scatter_of_many_draws_an_even_share_and_says_how_many_there_are():
-    values = np.random.default_rng(0).normal(size=3 * MOST_POINTS)
-    falling = values * -2 + 1
-    drawn = scatter(values, falling)
-    assert drawn.total == 3 * MOST_POINTS
-    assert len(drawn.points) == MOST_POINTS
-    assert not drawn.spread
-    places = np.array([[x, y] for _, x, y in drawn.points])
-    assert np.corrcoef(places.T)[0, 1] > 0.999, "the lower, the further down: one falls as the other rises"
-    assert set(most_apart(values, falling, 2)) == {int(values.argmin()), int(values.argmax())}
-    across = [float(tick.label.replace("−", "-")) for tick in drawn.ticks if tick.anchor == "middle"]
-    assert across == sorted(across)
-    assert drawn.grid.count("M") == len(drawn.ticks)
-    assert scatter(values, falling) == drawn
 
 
 def test_one_value_alone_has_a_place():
