@@ -12,8 +12,7 @@ from tiny_images import COLOURS, encoded, turned
 
 from capbench.adapters import ImageHandle
 from capbench.adapters.encoders.open_clip_transform import open_clip_transform
-from capbench.adapters.pixels.fast_transform import FastTransform, _decode, _Encoded, _gpu_decodes, _require_torchcodec
-from capbench.adapters.pixels.jpeg_header import plain_jpeg
+from capbench.adapters.pixels.fast_transform import FastTransform, _gpu_decodes, _require_torchcodec
 from capbench.adapters.pixels.reading import UnreadableImage
 from capbench.adapters.pixels.transforms import ImageTransform, PixelSpec
 from capbench.errors import AdapterError
@@ -47,22 +46,6 @@ def test_photographs_are_the_same_but_for_roundings(photographs, options):
         difference = abs(_pixels(exact, handle) - _pixels(fast, handle))
         assert difference.max() < 3
         assert difference.mean() < 0.2
-
-
-def test_jpeg_is_decoded_to_the_levels_that_pillow_gives(photographs):
-    contents = [one.source.read_bytes() for one in photographs]
-    contents += [
-        encoded(COLOURS.convert(mode), "JPEG", **options)
-        for mode in ("RGB", "L")
-        for options in ({}, {"progressive": True}, {"subsampling": 0}, {"subsampling": 1}, {"quality": 5})
-    ]
-    for content in contents:
-        header = plain_jpeg(content)
-        assert header is not None
-        data = torch.frombuffer(bytearray(header.unturned), dtype=torch.uint8)
-        (decoded,) = _decode([_Encoded(data, (header.height, header.width), None)], _CPU)
-        levels = np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
-        assert np.array_equal(decoded.permute(1, 2, 0).numpy(), levels)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))

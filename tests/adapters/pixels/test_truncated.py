@@ -90,14 +90,6 @@ def test_file_that_is_cut_anywhere_gives_the_pixels_of_the_whole_or_none(kind: s
     assert failures >= 23
 
 
-@pytest.mark.parametrize("part", [1 / 8, 1 / 2, 47 / 48])
-def test_png_whose_stream_ends_after_some_of_its_rows_is_truncated(part: float, picture: Image.Image):
-    rows = rows_of(np.asarray(picture))
-    assert failure(png_of(b"".join(rows[: round(48 * part)]))).endswith(
-        "is truncated: its data end before its pixels do"
-    )
-
-
 def test_interlaced_png_whose_stream_ends_after_any_of_its_rows_is_truncated():
     # 5 by 9 pixels: passes of one column, and a last pass that does not reach the last row.
     image = Image.fromarray(np.random.default_rng(0).integers(1, 256, (9, 5, 3), dtype=np.uint8))
@@ -106,13 +98,6 @@ def test_interlaced_png_whose_stream_ends_after_any_of_its_rows_is_truncated():
     assert np.array_equal(np.asarray(whole), np.asarray(image))
     for count in range(1, len(rows)):
         failure(png_of(b"".join(rows[:count]), interlaced=True, size=(5, 9)))
-
-
-def test_png_whose_tail_was_never_written_is_a_failure(picture: Image.Image):
-    whole = encoded(picture, "PNG")
-    for part in (0.2, 0.6, 0.95):
-        kept = whole[: int(len(whole) * part)]
-        failure(kept + bytes(len(whole) - len(kept)))
 
 
 @pytest.mark.parametrize("ground", [0, 255])
