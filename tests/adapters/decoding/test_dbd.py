@@ -13,7 +13,7 @@ from tiny_images import noise_image
 
 from capbench.adapters.captioners.hf import HfCaptioner
 from capbench.adapters.decoding.contract import CaptionSample
-from capbench.adapters.decoding.dbd import DifferentiatedBeams, FactPrompts, UnitFact
+from capbench.adapters.decoding.dbd import DifferentiatedBeams, FactPrompts
 from capbench.adapters.decoding.generating import Generating
 
 
@@ -114,31 +114,9 @@ def test_search_and_selection_are_those_of_brute_force(
     assert selected == [one.ids for one in brute.select(expected)]
 
 
-def test_differential_score_changes_what_is_picked(llava: HfCaptioner):
-    prompts = FactPrompts("the dog", "the facts")
-
-    def search(alpha: float) -> list[Any]:
-        decoder = DifferentiatedBeams(
-            Generating(8), beams=3, top_k=4, max_fact_tokens=5, alpha=alpha, later_alpha=alpha, prompts=prompts
-        )
-        return [decoder.search(llava, CaptionSample(str(n), "unused", noise_image(n))) for n in range(3)]
-
-    assert search(0.0) != search(20.0)
-
-
 def test_weight_falls_after_the_first_steps():
     decoder = DifferentiatedBeams(Generating(8))
     assert [decoder.weight(step) for step in (1, 2, 3, 4, 50)] == [10, 10, 10, 5, 5]
-
-
-def test_fact_that_ends_makes_room_for_the_next():
-    def fact(last: int, log_likelihood: float, *direction: float) -> UnitFact:
-        return UnitFact((1, last), log_likelihood, np.array(direction))
-
-    # The most likely one ends. The second is then first, of pure likelihood; the third differs from it.
-    facts = [fact(9, -1.0, 1, 0), fact(2, -2.0, 1, 0), fact(3, -2.5, 1, 0), fact(4, -3.0, -1, 0)]
-    kept, ended = DifferentiatedBeams(Generating(8), beams=2).pick(facts, 10.0, {9})
-    assert (kept, ended) == ([1, 3], [0])
 
 
 def test_caption_is_the_greedy_summary_of_image_and_selected_facts(llava: HfCaptioner):

@@ -279,19 +279,6 @@ def test_in_log_space_what_candidates_have_in_common_changes_nothing():
     assert trust.penalised(logits, penalties).tolist() == [[0, -2], [0, -1], [-900, 0]]
 
 
-def test_trust_is_the_product_of_a_column_in_both_precisions():
-    rows = [torch.tensor([0.5]), torch.tensor([0.25, 0.125]), torch.tensor([0.5, 0.25, 0.25])]
-    # Columns 0.5 * 0.25 * 0.5, 0.125 * 0.25 and 0.25, of rows times 8.
-    expected = [8**3 * 0.0625, 8**2 * 0.03125, 8 * 0.25]
-    for precision in ("half", "log"):
-        trust = OverTrust(scale=8.0, precision=precision)
-        products = torch.zeros(0)
-        for row in rows:
-            products = trust.extended(products, row)
-        found = products.exp() if precision == "log" else products
-        assert found.tolist() == pytest.approx(expected)
-
-
 def test_of_equal_captions_the_first_stays_and_the_last_is_best():
     completed = Completed(beams=2, asked=0, length_penalty=0.0)
     for total, token in ((-2.0, 7), (-1.0, 8), (-2.0, 9)):
