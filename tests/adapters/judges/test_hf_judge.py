@@ -59,19 +59,6 @@ def test_probabilities_are_those_of_the_model_before_each_token(llama: Path):
     assert answer.text == "".join(token.text for token in answer.tokens)
 
 
-def test_answers_do_not_depend_on_what_else_is_in_the_batch(llama: Path):
-    prompts = [
-        JudgeRequest(text, max_tokens=5, candidates=DIGITS)
-        for text in ("Rate it:", "Rate this long caption of a dog:", "?")
-    ]
-    together = answers(HfJudge(str(llama), batch_size=3), *prompts)
-    alone = answers(HfJudge(str(llama), batch_size=1), *prompts)
-    assert [one.text for one in together] == [one.text for one in alone]
-    for one, other in zip(together, alone, strict=True):
-        for token, same in zip(one.tokens, other.tokens, strict=True):
-            assert token.probabilities == pytest.approx(dict(same.probabilities), abs=1e-5)
-
-
 def test_prompt_goes_through_the_chat_template_if_there_is_one(llama: Path, tmp_path: Path):
     shutil.copytree(llama, tmp_path, dirs_exist_ok=True)
     template = "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}{% endfor %}<bot>"
