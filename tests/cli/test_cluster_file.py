@@ -9,7 +9,6 @@ import pytest
 from capbench.benchmarks.scale.executors import LocalExecutor, Resources
 from capbench.cli.cluster_file import read_cluster
 from capbench.errors import TaskError, UsageError
-from capbench.permissions import Permissions, permit
 
 TEXT = """\
 engine: ray
@@ -22,18 +21,6 @@ pools:
     replicas: 3
     memory: 1.5GiB
 """
-
-
-def test_file_gives_pools(tmp_path: Path):
-    (tmp_path / "c.yaml").write_text(TEXT)
-    with permit(Permissions(servers=("head:6379", "bucket"))):
-        cluster = read_cluster(tmp_path / "c.yaml")
-
-    assert (cluster.engine, cluster.address, cluster.run_folder) == ("ray", "head:6379", "s3://bucket/capbench")
-    assert cluster.resources() == {
-        "cpu": Resources(cpus=2, memory=4 << 30),
-        "captioner": Resources(gpus=2, memory=3 << 29, role="captioner", workers=3),
-    }
 
 
 def test_servers_of_a_file_and_options_that_hold_commands_are_refused(tmp_path: Path):
@@ -70,11 +57,6 @@ def test_fault_is_named_with_its_line(tmp_path: Path, line: str, other: str, fau
 def test_memory_is_read_in_powers_of_two(tmp_path: Path, text: str, count: int):
     (tmp_path / "c.yaml").write_text(f"pools: {{cpu: {{memory: {text}}}}}")
     assert read_cluster(tmp_path / "c.yaml").resources()["cpu"].memory == count
-
-
-def test_worker_may_take_a_part_of_a_core_and_of_a_gpu(tmp_path: Path):
-    (tmp_path / "c.yaml").write_text("pools: {encoder: {cpus: 0.5, gpus: 0.25}}")
-    assert read_cluster(tmp_path / "c.yaml").resources() == {"encoder": Resources(0.25, cpus=0.5, role="encoder")}
 
 
 def test_workers_with_a_model_take_what_the_pool_of_its_role_says():

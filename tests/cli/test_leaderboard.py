@@ -39,16 +39,6 @@ def test_check_of_the_default_folders_fails_with_what_moved_and_what_mends_it(be
     assert bench("leaderboard", "check").code == 0
 
 
-def test_runs_that_are_left_out_are_named_and_cost_nothing(bench: Bench, tmp_path: Path):
-    (tmp_path / "results/runs/bad").mkdir(parents=True)
-    (tmp_path / "results/runs/bad/run.json").write_text("{")
-    write_record(tmp_path / "results/runs", "good", make_record())
-    built = bench("leaderboard", "build")
-    assert built.code == 0 and "1 run," in built.out
-    assert built.err.startswith("left out: bad: cannot be read as a run: it is no JSON")
-    assert "| bad |" in (tmp_path / "results/leaderboard/README.md").read_text(encoding="utf-8")
-
-
 def test_wrong_use_is_refused(bench: Bench, tmp_path: Path):
     assert bench("leaderboard").code == 2
     assert bench("leaderboard", "nonsense").code == 2
@@ -62,13 +52,6 @@ def test_wrong_use_is_refused(bench: Bench, tmp_path: Path):
             2, "results/runs: there is no such folder", "'bench run' writes them to runs"
         )
     assert not (tmp_path / "results").exists()
-
-
-def test_help_teaches(bench: Bench):
-    shown = bench("leaderboard", "--help")
-    assert shown.code == 0 and "examples:" in shown.out and "For CI." in shown.out
-    for action in ("build", "check", "diff"):
-        assert f"bench leaderboard {action}" in bench("leaderboard", action, "--help").out
 
 
 def test_readme_shows_the_top_rows_between_its_marks_and_check_looks_at_it(bench: Bench, tmp_path: Path):

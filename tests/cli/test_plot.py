@@ -19,20 +19,6 @@ def test_each_kind_is_written_and_its_file_printed(bench, kind, tmp_path: Path):
     assert Image.open("figure.png").width == 2070
 
 
-def test_a_run_of_bench_run_can_be_plotted(bench, run_small, tmp_path: Path):
-    assert run_small("--metrics", "length,rouge_l").code == 0
-    bench("plot", "agreement", tmp_path / "runs", "-o", "figure.svg").succeeded()
-    assert ">ROUGE-L<" in Path("figure.svg").read_text(encoding="utf-8")
-
-
-def test_metrics_and_statistic_choose(bench, tmp_path: Path):
-    run = write_record(tmp_path / "run", agreement_record(VALUES))
-    bench("plot", "agreement", run, "-o", "figure.svg", "--metrics", "cider", "--statistic", "kendall_c").succeeded()
-    text = Path("figure.svg").read_text(encoding="utf-8")
-    assert ">CIDER<" in text
-    assert ">METEOR<" not in text
-
-
 def test_what_is_left_out_is_said_and_that_a_figure_is_higher_than_a_page(bench, tmp_path: Path):
     write_record(tmp_path / "runs" / "good", agreement_record(VALUES))
     write_record(tmp_path / "runs" / "pairs", agreement_record(VALUES, task="pairs", statistic="accuracy"))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import time
 from pathlib import Path
 
 import pytest
@@ -20,26 +18,6 @@ from capbench.progress import silent
 @pytest.fixture(autouse=True)
 def _written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_file, "_WRITE_SECONDS", 0.0)
-
-
-def test_driver_and_its_steps_are_told_while_it_works_and_after(tmp_path: Path):
-    told: list[tuple[str, int, int]] = []
-    file = tmp_path / "run" / PROGRESS_FILE
-    with progress_written(file.parent, lambda step: lambda *how: told.append((step, *how))) as progress:
-        captions, scores = progress("captions"), progress("cider")
-        captions(0, 10)
-        time.sleep(0.01)
-        captions(5, 10)
-        scores(0, 3)
-        state, rows = state_of(file)
-        assert state.startswith("running on ")
-        assert str(os.getpid()) in state
-        assert [(row["step"], row["done"], row["of"]) for row in rows] == [("captions", 5, 10), ("cider", 0, 3)]
-        assert rows[0]["a second"] > 0
-        assert rows[0]["left"] == "0:00:00"
-        assert rows[1]["left"] is None
-    assert state_of(file)[0] == "done"
-    assert told == [("captions", 0, 10), ("captions", 5, 10), ("cider", 0, 3)]
 
 
 def test_speed_is_of_what_was_done_since_it_began(tmp_path: Path):
@@ -62,13 +40,6 @@ def test_error_that_ended_a_run_is_told(tmp_path: Path):
     with pytest.raises(KeyboardInterrupt), progress_written(tmp_path, silent):
         raise KeyboardInterrupt
     assert state_of(tmp_path / PROGRESS_FILE)[0] == "interrupted"
-
-
-def test_driver_that_writes_nothing_for_long_is_quiet(tmp_path: Path):
-    with progress_written(tmp_path, silent):
-        file = tmp_path / PROGRESS_FILE
-        file.write_text(json.dumps(json.loads(file.read_text()) | {"updated": time.time() - 100}))
-        assert state_of(file)[0].startswith("quiet for 100 s")
 
 
 def test_tasks_of_a_run_are_told_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
-import time
 from pathlib import Path
 
 import pytest
@@ -57,24 +55,10 @@ def test_prune_deletes_what_is_named_and_says_how_much_was_freed(bench, path: Pa
     assert ("captioner" in shown, shown.endswith("MB\n")) == ((False, True) if option == ["--all"] else (True, False))
 
 
-def test_verify_counts_damaged_entries_and_says_what_to_do(bench, path: Path):
-    assert bench("store", "verify", "--store", path).out == f"{path} is sound\n"
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE entries SET value = 'other' WHERE LENGTH(value) < 10")
-    done = bench("store", "verify", "--store", path).failed(1)
-    assert done.out == (f"entries with a wrong checksum: 2\ndelete {path}: what it holds is computed anew\n")
-
-
-@pytest.fixture
-def damaged(tmp_path: Path) -> Path:
-    """A file that no database can be."""
-    file = tmp_path / "damaged.sqlite"
-    file.write_text("no database " * 50)
-    return file
-
-
 @pytest.mark.parametrize("action", [["stats"], ["prune", "--all"], ["verify"]])
-def test_damaged_file_is_named_and_stays_where_it_is_looked_at(bench, damaged: Path, action: list[str]):
+def test_damaged_file_is_named_and_stays_where_it_is_looked_at(bench, tmp_path: Path, action: list[str]):
+    damaged = tmp_path / "damaged.sqlite"
+    damaged.write_text("no database " * 50)
     done = bench("store", *action, "--store", damaged).failed(1)
     if action == ["verify"]:
         remedy = f"delete {damaged}: what it holds is computed anew"
@@ -83,20 +67,6 @@ def test_damaged_file_is_named_and_stays_where_it_is_looked_at(bench, damaged: P
     assert "elete " in done.err + done.out
     assert damaged.read_text() == "no database " * 50
     assert list(damaged.parent.glob("damaged*")) == [damaged]
-
-
-def test_run_moves_a_damaged_store_aside_and_has_the_results_of_one_without_damage(bench, write_task, damaged, caplog):
-    folder = write_task(metric_list=["meteor"])
-    run = ("run", "--task", "small", "--include_path", folder, "--bootstrap", "0", "--output_path", "runs")
-    done, expected = (bench(*run, "--store", store) for store in (damaged, "new.sqlite"))
-    assert (done.code, expected.code) == (0, 0)
-    assert "It was moved to" in caplog.text
-    assert {one.name for one in damaged.parent.glob("damaged*")} == {
-        "damaged.sqlite", f"damaged.sqlite.damaged-{time.strftime('%Y-%m-%d')}",
-    }  # fmt: skip
-    first, second = (json.loads(file.read_text())["results"] for file in sorted(Path("runs").rglob("run.json")))
-    assert first == second
-    assert "meteor" in bench("store", "stats", "--store", damaged).out
 
 
 @pytest.mark.parametrize("action", [["stats"], ["prune", "--all"], ["verify"]])
