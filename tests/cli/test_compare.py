@@ -121,18 +121,6 @@ def test_two_tables_rank_the_metrics_and_test_every_pair(bench, rate):
     assert "small: 3 metrics compared on 180 rows of 30 images" in done.err
 
 
-def test_metrics_can_be_compared_without_resamples(bench, rate):
-    run = rate("length,rouge_l,bleu_1")
-    done = bench("compare", run, "--intervals", "influence", "--bootstrap", 1, "--format", "json")
-    by_influence, by_resamples = as_json(done), as_json(bench("compare", run, "--format", "json"))
-    # One resample could tell nothing apart, and none is drawn.
-    assert "no p can fall below" not in done.err
-    assert [one["letters"] for one in by_influence["compared"]] == [one["letters"] for one in by_resamples["compared"]]
-    for one, other in zip(by_influence["pairs"], by_resamples["pairs"], strict=True):
-        assert one["value"] == other["value"]
-        assert one["p"] == pytest.approx(other["p"], abs=0.02)
-
-
 def test_values_are_those_of_scipy_on_the_rows_that_the_protocol_gives(bench, rate):
     run = rate("length,rouge_l")
     samples = pyarrow.parquet.read_table(run / "samples.parquet").to_pydict()
@@ -147,26 +135,6 @@ def test_values_are_those_of_scipy_on_the_rows_that_the_protocol_gives(bench, ra
             assert one["value"] == pytest.approx(oracle(*zip(*flat, strict=True)))
         (pair,) = found["pairs"]
         assert pair["value"] == pytest.approx(found["compared"][0]["value"] - found["compared"][1]["value"])
-
-
-@pytest.mark.parametrize(("raters", "n"), [("flatten", 180), ("mean", 60), ("per_rater_mean", 180)])
-def test_raters_are_arranged_as_in_the_run_itself(bench, rate, raters: str, n: int):
-    run = rate("length,rouge_l", protocol={"raters": raters})
-    record = json.loads((run / "run.json").read_text())
-    found = as_json(bench("compare", run, "--format", "json", "--bootstrap", 20))
-    assert found["n"] == n
-    for name, one in by_name(found).items():
-        assert one["value"] == pytest.approx(record["results"]["small"][f"{name}.kendall_c,none"], abs=1e-12)
-
-
-def test_intervals_are_those_of_the_run_with_the_same_seed(bench, rate, tmp_path: Path):
-    run = rate("length,rouge_l")
-    tasks = Path("tasks").resolve()
-    arguments = ("--task", "small", "--include_path", tasks, "--output_path", tmp_path / "more")
-    done = bench("run", *arguments, "--metrics", "length,rouge_l", "--bootstrap", 50, "--format", "json")
-    expected = {r["metric"]: r["low"] for r in json.loads(done.out) if r["statistic"] == "kendall_c"}
-    found = as_json(bench("compare", run, "--format", "json", "--bootstrap", 50))
-    assert {name: one["interval"]["low"] for name, one in by_name(found).items()} == pytest.approx(expected)
 
 
 def test_pearson_brings_williams_test_and_says_that_rows_of_an_image_are_not_independent(bench, rate):
@@ -191,15 +159,6 @@ def test_metrics_of_one_name_with_other_scores_are_told_apart_by_run(bench, rate
     asked = bench("compare", first, second, "--metrics", "rouge_l", "--bootstrap", 20)
     assert "| ROUGE-L [monday]" in asked.out
     assert "length" not in asked.out
-
-
-def test_samples_without_a_score_of_one_metric_are_left_out_for_all_and_counted(bench, rate):
-    run = rate("length,rouge_l")
-    scores = pyarrow.parquet.read_table(run / "samples.parquet")["length"].to_pylist()
-    rewrite(run, length=[None, None, *scores[2:]])
-    done = bench("compare", run, "--format", "json", "--bootstrap", 20)
-    assert as_json(done)["n"] == 3 * 58
-    assert "2 of 60 samples lack a score of one metric and are left out" in done.err
 
 
 def test_csv_has_a_row_a_metric_and_a_row_a_pair_and_latex_a_table_of_each(bench, rate):
@@ -280,13 +239,6 @@ def test_runs_of_one_model_are_told_apart_by_how_they_decoded_or_by_folder(bench
             rewrite(run, lambda record, s=settings: record["configs"]["small"].update(generation_kwargs=s))
     found = as_json(bench("compare", *runs, "--format", "json", "--bootstrap", 20))
     assert set(by_name(found)) == {f"model [{name}]" for name in names}
-
-
-def test_legend_says_what_letters_and_p_are(bench, caption):
-    runs = caption("good", captions(7)), caption("bad", captions(3))
-    printed = bench("compare", *runs, "--bootstrap", 20, "--alpha", 0.1).out
-    assert printed.splitlines()[-2] == "Group: models that share a letter do not differ (p (Holm) ≥ 0.1)"
-    assert "Group:" not in bench("compare", *runs, "--bootstrap", 20, "--format", "latex").out
 
 
 def test_captioners_with_other_references_and_one_alone_are_refused(bench, caption):
@@ -386,35 +338,6 @@ def test_one_run_with_ratings_gives_them_for_all(bench, rate):
     assert as_json(bench("compare", without_data(runs[0]), runs[1], *arguments)) == expected
 
 
-def test_preferences_are_compared_without_what_was_preferred(bench, preferred: Path):
-    arguments = ("--bootstrap", 50, "--format", "json")
-    expected = as_json(bench("compare", preferred, *arguments))
-    assert as_json(bench("compare", without_data(preferred), *arguments)) == expected
-
-
-def test_captioners_of_the_same_documents_are_compared_without_references(bench, caption):
-    runs = caption("good", captions(7)), caption("bad", captions(3, seed=1))
-    arguments = ("--bootstrap", 50, "--format", "json")
-    expected = as_json(bench("compare", *runs, *arguments))
-    without_data(runs[1])
-    done = bench("compare", *runs, *arguments)
-    note = f"references were not compared one by one: {runs[1]} holds scores alone; the documents' hashes are equal"
-    assert f"small: {note}" in done.err
-    assert as_json(done) == {**expected, "notes": [note, *expected["notes"]]}
-
-
-def test_run_that_was_changed_is_refused(bench, rate):
-    run = rate("length,rouge_l")
-    samples = pyarrow.parquet.read_table(run / "samples.parquet")
-    pyarrow.parquet.write_table(samples.slice(1), run / "samples.parquet")
-    refused = f"{run / 'samples.parquet'}: was changed after the run: its SHA-256 is not that in run.json"
-    bench("compare", run).failed(1, refused, "run the task again; 'bench verify' says what else is wrong")
-    record = json.loads((run / "run.json").read_text())
-    record["results"]["small"]["rouge_l.kendall_c,none"] = 0.9876
-    (run / "run.json").write_text(json.dumps(record))
-    bench("compare", run).failed(1, f"{run / 'run.json'}: was edited by hand", "run the task again")
-
-
 def test_other_tasks_versions_and_data_are_refused_saying_what_differs(bench, rate):
     first = rate("length,rouge_l")
     for folder, keys, message in (
@@ -437,18 +360,6 @@ def test_other_tasks_versions_and_data_are_refused_saying_what_differs(bench, ra
     other = rewrite(rate("length,rouge_l", output="task"), rename)
     done = bench("compare", first, other)
     assert "runs of different tasks cannot be compared" in done.err
-
-
-def test_run_of_an_earlier_version_is_of_the_same_data(bench, rate):
-    def older(record: dict) -> None:
-        # Earlier versions recorded the choices of all protocols, and null for keys that the task does not give.
-        task = record["fingerprint_parts"]["task"]
-        task["protocol"] |= {"ties": "half", "block_size": 8}
-        task |= {"doc_to_pair": None}
-
-    first, second = rewrite(rate("length"), older), rate("rouge_l", output="now")
-    done = bench("compare", first, second, "--bootstrap", 20).succeeded()
-    assert "2 metrics compared" in done.err
 
 
 def test_a_metric_that_failed_is_left_out_and_said(bench, rate, user_metrics, tmp_path: Path):

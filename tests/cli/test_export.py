@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,14 +13,7 @@ import pyarrow.parquet
 import pytest
 from datasets import load_dataset
 from finished_runs import seal
-from lm_eval.utils import (
-    get_file_datetime,
-    get_file_task_name,
-    get_latest_filename,
-    get_results_filenames,
-    get_sample_results_filenames,
-    make_table,
-)
+from lm_eval.utils import get_latest_filename, get_results_filenames
 
 from capbench.benchmarks.tables.export_rows import COLUMNS
 
@@ -86,71 +78,6 @@ def test_table_has_the_values_of_the_record(bench, runs: Path, tmp_path: Path):
         assert datetime.fromisoformat(row["date"]).timestamp() == pytest.approx(record["date"], abs=1)
 
 
-def test_parquet_has_types_whatever_is_missing(bench, runs: Path):
-    assert bench("export", "parquet", runs, "-o", "results.parquet").code == 0
-    table = pyarrow.parquet.read_table("results.parquet")
-    assert table.column_names == list(COLUMNS)
-    types = {name: str(table.schema.field(name).type) for name in COLUMNS}
-    # The task needs no model, and no paper has its numbers: columns without a value keep their types.
-    assert table["model"].null_count == table["published"].null_count == table["category"].null_count == 2
-    assert {types[name] for name in ("value", "low", "high", "stderr", "published")} == {"double"}
-    assert types["n"] == "int64"
-    assert types["date"] == "timestamp[ms, tz=UTC]"
-    assert {types[name] for name in ("task", "version", "model", "category", "fingerprint")} == {"string"}
-    assert table["date"][0].as_py().tzinfo is not None
-    assert table["value"][0].as_py() == record_below(runs)["results"]["small"]["rouge_l.kendall_b,none"]
-
-
-def test_published_value_and_category_come_from_the_record(bench, runs: Path):
-    (path,) = runs.rglob("run.json")
-    record = json.loads(path.read_text())
-    record["results"]["small"]["rouge_l.accuracy.HC,none"] = 0.5
-    record["intervals"]["rouge_l.accuracy.HC"] = {
-        **record["intervals"]["rouge_l.kendall_b"],
-        "statistic": "accuracy",
-        "label": ["ROUGE-L", "HC"],
-    }
-    published = {"value": 0.497, "printed": "49.7", "scale": 100.0, "paper": "a paper", "table": 2}
-    record["published"]["rouge_l.accuracy.HC"] = published
-    seal(path.parent, record)
-    assert bench("export", "parquet", runs, "-o", "results.parquet").code == 0
-    row = pyarrow.parquet.read_table("results.parquet").to_pylist()[-1]
-    assert (row["category"], row["published"], row["value"], row["stderr"]) == ("HC", 0.497, 0.5, None)
-    assert bench("export", "latex", runs, "-o", "results.tex").code == 0
-    (line,) = [line for line in Path("results.tex").read_text().splitlines() if "HC" in line]
-    *_, shown, difference, n = (cell.strip() for cell in line.rstrip("\\ ").split("&"))
-    assert (shown, difference, n) == ("49.7", "+0.30", "4")
-
-
-def test_latex_escapes_names_and_scales_values(bench, caption, tmp_path: Path):
-    caption("50%_of_a&b", r0="a dog runs", r1="a dog")
-    assert bench("export", "latex", "runs", "-o", "table.tex").code == 0
-    text = (tmp_path / "table.tex").read_text(encoding="utf-8")
-    assert text.startswith("\\begin{tabular}")
-    assert "50\\%\\_of\\_a\\&b" in text
-    assert re.search(r"ROUGE-L +& mean +& +0\.\d{4} +& +2", text)
-
-
-def test_model_that_is_called_like_a_formula_is_text_in_a_spreadsheet(bench, caption, tmp_path: Path):
-    caption("==1+1", r0="a dog runs")
-    assert bench("export", "csv", "runs", "-o", "t.csv").code == 0
-    with Path("t.csv").open(newline="") as lines:
-        rows = list(csv.DictReader(lines))
-    assert [row["model"] for row in rows] == ["'==1+1", "'==1+1"]
-    assert bench("export", "parquet", "runs", "-o", "t.parquet").code == 0
-    assert pyarrow.parquet.read_table("t.parquet")["model"][0].as_py() == "==1+1"
-
-
-def test_each_run_is_taken_once_and_order_is_that_of_folders(bench, caption, tmp_path: Path):
-    caption("b", r0="a dog runs")
-    caption("a", r0="a dog")
-    (folder,) = [path.parent for path in (tmp_path / "runs").rglob("run.json") if "/a/" in str(path)]
-    done = bench("export", "csv", "runs", folder, folder / "run.json", "-o", "t.csv")
-    assert done.out.startswith("2 runs:")
-    with Path("t.csv").open(newline="") as lines:
-        assert [row["model"] for row in csv.DictReader(lines)] == ["a", "a", "b", "b"]
-
-
 @pytest.mark.parametrize("fmt", ["csv", "latex", "parquet", "lm-eval"])
 def test_record_that_was_edited_is_left_out_of_every_export(bench, runs: Path, fmt: str):
     (path,) = runs.rglob("run.json")
@@ -177,23 +104,6 @@ def test_run_whose_samples_were_changed_is_left_out_of_every_export(bench, capti
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("{", "cannot be read as a run"),
-        ('{"schema_version": 1, "task": "x"}', "is not a whole record of a run"),
-        ('{"schema_version": 99}', "has schema version 99"),
-        ("[]", "has no schema_version"),
-    ],
-)
-def test_record_that_cannot_be_read_is_named_and_costs_no_other(bench, runs: Path, text: str, reason: str):
-    (runs / "broken").mkdir()
-    (runs / "broken" / "run.json").write_text(text)
-    done = bench("export", "csv", runs, "-o", "t.csv").failed(1, f"left out: {runs / 'broken' / 'run.json'}: ", reason)
-    assert "1 runs: t.csv" in done.out
-    assert len(Path("t.csv").read_text().splitlines()) == 3
-
-
-@pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
         (("export", "cvs", "runs", "-o", "t"), 2, "Did you mean 'csv'?"),
@@ -214,26 +124,6 @@ def test_wrong_usage_is_refused(bench, arguments: tuple[str, ...], code: int, me
 def test_table_that_cannot_be_written_is_an_error(bench, runs: Path):
     Path("file").write_text("")
     bench("export", "csv", runs, "-o", "file/t.csv").failed(2, "cannot be written")
-
-
-def test_lm_evals_own_functions_read_the_folder(bench, caption, tmp_path: Path):
-    caption("my/model", r0="a dog runs over the grass", r1="a dog", r2="cats", r3="a dog runs")
-    caption("my/model", task="other", r0="a dog")
-    assert bench("export", "lm-eval", "runs", "-o", "out").code == 0
-    names = sorted(str(path.relative_to(tmp_path)) for path in (tmp_path / "out").rglob("*.json*"))
-    assert all(name.startswith("out/my__model/") for name in names)
-    (results,) = get_results_filenames(names)
-    samples = get_sample_results_filenames(names)
-    assert sorted(map(get_file_task_name, (Path(name).name for name in samples))) == ["other", "small"]
-    date = get_file_datetime(Path(results).name).removesuffix(".json")
-    assert {get_file_datetime(name) for name in samples} == {date}
-    assert datetime.fromisoformat(f"{date[:10]}{date[10:].replace('-', ':')}").year >= 2024
-    written = json.loads(Path(results).read_text())
-    table = make_table(written)
-    value = written["results"]["small"]["rouge_l,none"]
-    assert re.search(r"\|small *\| *1\|none *\| *0\|length *\|↑ *\|", table)
-    assert f"{value:.3f}" in table
-    assert written["results"]["small"]["sample_len"] == 4
 
 
 def test_files_have_the_date_of_the_run_and_the_keys_of_lm_evals_and_can_be_imported_again(bench, caption):
@@ -277,16 +167,6 @@ def test_latest_run_of_a_task_stands_in_the_latest_results(bench, caption, tmp_p
     assert len(list((tmp_path / "out" / "model").glob("samples_*"))) == 2
 
 
-def test_caption_that_was_rated_is_the_answer_and_stays_with_its_document(bench, runs: Path):
-    assert bench("export", "lm-eval", runs, "-o", "out").code == 0
-    (path,) = Path("out/no-model").glob("samples_small_*.jsonl")
-    first, *_ = lines_of(path)
-    assert first["resps"] == [["a dog"]]
-    assert first["doc"]["candidate"] == "a dog"
-    assert first["doc"]["ratings"] == [1.0]
-    assert first["arguments"] == {}
-
-
 def test_run_without_captions_or_samples_has_results_alone(bench, runs: Path):
     (path,) = runs.rglob("samples.parquet")
     table = pyarrow.parquet.read_table(path)
@@ -312,29 +192,6 @@ def test_no_model_is_written_outside_the_folder(bench, caption, model: str, tmp_
 
 
 # -- ``bench export lm-eval``: what it prints
-
-
-def test_files_and_the_commands_that_run_them_are_printed(bench, write_task, tmp_path: Path):
-    folder = write_task(metric_list=["length", "clip_s"])
-    output, rows = tmp_path / "lm tasks", folder / "rows.jsonl"
-    done = bench(
-        "export", "lm-eval", "--tasks", "small,iiw_400", "-o", output, "--include_path", folder,
-        "--data", f"small={rows}",
-    )  # fmt: skip
-    assert done.code == 0
-    assert str(output / "capbench_small" / "capbench_small.yaml") in done.out
-    assert f"lm_eval run --model dummy --include_path '{output}' --tasks capbench_small" in done.out
-    assert "--model hf-multimodal --model_args pretrained=MODEL --apply_chat_template" in done.out
-    assert f"data={str(rows)!r}" in (output / "capbench_small" / "utils.py").read_text()
-    assert done.err == "small: metric clip_s is left out: it needs a model that encodes images and texts\n"
-
-
-def test_metrics_are_read_as_bench_run_reads_them(bench: Bench, tmp_path: Path):
-    options = ("--metrics", "length,cider[variant=plain]", "--text_only")
-    done = bench("export", "lm-eval", "--tasks", "iiw_400", "-o", tmp_path, *options)
-    assert "--model hf --model_args pretrained=MODEL" in done.out
-    module = (tmp_path / "capbench_iiw_400" / "utils.py").read_text()
-    assert "metrics=['length', 'cider[variant=plain]']" in module
 
 
 def test_folder_that_cannot_be_written_is_named(bench: Bench, write_task: Callable[..., Path], tmp_path: Path):

@@ -12,8 +12,6 @@ from test_readme import block
 from tiny_dci import make_tiny_dci
 
 from capbench.adapters import ImageHandle
-from capbench.metrics.clair import PROMPT
-from capbench.metrics.judging import fill
 
 
 def rows_of(file: Path) -> list[dict[str, Any]]:
@@ -137,26 +135,6 @@ def test_two_images_of_one_name_are_refused(bench, write_task, tmp_path: Path):
         *("--include_path", folder, "--include_path", other),
     ).failed(1, "two images are called 0.jpg: ")
     assert not (tmp_path / "pairs.jsonl").exists()
-
-
-def test_prompts_of_a_judge_are_written_once_and_those_without_an_answer_yet(bench, write_task, tmp_path: Path):
-    folder = write_task(metric_list=["length", "clair"])
-    given = ("--tasks", "small", "--include_path", folder)
-    exported = bench("export", "prompts", *given, "-o", tmp_path / "prompts.jsonl")
-    assert (exported.code, exported.out) == (0, f"4 prompts: {tmp_path / 'prompts.jsonl'}\n")
-    assert "left out" not in exported.err
-    asked = [
-        fill(PROMPT, candidates=f"- a dog{' runs' * n}\n", references="- a dog runs over the grass\n") for n in range(4)
-    ]
-    assert rows_of(tmp_path / "prompts.jsonl") == [{"prompt": one} for one in asked]
-    file = fill_in(tmp_path / "prompts.jsonl", lambda number, row: {"response": json.dumps({"score": 10 * number})})
-    run = ("run", "--task", "small", "--include_path", folder, "--metrics", "clair", "--bootstrap", 0)
-    bench(*run, "--judge", f"responses:{file}", "--output_path", tmp_path / "runs").succeeded()
-    _, record = value_of(tmp_path / "runs", "small", "clair.kendall_b")
-    assert record["intervals"]["clair.kendall_b"]["n"] == 4
-    file.write_text("\n".join(file.read_text().splitlines()[:3]))
-    bench("export", "prompts", *given, "--answers", file, "-o", tmp_path / "rest.jsonl").succeeded()
-    assert rows_of(tmp_path / "rest.jsonl") == [{"prompt": asked[3]}]
 
 
 def test_prompts_about_images_have_their_digest_and_the_tokens_that_are_wanted(bench, write_task, tmp_path: Path):

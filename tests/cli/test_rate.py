@@ -135,25 +135,6 @@ def rows_of(session: Session) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.split("\n")[:-1]]
 
 
-def test_ratings_run_as_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    session = make_session(tmp_path, rows=6, aspects=["precision=1-5", "recall=1-5"])
-    given = [{"precision": 1 + number % 5, "recall": 5 - number % 5} for number in range(12)]
-    rate_all(session, "ann", given)
-    rate_all(session, "bob", given[::-1])
-    found, task = results(session.folder, capsys)
-    assert task["task"] == "session_rated"
-    assert found["length", "kendall_b.precision"]["n"] == 12
-    assert ("cider", "pearson.recall") in found
-    rows = rows_of(session)
-    assert [row["id"] for row in rows[:2]] == ["row 0|secret-model-a", "row 0|secret-model-b"]
-    of = session.answers("ann").given["row 0", 1], session.answers("bob").given["row 0", 1]
-    assert rows[1]["rating_precision"] == [one["precision"] for one in of]  # type: ignore[index]
-    assert rows[1]["raters"] == ["ann", "bob"]
-    assert rows[1]["system"] == "secret-model-b"
-    assert rows[1]["image"] == "0.png"
-    assert (session.folder / rows[1]["picture"]).read_bytes() == (tmp_path / "task/images/0.png").read_bytes()
-
-
 def test_one_aspect_is_a_rating_and_raters_who_are_not_done_count(tmp_path, capsys) -> None:
     session = make_session(tmp_path, rows=6, aspects=["quality=1-5"])
     desk = rate_all(session, "ann", [{"quality": 1 + number % 5} for number in range(12)])
@@ -193,23 +174,6 @@ def test_choices_run_as_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str
     ]
     assert found["length", "accuracy"]["value"] == pytest.approx(sum(expected) / 6)
     assert found["length", "accuracy"]["n"] == 6
-
-
-def test_equal_captions_are_one_candidate_of_the_task_or_no_difference(tmp_path, capsys) -> None:
-    captions = {"a": ["a dog", "the sea"], "b": ["a red fox", "the sea"], "c": ["a dog", "the sea"]}
-    session = make_session(tmp_path, rows=2, captions=captions, better="Which?")
-    # Whoever comes to the second image first has no answer to give.
-    for rater in ("ann", "bob", "cy", "dee"):
-        rate_all(session, rater, [0])
-    found, _ = results(session.folder, capsys)
-    first, second = rows_of(session)
-    assert (first["captions"], first["systems"]) == (["a dog", "a red fox"], ["a, c", "b"])
-    assert first["votes"] == [0] * 4
-    assert (second["captions"], second["systems"]) == (["the sea"] * 3, ["a", "b", "c"])
-    assert second["votes"] == ["tie"] * 4
-    # The longer caption loses; of three equal ones each has a third of the votes.
-    assert found["length", "accuracy"]["value"] == pytest.approx((0 + 1 / 3) / 2)
-    assert found["length", "accuracy"]["n"] == 2
 
 
 def test_images_of_which_nobody_could_tell_are_left_out_and_counted(tmp_path, capsys) -> None:
