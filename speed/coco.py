@@ -19,8 +19,7 @@ from capbench.metrics.java import find_jar
 SHARD = 20_000
 MILLION = 1_000_000
 _REFERENCES = 5
-_TASKS = {
-    "scale": """\
+_TASK = """\
 task: scale
 dataset_path: json
 dataset_kwargs: {data_files: rows.jsonl}
@@ -30,22 +29,7 @@ doc_to_text: Describe the image.
 doc_to_target: references
 metric_list: [bleu_4, cider, rouge_l, meteor]
 metadata: {version: 1.0}
-""",
-    "scale_rated": """\
-task: scale_rated
-dataset_path: json
-dataset_kwargs: {data_files: rows.jsonl}
-output_type: agreement
-doc_to_id: id
-doc_to_image: id
-doc_to_candidate: candidate
-doc_to_target: references
-doc_to_human: rating
-metric_list: [bleu_4, cider, rouge_l, meteor]
-statistics: [kendall_b, kendall_c]
-metadata: {version: 1.0}
-""",
-}
+"""
 
 T = TypeVar("T")
 
@@ -86,22 +70,15 @@ def shards(number: int) -> Iterator[Items]:
 
 
 def write(folder: Path, count: int) -> None:
-    """Write so many captions as ``captions.jsonl`` of a captioner's task ``scale``, and as ``rows.jsonl``.
-
-    Each row of the latter has a rating from 1 to 5, drawn at random: the task ``scale_rated`` is of these.
-    """
-    for name, task in _TASKS.items():
-        (folder / f"{name}.yaml").write_text(task, encoding="utf-8")
-    ratings = np.random.default_rng(0).integers(1, 6, size=count).tolist()
+    """Write so many captions as ``captions.jsonl`` of a captioner's task ``scale``, and as ``rows.jsonl``."""
+    (folder / "scale.yaml").write_text(_TASK, encoding="utf-8")
     with (
         (folder / "rows.jsonl").open("w", encoding="utf-8") as rows,
         (folder / "captions.jsonl").open("w", encoding="utf-8") as captions,
     ):
-        # An endless one is not asked for more than there are ratings.
-        for number, (rating, (candidate, references)) in enumerate(zip(ratings, pairs(), strict=False)):
+        for number, (candidate, references) in enumerate(islice(pairs(), count)):
             identity = f"image {number}"
-            row = {"id": identity, "candidate": candidate, "references": references, "rating": rating}
-            rows.write(json.dumps(row) + "\n")
+            rows.write(json.dumps({"id": identity, "candidate": candidate, "references": references}) + "\n")
             captions.write(json.dumps({"id": identity, "caption": candidate}) + "\n")
 
 

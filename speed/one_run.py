@@ -37,7 +37,7 @@ def engine_of(name: str, processes: int) -> dict[str, Any]:
 def main() -> None:
     """Carry out what the arguments say, and print the system-level values."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("run", "rated", "score"), help="rated: against ratings")
+    parser.add_argument("what", choices=("run", "score"))
     parser.add_argument("folder", type=Path, help="what coco.write wrote")
     parser.add_argument("--metrics", nargs="+", default=METRICS, metavar="NAME")
     parser.add_argument("--resamples", type=int, default=1000, metavar="N")
@@ -56,8 +56,8 @@ def main() -> None:
         return
     captioner = f"captions:{options.folder / 'captions.jsonl'}"
     run = capbench.evaluate(
-        captioner if options.what == "run" else None,
-        ["scale" if options.what == "run" else "scale_rated"],
+        captioner,
+        ["scale"],
         metrics=options.metrics,
         include_path=[options.folder],
         output_path=options.output,

@@ -1,4 +1,4 @@
-"""Measure what scale costs, next to the bars and to what it cost before.
+"""Measure what scale costs, next to the bars.
 
 Run by hand::
 
@@ -16,15 +16,12 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import yaml
+import coco
 from scale_runs import PLACES, Runs, printed_seconds
 from watching import watched
 
 FOLDER = Path(__file__).parent
-BEFORE = FOLDER / "scale_before.yaml"
-"""Figures of the commit that is named there, from before runs were carried out in units."""
 _TESTS = FOLDER.parent / "tests"
 FEW = 10_000
 MILLION = 1_000_000
@@ -39,7 +36,6 @@ class Figure:
         value: The figure.
         bar: What it may be at most; at least, where ``is_floor``.
         form: How it is printed, ``{:.1f} s``.
-        before: Key of the figure of the commit before.
         is_floor: Whether more is better.
     """
 
@@ -47,58 +43,51 @@ class Figure:
     value: float
     bar: float
     form: str
-    before: str = ""
     is_floor: bool = False
 
-    def line(self, before: dict[str, Any]) -> str:
-        """Return the figure, that of before, and the bar."""
+    @property
+    def line(self) -> str:
+        """The figure, and the bar."""
         missed = self.value < self.bar if self.is_floor else self.value > self.bar
-        known = before.get(self.before)
-        said = self.form.format(known) if isinstance(known, int | float) else known or "-"
         # 'every.py' names lines that say so.
         verdict = "over the bar" if missed else "within the bar"
         sign = ">=" if self.is_floor else "<="
         value, bar = map(self.form.format, (self.value, self.bar))
-        return f"{self.what:66} {value:>10}  before {said:>12}  {verdict} {sign} {bar}"
+        return f"{self.what:66} {value:>10}  {verdict} {sign} {bar}"
 
 
 def million(runs: Runs) -> Iterator[Figure]:
     """What a million captions cost; from fewer, by the cost of each one more."""
     seconds = runs.at(MILLION, lambda taken: taken.core_seconds)
     name = "a million captions, 5 references, 4 metrics, 1,000 resamples"
-    yield Figure(f"{name}{runs.extrapolated}", seconds, 500, "{:.0f} s", "million")
+    yield Figure(f"{name}{runs.extrapolated}", seconds, 500, "{:.0f} s")
 
 
 def processes(runs: Runs) -> Iterator[Figure]:
     """How much faster two processes are than one, start and end included."""
     one, two = (runs.taken("run", place, runs.rows).wall_seconds for place in ("none", "local"))
-    yield Figure(f"{runs.rows:,} captions, two processes against one", one / two, 1.8, "{:.2f} x", "processes", True)
+    yield Figure(f"{runs.rows:,} captions, two processes against one", one / two, 1.8, "{:.2f} x", True)
 
 
 def released(runs: Runs) -> Iterator[Figure]:
-    """How much faster than pycocoevalcap and scipy; so few captions are one shard, and cores share resamples."""
-    rows = min(runs.rows, FEW)
+    """How much faster than the script with pycocoevalcap, from start to end."""
+    rows = min(runs.rows, coco.SHARD)
     theirs = runs.command("released.py", runs.folder(rows)).wall_seconds
-    ours = runs.taken("rated", "default", rows).wall_seconds
-    name = f"{rows:,} captions with ratings against pycocoevalcap and scipy"
-    yield Figure(name, theirs / ours, 12, "{:.1f} x", "released", True)
+    ours = runs.taken("score", "none", rows, "--metrics", "bleu_1", "bleu_4", "cider", "rouge_l", "meteor").wall_seconds
+    name = f"{rows:,} captions, 5 references, 5 metrics against pycocoevalcap"
+    yield Figure(name, theirs / ours, 8, "{:.1f} x", True)
 
 
 def memory(runs: Runs) -> Iterator[Figure]:
-    """The greatest peak of a process, wherever the work is done, and how it grows."""
-    few = min(FEW, runs.rows // 10)
+    """The greatest peak of a process, wherever the work is done."""
     for what in ("run", "score"):
         for place in PLACES:
-            small, large = (runs.taken(what, place, rows) for rows in (few, runs.rows))
-            for who, key in (("driver", "peak_bytes"), ("worker", "worker_bytes")):
-                peak, least = getattr(large, key), getattr(small, key)
-                if not least:
-                    # One process has none; ray starts its own.
-                    continue
-                name = f"bench {what}, {PLACES[place]}, {who}"
-                old = f"{what}" if place == "none" else ""
-                yield Figure(f"{name}: peak at {runs.rows:,}", peak / 1e9, 1, "{:.2f} GB", f"{old}_peak")
-                yield Figure(f"{name}: against {few:,}", peak / least, 1.2, "{:.2f} x", f"{old}_growth")
+            taken = runs.taken(what, place, runs.rows)
+            for who, peak in (("driver", taken.peak_bytes), ("worker", taken.worker_bytes)):
+                # One process has no worker.
+                if peak:
+                    name = f"bench {what}, {PLACES[place]}, {who}: peak at {runs.rows:,}"
+                    yield Figure(name, peak / 1e9, 1.5, "{:.2f} GB")
 
 
 def first_caption(runs: Runs) -> Iterator[Figure]:
@@ -106,7 +95,7 @@ def first_caption(runs: Runs) -> Iterator[Figure]:
     for images in (1000, min(runs.rows, 100_000)):
         with tempfile.TemporaryDirectory() as place:
             seconds = printed_seconds(runs.command("first_caption.py", place, images))
-        yield Figure(f"first caption asked, {images:,} images", seconds, 2, "{:.2f} s", f"first_{images}")
+        yield Figure(f"first caption asked, {images:,} images", seconds, 2, "{:.2f} s")
 
 
 def leaderboard(runs: Runs) -> Iterator[Figure]:
@@ -119,7 +108,7 @@ def leaderboard(runs: Runs) -> Iterator[Figure]:
         write_many(Path(place) / "runs", count, tasks_in_all=runs.tasks)
         build = [sys.executable, "-m", "capbench.cli.main", "leaderboard", "build"]
         taken = watched([*build, "--runs", f"{place}/runs", "--output", f"{place}/leaderboard"])
-    yield Figure(f"leaderboard of {count:,} runs", taken.wall_seconds, 30, "{:.0f} s", f"leaderboard_{count}")
+    yield Figure(f"leaderboard of {count:,} runs", taken.wall_seconds, 30, "{:.0f} s")
 
 
 def many_models(runs: Runs) -> Iterator[Figure]:
@@ -127,12 +116,6 @@ def many_models(runs: Runs) -> Iterator[Figure]:
     taken = runs.command("many_models.py", "--models", runs.models, "--tasks", runs.tasks)
     name = f"{runs.models} models x {runs.tasks} tasks through ray, each loaded once a replica"
     yield Figure(name, printed_seconds(taken), 120, "{:.0f} s")
-
-
-def figures_of_before(rows: int) -> dict[str, Any]:
-    """Return the figures of the commit before, those of so many captions among them where they were measured."""
-    figures = yaml.safe_load(BEFORE.read_text(encoding="utf-8"))["figures"]
-    return {**figures["any"], **figures.get(rows, {})}
 
 
 MEASURES = {
@@ -150,14 +133,13 @@ def main() -> int:
     options = parser.parse_args()
     if options.rows < FEW:
         parser.error(f"--rows {options.rows}: fewer than {FEW:,} say nothing of how costs grow")
-    before = figures_of_before(options.rows)
     missed = False
     with tempfile.TemporaryDirectory() as place:
         runs = Runs(Path(place), options.rows, options.models, options.tasks)
         for name in options.only:
             try:
                 for figure in MEASURES[name](runs):
-                    line = figure.line(before)
+                    line = figure.line
                     missed = missed or "over the bar" in line
                     print(line, flush=True)
             except subprocess.CalledProcessError as error:
