@@ -10,7 +10,7 @@ import pytest
 import capbench
 from capbench.benchmarks.tables.run import Run
 from capbench.errors import TaskError
-from capbench.tasks.shapes.asked import choices, false_captions, questions, questions_of, squares, squares_of
+from capbench.tasks.shapes.asked import false_captions, questions, questions_of, squares_of
 from capbench.tasks.shapes.sampling import sample_scene
 
 pytestmark = pytest.mark.costly
@@ -32,18 +32,6 @@ def test_answers_are_those_of_the_scene_and_half_are_yes(negatives):
             assert all(one.thing[0] in colours and one.thing[1] in shapes for one in found)
         else:
             assert len(found) == 4
-
-
-def test_order_of_questions_does_not_say_the_answer():
-    first = [questions_of(sample_scene(seed), np.random.default_rng(seed))[0].answer for seed in SEEDS]
-    assert 60 < sum(first) < 140
-
-
-def test_questions_are_in_english():
-    texts = {row["question"] for row in questions(40)}
-    assert any(text.startswith("Is there an orange ") for text in texts)
-    assert all(text.startswith(("Is there a ", "Is there an orange ")) for text in texts)
-    assert all(text.endswith(" in the image?") for text in texts)
 
 
 def test_unknown_kind_of_question_is_named():
@@ -80,35 +68,21 @@ def test_second_scene_of_a_square_is_drawn_as_its_caption_says():
             assert captions[0] != captions[1]
 
 
-def test_documents_are_the_same_each_time_and_named_once():
-    for read in (questions, choices, squares):
-        rows = list(read(20))
-        assert rows == list(read(20))
-        assert len({row["id"] for row in rows}) == len(rows)
-
-
 def values(run: Run, task: str, metric: str) -> dict[str, float]:
     return {one.category: one.value for one in run[task].results if one.metric == metric}  # type: ignore[misc]
 
 
 def test_true_captions_are_preferred_and_with_random_weights_guessed(measure):
-    trained, guessing = (values(run, "shapes_choices", "neg") for run in measure("shapes_choices", limit=160))
+    trained, guessing = (values(run, "shapes_choices", "neg") for run in measure("shapes_choices", limit=96))
     print(f"choices: {trained}, with random weights {guessing}")
     assert trained["replace_obj"] >= 0.85
     assert trained["replace_att"] >= 0.7
-    # 100 pairs: four standard errors.
+    # 27 pairs: two standard errors.
     assert abs(guessing["replace_obj"] - 0.5) < 0.2
 
 
-def test_length_alone_solves_what_is_added_and_is_seen_to(measure):
-    trained, _ = measure("shapes_choices", limit=160)
-    found = {one.category: one.alone for one in trained["shapes_choices"].results}
-    assert found["add_obj"]["shorter"] == 1
-    assert max(found["replace_obj"]["shorter"], found["replace_obj"]["longer"]) < 0.6
-
-
 def test_squares_are_solved_by_shapes_and_with_random_weights_guessed(measure):
-    runs = measure("shapes_squares", limit=80)
+    runs = measure("shapes_squares", limit=40)
     for measured, bar, chance in (("text", 0.7, 0.25), ("image", 0.7, 0.25), ("group", 0.6, 1 / 6)):
         trained, guessing = (values(run, "shapes_squares", measured)["replace_obj"] for run in runs)
         print(f"squares, {measured}: {trained:.3f}, with random weights {guessing:.3f}, chance {chance:.3f}")
@@ -120,13 +94,13 @@ def test_questions_are_answered_and_by_a_model_that_did_not_learn_to_are_not(tmp
     pytest.importorskip("peft")
 
     def accuracy(model: str, task: str) -> dict[str, float | None]:
-        options = {"limit": 48, "resamples": 0, "store": tmp_path / "store.sqlite"}
+        options = {"limit": 24, "resamples": 0, "store": tmp_path / "store.sqlite"}
         run = capbench.evaluate(model, task, **options)[task]
         return {one.metric: one.value for one in run.results if one.statistic == "accuracy"}
 
-    learnt = [accuracy("shapes-answers", f"shapes_pope_{kind}") for kind in ("random", "adversarial")]
-    (before,) = [accuracy("shapes-llava", "shapes_pope_random")]
+    learnt, before = (accuracy(name, "shapes_pope_adversarial") for name in ("shapes-answers", "shapes-llava"))
     print(f"yes or no: {learnt}, before it learnt {before}")
-    assert all(found["strict"] >= 0.85 and found["released"] == found["strict"] for found in learnt)
+    assert learnt["strict"] is not None and learnt["strict"] >= 0.85
+    assert learnt["released"] == learnt["strict"]
     # It describes the picture, which released code takes for a yes.
     assert before == {"released": 0.5, "strict": 0}

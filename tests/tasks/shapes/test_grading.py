@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,15 +11,7 @@ from capbench.tasks.shapes.accounts import account_of, chain, graph_f1, is_true
 from capbench.tasks.shapes.crops import crops_of
 from capbench.tasks.shapes.describing import short_references
 from capbench.tasks.shapes.drawing import pixel_box
-from capbench.tasks.shapes.grading import (
-    GRADES,
-    SHAPE_GRADES,
-    detailed_candidates,
-    foil_of,
-    ratings,
-    shape_candidates,
-    short_candidates,
-)
+from capbench.tasks.shapes.grading import GRADES, detailed_candidates, foil_of, ratings, short_candidates
 from capbench.tasks.shapes.sampling import sample_scene
 from capbench.tasks.shapes.scene import SHAPES
 
@@ -41,39 +32,6 @@ def test_every_degradation_lowers_f1_and_changes_the_text(candidates_of):
                 assert is_true(one.account, scene) == (one.grade == "omission")
 
 
-def test_detailed_captions_of_one_error_differ_in_that_alone():
-    for scene in SCENES:
-        by_grade = {one.grade: one.text.split() for one in detailed_candidates(scene)}
-        full = by_grade["full"]
-        assert by_grade["hallucination"][: len(full)] == full
-        directions = {"left", "right", "above", "below"}
-        turned = by_grade["wrong_relation"]
-        changed = {new for new, old in zip(turned, full, strict=True) if new != old}
-        assert len(changed) == 1
-        assert changed <= directions
-
-
-def test_captions_of_wrong_shapes_differ_in_these_alone():
-    for scene in SCENES:
-        full, omission, once, twice = shape_candidates(scene)
-        assert [one.grade for one in (full, omission, once, twice)] == list(SHAPE_GRADES)
-        assert (full.text, full.f1) == (short_candidates(scene)[0].text, 1)
-        assert 0 <= twice.f1 < once.f1 < 1
-        assert omission.f1 < 1
-        shown = {thing.shape for thing in scene.things}
-        for one, count in ((once, 1), (twice, 2)):
-            changed = [
-                new
-                for new, old in zip(
-                    re.findall("[a-z]{2,}", one.text.lower()), re.findall("[a-z]{2,}", full.text.lower()),
-                    strict=True,
-                )
-                if new != old
-            ]  # fmt: skip
-            assert len(set(changed)) == len(changed) == count
-            assert not shown & set(changed)
-
-
 def test_f1_is_that_of_the_tuples():
     scene = next(one for one in SCENES if len(one.things) == 2 and one.background == "sand")
     full = account_of(scene)
@@ -81,15 +39,6 @@ def test_f1_is_that_of_the_tuples():
     said = 1 + len(scene.things[0].attributes)
     wanted = 2 + sum(len(thing.attributes) for thing in scene.things) + 1 + 1
     assert graph_f1(part, full, scene) == pytest.approx(2 * said / (said + wanted))
-
-
-def test_mean_rating_rises_with_quality():
-    qualities = np.linspace(0, 1, 9)
-    given = np.array([ratings(seed, qualities.tolist(), 1, 4) for seed in range(400)])
-    assert given.shape == (400, 9, 3)
-    assert set(np.unique(given)) == {1, 2, 3, 4}
-    means = given.mean(axis=(0, 2))
-    assert all(later > earlier for earlier, later in pairwise(means))
 
 
 def test_raters_rank_the_grades_by_f1_on_average():

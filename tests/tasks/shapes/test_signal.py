@@ -33,19 +33,19 @@ def value(run: Run, task: str, metric: str, statistic: str | None = None) -> flo
 
 
 def test_clip_s_finds_the_foil_and_with_random_weights_guesses(measure):
-    trained, guessing = measure("shapes_foil", metrics=["clip_s"], limit=100)
+    trained, guessing = measure("shapes_foil", metrics=["clip_s"], limit=60)
     found, guessed = (value(run, "shapes_foil", "clip_s", "accuracy") for run in (trained, guessing))
     print(f"FOIL accuracy of CLIP-S: {found:.3f}, with random weights {guessed:.3f}")
     assert found >= 0.85
     assert abs(guessed - 0.5) < 0.14
 
 
-@pytest.mark.parametrize("task", ["shapes_expert", "shapes_detailcaps_agreement"])
-def test_clip_s_agrees_with_raters_far_better_than_length_and_random_weights(measure, task: str):
-    trained, guessing = measure(task, metrics=["clip_s", "length"], limit=180)
+def test_clip_s_agrees_with_raters_far_better_than_length_and_random_weights(measure):
+    task = "shapes_expert"
+    trained, guessing = measure(task, metrics=["clip_s", "length"], limit=120)
     tau, guessed = (value(run, task, "clip_s", "kendall_b") for run in (trained, guessing))
     length = value(trained, task, "length", "kendall_b")
-    print(f"{task}: tau-b of CLIP-S {tau:.3f}, of length {length:.3f}, with random weights {guessed:.3f}")
+    print(f"tau-b of CLIP-S {tau:.3f}, of length {length:.3f}, with random weights {guessed:.3f}")
     assert tau > length + 0.2
     assert abs(guessed) < 0.1
 
@@ -98,14 +98,9 @@ def proportions(tmp_path_factory: pytest.TempPathFactory, random_clip: Path):
     }
 
 
-def test_clip_recall_rises_when_details_are_added(proportions):
+def test_clip_precision_falls_when_a_thing_is_made_up_and_recall_rises_with_details(proportions):
     full, first_thing, _ = proportions["trained"]
-    rises = float(np.mean(full[:, 1] > first_thing[:, 1]))
-    print(f"CLIP-Recall rises with details in {rises:.0%} of scenes")
-    assert rises >= 0.9
-
-
-def test_clip_precision_falls_when_a_thing_is_made_up_and_with_random_weights_need_not(proportions):
+    assert np.mean(full[:, 1] > first_thing[:, 1]) >= 0.9
     falls = {name: float(np.mean(too_many[:, 0] < full[:, 0])) for name, (full, _, too_many) in proportions.items()}
     print(f"CLIP-Precision falls with a hallucination in {falls['trained']:.0%}, random {falls['random']:.0%}")
     assert falls["trained"] >= 0.9

@@ -22,13 +22,13 @@ def shows(row: dict, caption: str) -> bool:
 
 
 def test_systems_are_wrong_as_often_as_their_names_say():
-    rows = list(rated_systems(400))
-    assert len({row["id"] for row in rows}) == len(rows) == 400 * len(SYSTEMS)
+    rows = list(rated_systems(100))
+    assert len({row["id"] for row in rows}) == len(rows) == 100 * len(SYSTEMS)
     assert rows[: 20 * len(SYSTEMS)] == list(rated_systems(20))
     for system, rate in zip(SYSTEMS, WRONG_IN_A_HUNDRED, strict=True):
         wrong = np.mean([not shows(row, row["candidate"]) for row in rows if row["system"] == system])
         # Three standard errors.
-        assert abs(wrong - rate / 100) < 3 * math.sqrt(rate / 100 * (1 - rate / 100) / 400)
+        assert abs(wrong - rate / 100) < 3 * math.sqrt(rate / 100 * (1 - rate / 100) / 100)
 
 
 def test_of_a_battle_one_is_right_and_wins():
@@ -42,7 +42,7 @@ def test_of_a_battle_one_is_right_and_wins():
 
 
 def test_people_find_the_strengths_that_were_planted():
-    done = capbench.evaluate(None, "shapes_battles", metrics=["length"], resamples=300)["shapes_battles"]
+    done = capbench.evaluate(None, "shapes_battles", metrics=["length"], resamples=100)["shapes_battles"]
     found = {one.category: one for one in done.results if one.statistic == "bradley_terry"}
     assert sorted(found, key=lambda system: -found[system].value) == list(SYSTEMS)
     for system, strength in zip(SYSTEMS, STRENGTHS, strict=True):
@@ -50,12 +50,12 @@ def test_people_find_the_strengths_that_were_planted():
         assert interval.low < 1000 + 400 / math.log(10) * (strength - np.mean(STRENGTHS)) < interval.high
 
 
-def of_clip_s(run: Run, task: str) -> dict[str, float]:
-    return {one.statistic: one.value for one in run[task].results if one.metric == "clip_s"}  # type: ignore[misc]
+def of_clip_s(run: Run) -> dict[str, float]:
+    return {one.statistic: one.value for one in run.tasks[0].results if one.metric == "clip_s"}  # type: ignore[misc]
 
 
 def test_clip_s_ranks_systems_as_raters_do_and_with_random_weights_does_not(measure):
-    trained, guessing = (of_clip_s(run, "shapes_systems") for run in measure("shapes_systems", metrics=["clip_s"]))
+    trained, guessing = (of_clip_s(run) for run in measure("shapes_systems", metrics=["clip_s"]))
     print(f"systems: {trained}, with random weights {guessing}")
     assert trained["system_kendall"] >= 0.8
     assert trained["pairwise_accuracy"] >= 0.9
@@ -66,15 +66,3 @@ def test_clip_s_ranks_systems_as_raters_do_and_with_random_weights_does_not(meas
     # Of 720 orders of six systems, one in twenty agrees better than this.
     assert guessing["system_kendall"] < 0.6
     assert guessing["soft_pairwise_accuracy"] < 0.7
-
-
-def test_clip_s_decides_battles_as_people_do_and_with_random_weights_guesses(measure):
-    trained, guessing = (
-        of_clip_s(run, "shapes_battles") for run in measure("shapes_battles", metrics=["clip_s"], limit=120)
-    )
-    print(f"battles: {trained}, with random weights {guessing}")
-    assert trained["accuracy"] >= 0.85
-    assert trained["bt_kendall"] >= 0.8
-    assert trained["elo_kendall"] >= 0.8
-    assert guessing["accuracy"] == pytest.approx(0.5, abs=0.15)
-    assert guessing["bt_kendall"] < 0.6
