@@ -165,6 +165,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.costly
 def test_commands_are_carried_out(folder: Path, capsys: pytest.CaptureFixture[str]):
     faults = []
     for words in carried_out():

@@ -105,6 +105,7 @@ SHOWN = {
 """Each notebook with what looks at what its cells showed."""
 
 
+@pytest.mark.costly
 def test_notebooks_show_what_they_say_and_bars(carry_out, subtests: pytest.Subtests):
     book = nbformat.v4.new_notebook()
     for name in SHOWN:

@@ -19,7 +19,7 @@ from capbench.benchmarks.view.finding import Pictures, Runs, ShownRun
 from capbench.benchmarks.view.site import Site
 from capbench.tasks.locate import DataLocations
 
-ROWS = 36
+ROWS = 26
 METRIC = HOSTILE[0]
 """What the tasks call ROUGE-L."""
 _WORDS = ("red", "blue", "small", "large", "striped", "dotted")
