@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 from PIL import Image
 
 from capbench.adapters import adapters
@@ -132,25 +131,6 @@ def test_caption_is_explained_as_the_page_on_captioners_says(tmp_path: Path):
     (command,) = re.findall(r"^bench (explain [^#\n]*)", page, flags=re.MULTILINE)
     assert main(command.split()) == 0
     assert "</html>" in (tmp_path / "why.html").read_text(encoding="utf-8")
-
-
-def test_tasks_of_choices_and_squares_run_with_an_encoder(capsys):
-    write("choices/rows.jsonl", json.dumps(json.loads(block("json", "a dog chases a cat", of="docs/tasks.md"))))
-    task = yaml.safe_load(block("yaml", "task: my_choices", of="docs/tasks.md"))
-    write("choices/my_choices.yaml", yaml.safe_dump(task))
-    paint("choices/photos/1.jpg", "choices/photos/2.jpg")
-    run = ["run", "--include_path", "choices", "--model", "shapes-clip"]
-    assert main([*run, "--task", "my_choices"]) == 0
-    assert re.search(r"Neg .* accuracy .*\((shorter|longer|words)\)", capsys.readouterr().out)
-    square = yaml.safe_load(block("yaml", "measure: square", of="docs/tasks.md"))
-    choice = ("doc_to_image", "doc_to_negatives", "doc_to_category")
-    task = {key: value for key, value in task.items() if key not in choice} | square | {"task": "my_squares"}
-    write("choices/my_squares.yaml", yaml.safe_dump(task))
-    photos = {"photo_0": "1.jpg", "photo_1": "2.jpg", "caption_0": "a dog", "caption_1": "a cat"}
-    write("choices/rows.jsonl", json.dumps(photos))
-    assert main([*run, "--task", "my_squares"]) == 0
-    printed = capsys.readouterr().out
-    assert all(re.search(rf"\| {score} ↑ +\| accuracy", printed) for score in ("Text", "Image", "Group"))
 
 
 def test_task_of_questions_runs_with_recorded_answers(capsys):
