@@ -1,35 +1,29 @@
-"""Self-loops: turns that go on after a kill, what is refused before work starts, and what a turn is worth."""
+"""Self-loops: turns that go on after an interruption, what is refused before work starts, and what a turn is worth."""
 
 from __future__ import annotations
 
 import json
 import shlex
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import killed_loop
 import pytest
 import yaml
-from killed_loop import call_of
 
 from capbench.cli.main import main
 from capbench.errors import BenchError, DataError, UsageError
-from capbench.recipes.looping.report import Point, _errors
 from capbench.recipes.looping.schema import list_loops, load_loop
-from capbench.recipes.looping.turns import LoopReporter, carry_out
+from capbench.recipes.looping.turns import LoopCall, LoopReporter, carry_out
 from capbench.recipes.making.report import StageFacts
 from capbench.recipes.training.loop import StepReport
+from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import list_recipes
 
 pytestmark = pytest.mark.costly
 
-DECODING = {"max_new_tokens": 47}
 METRIC = "capture[parser=grammar,synonyms=false,soft=false]"
 
 
@@ -45,7 +39,7 @@ def loop(tmp_path: Path) -> Callable[..., Path]:
             "make": {
                 "recipe": "shapes_detailcaps_synthesis",
                 "data": "shapes_captions_train",
-                "limit": 8,
+                "limit": 4,
                 "set": [f"stages.{name}.generation_kwargs={kwargs}" for name in ("overall", "local")] + ["judged=null"],
             },
             "train": {
@@ -54,7 +48,7 @@ def loop(tmp_path: Path) -> Callable[..., Path]:
             },
             "turns": 1,
             "judge": [
-                {"task": "shapes_detailcaps", "metrics": [METRIC, "length"], "limit": 6, "generation_kwargs": kwargs}
+                {"task": "shapes_detailcaps", "metrics": [METRIC, "length"], "limit": 3, "generation_kwargs": kwargs}
             ],
         }
         for key, value in keys.items():
@@ -64,6 +58,11 @@ def loop(tmp_path: Path) -> Callable[..., Path]:
         return file
 
     return write
+
+
+def call_of(file: Path, *changes: str) -> LoopCall:
+    """Return the call of a loop, with a store beside its file."""
+    return LoopCall(load_loop(str(file), changes), TrainingProcesses("cpu"), store=str(file.parent / "store.sqlite"))
 
 
 @dataclass
@@ -88,20 +87,24 @@ def state_of(folder: Path) -> dict[str, tuple[int, bytes]]:
     }
 
 
+def interrupted_at_3(taken: StepReport) -> None:
+    if taken.step == 3:
+        raise KeyboardInterrupt
+
+
 @pytest.mark.usefixtures("one_thread")
-def test_killed_in_a_turn_it_goes_on_and_no_finished_turn_is_carried_out_again(loop, tmp_path):
+def test_interrupted_in_a_turn_it_goes_on_and_no_finished_turn_is_carried_out_again(loop, tmp_path, capsys):
     file, out = loop(), tmp_path / "out"
     heard, told = Heard.new()
     first = carry_out(call_of(file), out, told)
     assert [one.split(":")[0] for one in heard.turns] == ["turn 0 of 1", *["turn 1 of 1"] * 3]
     assert [one.step for one in heard.steps] == [1, 2, 3]
-    assert [(one.number, one.rows) for one in first] == [(0, 0), (1, 8)]
+    assert [(one.number, one.rows) for one in first] == [(0, 0), (1, 4)]
     finished = {name: state_of(out / name) for name in ("turn-0", "turn-1")}
     shutil.copytree(out, tmp_path / "whole")
 
-    command = [sys.executable, killed_loop.__file__, file, out, "3", "turns=2"]
-    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(call_of(file, "turns=2"), out, LoopReporter(step=interrupted_at_3))
     assert not (out / "turn-2" / "turn.json").exists()
     heard, told = Heard.new()
     turns = carry_out(call_of(file, "turns=2"), out, told)
@@ -120,46 +123,17 @@ def test_killed_in_a_turn_it_goes_on_and_no_finished_turn_is_carried_out_again(l
     assert weights[0].read_bytes() == weights[1].read_bytes()
     reports = [json.loads((folder / "report.json").read_text()) for folder in (out, tmp_path / "whole")]
     assert reports[0] == reports[1]
-    heard, told = Heard.new()
-    carry_out(call_of(file, "turns=2"), out, told)
-    assert heard == Heard([], [], [])
-    shown = (out / "report.md").read_text(encoding="utf-8")
-    assert f"\n    bench loop {shlex.quote(str(file))} --set turns=2\n" in shown
-
-
-def test_one_turn_raises_capture_of_the_captioner_that_was_stopped_early(tmp_path, capsys):
-    changes = [
-        "turns=1", "make.limit=120",
-        "train.set=[stop.steps=50, stop.every=50, objective.batch=24, objective.tokens=48, schedule.warm_up=5]",
-        f"judge=[{{task: shapes_detailcaps, metrics: ['{METRIC}'], limit: 60, generation_kwargs: {DECODING}}}]",
-    ]  # fmt: skip
-    arguments = ["loop", "shapes_loop", "--output", str(tmp_path / "out"), "--device", "cpu"]
-    store = ["--store", str(tmp_path / "store.sqlite")]
-    assert main([*arguments, *store, *(part for one in changes for part in ("--set", one))]) == 0
-    shown, told = capsys.readouterr()
-    report = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
-    start, after = report["turns"]
-    assert (start["turn"], start["difference"], after["turn"], after["rows"]) == (0, None, 1, 120)
+    start, _, after, *_ = reports[0]["turns"]
     assert after["difference"]["value"] == pytest.approx(after["value"] - start["value"])
-    assert after["difference"]["low"] > 0
-    change = after["difference"]
-    (line,) = (line for line in shown.splitlines() if line.startswith("    bench loop"))
-    sets = [part for one in changes for part in ("--set", one)]
-    # As a shell takes it.
-    assert shlex.split(line) == ["bench", "loop", "shapes_loop", *sets]
-    assert f"| {after['value']:.4f} [{after['low']:.4f}, {after['high']:.4f}] | {change['value']:+.4f} [" in shown
-    assert f"| shapes_detailcaps | {METRIC} | 0 | – | {start['value']:.4f} [" in shown
-    assert "Values have 95 % intervals of their own. Differences are those of the same documents" in shown
-    chosen = shown.partition("What the paper leaves open, and was chosen:")[2]
-    assert chosen.count("\n- `") == len(load_loop("shapes_loop").loop.choices) > 0
-    for words in ("turn 1 of 1: data are made with shapes-captioner", "stage merge: 120 of 120", "step 50 of 50"):
-        assert words in told
-    figure = (tmp_path / "out" / "loop.svg").read_text(encoding="utf-8")
-    assert "CAPTURE (grammar) of shapes_detailcaps by turn" in figure
-
-
-def test_bars_of_the_curve_reach_to_the_ends_of_intervals():
-    assert _errors([Point(0, 5.0, 4.0, 7.0), Point(1, 6.0)]) == [[1.0, 0.0], [2.0, 0.0]]
+    store = ["--store", str(tmp_path / "store.sqlite"), "--device", "cpu"]
+    assert main(["loop", str(file), "--output", str(out), *store, "--set", "turns=2"]) == 0
+    shown, said = capsys.readouterr()
+    assert "turn 2 of 2" not in said
+    assert f"\n    bench loop {shlex.quote(str(file))} --set turns=2\n" in shown
+    assert (
+        f"| {after['value']:.4f} [{after['low']:.4f}, {after['high']:.4f}] | {after['difference']['value']:+.4f} ["
+        in shown
+    )
 
 
 def refused(file: Path, *changes: str) -> str:
@@ -297,8 +271,8 @@ def test_dry_run_tells_all_parts_and_writes_nothing(loop, tmp_path, capsys):
     assert main(["loop", str(file), "--dry_run", "--device", "cpu"]) == 0
     shown = {line[:35].strip(): line[35:] for line in capsys.readouterr().out.splitlines()}
     assert shown["captioner"] == "shapes-captioner"
-    assert shown["make: rows"] == "8 from shapes_captions_train"
-    assert shown["train: rows"] == "8"
+    assert shown["make: rows"] == "4 from shapes_captions_train"
+    assert shown["train: rows"] == "4"
     assert shown["train: steps"].startswith("3 at most")
     assert shown["judged by"] == "shapes_detailcaps"
     assert sorted(tmp_path.iterdir()) == before
