@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
-import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from scipy import stats
@@ -19,12 +18,6 @@ from tiny_clip import TinyClip
 import capbench
 from capbench.adapters import CaptionRequest, ImageHandle
 from capbench.adapters.captioners.hf import HfCaptioner
-from capbench.errors import DataError
-from capbench.tasks.document_rows import RowImage
-from capbench.tasks.documents import load_documents
-from capbench.tasks.index import build_index
-from capbench.tasks.locate import DataLocations
-from capbench.tasks.schema import load_task
 
 CAPTIONERS = ("ShareCaptioner", "CogVLM", "LLaVA_v15")
 # Expert scores of the three captioners, image by image; None as in the published file.
@@ -157,27 +150,6 @@ def test_captions_of_a_model_are_scored_against_two_or_three_references(
     assert 0 < run.results[0].value < 1
 
 
-def test_images_stay_in_the_file_until_they_are_needed(parquet: Path):
-    (entry,) = build_index([]).resolve(["detailcaps_agreement"])
-    task, _ = load_task(entry.path)
-    documents = load_documents(task, entry.path, DataLocations.from_environment({task.task: parquet}))
-    images = [document["binary"] for document in documents.rows]
-    assert all(isinstance(image, RowImage) for image in images)
-    assert [image.read_bytes() for image in images] == [jpeg(n) for n in (0, 1, 3, 4, 5) for _ in range(3)]
-    # The three captions of an image share it.
-    assert len(set(images)) == 5
-
-
-def test_a_copy_without_images_does_for_metrics_that_look_at_none(parquet: Path, tmp_path: Path):
-    rows = pyarrow.parquet.read_table(parquet).drop_columns(["binary"])
-    pyarrow.parquet.write_table(rows, tmp_path / "texts.parquet")
-    run = capbench.evaluate(
-        None, ["detailcaps_agreement"], metrics=["length"], data={"detailcaps_agreement": tmp_path / "texts.parquet"},
-        resamples=0,
-    )["detailcaps_agreement"]  # fmt: skip
-    assert run.record.documents.effective == 15
-
-
 def test_captions_of_a_model_are_written_from_the_images_in_the_file(parquet: Path, tmp_path: Path, tiny_llava: Path):
     def run(**settings: Any) -> Any:
         return capbench.evaluate(
@@ -206,45 +178,3 @@ def test_captions_of_a_model_are_written_from_the_images_in_the_file(parquet: Pa
         (written,) = model.stream([request])
         assert written.captions[0].text.strip() == captions[str(n)]
     assert run().record.store["computed"] == 0
-
-
-def test_a_file_that_is_not_the_release_fails_its_checks(parquet: Path, tmp_path: Path):
-    captions = tmp_path / "captions.jsonl"
-    captions.write_text(json.dumps({"id": "0", "caption": "a dog"}) + "\n")
-    with pytest.raises(DataError, match="documents: expected 4,870, found 6"):
-        capbench.evaluate(f"captions:{captions}", ["detailcaps"], data={"detailcaps": parquet})
-
-
-# -- CAPTURE's precision and recall as results of a run, beside CAPTURE itself
-
-
-SETTINGS = "parser=grammar,parser_model=captions,synonyms=false,soft=false"
-NAMES = [
-    f"capture[{SETTINGS}]",
-    *(f"capture[of={of},{SETTINGS}]" for of in ("precision", "recall", "object_recall", "relation_f1")),
-]
-
-
-def test_each_number_has_an_interval_samples_and_a_row_of_its_own(tmp_path: Path):
-    done = capbench.evaluate(
-        "iiw-p5b", ["iiw_400"], metrics=NAMES, limit=12, resamples=50, output_path=tmp_path, store=tmp_path / "s"
-    )["iiw_400"]  # fmt: skip
-    found = {one.metric: one for one in done.results}
-    assert list(found) == NAMES
-    for one in found.values():
-        assert one.interval is not None and one.value is not None
-        assert one.interval.low <= one.value <= one.interval.high
-    value, precision, recall, of_objects, of_relations = (found[name].value for name in NAMES)
-    assert min(precision, recall) < value < max(precision, recall)
-    assert len({value, precision, recall, of_objects, of_relations}) == 5
-    assert [one.label[0] for one in found.values()] == [
-        "CAPTURE (grammar captions)",
-        "CAPTURE-Precision (grammar captions)",
-        "CAPTURE-Recall (grammar captions)",
-        "CAPTURE-Recall (objects, grammar captions)",
-        "CAPTURE-F1 (relations, grammar captions)",
-    ]
-    (file,) = tmp_path.glob("iiw_400/**/samples.parquet")
-    samples = pq.read_table(file).to_pylist()
-    (column,) = [name for name in samples[0] if NAMES[2] in name]
-    assert sum(row[column] for row in samples) / 12 == pytest.approx(recall)

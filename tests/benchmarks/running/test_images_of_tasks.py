@@ -86,18 +86,6 @@ def test_name_that_no_file_system_takes_is_its_rows_failure(folder: Path, tiny_c
     json.dumps(done.record.values).encode("utf-8")
 
 
-def test_rows_whose_image_is_no_path_are_named_and_the_others_scored(
-    folder: Path, tiny_clip: TinyClip, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.chdir(folder)
-    rows = [{"candidate": "a dog", "image": name} for name in [*NO_PATHS, "images/0.png"]]
-    model = {"pretrained": str(tiny_clip.open_clip_folder), "device": "cpu"}
-    table = capbench.score(rows, "clip_s", model="open_clip", model_args=model)
-    assert [row["clip_s"] is None for row in table.rows] == [True] * 4 + [False]
-    assert sum(one["count"] for one in table.failures) == 4
-    "".join(one["reason"] for one in table.failures).encode("utf-8")
-
-
 def test_folder_that_is_missing_is_told_before_work_starts(folder: Path, tiny_clip: TinyClip):
     with pytest.raises(DataError, match="its images are not on this machine"):
         run(folder, tiny_clip, image_folder="photographs")

@@ -14,7 +14,6 @@ from in_shards import AnyOrder, run_in_shards
 from task_keys import LOCAL
 
 import capbench
-from capbench.adapters.encoders.pair_scores import RecordedPairs
 from capbench.benchmarks.running import rows as score_rows
 from capbench.benchmarks.running.execution import Execution
 from capbench.errors import MetricError, TaskError, UsageError
@@ -135,24 +134,6 @@ def test_several_files_stand_in_one_run_under_labels_of_their_own(tmp_path: Path
     with pytest.raises(TaskError, match="lists a metric twice") as raised:
         run(tmp_path, f"recorded[file={up},label=Up]", f"recorded[file={down},label=Up]")
     assert "'label'" in raised.value.hint
-
-
-def test_pair_is_found_by_image_and_caption_or_by_id_and_side(tmp_path: Path, write_task: Callable[..., None]):
-    data = [
-        {"id": f"p{n}", "image": f"{n}.jpg", "captions": [f"dog {n}", f"a dog {n} runs"], "preferred": n % 2}
-        for n in range(6)
-    ]
-    write_task(data, PAIRS)
-    # What people prefer scores better in the first four pairs.
-    better = [(side == row["preferred"]) == (n < 4) for n, row in enumerate(data) for side in (0, 1)]
-    by_id = [{"id": f"p{n // 2}|{n % 2}", "score": int(one)} for n, one in enumerate(better)]
-    by_caption = [
-        {"image": f"{n // 2}.jpg", "caption": data[n // 2]["captions"][n % 2], "score": int(one)}
-        for n, one in enumerate(better)
-    ]
-    for name, lines in (("by_id", by_id), ("by_caption", by_caption)):
-        file = write(tmp_path / f"{name}.jsonl", lines)
-        assert values(run(tmp_path, f"recorded[file={file},label=Votes]"), "Votes") == {"accuracy": 4 / 6}
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -304,35 +285,3 @@ def test_scored_rows_have_no_number_either(
     assert table.system == {"itm_score": None, "length": 2}
     assert table.counts == {"itm_score": 0, "length": 8}
     assert list(table.metric_errors) == ["itm_score"]
-
-
-def test_model_without_a_limit_of_tokens_cuts_nothing_even_of_items_that_failed(
-    recorded: Callable[[set[int]], str], tmp_path: Path
-):
-    model = recorded({4})
-    (tmp_path / "4.jpg").unlink()
-    call: dict[str, Any] = {"tasks": "mine", "include_path": [tmp_path], "model": model}
-    record, _, _ = run_in_shards(call, tmp_path / "runs", Execution(shard_rows=3))
-    assert record["metric_errors"] == []
-    assert [one["count"] for one in record["failures"]] == [1]
-    assert record["truncation"] == {}
-
-
-def test_captions_of_a_unit_that_failed_do_not_count_as_cut(
-    recorded: Callable[[set[int]], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    pairs = RecordedPairs.pairs
-
-    def breaks(self: RecordedPairs, images: Any, texts: Any) -> Any:
-        if any(image.name.endswith("4.jpg") for image in images):
-            raise RuntimeError("it broke")
-        return pairs(self, images, texts)
-
-    monkeypatch.setattr(RecordedPairs, "pairs", breaks)
-    monkeypatch.setattr(RecordedPairs, "context_length", 77)
-    call: dict[str, Any] = {"tasks": "mine", "include_path": [tmp_path], "model": recorded(set())}
-    record, _, _ = run_in_shards(call, tmp_path / "runs", Execution(shard_rows=3))
-    assert [one["count"] for one in record["failures"]] == [3]
-    assert record["truncation"]["itm_score"] == {
-        "captions": 8, "cut": 0, "share": 0, "context_length": 77
-    }  # fmt: skip

@@ -5,98 +5,111 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sqlite3
-import subprocess
-import sys
-import time
-from contextlib import closing
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-import psutil
+import forked
+import pytest
+from task_keys import AGREEMENT, CAPTIONING
+from tiny_images import noise_image
 
 import capbench
+from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.store.store import Store
-
-ROWS = 6000
-COMMAND = """\
-from capbench.cli.main import program
 from capbench.metrics import contract
-# Each batch, so that the run can be caught after one.
-contract._KEEP_SECONDS = 0.0
-program()
-"""
-TASK = """\
-task: many
-dataset_path: json
-dataset_kwargs: {data_files: many.jsonl}
-output_type: agreement
-doc_to_candidate: candidate
-doc_to_target: references
-doc_to_human: rating
-metric_list: [meteor]
-statistics: [kendall_b]
-metadata: {version: 1.0}
-"""
+from capbench.metrics.meteor import metric as meteor
+
+TOKENS = 12
 
 
-def write_task(folder: Path) -> None:
-    things = ["dog", "boat", "child", "horse", "street", "table", "river", "train", "tree", "bird"]
-    with (folder / "many.jsonl").open("w") as file:
-        for n in range(ROWS):
-            a, b, c = things[n % 10], things[n // 10 % 10], things[n // 100 % 10]
-            row = {
-                "candidate": f"a {a} number {n} stands beside the {b} and looks at a {c}",
-                "references": [f"one {a} is standing next to a {b}", f"a {c} seen by a {a} near some {b}s {n}"],
-                "rating": n % 5,
-            }
-            file.write(json.dumps(row) + "\n")
-    (folder / "many.yaml").write_text(TASK)
+def write(folder: Path, task: Mapping[str, Any], rows: list[dict[str, Any]]) -> None:
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (folder / "many.yaml").write_text(json.dumps({**task, "task": "many"}))
 
 
-def meteor_entries(store: Path) -> int:
-    if not store.is_file():
-        return 0
-    query = "SELECT COUNT(*) FROM entries JOIN producers ON producer = id WHERE fingerprint LIKE '%meteor%'"
-    with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True, timeout=30)) as db:
-        try:
-            return db.execute(query).fetchone()[0]
-        except sqlite3.OperationalError:  # the tables are not there yet
-            return 0
+def run(folder: Path, store: str = "store.sqlite", **call: Any) -> TaskRun:
+    settings = {"include_path": [folder], "store": folder / store, "resamples": 0}
+    return capbench.evaluate(tasks="many", **settings, **call)["many"]
 
 
-def test_killed_run_is_finished_by_the_next_without_computing_finished_batches_again(tmp_path: Path):
-    write_task(tmp_path)
-    store = tmp_path / "store.sqlite"
-    command = [sys.executable, "-c", COMMAND, "run", "--task", "many"]
-    command += ["--include_path", str(tmp_path), "--store", str(store), "--output_path", str(tmp_path / "runs")]
-    first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=tmp_path)
-    children: list[psutil.Process] = []
-    deadline = time.monotonic() + 120
-    while meteor_entries(store) == 0:
-        assert first.poll() is None, first.stderr and first.stderr.read().decode()
-        assert time.monotonic() < deadline
-        children = psutil.Process(first.pid).children(recursive=True) or children
-        time.sleep(0.01)
-    os.kill(first.pid, signal.SIGKILL)
-    first.communicate()
-    finished = meteor_entries(store)
-    assert 0 < finished < ROWS, "the run was not caught half way"
-    assert not list((tmp_path / "runs").rglob("run.json"))
-    with Store(store) as opened:
-        assert opened.verify() == []
+def kept(folder: Path, of: str) -> int:
+    """Return how many results of a metric or a model are in the store."""
+    with Store(folder / "store.sqlite") as store:
+        return sum(one.entries for one in store.stats() if of in str(one.fingerprint))
 
-    run = capbench.evaluate(None, ["many"], include_path=[tmp_path], store=store, resamples=0)
-    record = run["many"].record
-    assert record.documents.effective == ROWS
-    assert record.metric_errors == {}
-    meteor_computed = meteor_entries(store) - finished
-    assert meteor_computed == ROWS - finished
-    assert record.store["computed"] == meteor_computed
-    assert record.store["found"] >= finished
 
-    again = capbench.evaluate(None, ["many"], include_path=[tmp_path], store=store, resamples=0)
-    assert again["many"].record.store["computed"] == 0
-    assert again["many"].record.results == record.results
+def killed(folder: Path, of: str, puts: int, **call: Any) -> int:
+    """Kill a run as it has kept so many batches, and return how many results these are."""
+    put, batches = Store.put, iter(range(1, 1000))
 
-    _, alive = psutil.wait_procs(children, timeout=10)
-    assert not alive, f"processes outlive the killed run: {alive}"
+    def last_put(store: Store, producer: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        put(store, producer, values)
+        if of in str(producer) and next(batches) == puts:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def work() -> None:
+        pytest.MonkeyPatch().setattr(Store, "put", last_put)
+        run(folder, output_path=folder / "runs", **call)
+
+    assert forked.carried_out(work) == -signal.SIGKILL
+    assert not list((folder / "runs").rglob("run.json"))
+    with Store(folder / "store.sqlite") as store:
+        assert store.verify() == []
+    return kept(folder, of)
+
+
+def test_killed_run_is_finished_by_the_next_without_computing_finished_batches_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # Each batch, and small ones, so that the run can be caught after one.
+    monkeypatch.setattr(contract, "_KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(meteor, "_CHARACTERS_A_BATCH", 1000)
+    count = 60
+    rows = [
+        {"candidate": f"a dog number {n} stands", "references": [f"one dog is standing {n}"], "rating": n % 5}
+        for n in range(count)
+    ]
+    task = {**AGREEMENT, "metric_list": ["meteor"]}
+    del task["doc_to_image"]
+    write(tmp_path, task, rows)
+    finished = killed(tmp_path, "meteor", 1)
+    assert 0 < finished < count
+
+    done = run(tmp_path).record
+    assert done.documents.effective == count
+    assert done.metric_errors == {}
+    assert kept(tmp_path, "meteor") == count
+    assert done.store["computed"] == count - finished
+    again = run(tmp_path).record
+    assert again.store["computed"] == 0
+    assert again.results == done.results
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_run_killed_while_captioning_is_finished_by_the_next_which_asks_only_for_the_rest(
+    tmp_path: Path, tiny_llava: Path
+):
+    count = 12
+    for n in range(count):
+        noise_image(n).save(tmp_path / f"{n}.png")
+    write(tmp_path, CAPTIONING, [{"image": f"{n}.png", "references": ["a dog"]} for n in range(count)])
+    call = {
+        "model": "hf",
+        "model_args": f"pretrained={tiny_llava},device=cpu",
+        "generation_kwargs": {"min_new_tokens": TOKENS, "max_new_tokens": TOKENS},
+    }
+    finished = killed(tmp_path, "Llava", 3, batch_size=1, **call)
+    assert 0 < finished < count
+
+    second = run(tmp_path, **call)
+    assert second.record.generation["captions"] == count
+    assert second.record.failures == []
+    # As many tokens were written as the rest has.
+    assert second.record.generation["usage"]["completion_tokens"] == (count - finished) * TOKENS
+    assert kept(tmp_path, "Llava") == count
+    # Killed or not, the captions are the same.
+    whole = run(tmp_path, "another.sqlite", **call)
+    assert whole.record.generation["usage"]["completion_tokens"] == count * TOKENS
+    assert whole.samples.column("candidate").equals(second.samples.column("candidate"))
+    assert whole.record.results == second.record.results

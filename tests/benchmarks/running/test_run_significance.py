@@ -14,7 +14,6 @@ from task_keys import LOCAL
 import capbench
 from capbench.benchmarks.comparing.comparison import CompareSettings, compare_runs
 from capbench.benchmarks.records.task_run import TaskRun
-from capbench.benchmarks.tables.results import render
 from capbench.metrics import Context, Items, Metric, Scores, metrics
 
 TASK = {**LOCAL, "task": "small", "doc_to_id": "id", "doc_to_image": "image"}
@@ -131,12 +130,3 @@ def test_no_groups_without_resamples_or_with_one_metric(tmp_path: Path, keys: di
     assert run(tmp_path, keys, NOISY, resamples=0).record.significance == {}
     assert run(tmp_path, keys, NOISY[:1]).record.significance == {}
     assert run(tmp_path, keys, [NOISY[0], "noisy[longest=0]"]).record.significance == {}
-
-
-def test_table_has_the_group_beside_the_number_that_it_is_of(tmp_path: Path):
-    done = run(tmp_path, PREFERENCE, NOISY[:2])
-    head, _, *lines = render([done]).splitlines()
-    column = [cell.strip() for cell in head.split("|")].index("Group")
-    letters = [line.split("|")[column].strip() for line in lines]
-    groups = done.record.significance["accuracy"].groups
-    assert letters == ["", "", groups[NOISY[0]], "", "", groups[NOISY[1]]]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from chat_server import Reply, chat_server, completion, prompt_of, refusal
 from task_keys import LOCAL
 
 import capbench
+from capbench.benchmarks.store.store import Store
 from capbench.errors import AdapterError
 
 TASK = {
@@ -51,13 +50,9 @@ def evaluate(folder: Path, url: str, concurrency: int = 2, **settings: Any) -> d
     return run["captioning"].record.values
 
 
-def captions_kept(store: Path) -> int:
-    query = "SELECT COUNT(*) FROM entries JOIN producers ON producer = id WHERE fingerprint LIKE '%llava%'"
-    with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True, timeout=30)) as db:
-        try:
-            return db.execute(query).fetchone()[0]
-        except sqlite3.OperationalError:  # the tables are not there yet
-            return 0
+def captions_kept(path: Path) -> int:
+    with Store(path) as store:
+        return sum(one.entries for one in store.stats() if "llava" in str(one.fingerprint))
 
 
 def test_server_that_dies_costs_nothing_that_it_answered(folder: Path):

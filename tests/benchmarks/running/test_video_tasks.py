@@ -17,10 +17,8 @@ import capbench
 from capbench.adapters import Encoder, VideoHandle
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
 from capbench.benchmarks.records.task_run import TaskRun
-from capbench.benchmarks.running.planned_metrics import plan_metric
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items, build_metric
-from capbench.tasks.schema import MetricEntry
 
 
 @pytest.fixture(scope="module")
@@ -178,21 +176,3 @@ def test_activitynet_foil_scores_segments_and_leaves_out_videos_without_features
 def test_text_metrics_of_activitynet_foil_need_no_video(activitynet: Path):
     done = run("activitynet_foil", activitynet, None, metrics="bleu_1")
     assert done.results[0].n == 3
-
-
-def test_what_a_data_set_sets_makes_no_variant_of_a_metric(vatex: Path):
-    entry = MetricEntry.model_validate({"metric": "emscore", "frames": 10, "idf": "vatex_train_en_annotations.json"})
-    planned = plan_metric(entry, frozenset({"image", "encoder"}), vatex)
-    assert planned.default_settings
-    assert planned.metric.idf == str(vatex / "vatex_train_en_annotations.json")
-    assert not planned.error
-
-
-def test_captions_of_videos_are_scored_outside_any_task(vatex: Path, encoder: Encoder, tmp_path: Path):
-    features = vatex / "VATEX-EVAL_video_feats" / "v1.pt"
-    rows = [{"id": name, "image": str(features), "candidate": name} for name in ("a dog", "a cat")]
-    named = {"store": tmp_path / "store.sqlite", "allow_outside": [vatex]}
-    table = capbench.score(rows, "emscore", model=encoder, **named)
-    items = Items(["0", "1"], ["a dog", "a cat"], [(), ()], np.ones(2), images=[VideoHandle(features)] * 2)
-    expected = build_metric("emscore", {}).score(items, Context(encoder=encoder)).values
-    assert [row["emscore"] for row in table.rows] == pytest.approx(expected.tolist(), abs=1e-6)

@@ -89,7 +89,7 @@ def rated() -> Iterator[dict[str, Any]]:
 
 
 def same_in_any_shards(
-    folder: Path, sizes: Sequence[int] = (12, 5), **run: Any
+    folder: Path, sizes: Sequence[int] = (7,), **run: Any
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return record and samples of a run in one shard, which are those of all others."""
     call = {"tasks": "cut", "include_path": [folder], **run.pop("call", {})}
