@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import capbench
 from capbench.adapters import Caption, Captioned, Captioner, CaptionRequest, ImageHandle
-from capbench.adapters.captioners.recorded import RecordedCaptions
 from capbench.benchmarks.inputs.asking import answers, merged
 from capbench.benchmarks.inputs.failures import Failure, Stage, outcome, summarise
 from capbench.benchmarks.inputs.metric_names import read_metric, split_metrics
@@ -84,6 +83,7 @@ def test_every_request_is_answered_once_in_one_of_four_ways():
     assert whole.absent == set(by_way["absent"])
 
 
+@settings(max_examples=20)
 @given(st.integers(0, 700), st.integers(1, 100), st.none() | st.integers(1, 300))
 def test_batches_are_those_of_one_question_for_all(count: int, own: int, of_the_run: int | None):
     model = Model(own)
@@ -205,19 +205,18 @@ class Stops(Captioner):
         raise First
 
 
-@pytest.mark.parametrize("count", [1_000, 100_000])
-def test_first_question_is_asked_before_more_than_two_windows_are_hashed(count: int, tmp_path: Path):
+def test_first_question_is_asked_before_more_than_two_windows_are_hashed(tmp_path: Path):
     reads: list[int] = []
     taken: list[int] = []
 
     def requests() -> Iterator[CaptionRequest]:
-        for number in range(count):
+        for number in range(1_000):
             taken.append(number)
             yield request(number, pixels=ImageHandle(Watched(number, reads)))
 
     before = threading.active_count()
     with Store(tmp_path / "store.sqlite") as store, pytest.raises(First):
-        merged(answers(Stops(), requests(), store, total=count))
+        merged(answers(Stops(), requests(), store, total=1_000))
 
     assert set(range(64)) <= set(reads) <= set(range(64 + 128))
     assert len(taken) == 64 + 128
@@ -239,24 +238,13 @@ class Watches(Model):
 def test_windows_grow_and_each_image_is_hashed_once(tmp_path: Path):
     reads: list[int] = []
     model = Watches(reads)
-    requests = (request(n, pixels=ImageHandle(Watched(n, reads))) for n in range(20_000))
+    requests = (request(n, pixels=ImageHandle(Watched(n, reads))) for n in range(13_000))
     with Store(tmp_path / "store.sqlite") as store:
         merged(answers(model, requests, store))
 
-    assert sorted(reads) == list(range(20_000))
+    assert sorted(reads) == list(range(13_000))
     # 64, 128, ..., 4096: the model is seldom left without work, and no more is in memory.
-    assert list(model.noted) == [64, 128, 256, 512, 1024, 2048, 4096, 20_000 - 4 * 4096 + 64]
-
-
-def test_recorded_captions_come_in_any_window(tmp_path: Path):
-    file = tmp_path / "captions.jsonl"
-    file.write_text("".join(f'{{"id": "{n}", "caption": "c{n}"}}\n' for n in range(0, 300, 2)), encoding="utf-8")
-    recorded = RecordedCaptions(file)
-    whole = merged(answers(recorded, map(request, range(290)), NoCache()))
-
-    assert {at: one.text for at, one in whole.captions.items()} == {n: f"c{n}" for n in range(0, 290, 2)}
-    assert whole.absent == set(range(1, 290, 2))
-    assert recorded.unclaimed() == ["290", "292", "294", "296", "298"]
+    assert list(model.noted) == [64, 128, 256, 512, 1024, 2048, 4096, 13_000 - 3 * 4096 + 64]
 
 
 # -- What became of samples that could not be used

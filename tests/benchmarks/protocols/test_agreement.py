@@ -104,6 +104,15 @@ def test_rater_who_skipped_a_caption_does_not_pass_on_the_place_to_the_next(run)
     assert done.samples.to_pylist()[2]["ratings"] == [None, 2]
 
 
+@pytest.mark.parametrize("raters", ["flatten", "mean"])
+def test_skipped_ratings_are_left_out_where_raters_are_not_told_apart(run, raters: str):
+    rows = [row("a", 1, [1, None]), row("b", 2, [None, 2]), row("c", 3, [3])]
+    done = run(rows, protocol={"raters": raters})
+    assert value(done) == pytest.approx(1)
+    assert done.results[0].n == 3
+    assert failures(done) == {}
+
+
 # --- ratings
 
 

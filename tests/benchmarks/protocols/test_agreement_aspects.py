@@ -90,15 +90,6 @@ def test_aspect_that_nobody_rated_is_refused_with_its_column(run):
     assert "'precision': 'P'" in (error.value.hint or "")
 
 
-def test_rating_of_an_aspect_that_is_no_number_is_a_failure_that_names_it(run):
-    given = rows()
-    given[0]["R"] = "much"
-    done = run(given)
-    (failure,) = done.failures
-    assert failure["samples"] == [given[0]["id"]]
-    assert failure["reason"].endswith("recall is not a number: 'much'")
-
-
 @pytest.mark.parametrize(
     ("keys", "message"),
     [

@@ -12,7 +12,6 @@ from task_keys import CAPTIONING
 
 import capbench
 from capbench.benchmarks.records.task_run import TaskRun
-from capbench.benchmarks.statistics.bootstrap import draw
 from capbench.benchmarks.tables.results import render
 from capbench.errors import DataError
 
@@ -87,29 +86,6 @@ def test_value_of_all_may_be_the_unweighted_mean_of_categories(folder: Path):
     assert values(done, "length")[""] == (4.5, 5)
     bleu = values(done, "bleu_1")
     assert bleu[""][0] == pytest.approx((bleu["sea"][0] + bleu["city"][0]) / 2)
-
-
-@pytest.mark.parametrize("aggregate", ["all", "categories"])
-def test_intervals_draw_documents_of_all_categories_together(folder: Path, aggregate: str):
-    done = run(folder, resamples=40, protocol={"aggregate": aggregate}, metric_list=["length"])
-    lengths, sea = np.array(WORDS), np.array(KINDS) == "sea"
-
-    def mean(weights: np.ndarray, which: np.ndarray) -> float:
-        weights = weights * which
-        return float(lengths @ weights / weights.sum()) if weights.any() else np.nan
-
-    drawn = list(draw(np.arange(5), 5, 40, seed=1234))
-    by_sea = [mean(weights, sea) for weights in drawn]
-    by_city = [mean(weights, ~sea) for weights in drawn]
-    every = [mean(weights, np.ones(5)) for weights in drawn]
-    whole = np.mean([by_sea, by_city], axis=0) if aggregate == "categories" else np.array(every)
-    for one, expected in zip(done.results, (by_sea, by_city, whole), strict=True):
-        defined = np.asarray(expected)[np.isfinite(expected)]
-        assert one.interval is not None
-        if len(defined) >= 38:
-            assert one.interval.stderr == pytest.approx(defined.std(ddof=1))
-        else:
-            assert one.interval.reason.startswith(f"undefined on {40 - len(defined)} of 40 resamples")
 
 
 @pytest.mark.parametrize("aggregate", ["all", "categories"])

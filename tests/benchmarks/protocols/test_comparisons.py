@@ -123,13 +123,6 @@ def test_captioners_are_compared_by_the_mean_over_the_documents_that_all_caption
         GenerateUntil(ProtocolSettings()).compare(ComparedRows(["a", "b"], values), None, DRAWS)
 
 
-def test_resamples_follow_from_the_seed():
-    first, again = (agreement().compare(rated(), Pearson(), Draws(50, 7)) for _ in range(2))
-    other = agreement().compare(rated(), Pearson(), Draws(50, 8))
-    assert np.array_equal(first.estimates["good"].resampled.values, again.estimates["good"].resampled.values)
-    assert not np.array_equal(first.estimates["good"].resampled.values, other.estimates["good"].resampled.values)
-
-
 def test_protocol_whose_runs_cannot_be_compared_says_so():
     assert not Matching.comparable
     with pytest.raises(NotImplementedError, match="Matching compares no runs"):

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 from tiny_clip import TinyClip
@@ -17,10 +16,7 @@ from tiny_dci import ENTRIES, edit
 import capbench
 from capbench.adapters import Encoded, ImageHandle, aliases
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
-from capbench.benchmarks.protocols.matching import entry_scoring
-from capbench.benchmarks.records.schema import SCHEMA_PATH
 from capbench.benchmarks.records.task_run import TaskRun
-from capbench.benchmarks.running import runner as runner_file
 from capbench.benchmarks.tables.run import Run
 from capbench.errors import DataError, TaskError, UsageError
 from capbench.tasks.index import build_index
@@ -125,20 +121,6 @@ def counting(tiny_clip: TinyClip) -> Counting:
     return encoder
 
 
-def test_six_tasks_encode_each_crop_and_text_once(counting: Counting, dci: Path):
-    runs = evaluate(counting, dci)
-    crops = [one.digest() for one in counting.seen if isinstance(one, ImageHandle)]
-    texts = [one for one in counting.seen if isinstance(one, str)]
-    assert sorted(crops) == sorted(set(crops))
-    assert len(crops) == len(RELEASED["dci_all_scm"])
-    assert sorted(texts) == sorted(set(texts))
-    needed = {
-        text for run in runs.tasks for row in run.samples.to_pylist() if row["failure"] is None
-        for text in row["candidates"] + row["negatives"]
-    }  # fmt: skip
-    assert set(texts) == needed
-
-
 def test_second_run_encodes_nothing_and_gives_the_same(counting: Counting, dci: Path):
     first = evaluate(counting, dci, "dci_all_neg")
     counting.seen.clear()
@@ -147,36 +129,6 @@ def test_second_run_encodes_nothing_and_gives_the_same(counting: Counting, dci: 
     assert second["dci_all_neg"].record.store["computed"] == 0
     assert second["dci_all_neg"].samples == first["dci_all_neg"].samples
     assert second["dci_all_neg"].record.fingerprint == first["dci_all_neg"].record.fingerprint
-
-
-@pytest.mark.parametrize("task", ["dci_all_scm", "dci_pick5_neg"])
-def test_blocks_do_not_depend_on_how_much_is_held_in_memory(
-    tiny_encoder, dci: Path, monkeypatch: pytest.MonkeyPatch, task: str
-):
-    at_once = evaluate(tiny_encoder, dci, task)[task]
-    monkeypatch.setattr(runner_file, "SHARD_OF_IMAGES", 1)
-    assert evaluate(tiny_encoder, dci, task)[task].samples == at_once.samples
-
-
-def test_pieces_hold_whole_images_and_little_more_than_asked_for():
-    pieces = entry_scoring._some_groups([[image] * 3 for image in "abcde"], 4)  # pyright: ignore
-    assert [["".join(image) for image in piece] for piece in pieces] == [["aaa", "bbb"], ["ccc", "ddd"], ["eee"]]
-
-
-def test_image_that_breaks_off_is_left_out_whole_and_the_others_close_up(tiny_encoder, folder: Path, tmp_path: Path):
-    photo = folder / "photos" / "sa_2.png"
-    photo.write_bytes(photo.read_bytes()[:20_000])
-    broken = evaluate(tiny_encoder, folder, "dci_all_scm")["dci_all_scm"]
-    splits = json.loads((folder / "splits.json").read_text())
-    splits["test"].remove("sa_2.json")
-    (folder / "splits.json").write_text(json.dumps(splits))
-    without = evaluate(tiny_encoder, folder, "dci_all_scm")["dci_all_scm"]
-    assert hits(broken) == hits(without)
-    assert broken.record.documents.to_json() == {"original": 5, "effective": 4}
-    (failure,) = [one for one in broken.record.failures if one["stage"] == "image"]
-    assert failure["samples"] == ["sa_2"]
-    assert "sa_2.png" in failure["reason"]
-    jsonschema.validate(json.loads(json.dumps(broken.record.values)), json.loads(SCHEMA_PATH.read_text()))
 
 
 def test_strict_stops_at_an_image_that_cannot_be_read(tiny_encoder, folder: Path):
@@ -257,12 +209,6 @@ def test_text_longer_than_the_context_is_cut_and_counted(tiny_encoder, folder: P
     assert record.values["truncation"] == {"neg": {"captions": 50, "cut": 1, "share": 0.02, "context_length": 77}}
 
 
-def test_empty_caption_is_matched_as_it_is(tiny_encoder, folder: Path):
-    summaries = json.loads((folder / "complete" / "sa_2.json").read_text())["summaries"]
-    edit(folder, "sa_2", summaries={**summaries, "base": [""]})
-    assert evaluate(tiny_encoder, folder, "dci_all_scm")["dci_all_scm"].results[0].n == 25
-
-
 def test_interval_by_influence_is_over_images(tiny_encoder, folder: Path):
     by_resamples, by_influence = (
         evaluate(tiny_encoder, folder, "dci_all_neg", resamples=500, intervals=way)
@@ -323,14 +269,6 @@ def test_metrics_are_refused(tiny_encoder, dci: Path):
     with pytest.raises(UsageError, match="--metrics length: protocol 'matching' tests the model itself") as raised:
         evaluate(tiny_encoder, dci, "dci_all_scm", metrics="length")
     assert "docs/rated_sets.md has a task" in raised.value.hint
-
-
-@pytest.mark.parametrize("keys", [{"metric_list": ["length"]}, {"statistics": ["kendall_b"]}])
-def test_task_file_with_metrics_is_refused_with_its_line(
-    tiny_encoder, dci: Path, task_file: Callable[..., Path], keys: dict[str, Any]
-):
-    with pytest.raises(TaskError, match=rf"mine.yaml:\d+: {next(iter(keys))}: protocol 'matching'"):
-        evaluate(tiny_encoder, dci, "mine", include_path=[task_file(**keys)])
 
 
 def test_published_table_that_is_not_there_is_found_before_work_starts(

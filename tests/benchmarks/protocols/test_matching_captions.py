@@ -102,11 +102,3 @@ def test_recorded_null_is_an_empty_caption_and_no_missing_one(tmp_path: Path):
 
 def test_captions_of_documents_beyond_a_limit_are_not_called_left_over(tmp_path: Path):
     assert run(tmp_path, WHOLE, limit=1).record.failures == []
-
-
-def test_when_nothing_matches_an_id_of_either_side_is_shown(tmp_path: Path):
-    captions = [{"image_id": 77, "caption": "a cat"}]
-    for subset in (False, True):
-        with pytest.raises(DataError, match="recorded for 3 of 3 documents: '0', '1', '2'") as caught:
-            run(tmp_path, captions, subset=subset)
-        assert caught.value.hint == "Do the ids match? Recorded for no document of the task: '77'."

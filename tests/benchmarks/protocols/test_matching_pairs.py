@@ -218,17 +218,3 @@ def test_run_from_the_command_line_says_beside_its_numbers_which_choices_are_one
     (row,) = [line for line in said.out.splitlines() if f"{measure} ↑" in line]
     assert note in row
     assert note in said.err
-
-
-def test_whole_captions_are_matched_and_the_share_that_is_cut_is_told(encoder: BlipItm, dci: Path):
-    steps: dict[str, list[tuple[int, int]]] = {}
-
-    def progress(step: str) -> Any:
-        return lambda done, total: steps.setdefault(step, []).append((done, total))
-
-    run = evaluate(encoder, dci, "dci_long_all_scm", progress=progress)["dci_long_all_scm"]
-    assert run.results[0].n == 25
-    # Of the five images, whose texts tell of all their parts, no text fits.
-    assert (run.record.truncation["scm"].captions, run.record.truncation["scm"].cut) == (25, 5)
-    (reported,) = (told for step, told in steps.items() if step.endswith("matches"))
-    assert reported[-1] == (25, 25)

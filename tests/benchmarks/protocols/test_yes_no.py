@@ -14,7 +14,6 @@ from task_keys import LOCAL
 import capbench
 from capbench.benchmarks.protocols.yes_no import RATES, TERMS, majority_elsewhere, released, strict, term_of
 from capbench.benchmarks.records.task_run import TaskRun
-from capbench.benchmarks.running.rescoring import score_again
 from capbench.benchmarks.statistics.contract import UndefinedStatistic
 from capbench.benchmarks.tables.results import render
 from capbench.errors import DataError
@@ -141,16 +140,6 @@ def test_question_that_cannot_be_asked_is_named(run: Callable[..., TaskRun], col
     done = run([*ROWS[:3], ROWS[3] | columns], {name: ANSWERS[name] for name in "abc"})
     assert [(one["samples"], one["reason"]) for one in done.record.failures] == [(["d"], reason)]
     assert {one.n for one in done.results} == {3}
-
-
-def test_kept_run_is_scored_again_from_its_answers(run: Callable[..., TaskRun], tmp_path: Path):
-    done = run(ROWS, ANSWERS, output_path=tmp_path / "runs")
-    assert done.folder is not None
-    kept = capbench.load_run(done.folder)["mine"]
-    assert [one.value for one in kept.results] == [one.value for one in done.results]
-    again = score_again(kept, include_path=[tmp_path])
-    assert (again.reason, again.differing) == ("", [])
-    assert set(again.differences) == {"released", "strict"}
 
 
 def test_pope_files_are_lines_or_arrays_and_bad_rows_are_named(tmp_path: Path):

@@ -69,14 +69,13 @@ def test_bench_run_prints_table_1_of_the_pac_s_plus_plus_paper_and_needs_no_java
     folder = data_folder(task.partition("_")[0])
     command = ["run", "--task", task, "--data", f"{task}={folder}", "--output_path", str(tmp_path)]
     # CF shares captions with Expert, so one store serves both.
-    command += ["--store", str(session_folder / "published.sqlite"), "--bootstrap", "20", "--format", "json"]
+    command += ["--store", str(session_folder / "published.sqlite"), "--bootstrap", "0", "--format", "json"]
     assert main(command) == 0
     found = {(row["metric"], row["statistic"]): row for row in json.loads(capsys.readouterr().out)}
     for metric, (tau_b, tau_c) in TABLE_1[task].items():
         for statistic, expected in (("kendall_b", tau_b), ("kendall_c", tau_c)):
             row = found[metric, statistic]
             assert 100 * row["value"] == pytest.approx(expected, abs=ROUNDING), (metric, statistic)
-            assert row["low"] < row["value"] < row["high"]
             assert row["published"] is not None
     if task == "composite":
         return
@@ -88,22 +87,3 @@ def test_bench_run_prints_table_1_of_the_pac_s_plus_plus_paper_and_needs_no_java
             moved = NEAR_TIES.get((task, metric, statistic), 0.0)
             value = 100 * found[metric, statistic]["value"]
             assert value == pytest.approx(printed.value, abs=THREE_DECIMALS + moved)
-
-
-@pytest.mark.data
-def test_averaging_the_raters_of_flickr8k_expert_gives_other_numbers(
-    data_folder: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    # The trap that the released readers do not fall into: 32.116/31.131 in place of 30.6/30.8.
-    folder = data_folder("flickr8k")
-    package = Path(__import__("capbench").__file__).parent
-    (tmp_path / "mean.yaml").write_text(
-        f"include: {package}/tasks/flickr8k/flickr8k_expert.yaml\n"
-        "task: expert_mean\nprotocol: {raters: mean, rated_reference: drop_pair}\nchecks: {items: 5664}\n"
-    )
-    command = ["run", "--task", "expert_mean", "--include_path", str(tmp_path), "--metrics", "bleu_4"]
-    command += ["--data", f"expert_mean={folder}", "--output_path", str(tmp_path), "--bootstrap", "0"]
-    assert main([*command, "--format", "json"]) == 0
-    tau_b, tau_c = (100 * row["value"] for row in json.loads(capsys.readouterr().out))
-    assert tau_b == pytest.approx(32.116, abs=THREE_DECIMALS)
-    assert tau_c == pytest.approx(31.131, abs=THREE_DECIMALS)

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import time
-import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from capbench.benchmarks.statistics import Draws, bootstrap, sample_kendall
+from capbench.benchmarks.statistics import Draws, bootstrap
 from capbench.benchmarks.statistics.bootstrap import (
     Fork,
     OfSums,
@@ -97,18 +96,6 @@ def test_copied_rows_of_an_image_add_no_certainty():
     ]
     assert stderr[1] == pytest.approx(stderr[0], rel=1e-9)
     assert stderr[2] == pytest.approx(stderr[0] / np.sqrt(3), rel=0.15)
-
-
-def test_several_raters_are_averaged_on_the_same_draws():
-    generator = np.random.default_rng(0)
-    first, second = correlated_rows(generator), correlated_rows(generator)
-
-    def mean_of_both(weights: np.ndarray) -> float:
-        return (Pearson().value(first, weights) + Pearson().value(second, weights)) / 2
-
-    expected = of_value(mean_of_both, 100, resamples=100).interval()
-    both = intervals({"r": Pearson()}, first, second, resamples=100)["r"]
-    assert (both.low, both.high, both.stderr) == pytest.approx((expected.low, expected.high, expected.stderr))
 
 
 def test_raters_who_rated_different_images_share_the_draws_of_an_image():
@@ -224,43 +211,12 @@ def test_part_of_a_process_that_is_killed_is_made_here():
 
 
 @shared
-@pytest.mark.parametrize("processes", [1, 3])
-def test_latest_reason_for_an_undefined_value_is_told_whoever_found_it(processes: int):
-    def value(weights: np.ndarray) -> float:
-        if weights[0]:
-            raise UndefinedStatistic(f"{int(weights.argmax())} is drawn most")
-        return 1.0
-
-    found = of_value(value, 4, resamples=40, seed=1, processes=processes)
-    drawn = [one for one in draw(np.arange(4), 4, 40, 1) if one[0]]
-    assert found.reason == f"{int(drawn[-1].argmax())} is drawn most"
-    assert np.count_nonzero(np.isnan(found.values)) == len(drawn)
-
-
-@shared
 def test_progress_of_shared_resamples_rises_to_all_of_them():
     seen: list[tuple[int, int]] = []
     of_value(lambda weights: 1.0, 3, resamples=21, processes=2, progress=lambda *numbers: seen.append(numbers))
     assert [total for _, total in seen] == [21] * len(seen)
     done = [one for one, _ in seen]
     assert done == sorted(done) and done[-1] == 21 and done[0] < 21
-
-
-@shared
-def test_few_resamples_of_few_rows_are_made_by_one_process(monkeypatch: pytest.MonkeyPatch):
-    def processes() -> int:
-        value = lambda weights: float(os.getpid())  # noqa: E731
-        return len(set(of_value(value, 10, resamples=20).values))
-
-    assert processes() == 1
-    monkeypatch.setattr(bootstrap, "_WORTH_SHARING", 200)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2})
-    monkeypatch.setattr("threading.active_count", lambda: 1)
-    monkeypatch.setattr(multiprocessing, "parent_process", lambda: None)
-    assert processes() == 3
-    # Where something runs beside, a fork might stop at what that holds.
-    monkeypatch.setattr("threading.active_count", lambda: 2)
-    assert processes() == 1
 
 
 @pytest.mark.parametrize("rows", [1, 255, 256, 1000])
@@ -272,34 +228,6 @@ def test_value_of_sums_is_the_same_for_one_weight_and_for_many(rows: int):
     assert found[:, 0].tolist() == (weights @ terms @ [1, 0, 10]).tolist()
     assert [value(one) for one in weights] == found[:, 0].tolist()
     assert found[:, 1].tolist() == weights.argmax(axis=1).tolist()
-
-
-@shared
-@pytest.mark.parametrize("processes", [3, 24])
-def test_sums_do_not_depend_on_how_many_processes_share_the_resamples(processes: int):
-    terms = np.random.default_rng(0).normal(size=(1000, 2))
-
-    def value(sums: np.ndarray) -> float:
-        if sums[0] < 0:
-            raise UndefinedStatistic(f"{sums[0]} is below 0")
-        return float(sums[1])
-
-    one, other = (
-        on_resamples([OfSums(value, terms)], np.arange(1000), 1000, Draws(150, 4, processes=n)) for n in (1, processes)
-    )
-    assert np.array_equal(*(found for found, _ in (one, other)), equal_nan=True)
-    assert one[1] == other[1] != [""]
-
-
-def test_few_draws_are_in_memory_at_a_time():
-    rows, resamples = 50_000, 100
-    value = OfSums(lambda sums: float(sums[0]), np.ones((rows, 1)))
-    tracemalloc.start()
-    on_resamples([value], np.arange(rows), rows, Draws(resamples, processes=1))
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    # Stacked, and one by one.
-    assert peak < 2.3 * 32 * rows * 8 < resamples * rows * 8
 
 
 @pytest.mark.parametrize("rows_together, passes", [(1_000_000, 2), (1200, 3), (1, 4)])
@@ -329,17 +257,6 @@ def test_metrics_of_the_same_rows_see_draws_that_are_made_once(
     # All but the third have two raters.
     assert len(drawn) == 23 * (2 * passes - 1)
     assert seen[-1] == (7 * 23, 7 * 23) and [done for done, _ in seen] == sorted({done for done, _ in seen})
-
-
-def test_statistic_prepares_each_metric_once(monkeypatch: pytest.MonkeyPatch):
-    prepared: list[int] = []
-    taus = sample_kendall._taus
-    monkeypatch.setattr(sample_kendall, "_taus", lambda *of: prepared.append(1) or taus(*of))
-    statistic = SampleKendall()
-    one = rows(1)
-    other = RatedScores(rows(2).scores, one.human, one.groups)
-    resample_all({"a": ({"s": statistic}, [one]), "b": ({"s": statistic}, [other])}, Draws(9))
-    assert len(prepared) == 2
 
 
 def test_metrics_without_a_statistic_have_no_resamples():

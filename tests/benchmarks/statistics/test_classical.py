@@ -50,12 +50,6 @@ def test_equal_correlations_of_independent_rows_are_told_apart_in_about_5_percen
     assert 0.04 <= rejected <= 0.06
 
 
-def test_a_real_difference_is_found():
-    # True correlations 0.71 and 0.45 on 100 rows: in about 81 % of samples.
-    found = correlations(np.random.default_rng(0), 300, 100, noise=(1.0, 2.0))
-    assert np.mean([williams_test(*one, 100).p <= 0.05 for one in zip(*found, strict=True)]) > 0.75
-
-
 def test_a_metric_does_not_differ_from_itself_and_swapping_two_turns_the_sign():
     assert williams_test(0.5, 0.5, 1.0, 100).p == 1
     one, other = williams_test(0.5, 0.3, 0.6, 50), williams_test(0.3, 0.5, 0.6, 50)
@@ -113,29 +107,6 @@ def test_with_ties_p_is_the_share_of_all_signs_whose_sum_is_as_far_from_zero(row
     result = mcnemar_test(first, second)
     assert result.p == pytest.approx(np.mean(sums >= seen))
     assert result.mid_p == pytest.approx(np.mean(sums > seen) + np.mean(sums == seen) / 2)
-
-
-def test_equally_right_metrics_are_told_apart_in_about_5_percent_of_samples():
-    # Both right on 70 % of 300 pairs, ties included. The exact p keeps below the level, mid-p meets it.
-    generator = np.random.default_rng(0)
-    exact = mid = 0
-    for _ in range(1000):
-        easy = generator.random(300) < 0.5
-        first, second = (
-            np.where(easy, 1.0, generator.choice([0.0, 0.5, 1.0], size=300, p=[0.5, 0.2, 0.3])) for _ in "12"
-        )
-        result = mcnemar_test(first, second)
-        exact += result.p <= 0.05
-        mid += result.mid_p <= 0.05
-    assert 0.03 <= exact / 1000 <= 0.055
-    assert 0.04 <= mid / 1000 <= 0.06
-    assert exact <= mid
-
-
-def test_a_real_difference_of_pairs_is_found():
-    generator = np.random.default_rng(0)
-    found = [mcnemar_test(generator.random(400) < 0.8, generator.random(400) < 0.65).p <= 0.05 for _ in range(200)]
-    assert np.mean(found) > 0.95
 
 
 def test_credits_of_other_sizes_are_refused():

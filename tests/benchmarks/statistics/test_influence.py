@@ -84,13 +84,6 @@ def test_standard_error_is_that_of_the_bootstrap_of_images(name: str):
     assert interval.high == pytest.approx(resampled.high, abs=0.35 * interval.stderr)
 
 
-def test_rows_of_one_image_are_not_taken_for_independent():
-    rows = rated(3000, 60, levels=5)
-    alone = RatedScores(rows.scores, rows.human, np.arange(3000))
-    by_image, by_row = (spreads({"b": KendallB()}, one)["b"].interval().stderr for one in (rows, alone))
-    assert by_image is not None and by_row is not None and by_image > 2 * by_row
-
-
 def test_mean_over_images_of_tau_leaves_out_what_the_value_leaves_out():
     rows = RatedScores(
         np.array([1.0, 2, 3, 1, 1, 5, 1, 2]), np.array([1.0, 2, 2, 1, 2, 3, 2, 1]), np.array([0, 0, 0, 1, 1, 2, 3, 3])
@@ -190,15 +183,6 @@ def test_influence_on_a_value_of_sums_is_its_derivative():
     relative = 3 * terms[:, 0] / totals[0] + terms[:, 1] / totals[1] - terms[:, 2] / totals[2]
     assert found.value == totals[0] ** 3 * totals[1] / totals[2]
     np.testing.assert_allclose(found.of_image, found.value * relative, rtol=1e-8)
-
-
-@pytest.mark.parametrize(("here", "beside"), [(np.nan, 1.0), (1.0, np.inf)])
-def test_value_of_sums_without_a_slope_has_no_interval(here: float, beside: float):
-    terms = np.ones((5, 2))
-    found = influence_of_sums(
-        lambda sums: here if (sums == 5).all() else beside * float(sums[0]), terms.sum(axis=0), [terms]
-    )
-    assert found.fault() == "the value of the sums has no finite slope"
 
 
 def two_metrics() -> dict[str, list[RatedScores]]:

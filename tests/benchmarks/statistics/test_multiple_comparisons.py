@@ -65,19 +65,6 @@ def test_two_share_a_letter_if_and_only_if_they_do_not_differ(case):
     assert shared(letters) == set(itertools.combinations(range(count), 2)) - different
 
 
-@given(st.lists(st.integers(0, 20), min_size=1, max_size=9), st.integers(1, 20))
-def test_letters_follow_the_order_where_differences_grow_with_distance(values, enough):
-    # No letter is given that another one holds already, and "a" is the best one's.
-    values = sorted(values, reverse=True)
-    different = [(i, j) for i, j in itertools.combinations(range(len(values)), 2) if values[i] - values[j] > enough]
-    letters = significance_letters(len(values), different)
-    assert letters[0] == "a"
-    held = [letters_in(one) for one in letters]
-    assert [min(one) for one in held] == sorted(min(one) for one in held)
-    members = {letter: {i for i, one in enumerate(held) if letter in one} for letter in set().union(*held)}
-    assert not any(one < other for one in members.values() for other in members.values())
-
-
 def test_three_neighbours_are_written_as_a_range():
     # A window of five slides over eight metrics by one: the fourth is in all of the first four windows.
     far = [(i, j) for i, j in itertools.combinations(range(8), 2) if j - i > 4]
@@ -90,13 +77,6 @@ def test_more_groups_than_the_alphabet_go_on_as_spreadsheets_name_columns():
     assert letters[701:704] == ["zz", "aaa", "aab"]
     apart = [(i, j) for i, j in itertools.combinations(range(32), 2) if j - i > 3]
     assert significance_letters(32, apart)[25:29] == ["w-z", "x-aa", "y-ab", "z-ac"]
-
-
-def test_twice_as_many_models_take_no_more_than_a_few_times_the_work():
-    # Steps, not seconds: the sets that are begun are as many as the windows, however many metrics a window holds.
-    for count, last in ((100, "cb"), (400, "lh")):
-        apart = [(i, j) for i, j in itertools.combinations(range(count), 2) if j - i > count // 5]
-        assert significance_letters(count, apart)[-1] == last
 
 
 @given(st.lists(st.floats(0, 1), max_size=40))
