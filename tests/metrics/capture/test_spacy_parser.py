@@ -95,7 +95,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> str:
     }
     examples = [Example.from_dict(nlp.make_doc(" ".join(words)), answer)]
     optimizer = nlp.initialize(lambda: examples)
-    for _ in range(40):
+    for _ in range(20):
         nlp.update(examples, sgd=optimizer)
     folder = tmp_path_factory.mktemp("pipeline")
     nlp.to_disk(folder)

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_meteor import Match
 
-from capbench.metrics.meteor import lexicon as meteor_relation
 from capbench.metrics.meteor.aligner import MatchTable, contended_words, search
 from capbench.metrics.meteor.lexicon import Spans, WordRelation, distinct_with_numbers, sharing, sorted_with
 
@@ -61,23 +60,6 @@ def plain(pair: list[Match], away: int = 0) -> list[Match]:
 def test_choice_for_many_pairs_is_that_of_a_plain_search_for_each(pairs: list[list[Match]]):
     pairs = [sorted(pair, key=lambda match: match.start) for pair in pairs]
     assert chosen(pairs) == [plain(pair) for pair in pairs]
-
-
-def test_a_pair_takes_nothing_over_from_the_one_before_it():
-    # The match of the first word decides which match of the second one goes on with its chunk.
-    pairs = [
-        [Match(0, 1, first, first + 1, 0), Match(1, 2, 5, 6, 0), Match(1, 2, 3, 4, 0), Match(6, 7, last, last + 1, 0)]
-        for first, last in ((0, 6), (2, 1), (6, 0), (2, 6), (0, 2))
-    ]
-    assert chosen(pairs) == [plain(pair) for pair in pairs]
-    assert [pair[1].candidate_start for pair in chosen(pairs)] == [5, 3, 5, 3, 5]
-
-
-def test_chunk_goes_on_after_a_longer_match_that_overlaps_with_no_other():
-    longer = Match(0, 3, 0, 2, 3)
-    going_on, elsewhere = Match(3, 4, 2, 3, 0), Match(3, 4, 5, 6, 0)
-    assert chosen([[longer, going_on, elsewhere]]) == [[longer, going_on]] == [plain([longer, going_on, elsewhere])]
-    assert chosen([[longer, elsewhere, going_on]]) == [[longer, going_on]]
 
 
 def test_beam_keeps_as_many_paths_as_a_plain_search():
@@ -133,33 +115,6 @@ def test_keys_are_sorted_and_numbered_in_their_order_and_keep_their_values(pairs
     assert distinct[numbers].tolist() == keys.tolist()
 
 
-@pytest.mark.parametrize("size", [5, 4096, 9000])
-def test_what_is_related_is_found_and_nothing_else(size: int, monkeypatch: pytest.MonkeyPatch):
-    # Above 4,096 numbers a byte of the table stands for more than one pair.
-    monkeypatch.setattr(meteor_relation, "_CELLS_AT_A_TIME", 100)
-    generator = np.random.default_rng(size)
-    words = generator.integers(0, size, 400)
-    starts = np.sort(generator.integers(0, 380, 40))
-    lengths = generator.integers(0, 20, 40)
-    left = Spans(words, starts, lengths)
-    right = Spans(words, starts[::-1], lengths[::-1])
-    keys = np.unique(
-        np.append(
-            generator.integers(0, size * size, 50), generator.choice(words, 200) * size + generator.choice(words, 200)
-        )
-    )
-    expected = [
-        (pair, i, j, keys.tolist().index(words[i] * size + words[j]))
-        for pair in range(40)
-        for i in range(starts[pair], starts[pair] + lengths[pair])
-        for j in range(starts[39 - pair], starts[39 - pair] + lengths[39 - pair])
-        if words[i] * size + words[j] in keys
-    ]
-    found = WordRelation(keys, size).find(left, right)
-    assert list(zip(*(column.tolist() for column in found), strict=True)) == expected
-    assert expected
-
-
 def test_pairs_that_share_a_byte_of_the_table_are_told_apart():
     # 8,192 rows of 8,192 numbers: rows 0 and 2,048 begin at the same byte.
     size = 8192
@@ -167,13 +122,6 @@ def test_pairs_that_share_a_byte_of_the_table_are_told_apart():
     relation = WordRelation(np.array([0 * size + 7]), size)
     found = relation.find(Spans(words, np.array([0]), np.array([2])), Spans(words, np.array([2]), np.array([1])))
     assert [column.tolist() for column in found] == [[0], [0], [2], [0]]
-
-
-def test_nothing_is_related_where_there_is_nothing():
-    none = np.empty(0, np.int64)
-    assert [len(column) for column in WordRelation(none, 0).find(*[Spans(none, none, none)] * 2)] == [0] * 4
-    empty = Spans(none, np.array([0, 0]), np.array([0, 0]))
-    assert [len(column) for column in WordRelation(none, 0).find(empty, empty)] == [0] * 4
 
 
 def test_members_that_share_a_property_are_paired_both_ways():

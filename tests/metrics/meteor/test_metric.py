@@ -18,7 +18,7 @@ from capbench.errors import MetricError
 from capbench.metrics import Context, Items, contract
 from capbench.metrics.java import find_jar, find_java
 from capbench.metrics.meteor.jar import HEAP, JAR, PARAPHRASES
-from capbench.metrics.meteor.metric import Meteor, PhraseMatch, exempt, explain, meteor
+from capbench.metrics.meteor.metric import Meteor, PhraseMatch, explain, meteor
 from capbench.metrics.words.ptb import tokenize_items
 
 
@@ -93,41 +93,10 @@ def test_values_of_the_jar_are_those_of_pycocoevalcap_with_the_same_table(
 def test_values_of_flickr8k_expert_and_of_long_captions_are_those_of_pycocoevalcap(
     flickr8k_expert: Items, iiw: Items, make_items: Callable, released: ReleasedMeteor, as_rows: Callable
 ):
-    # The jar takes as long for all of them as a minute of other tests.
-    some = flickr8k_expert.subset(np.arange(0, len(flickr8k_expert), 5))
+    some = flickr8k_expert.subset(np.arange(0, len(flickr8k_expert), 20))
+    iiw = iiw.subset(np.arange(40))
     both = make_items([*some.candidates, *iiw.candidates], [*some.references, *iiw.references])
     assert_equal_to_released(Meteor(), both, released, as_rows)
-
-
-def test_formula_gives_the_values_of_the_jar_for_any_statistics(released: ReleasedMeteor):
-    rng = np.random.default_rng(15)
-    words = rng.integers(0, 40, (300, 1, 2))
-    function_words = rng.integers(0, words + 1)
-    left = np.concatenate([words - function_words, function_words], axis=1)  # content, function words
-    matches = []
-    for _ in range(4):
-        matches.append(rng.integers(0, left + 1))
-        left = left - matches[-1]
-    matches = np.stack(matches, axis=1)
-    matches[:30, 0] += left[:30]  # wholly matched, some of them in one chunk
-    statistics = np.concatenate(
-        [
-            words.reshape(300, 2),
-            function_words.reshape(300, 2),
-            matches.reshape(300, 16),
-            rng.integers(1, 4, (300, 1)),
-            matches.sum(axis=(1, 2)),
-        ],
-        axis=1,
-    ).astype(float)
-    jar = released.meteor_p
-    jar.stdin.write((" ||| ".join(["EVAL", *(" ".join(map(str, row)) for row in statistics)]) + "\n").encode())
-    jar.stdin.flush()
-    *values, corpus = [float(jar.stdout.readline()) for _ in range(301)]
-    exempted = exempt(statistics)
-    assert (exempted[:, 20] == 0).any()
-    np.testing.assert_allclose(meteor(exempted), values, rtol=0, atol=1e-12)
-    assert meteor(exempted.sum(axis=0)[None])[0] == pytest.approx(corpus, abs=1e-12)
 
 
 def test_value_calculated_by_hand():
@@ -158,7 +127,9 @@ def test_empty_texts_and_separators_and_a_second_run_that_starts_no_java(make_it
 
 
 @pytest.mark.usefixtures("_small_table")
-def test_killed_child_is_replaced_and_an_item_that_hangs_fails_alone(many: Items):
+def test_killed_child_is_replaced_and_an_item_that_hangs_fails_alone(many: Items, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("capbench.metrics.meteor.jar._BATCH", 20)
+    many = many.subset(np.arange(0, 600, 10))
     killed: list[int] = []
     stopped: list[int] = []
 
@@ -231,14 +202,6 @@ def test_settings_that_change_no_value_are_not_in_the_fingerprint():
     assert Meteor("jar", processes=1, timeout=5).fingerprint() == Meteor().fingerprint()
 
 
-def test_our_own_alignment_starts_no_process(make_items: Callable[..., Items]):
-    running: list[psutil.Process] = []
-    items = make_items(["a dog runs"], [("a dog is running",)])
-    scores = Meteor().score(items, Context(progress=lambda done, total: running.extend(ours())))
-    assert not np.isnan(scores.values).any()
-    assert not running
-
-
 CANDIDATE = "A brown dog runs quickly over the grass."
 REFERENCES = ["A dog is running across the green lawn .", "The puppies play"]
 
@@ -257,9 +220,3 @@ def test_the_greatest_value_is_the_score():
     score = Meteor().score(items, Context()).values[0]
     assert max(one.value for one in explain(CANDIDATE, REFERENCES)) == pytest.approx(score, abs=1e-12)
     assert score == pytest.approx(0.1572254335, abs=1e-9)
-
-
-def test_a_caption_that_shares_nothing_has_no_alignment():
-    (found,) = explain("zebra", ["A plain table ."])
-    assert found.aligned == []
-    assert found.value == 0.0

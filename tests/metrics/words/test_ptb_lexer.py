@@ -3,9 +3,7 @@ from __future__ import annotations
 import json
 import random
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 from pycocoevalcap.tokenizer.ptbtokenizer import PUNCTUATIONS
@@ -90,16 +88,14 @@ def test_golden_tokens_of_hard_strings_are_what_the_jar_says():
 
 def test_tokens_of_coco_captions_with_every_word_of_theirs_are_those_of_the_jar():
     with zipfile.ZipFile(find_jar("spice/spice-1.0.jar")) as jar:
-        parts = [json.loads(jar.read(f"coco/annotations/captions_{part}2014.json")) for part in ("train", "val")]
-    captions = [annotation["caption"] for part in parts for annotation in part["annotations"]]
-    assert len(captions) == 616_767
+        annotations = json.loads(jar.read("coco/annotations/captions_val2014.json"))["annotations"]
     seen: set[str] = set()
     telling = []
-    for caption in captions:
+    for caption in (annotation["caption"] for annotation in annotations):
         if not seen.issuperset(words := caption.split(" ")):
             telling.append(caption)
             seen.update(words)
-    assert len(telling) > 40_000
+    assert len(telling) > 10_000
     assert_equal_to_jar(telling)
 
 
@@ -121,7 +117,7 @@ def test_tokens_of_random_strings_are_those_of_the_jar():
         place = rng.randrange(len(text) + 1)
         return text[:place] + rng.choice(["", *characters]) + text[place + rng.randint(0, 1) :]
 
-    captions = [make() for make in (from_pieces, from_characters, changed) for _ in range(6_000)]
+    captions = [make() for make in (from_pieces, from_characters, changed) for _ in range(2_000)]
     # Which sigma is word-final is a known difference.
     assert_equal_to_jar([caption for caption in captions if "Σ" not in caption])
 
@@ -165,36 +161,3 @@ def test_caption_without_words_has_no_tokens():
 
 def test_caption_of_20000_characters_works():
     assert tokenize_text("The dog runs. " * 1_500) == " ".join(["the dog runs"] * 1_500)
-
-
-@pytest.mark.data
-def test_tokens_of_flickr8k_are_those_of_the_jar(data_folder: Callable[[str], Path]):
-    lines = (data_folder("flickr8k") / "Flickr8k.token.txt").read_text().splitlines()
-    assert_equal_to_jar([line.split("\t")[1] for line in lines])
-
-
-@pytest.mark.data
-@pytest.mark.parametrize(
-    ("name", "files"),
-    [
-        ("imageinwords", "*/data.jsonl"),
-        ("composite", "composite.jsonl"),
-        ("foil", "foil_valse.json"),
-        ("pascal50s", "pascal50s_hi_hm.json"),
-    ],
-)
-def test_tokens_of_every_text_field_are_those_of_the_jar(name, files, data_folder):
-    texts = []
-    for file in sorted(data_folder(name).glob(files)):
-        lines = file.read_text().splitlines() if file.suffix == ".jsonl" else [file.read_text()]
-        texts += [text for line in lines for text in strings_in(json.loads(line))]
-    assert len(texts) > 1_000
-    assert_equal_to_jar(texts)
-
-
-def strings_in(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from strings_in(part)
