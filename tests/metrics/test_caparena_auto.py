@@ -9,7 +9,6 @@ import pytest
 
 from capbench.adapters import ImageHandle, VideoHandle
 from capbench.adapters.judges.responses import RecordedResponses
-from capbench.errors import MetricError
 from capbench.metrics import Context, Items
 from capbench.metrics.caparena_auto import CapArenaAuto, read_verdict
 
@@ -90,15 +89,3 @@ def test_own_caption_ties_unasked_and_what_cannot_be_asked_is_named(tmp_path, ju
     assert alone.failures == {0: "needs two references: the baseline's caption, then a person's"}
     film = items("mine", images=[VideoHandle(tmp_path / "a.mp4")])
     assert CapArenaAuto(prompt).score(film, Context(judge=recorded)).failures == {0: "image: is a video"}
-
-
-def test_settings_and_prompt_are_checked(tmp_path: Path, prompt: str):
-    (tmp_path / "short.txt").write_text("{first}|{second}")
-    with pytest.raises(MetricError, match=r"does not contain \{reference\}"):
-        CapArenaAuto(str(tmp_path / "short.txt")).check()
-    assert CapArenaAuto(prompt).fingerprint()["prompt"] != CapArenaAuto().fingerprint()["prompt"]
-    assert CapArenaAuto(seed=1).fingerprint() != CapArenaAuto().fingerprint()
-    by_default = CapArenaAuto()
-    assert (by_default.seed, by_default.max_tokens, by_default.tries) == (0, 1500, 5)
-    assert CapArenaAuto(max_tokens=1, tries=1).tries == 1
-    assert (CapArenaAuto.range, CapArenaAuto.label) == ((-1.0, 1.0), "CapArena-Auto")

@@ -63,11 +63,6 @@ def test_set_without_a_mention_has_no_share_and_says_why(table_file: Path):
     assert ChairS(synonyms=str(table_file)).score(items, Context()).values.tolist() == [0, 0]
 
 
-def test_resample_without_a_mention_is_undefined(items: Items, table_file: Path):
-    metric = ChairI(synonyms=str(table_file))
-    assert np.isnan(metric.corpus(metric.score(items, Context()), np.array([0, 0, 4, 0])))
-
-
 def test_object_that_the_table_lacks_fails_its_item_alone(table_file: Path):
     items = chair_items(["a dog", "a dog"], [("a dog",)] * 2, [{"dog"}, {"dog", "unicorn"}])
     scores = ChairS(synonyms=str(table_file)).score(items, Context())
@@ -190,14 +185,6 @@ def test_singular_is_that_of_pattern_2_6(word: str, one: str):
 )
 def test_punctuation_is_split_off_and_stands_between_words(text: str, expected: str):
     assert " ".join(tokens(text)) == expected
-
-
-def test_words_become_objects(table: SynonymTable):
-    assert table.mentions("Two women and a MAN walk dogs, past a couple of kites.") == [
-        "person", "person", "dog", "kite"
-    ]  # fmt: skip
-    assert table.mentions("nothing here is known") == []
-    assert table.mentions("") == []
 
 
 @pytest.mark.parametrize(

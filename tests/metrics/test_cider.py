@@ -165,20 +165,6 @@ def test_values_with_given_frequencies_are_those_of_pycocoevalcap(composed, corp
     np.testing.assert_allclose(scores.values, values[: len(items)], rtol=0, atol=1e-9)
 
 
-def test_given_frequencies_of_the_references_are_the_corpus_own(composed: Items, tmp_path: Path):
-    rows = [
-        (n * 10 + copy, text)
-        for n, (references, weight) in enumerate(zip(composed.references, composed.weights, strict=True))
-        for copy in range(int(weight))
-        for text in references
-    ]
-    metric = Cider(document_frequencies=str(given(tmp_path / "captions.json", rows)))
-    expected = Cider().score(composed, Context())
-    found = metric.score(composed, Context())
-    np.testing.assert_allclose(found.values, expected.values, rtol=1e-12)
-    assert found.failures == expected.failures
-
-
 def test_layouts_of_the_captions_give_the_same_frequencies(composed, corpus, tmp_path):
     as_lines = tmp_path / "captions.jsonl"
     as_lines.write_text("".join(json.dumps({"image": image, "caption": text}) + "\n" for image, text in corpus))
@@ -209,29 +195,15 @@ def test_captions_that_cannot_be_read_are_an_error(make_items, tmp_path, name, c
         Cider(document_frequencies=tmp_path / name).score(make_items(["a"], [["a"]]), Context())
 
 
-def assert_equal_in_shards(items: Items, shards: int, parts: int) -> None:
+@pytest.mark.parametrize(("shards", "parts"), [(1, 1), (7, 3), (12, 16)])
+def test_values_are_the_same_to_the_bit_whatever_the_shards(composed: Items, shards: int, parts: int):
     for metric in (Cider(), Cider(variant="plain")):
-        whole = metric.score(items, Context())
-        found, value = scored_in_shards(metric, items, Context(), shards, parts)
+        whole = metric.score(composed, Context())
+        found, value = scored_in_shards(metric, composed, Context(), shards, parts)
         np.testing.assert_array_equal(found.values, whole.values)
         np.testing.assert_array_equal(found.parts["per_order"], whole.parts["per_order"])
         assert found.failures == whole.failures
-        assert value == metric.corpus(whole, items.weights)
-
-
-@pytest.mark.parametrize(("shards", "parts"), [(1, 1), (7, 3), (12, 16)])
-def test_values_are_the_same_to_the_bit_whatever_the_shards(composed: Items, shards: int, parts: int):
-    assert_equal_in_shards(composed, shards, parts)
-
-
-@pytest.mark.data
-def test_values_of_flickr8k_expert_are_the_same_to_the_bit_in_shards(flickr8k_expert: Items):
-    assert_equal_in_shards(flickr8k_expert.subset(np.arange(0, len(flickr8k_expert), 8)), 40, 4)
-
-
-@pytest.mark.data
-def test_values_of_long_captions_are_the_same_to_the_bit_in_shards(iiw: Items):
-    assert_equal_in_shards(iiw, 7, 2)
+        assert value == metric.corpus(whole, composed.weights)
 
 
 def test_an_item_has_one_value_whatever_stands_beside_it_in_its_shard(composed: Items):
@@ -241,32 +213,6 @@ def test_an_item_has_one_value_whatever_stands_beside_it_in_its_shard(composed: 
     for item in (0, 3, 150):
         alone = composed.subset(np.array([item]))
         assert metric.score(alone, Context(), state).values.tolist() == [whole[item]]
-
-
-def test_state_is_the_same_to_the_bit_whatever_the_shards(composed: Items):
-    metric = Cider()
-    whole = metric.merge([metric.state_map(composed, Context())])
-    pieces = [metric.state_map(composed.subset(which), Context()) for which in shuffled(len(composed), 9)]
-    parts = [metric.merge([metric.partition(one, 5)[part] for one in pieces]) for part in range(5)]
-    for state in (metric.merge(pieces), metric.merge([metric.merge(pieces[4:]), *pieces[3::-1]]), metric.merge(parts)):
-        assert state.keys() == whole.keys()
-        for name, array in state.items():
-            assert array.dtype == whole[name].dtype
-            np.testing.assert_array_equal(array, whole[name])
-
-
-def test_state_counts_the_rows_of_each_ngram(make_items: Callable[..., Items]):
-    items = make_items(
-        ["x", "a", "x", "!"], [["a dog", "the dog dog"], ["a cat"], ["a dog", "the dog dog"], ["!"]], [3, 1, 2, 1]
-    )
-    metric = Cider()
-    state = metric.state_map(items, Context())
-    assert state["rows"].tolist() == [7]
-    # a: 6; dog, a dog, the, the dog, dog dog, the dog dog: 5; cat, a cat: 1.
-    assert sorted(state["frequencies"].tolist()) == [1, 1, 5, 5, 5, 5, 5, 5, 6]
-    assert (state["ngrams"][1:] > state["ngrams"][:-1]).all()
-    # Those of a single row weigh as much as those of none.
-    assert sorted(metric.condense(state)["frequencies"].tolist()) == [5, 5, 5, 5, 5, 5, 6]
 
 
 def test_hash_of_an_ngram_is_the_same_on_every_machine(make_items: Callable[..., Items]):

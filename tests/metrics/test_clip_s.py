@@ -1,8 +1,7 @@
-"""CLIP-S and RefCLIP-S against the released code on tiny weights, and against the formulas."""
+"""CLIP-S and RefCLIP-S against the released code on tiny weights, and where something is wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,34 +11,13 @@ from clip_golden import GOLDEN, assert_golden, assert_same_weights, drawn_items,
 from named_features import NamedFeatures
 from tiny_clip import TinyClip, tiny_state_dict
 
-from capbench.adapters import Encoded, Encoder, ImageHandle, VideoHandle
+from capbench.adapters import Encoder, ImageHandle, VideoHandle
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
-from capbench.benchmarks.store.store import Store
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items, build_metric
 from capbench.metrics.clip_s import ClipS, RefClipS
 from capbench.metrics.golden import golden_items
-from capbench.metrics.pac_s import PacS, RefPacS
-
-
-class CountingEncoder(OpenClipEncoder):
-    """Notes what it is asked for."""
-
-    def __init__(self, *arguments, **settings) -> None:
-        super().__init__(*arguments, **settings)
-        self.asked: dict[str, list[str]] = {"images": [], "texts": [], "token_ids": []}
-
-    def images(self, images: Sequence[ImageHandle]) -> Iterator[Encoded]:
-        self.asked["images"] += [handle.name for handle in images]
-        return super().images(images)
-
-    def texts(self, texts: Sequence[str]) -> Iterator[Encoded]:
-        self.asked["texts"] += texts
-        return super().texts(texts)
-
-    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        self.asked["token_ids"] += texts
-        return super().token_ids(texts)
+from capbench.metrics.pac_s import PacS
 
 
 @pytest.fixture(scope="module")
@@ -70,29 +48,6 @@ def test_drawn_pictures_have_the_values_of_clipscore(metric, value, encoder, dra
 def test_flickr8k_has_the_values_of_clipscore(metric, value, encoder, data_folder):
     scores = metric.score(flickr8k_items(data_folder), Context(encoder=encoder))
     assert_golden(scores, GOLDEN["flickr8k_expert"]["clip"], value)
-
-
-def features(encoder: Encoder, inputs: Sequence[str | ImageHandle]) -> np.ndarray:
-    """Return unit vectors ``[n, d]``, each input encoded by itself."""
-    rows = []
-    for one in inputs:
-        batches = encoder.texts([one]) if isinstance(one, str) else encoder.images([one])
-        rows += [vector for batch in batches for vector in batch.vectors.values()]
-    vectors = np.stack(rows).astype(np.float64)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-
-def test_values_follow_the_formulas(encoder: Encoder, drawn: Items):
-    w, prompt = 3.0, "It shows: "
-    scores = RefClipS(w=w, prompt=prompt).score(drawn, Context(encoder=encoder))
-    images = features(encoder, list(drawn.images))
-    captions = features(encoder, [prompt + text for text in drawn.candidates])
-    for item, references in enumerate(drawn.references):
-        image = w * max(images[item] @ captions[item], 0.0)
-        text = max(features(encoder, [prompt + one for one in references]) @ captions[item])
-        assert scores.parts["image"][item] == pytest.approx(image, abs=1e-6)
-        assert scores.parts["references"][item] == pytest.approx(text, abs=1e-6)
-        assert scores.values[item] == pytest.approx(2 * image * text / (image + text), abs=1e-5)
 
 
 def test_an_item_without_an_image_or_a_reference_is_named_and_costs_no_other(encoder, drawn, tmp_path):
@@ -156,11 +111,6 @@ def test_range_ends_at_w_which_the_value_of_equal_vectors_is(metric: ClipS):
     np.testing.assert_allclose(values[::-1], metric.range, atol=1e-6)
 
 
-def test_range_of_a_class_is_that_of_its_own_w_and_with_references_there_is_none():
-    assert (ClipS.range, PacS.range) == (ClipS().range, PacS().range)
-    assert RefClipS(w=1).range == RefPacS(w=1).range == RefClipS.range == (-np.inf, np.inf)
-
-
 def test_texts_that_fail_and_terms_without_a_harmonic_mean_are_named():
     items = table_items(
         ("unheard", ("like",)),
@@ -187,23 +137,6 @@ def test_the_part_that_says_truncated_counts_the_prompt():
     for prompt, truncated in (("", [0, 0]), ("a b ", [0, 1])):
         scores = ClipS(prompt=prompt).score(items, Context(encoder=table()))
         assert scores.parts["truncated"].tolist() == truncated
-
-
-def test_a_second_call_encodes_nothing(tiny_clip: TinyClip, drawn: Items, tmp_path: Path):
-    encoder = CountingEncoder(pretrained=str(tiny_clip.open_clip_folder), device="cpu", dtype="fp32")
-    with Store(tmp_path / "store.sqlite") as store:
-        context = Context(cache=store, encoder=encoder)
-        first = RefClipS().score(drawn, context)
-        assert len(encoder.asked["images"]) == len(set(drawn.images)) == 7
-        assert len(encoder.asked["texts"]) == len(set(encoder.asked["texts"])) > 0
-        for asked in encoder.asked.values():
-            asked.clear()
-        second = RefClipS(w=2.0).score(drawn, context)
-        third = ClipS().score(drawn, context)
-        assert encoder.asked == {"images": [], "texts": [], "token_ids": []}
-    np.testing.assert_array_equal(first.parts["references"], second.parts["references"])
-    np.testing.assert_allclose(second.parts["image"], first.parts["image"] * 2 / 2.5)
-    np.testing.assert_array_equal(third.values, first.parts["image"])
 
 
 def test_many_items_have_the_values_of_few(encoder: Encoder, drawn: Items):

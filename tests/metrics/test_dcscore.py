@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,7 @@ import pytest
 from chat_server import chat_server, completion, prompt_of
 from tiny_images import noise_png
 
-from capbench.adapters import ImageHandle, JudgeRequest, VideoHandle
-from capbench.adapters.contracts import Judged
+from capbench.adapters import ImageHandle, VideoHandle
 from capbench.adapters.judges.responses import RecordedResponses
 from capbench.cli.main import main
 from capbench.errors import MetricError
@@ -153,28 +151,9 @@ def test_facts_are_joined_by_number_whatever_answers_call_them(prompts, oracle, 
     assert by_text.failures == {0: "matching: judge: is not among the recorded responses"}
 
 
-class Remarking(RecordedResponses):
-    """A judge that has read an image in a way that is not usual."""
-
-    def stream(self, requests: Sequence[JudgeRequest]) -> Iterator[Judged]:
-        for one in super().stream(requests):
-            seen = {at: "half of it" if requests[at].image else "" for at in one.judgements}
-            yield Judged({at: replace(answer, remark=seen[at]) for at, answer in one.judgements.items()})
-
-
 GOOD = '[{"fact": "It is red.", "relevance": 1}]'
 MATCHED = '[{"number": 0, "matched_oracle_id": 0}]'
 VERIFIED = '[{"number": 0, "verification": 1}]'
-
-
-def test_how_an_image_was_read_is_remarked_and_letters_are_asked_as_they_are(tmp_path, prompts, oracle):
-    match, verify = (text.replace("red", "blé") for text in asked(0, 1, ["It is red."]))
-    rows = (("FACTS c", GOOD.replace("red", "blé")), (match, MATCHED), (verify, VERIFIED))
-    told = [json.dumps({"prompt": prompt, "response": answer}) for prompt, answer in rows]
-    (tmp_path / "answers.jsonl").write_text("\n".join(told))
-    scores = DcScore(oracle(1), **prompts).score(items("c"), Context(judge=Remarking(tmp_path / "answers.jsonl")))
-    assert scores.values == pytest.approx([1.0])
-    assert scores.remarks == {0: "half of it"}
 
 
 def test_answer_that_cannot_be_used_is_asked_for_again_by_another_seed(prompts, oracle, judge):

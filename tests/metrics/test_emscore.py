@@ -107,17 +107,6 @@ def test_opposite_precision_and_recall_have_no_f1():
         match_references(caption, [Tokens(unit([0, 1], [0, -1]), np.array([0.5, 0.5]))])
 
 
-def test_an_item_scores_the_same_whatever_stands_beside_it(tmp_path: Path, encoder: Encoder):
-    video = VideoHandle(recorded(tmp_path / "v.npy", 12))
-    captions = ["a dog", "a very long caption of a dog that runs over the grass and into the water"]
-    references = [["dog"], ["a dog runs", "an animal that runs over all of the grass there is"]]
-    metric = build_metric("emscore_ref", {})
-    together = metric.score(items([video] * 2, captions, references), Context(encoder=encoder)).values
-    for number in (0, 1):
-        alone = items([video], [captions[number]], [references[number]])
-        assert metric.score(alone, Context(encoder=encoder)).values[0] == pytest.approx(together[number], abs=1e-6)
-
-
 def test_a_span_picks_frames_as_released(tmp_path: Path, encoder: Encoder):
     path = recorded(tmp_path / "v.npy", 30)
     # From 30 * 2.5 // 9 to 30 * 6.2 // 9.

@@ -17,7 +17,7 @@ from capbench.errors import MetricError, UsageError
 from capbench.metrics import Context, Metric, Scores, build_metric
 from capbench.metrics.capture.factual import FactualParser
 from capbench.metrics.golden import golden_items, read_golden
-from capbench.metrics.graph_spice import SoftSpice, merged
+from capbench.metrics.graph_spice import merged
 from capbench.tasks.shapes.reader import foils
 
 pytestmark = pytest.mark.usefixtures("minilm_in_memory")
@@ -229,15 +229,6 @@ def test_label_names_what_is_not_released_and_the_fingerprint_what_decides_a_val
     assert (whole["compare"], whole["synonyms"], "merged" in whole) == ("graphs", True, False)
 
 
-def test_words_of_one_side_that_mean_the_same_are_one_where_they_are_merged(on_graphs: Callable[..., Metric]):
-    # The candidate says one thing twice: "car" and "automobile" are one, and so are both being red.
-    graphs = ("( car , is , red ) , ( automobile , is , red )", "( auto , is , red )")
-    plain = scored(on_graphs, "factual_spice", *graphs)
-    merged = scored(on_graphs, "factual_spice", *graphs, compare="merged")
-    assert plain.parts["precision"].tolist() == [0.5]
-    assert merged.parts["precision"].tolist() == [1.0]
-
-
 def test_words_are_merged_over_one_that_is_like_both_wherever_they_stand():
     # "a" and "b" have nothing in common, "c" has with both; "q" is in no set, not even one with itself.
     sets = {"a": {1}, "b": {2}, "c": {1, 2}, "r": {5}, "z": {6}}
@@ -253,16 +244,6 @@ def test_words_are_merged_over_one_that_is_like_both_wherever_they_stand():
     mirrored = [tuple(reversed(one)) for one in said]
     assert merged([*names, *mirrored], synonyms) == [[abc], [{"z"}], [{"z"}, {"r"}, abc]]
     assert merged([("q",), ("q", "r")], synonyms) == [[{"q"}], [{"q"}, {"r"}]]
-
-
-def test_graphs_are_the_same_or_not(on_graphs: Callable[..., Metric]):
-    metric = on_graphs("factual_spice", ["( a , is , b ) , ( c )", "( c )", "( a , b )"], compare="graphs")
-    items = golden_items(
-        ["( a , is , b ) , ( c )", "( a , is , b ) , ( c )", "( c )"],
-        [["( c )", "( a , is , b ) , ( c )"], ["( c )", "( a , b )"], [""]],
-    )
-    scores = metric.score(items, Context())
-    assert scores.values.tolist() == [1, 0, 0]
 
 
 @pytest.mark.parametrize("compare", ["tuples", "merged", "graphs"])
@@ -294,12 +275,3 @@ def test_synonyms_need_the_jar_and_exact_words_do_not(on_graphs, monkeypatch):
             on_graphs("factual_spice", ["( dog )"], **settings).check()
     on_graphs("factual_spice", ["( dog )"], synonyms=False).check()
     on_graphs("factual_spice", ["( dog )"], compare="graphs").check()
-
-
-def test_value_both_ways_is_a_mean_of_what_is_moved_to_0_and_1():
-    metric = build_metric("soft_spice", {"both_ways": True})
-    assert isinstance(metric, SoftSpice)
-    assert metric.range == (-1.0, 1.0)
-    # 0 and 0.5 are moved to 1/2 and 3/4.
-    assert metric._value(0.0, 0.5) == pytest.approx(2 * 0.375 / 1.25)
-    assert metric._value(-1.0, -1.0) == 0.0

@@ -100,23 +100,6 @@ def test_direction_of_a_task_file_decides_which_caption_of_a_pair_is_right(tmp_p
     }  # fmt: skip
 
 
-def test_direction_of_a_task_file_is_that_of_the_result_of_a_captioner(tmp_path: Path):
-    name = module(tmp_path, several=False, result=DISTANCE)
-    (tmp_path / "mine.jsonl").write_text(json.dumps({"id": "a", "caption": "two words"}))
-    write_task(
-        tmp_path,
-        {"metric": name, "name": "distance", "higher_is_better": False},
-        rows=[{"id": "a", "references": ["one", "a few words"]}],
-        output_type="generate_until",
-        doc_to_id="id",
-        doc_to_text="Describe.",
-    )
-    run = capbench.evaluate(f"captions:{tmp_path / 'mine.jsonl'}", "mine", include_path=[tmp_path], resamples=0)["mine"]
-    (result,) = run.results
-    assert (result.value, result.higher_is_better) == (1.0, False)
-    assert run.record.higher_is_better("distance") is False
-
-
 @pytest.mark.parametrize(
     ("entry", "fault"),
     [

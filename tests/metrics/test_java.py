@@ -80,11 +80,6 @@ def test_java_of_the_wheel_comes_before_the_path_and_after_java_home(monkeypatch
     assert find_javas() == [str(home / "bin/java")]
 
 
-def test_java_home_comes_before_the_path(stand_in_java: Callable[[str], Path]):
-    home = stand_in_java("")
-    assert Path(find_java()) == home / "bin/java"
-
-
 def test_java_home_without_java_is_an_error_and_not_passed_over(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(MetricError, match="JAVA_HOME"):

@@ -67,20 +67,6 @@ def test_missing_corenlp_jars_are_named_with_their_source_and_their_places(tmp_p
     assert "CAPBENCH_SPICE" in caught.value.hint
 
 
-def test_only_the_jar_that_is_missing_is_named(corenlp: Path):
-    (corenlp / CORENLP[0]).unlink()
-    with pytest.raises(MetricError) as caught:
-        find_program()
-    assert caught.value.message.startswith(f"SPICE needs {CORENLP[0]}, which")
-
-
-def test_jars_may_lie_in_the_cache(corenlp, tmp_path, monkeypatch, stand_in_java):
-    stand_in_java(STAND_IN)
-    monkeypatch.delenv("CAPBENCH_SPICE")
-    corenlp.rename(tmp_path / "cache/spice")
-    assert find_program()[1][:2] == [tmp_path / "cache/spice" / name for name in CORENLP]
-
-
 @pytest.mark.parametrize(
     ("said", "version"),
     [
