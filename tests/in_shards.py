@@ -14,7 +14,6 @@ import numpy as np
 
 from capbench.benchmarks.inputs.models import load_models
 from capbench.benchmarks.inputs.settings import RunSettings
-from capbench.benchmarks.records.publishing import SampleContent
 from capbench.benchmarks.running.execution import IN_PROCESS, Execution
 from capbench.benchmarks.running.plan import resolve_call
 from capbench.benchmarks.running.runner import run
@@ -31,11 +30,9 @@ class AnyOrder(Executor):
 
     Attributes:
         seed: Of chance.
-        calls: How many there were.
     """
 
     seed: int = 0
-    calls: int = 0
 
     def map(
         self,
@@ -45,7 +42,6 @@ class AnyOrder(Executor):
     ) -> Iterator[tuple[int, Any]]:
         ahead = list(enumerate(calls))
         np.random.default_rng(self.seed).shuffle(ahead)
-        self.calls += len(ahead)
         sent = _sent(function)
         for number, call in ahead:
             yield number, _sent(sent(_sent(call)))
@@ -56,11 +52,7 @@ def _sent(value: Any) -> Any:
 
 
 def run_in_shards(
-    call: Mapping[str, Any],
-    output: Path,
-    execution: Execution = IN_PROCESS,
-    settings: RunSettings | None = None,
-    samples: SampleContent = "full",
+    call: Mapping[str, Any], output: Path, execution: Execution = IN_PROCESS, settings: RunSettings | None = None
 ) -> tuple[dict[str, Any], list[dict[str, Any]], bytes]:
     """Return what the record of a run says, but for when and where it ran; its samples; and their file."""
     import pyarrow.parquet
@@ -70,7 +62,7 @@ def run_in_shards(
     with Store(output.with_suffix(".sqlite")) as store:
         kept = run(
             plan, settings or RunSettings(resamples=30), load_models(resolved.models), locations=resolved.locations,
-            store=store, output=output, samples_hold=samples, execution=execution,
+            store=store, output=output, execution=execution,
         )  # fmt: skip
     assert kept.folder is not None
     record = json.loads((kept.folder / "run.json").read_text())
