@@ -100,7 +100,7 @@ READS = {
     "store verify": "store verify --store {world}/cache/store.sqlite",
     "run": f"run --task near,far --dry_run {TASKS}",
     "run suite": "run --suite detailcaps_table4 --dry_run",
-    "train": "train shapes_sdci_pick1 --dry_run",
+    "train": "train shapes_sdci_pick1 --dry_run --set data.arguments.scenes=40",
     "make": "make pacspp_positives --data {world}/tasks/rows.jsonl --dry_run",
     "loop": "loop shapes_loop --dry_run",
 }

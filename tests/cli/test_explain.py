@@ -74,11 +74,6 @@ def test_matches_are_printed_by_kind_without_colour_codes(bench, metric):
     assert "≈ ruddy (auto) red (car)" in lines
 
 
-def test_several_references_are_explained_one_by_one(bench, metric):
-    done = bench(*given(metric(), "--reference", CANDIDATE)).succeeded("reference 1: 0.8611", "reference 2: 1.0000")
-    assert done.out.startswith("CAPTURE 0.9306, mean of 2 references")
-
-
 class Page(HTMLParser):
     """What a page holds: tags, and what it would load."""
 
@@ -308,25 +303,3 @@ def test_sample_of_a_task_is_explained_by_the_settings_of_the_task(bench):
 def test_wrong_usage_is_told(bench, metric, arguments: list[str], said: str):
     given = arguments if "--metric" in arguments else [*arguments, "--metric", metric()]
     bench("explain", *given).failed(2, said)
-
-
-def test_colours_and_signs_say_the_same(metric):
-    from capbench.benchmarks.explaining.rendering import as_text
-    from capbench.benchmarks.explaining.rows import ScoreExplanation
-    from capbench.metrics.capture.metric import Capture
-
-    arguments = dict(part.split("=") for part in metric()[len("capture[") : -1].split(","))
-    found = Capture(**{**arguments, "soft": False}).explain(CANDIDATE, [REFERENCE])
-    explained = ScoreExplanation("CAPTURE", CANDIDATE, [REFERENCE], found)
-    coloured, plain = as_text(explained, colour=True), as_text(explained, colour=False)
-    assert "\x1b[36mauto\x1b[0m" in coloured
-    assert re.sub(r"\x1b\[\d+m", "", coloured) == plain
-
-
-def test_plurals_in_ies_are_marked_too():
-    from capbench.benchmarks.explaining.rows import _forms
-
-    assert re.fullmatch(_forms("puppy"), "puppies")
-    assert re.fullmatch(_forms("toy"), "toys")
-    assert re.fullmatch(_forms("bus"), "buses")
-    assert not re.fullmatch(_forms("puppy"), "pup")

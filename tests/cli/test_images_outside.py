@@ -214,15 +214,6 @@ def test_images_outside_are_refused_and_named_and_nothing_of_them_is_kept(run_sm
     assert "allow_outside" not in record(tmp_path / "runs")["config"]
 
 
-def test_images_of_an_allowed_folder_are_read_and_the_run_says_so(run_small, tasks, private, tmp_path: Path):
-    done = run_small("--allow_outside", private, "--allow_outside", tmp_path / "tasks")
-    assert OUTSIDE not in done.err
-    kept = record(tmp_path / "runs")
-    assert kept["config"]["allow_outside"] == ["private", "tasks"]
-    assert kept["n-samples"]["small"]["effective"] == 4
-    assert len(list((tmp_path / "runs").rglob("pictures/*.jpg"))) == 4
-
-
 def test_evaluate_takes_allowed_folders(tasks: Path, private: Path):
     def widths(**more: Any) -> list[float | None]:
         run = capbench.evaluate(tasks="small", include_path=[tasks], resamples=0, **more)

@@ -20,15 +20,14 @@ def test_each_kind_is_written_and_its_file_printed(bench, kind, tmp_path: Path):
 
 
 def test_what_is_left_out_is_said_and_that_a_figure_is_higher_than_a_page(bench, tmp_path: Path):
-    write_record(tmp_path / "runs" / "good", agreement_record(VALUES))
+    many = {f"metric_{n}": VALUES["cider"] for n in range(60)}
+    write_record(tmp_path / "runs" / "good", agreement_record(many))
     write_record(tmp_path / "runs" / "pairs", agreement_record(VALUES, task="pairs", statistic="accuracy"))
     (tmp_path / "runs" / "cut").mkdir()
     (tmp_path / "runs" / "cut" / "run.json").write_text("{")
-    done = bench("plot", "agreement", tmp_path / "runs", "-o", "figure.png", "--statistic", "kendall_c").succeeded()
+    done = bench("plot", "agreement", tmp_path / "runs", "-o", "figure.svg", "--statistic", "kendall_c").succeeded()
     assert "cut/run.json: cannot be read as a run" in done.err
     assert "Pairs is left out: it has no statistic kendall_c" in done.err
-    run = write_record(tmp_path / "run", rated_captions([f"metric_{n}" for n in range(15)]))
-    done = bench("plot", "ratings", run, "-o", "figure.png").succeeded()
     assert "in high, more than a page: --metrics" in done.err
 
 

@@ -6,23 +6,19 @@ import csv
 import io
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
-import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow.parquet
 import pyarrow.parquet as pq
 import pytest
 from tiny_capture import find_minilm
 
-from capbench import progress
 from capbench.adapters import Captioner, CaptionRequest, adapters, register_adapter
 from capbench.cli import ls
 from capbench.errors import UsageError
@@ -50,37 +46,6 @@ def test_table_goes_to_stdout_and_everything_else_to_stderr(run_small, tmp_path:
     assert f"written to {record.parent}" in done.err
 
 
-def test_table_says_which_metrics_do_not_differ(run_small, tmp_path: Path):
-    done = run_small("--metrics", "length,bleu_1", "--bootstrap", 50).succeeded()
-    head, _, first, second = done.out.splitlines()
-    column = head.split("|").index(" Group   ")
-    (record,) = records(tmp_path / "runs")
-    groups = record["significance"]["kendall_b"]["groups"]
-    assert [line.split("|")[column].strip() for line in (first, second)] == [groups["length"], groups["bleu_1"]]
-    assert "Group" not in run_small("--metrics", "length,bleu_1").out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "content", "columns"),
-    [
-        ((), "full", {"id", "image", "candidate", "references", "ratings", "length", "failure"}),
-        (("--log_samples",), "full", {"id", "image", "candidate", "references", "ratings", "length", "failure"}),
-        (("--log_samples", "scores"), "scores", {"id", "image", "length", "failure"}),
-        (("--log_samples", "none"), "none", None),
-        (("--no-log_samples",), "none", None),
-    ],
-)
-def test_samples_are_written_as_asked_for(run_small, tmp_path: Path, arguments, content: str, columns):
-    run_small("--log_samples", "score").failed(2, "invalid choice: 'score'")
-    assert run_small(*arguments).code == 0
-    (path,) = (tmp_path / "runs").rglob("run.json")
-    assert json.loads(path.read_text())["samples"] == content
-    samples = path.parent / "samples.parquet"
-    assert samples.is_file() == (columns is not None)
-    if columns is not None:
-        assert set(pyarrow.parquet.read_table(samples).column_names) == columns
-
-
 @pytest.mark.parametrize("fmt", ["latex", "csv", "json"])
 def test_table_is_printed_and_written_in_the_format_asked_for(run_small, fmt: str, tmp_path: Path):
     done = run_small("--format", fmt, "--table_path", tmp_path / "table")
@@ -102,11 +67,6 @@ def test_dry_run_says_what_would_be_done_and_writes_nothing(run_small, tmp_path:
 
 JAR = {"metric": "meteor", "backend": "jar"}
 """METEOR by the released program, which needs Java."""
-
-
-def test_dry_run_says_which_metric_cannot_run_here(run_small, write_task, no_java):
-    write_task(metric_list=["length", JAR])
-    run_small("--dry_run").succeeded("cannot run: meteor: Java was not found")
 
 
 def test_missing_data_exits_1_saying_what_is_missing_where_to_put_it_and_how_to_check(bench, tmp_path, monkeypatch):
@@ -139,18 +99,6 @@ def test_metric_that_fails_leaves_the_others_printed_and_written_and_exits_1(run
     assert record["results"]["small"]["length.kendall_b,none"] == pytest.approx(4 / 6)
 
 
-def test_metric_without_its_java_leaves_the_others_printed_and_written_and_exits_1(
-    run_small, write_task, no_java, tmp_path: Path
-):
-    write_task(metric_list=["length", JAR])
-    done = run_small().failed(1)
-    assert "| length   | τ-b ↑       |  0.6667 |   4 |" in done.out
-    assert "small: metric meteor failed: Java was not found" in done.err
-    assert "apt-get install default-jre-headless" in done.err
-    (record,) = records(tmp_path / "runs")
-    assert list(record["fingerprint_parts"]["metrics"]) == ["length"]
-
-
 def test_what_cannot_run_stops_before_the_work(run_small, write_task, no_java, user_metrics, tmp_path: Path):
     write_task(metric_list=[JAR])
     run_small().failed(1, "bench: error: metric 'meteor': Java was not found")
@@ -177,34 +125,6 @@ def test_metric_that_is_called_as_a_column_of_the_samples_is_refused_before_the_
     assert not list(tmp_path.rglob("run.json"))
 
 
-def test_metric_of_the_list_for_which_the_model_is_none_is_said(run_small, write_task, tiny_clip):
-    write_task(metric_list=["length", "clip_s", "pac_s", "clair"])
-    model = ("--model", "open_clip", "--model_args", f"pretrained={tiny_clip.open_clip_folder},device=cpu")
-    done = run_small(*model)
-    assert "small: not run: clair (--model, or --encoder" in done.err
-    assert "small: not run: pac_s: it is defined with other weights than those of open_clip" in done.err
-    assert "| length " in done.out
-
-
-def test_statistic_without_a_value_is_said_on_stderr(run_small, write_task):
-    folder = write_task()
-    rows = [json.loads(line) | {"rating": 2} for line in (folder / "rows.jsonl").read_text().splitlines()]
-    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    done = run_small().succeeded()
-    assert "small: length τ-b: no value: all ratings are equal" in done.err
-
-
-def test_many_reasons_of_failure_are_cut_and_counted(run_small, write_task):
-    folder = write_task()
-    with (folder / "rows.jsonl").open("a") as file:
-        for n in range(12):
-            file.write(f'\n{{"id": "x{n}", "image": 1, "candidate": "a", "references": ["b"], "rating": "{n}?"}}')
-    done = run_small()
-    assert done.err.count("left out: 1 × rating is not a number") == 8
-    assert "small: and 4 more reasons in run.json" in done.err
-    assert "small: 4 of 16 documents scored" in done.err
-
-
 def test_what_cannot_be_written_is_named(run_small, tmp_path: Path):
     # Before any work.
     done = run_small("--table_path", tmp_path / "no" / "table.md").failed(2, "table.md: its folder does not exist")
@@ -213,49 +133,7 @@ def test_what_cannot_be_written_is_named(run_small, tmp_path: Path):
     run_small().failed(1, "the run cannot be written to", "Name another folder with --output_path.")
 
 
-def test_store_that_is_no_database_is_moved_aside_whole(run_small, tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    notes = "these are notes, not a database " * 50
-    (tmp_path / "notes").write_text(notes)
-    run_small("--store", tmp_path / "notes", "--metrics", "meteor").succeeded()
-    (aside,) = tmp_path.glob("notes.damaged-*")
-    assert aside.read_text() == notes
-    assert f"{tmp_path / 'notes'}: file is not a database. It was moved to {aside}" in caplog.text
-
-
-def test_shipped_demo_runs_without_any_download_and_says_that_it_is_of_a_part(bench, tmp_path: Path):
-    bench("run", "--task", "iiw_400", "--model", "iiw-p5b", "--metrics", "length", "--bootstrap", "10").succeeded(
-        "ImageInWords-400", "a subset: 100 of 400 documents"
-    )
-    (record,) = records(tmp_path / "runs")
-    assert record["n-samples"]["iiw_400"] == {"original": 400, "effective": 100}
-
-
 # --- bars, pipes and signals
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_bars_are_drawn_on_a_terminal_only(terminal: bool, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(progress, "_DELAY_SECONDS", 0.0)
-    read, write = pty.openpty() if terminal else os.pipe()
-    if terminal:
-        termios.tcsetwinsize(write, (24, 80))
-    with os.fdopen(write, "w") as stderr:
-        monkeypatch.setattr(sys, "stderr", stderr)
-        start = progress.bars()
-        report = start("captions")
-        report(1, 4)
-        time.sleep(0.2)
-        report(2, 4)
-        start("bleu_1")(3, 3)
-        monkeypatch.undo()
-        stderr.write("end")
-        stderr.flush()
-        drawn = b""
-        while not drawn.endswith(b"end"):
-            drawn += os.read(read, 10_000)
-    os.close(read)
-    assert (b"captions" in drawn) == terminal
-    assert terminal or drawn == b"end"
 
 
 def test_reader_who_leaves_early_is_no_error():
@@ -321,12 +199,9 @@ def test_terminal_without_greek_letters_still_gets_the_numbers(run_small, write_
 
 
 _SLOW = """
-import signal, sys, time
+import sys, time
 from capbench.adapters import Captioner, register_adapter
 from capbench.cli.main import main
-
-# What runs in the background, as these tests may, is started with SIGINT ignored.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @register_adapter("slow")
 class Slow(Captioner):
@@ -345,12 +220,7 @@ sys.exit(main([a for a in sys.argv[1:] if a != "--wait"]))
 """
 
 
-@pytest.mark.parametrize(
-    ("number", "word"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")], ids=["SIGINT", "SIGTERM"]
-)
-def test_run_that_is_ended_says_so_exits_as_shells_do_and_keeps_finished_captions(
-    write_captioning_task, tmp_path: Path, number: signal.Signals, word: str
-):
+def test_run_that_is_ended_says_so_exits_as_shells_do_and_keeps_finished_captions(write_captioning_task, tmp_path):
     folder = write_captioning_task()
     script = tmp_path / "slow.py"
     script.write_text(_SLOW)
@@ -359,10 +229,10 @@ def test_run_that_is_ended_says_so_exits_as_shells_do_and_keeps_finished_caption
     process = subprocess.Popen([*command, "--wait"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "waiting\n"
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=20)
-    assert process.returncode == 128 + number
-    assert err == f"bench: {word}; what was finished is in the store\n"
+    assert process.returncode == 128 + signal.SIGTERM
+    assert err == "bench: terminated; what was finished is in the store\n"
     assert out == ""
     assert subprocess.run(command, capture_output=True, check=False).returncode == 0
     (record,) = records(tmp_path / "runs")
@@ -378,16 +248,6 @@ def test_data_of_a_group_is_the_data_of_its_tasks(bench, tmp_path: Path):
 
 def test_model_that_no_task_uses_is_refused(bench):
     bench("run", "--task", "composite", "--model", "iiw-p5b").failed(2, "no model writes captions for composite")
-
-
-def test_data_that_failed_its_checks_gets_no_published_values(bench, tmp_path: Path):
-    row = {"image_id": "1", "subset": "8k", "refs": ["a dog", "a cat"]}
-    rows = [row | {"caption": text, "rating": n + 1} for n, text in enumerate(["a bird sings", "two red cars", "x"])]
-    (tmp_path / "composite.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
-    command = ["run", "--task", "composite", "--data", f"composite={tmp_path}", "--metrics", "bleu_1", "--skip_checks"]
-    done = bench(*command, "--bootstrap", "0").succeeded()
-    assert "published values do not apply" in done.err
-    assert "Published" not in done.out
 
 
 class Panic(BaseException):
@@ -416,19 +276,6 @@ def test_error_that_a_library_makes_of_an_interruption_is_the_interruption(bench
     assert done.code == 128 + number
     word = "interrupted" if number == signal.SIGINT else "terminated"
     assert done.err == f"bench: {word}; what was finished is in the store\n"
-
-
-def test_caller_from_python_keeps_its_own_sigterm(bench):
-    before = signal.signal(signal.SIGTERM, lambda number, frame: None)
-    try:
-        mine = signal.getsignal(signal.SIGTERM)
-        assert bench("ls", "metrics").code == 0
-        assert signal.getsignal(signal.SIGTERM) is mine
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        assert bench("ls", "metrics").code == 0
-        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 # --- captions that are not there
@@ -485,6 +332,15 @@ def test_run_on_which_the_model_failed_is_written_and_shown_exits_1_and_is_compl
     assert Unsteady.asked[4:] == ["r1"]
 
 
+def test_store_that_is_no_database_is_moved_aside_whole(caption, unsteady, tmp_path, caplog):
+    notes = "these are notes, not a database " * 50
+    (tmp_path / "notes").write_text(notes)
+    caption("--model", "unsteady", "--store", tmp_path / "notes")
+    (aside,) = tmp_path.glob("notes.damaged-*")
+    assert aside.read_text() == notes
+    assert f"{tmp_path / 'notes'}: file is not a database. It was moved to {aside}" in caplog.text
+
+
 def test_part_of_the_captions_is_refused_without_subset_and_told_with_it(caption, tmp_path: Path):
     (tmp_path / "mine.jsonl").write_text('{"id": "r0", "caption": "a dog"}\n{"id": "r2", "caption": ""}')
     done = caption("--model", "captions:mine.jsonl").failed(
@@ -531,7 +387,7 @@ def test_what_is_wrong_with_a_caption_moves_the_metrics_that_look_at_it(bench, t
         "zero": f"aloha[objects=grammar,unmatched=zero,{encoder}]",
     }
     done = bench(
-        *("run", "--task", "shapes_detailcaps_agreement", "--limit", 24, "--bootstrap", 0),
+        *("run", "--task", "shapes_detailcaps_agreement", "--limit", 12, "--bootstrap", 0),
         *("--metrics", *metrics.values(), "--output_path", tmp_path),
     ).succeeded()
     # All words of the shapes world are in the list.
@@ -548,7 +404,7 @@ def test_what_is_wrong_with_a_caption_moves_the_metrics_that_look_at_it(bench, t
         assert scores["full"] == pytest.approx(1, abs=1e-6)
         assert scores["shuffled"].max() < 0.95
     # A thing that is not there is the object that is left over.
-    assert of["zero"]["hallucination"].tolist() == [0.0] * 4
+    assert of["zero"]["hallucination"].tolist() == [0.0] * 2
     assert of["aloha"]["hallucination"] == pytest.approx(1, abs=1e-6)
     # What is left out costs the recall of graphs, which soft-SPICE has one way not.
     assert of["factual"]["omission"].max() < 0.9 < of["soft"]["omission"].min()
@@ -580,38 +436,6 @@ def answers(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-def test_judge_of_a_run_scores_what_it_can_and_the_rest_is_named(run_small, write_task, answers, tmp_path: Path):
-    write_task(metric_list=["length", "clair"])
-    # Ratings are 1, 3, 2, 4: of the captions with a score both agree.
-    done = run_small("--judge", f"responses:{answers(10, 60, 'I cannot say.', 80)}").succeeded()
-    assert "metric clair: the judge's answer holds no number (3 tries) (first: r2)" in done.err
-    (record,) = records(tmp_path / "runs")
-    assert record["model_name"] == "gpt"
-    assert record["config"]["judge"] == "gpt"
-    assert record["results"]["small"]["clair.kendall_b,none"] == 1.0
-    assert record["intervals"]["clair.kendall_b"]["n"] == 3
-    assert record["fingerprint_parts"]["judge"]["adapter"] == "responses"
-    # Other metrics of the list are run, too.
-    assert record["metrics_left_out"] == {}
-    assert "length.kendall_b,none" in record["results"]["small"]
-
-
-def test_model_may_be_the_judge_and_a_dry_run_asks_none(run_small, write_task, answers, tmp_path: Path):
-    write_task(metric_list=["clair"])
-    planned = run_small("--judge", "openai_judge", "--judge_args", "model=gpt-4o", "--dry_run")
-    planned.succeeded("model:      gpt-4o (openai_judge)")
-    assert run_small("--model", f"responses:{answers(10, 30, 20, 40)}").code == 0
-    assert records(tmp_path / "runs")[0]["results"]["small"]["clair.kendall_b,none"] == 1.0
-
-
-def test_without_a_judge_a_task_goes_without_its_metrics_unless_they_are_named(run_small, write_task):
-    write_task(metric_list=["length", "clair"])
-    assert "not run: clair (--model, or --encoder beside" in run_small().succeeded().err
-    run_small("--metrics", "clair").failed(
-        2, "metric 'clair' needs a model that judges", "--judge openai_judge --judge_args model=NAME"
-    )
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -636,15 +460,3 @@ def test_judge_that_cannot_judge_is_refused(run_small, answers, arguments: tuple
     assert done.code != 0
     assert message in done.err
     assert "hush" not in done.err
-
-
-def test_score_takes_a_judge(bench, tmp_path: Path):
-    row = {"id": "a", "candidate": "a dog", "references": ["one dog"]}
-    (tmp_path / "captions.jsonl").write_text(json.dumps(row))
-    answer = {"prompt": clair_prompt("a dog", "one dog"), "response": '{"score": 70}'}
-    (tmp_path / "answers.jsonl").write_text(json.dumps(answer))
-    judge = ("--judge", "responses:answers.jsonl")
-    done = bench("score", "captions.jsonl", "--metrics", "clair", *judge, "--format", "json").succeeded()
-    [result] = json.loads(done.out)
-    assert (result["label"], result["value"]) == ("CLAIR", pytest.approx(0.7))
-    assert bench("score", "captions.jsonl", "--metrics", "clair").code == 2

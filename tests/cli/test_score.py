@@ -85,19 +85,6 @@ def test_output_holds_a_row_a_caption_with_full_precision(bench, jsonl: Path, su
     assert [float(row["bleu_1"]) for row in rows[:3]] == [row["bleu_1"] for row in exact.rows]
 
 
-def test_csv_takes_one_reference_as_text_and_a_caption_like_a_formula_is_written_as_text(bench, tmp_path: Path):
-    file = tmp_path / "captions.csv"
-    file.write_text('id,candidate,references\n@a,"=1+1 dog, running",a dog\nb,too,many,fields\nc,,a cat\n')
-    output = ("--format", "json", "--output", "scores.csv")
-    done = bench("score", file, "--metrics", "length", *output).succeeded()
-    (row,) = json.loads(done.out)
-    assert (row["value"], row["n"], row["empty"]) == (1.5, 2, 1)
-    assert "row expected 3 fields (first: captions.csv:3)" in done.err
-    assert "candidate is empty (first: c)" in done.err
-    row, _ = csv.DictReader((tmp_path / "scores.csv").open(encoding="utf-8", newline=""))
-    assert (row["id"], row["candidate"], float(row["length"])) == ("'@a", "'=1+1 dog, running", 3)
-
-
 @pytest.mark.parametrize("fmt", ["latex", "csv", "json"])
 def test_table_comes_in_the_format_asked_for(bench, jsonl: Path, fmt: str):
     out = bench("score", jsonl, "--metrics", "length", "--format", fmt).out
@@ -124,45 +111,12 @@ def test_metric_that_fails_leaves_the_others_and_exits_1(bench, jsonl: Path, use
     assert (first["broken"], first["length"]) == (None, 5)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("nowhere.jsonl", None, "there is no such file"),
-        ("notes.txt", "notes", "unknown format"),
-        ("empty.jsonl", "", "no row can be scored"),
-        ("empty.csv", "", "has no header line"),
-        ("list.json", "1", "expected a list of objects"),
-        ("truncated.json", '[{"a": 1', "Is the file complete?"),
-        ("bad.parquet", "no parquet", "not a readable Parquet file"),
-        ("other.jsonl", '{"text": "a dog"}', "0: row has no column 'candidate' or 'caption'; its columns are text"),
-    ],
-)
-def test_file_that_cannot_be_scored_exits_1(bench, tmp_path: Path, name: str, content: str | None, message: str):
-    if content is not None:
-        (tmp_path / name).write_text(content)
-    done = bench("score", tmp_path / name, "--metrics", "length").failed(1, message)
-    assert "Traceback" not in done.err
-
-
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
 def test_output_that_cannot_be_written_says_why(bench, jsonl: Path, tmp_path: Path, suffix: str):
     done = bench("score", jsonl, "--metrics", "length", "--output", tmp_path / "no" / f"scores.{suffix}").failed(
         2, "cannot be written: "
     )
     assert "None" not in done.err
-
-
-def test_image_beside_the_file_is_found_and_none_at_all_exits_1(bench, tmp_path: Path, tiny_clip):
-    from PIL import Image
-
-    (tmp_path / "mine").mkdir()
-    Image.new("RGB", (40, 40), "red").save(tmp_path / "mine" / "red.png")
-    rows = tmp_path / "mine" / "rows.jsonl"
-    model = ("--model", "open_clip", "--model_args", f"pretrained={tiny_clip.open_clip_folder},device=cpu")
-    rows.write_text('{"candidate": "a red square", "image": "red.png"}\n')
-    assert bench("score", rows, "--metrics", "clip_s", *model).code == 0
-    rows.write_text('{"candidate": "a red square", "image": "blue.png"}\n')
-    bench("score", rows, "--metrics", "clip_s", *model).failed(1, "No such file")
 
 
 @pytest.mark.parametrize("metric", ["clip_s", "mid[gaussian=candidates]"])
@@ -183,26 +137,3 @@ def test_what_was_done_to_read_an_image_is_remarked(bench, tmp_path: Path, tiny_
     done = bench("score", file, "--metrics", metric, *model)
     assert "remark: 2 × image grey levels of 16 bits clipped at 255 (first: document 0)" in done.err
     assert "clipped" not in done.out
-
-
-def test_captions_that_were_imported_are_scored_against_the_references_that_were_logged(bench, tmp_path: Path):
-    log = tmp_path / "20260101_samples_coco.jsonl"
-    rows = [
-        {"doc_id": n, "doc": {"image_id": n}, "target": ["two dogs play", "dogs at the sea"],
-         "filtered_resps": [caption], "coco_CIDEr": {"answer": ["two dogs play"], "pred": caption, "image_id": n}}
-        for n, caption in enumerate(["two dogs play", "a red bus"])
-    ]  # fmt: skip
-    log.write_text("\n".join(map(json.dumps, rows)))
-    bench("import", log, "-o", tmp_path / "captions.jsonl").succeeded()
-    done = bench("score", tmp_path / "captions.jsonl", "--metrics", "bleu_1", "--format", "json").succeeded()
-    # Three words of six are in the references: 3/6, and no brevity penalty.
-    assert json.loads(done.out)[0]["value"] == pytest.approx(0.5)
-
-
-def test_row_with_two_names_of_a_caption_is_named_and_not_scored(bench, tmp_path: Path):
-    file = tmp_path / "both.jsonl"
-    rows = [{"id": "clear", "caption": "a dog"}, {"id": "unclear", "caption": "a dog", "candidate": "two dogs"}]
-    file.write_text("\n".join(map(json.dumps, rows)))
-    done = bench("score", file, "--metrics", "length", "--format", "json")
-    assert "row has both 'candidate' and 'caption': which of them is scored? (first: unclear)" in done.err
-    assert json.loads(done.out)[0]["n"] == 1

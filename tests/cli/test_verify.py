@@ -404,6 +404,7 @@ def test_tiny_encoders_compute_what_released_code_printed(only):
     assert [one.compared for one in outcomes] == [7 * 3 * 32 * 32, 28, 28, 28, 28, 28, 70]
 
 
+@pytest.mark.costly
 def test_given_graphs_score_as_released_code_scored_them(only):
     (outcome,) = check_parity(only("SPICE and soft-SPICE of graphs"))
     assert (outcome.verdict, outcome.reason, outcome.compared) == ("ok", "", 6 * 76)
