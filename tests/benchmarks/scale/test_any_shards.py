@@ -126,6 +126,22 @@ def test_rated_captions(tmp_path: Path):
     assert sum(one["cider"] is not None for one in samples) == ROWS - 2
 
 
+@pytest.mark.parametrize("raters", ["mean", "per_rater_mean"])
+def test_several_raters(tmp_path: Path, raters: str):
+    rows = [{**row, "ratings": [n % 5, n % 3, None if n % 4 else 2]} for n, row in enumerate(rated())]
+    task = {**RATED, "protocol": {"raters": raters}, "metric_list": ["length", "cider"]}
+    write_task(tmp_path, rows, task)
+    record, _ = same_in_any_shards(tmp_path)
+    assert all(one["n"] > ROWS / 2 for one in record["intervals"].values())
+
+
+def test_caption_that_is_a_reference(tmp_path: Path):
+    rows = [{**row, "candidate": references(n)[0] if n % 9 == 0 else row["candidate"]} for n, row in enumerate(rated())]
+    write_task(tmp_path, rows, {**RATED, "protocol": {"rated_reference": "drop_pair"}, "metric_list": ["cider"]})
+    record, _ = same_in_any_shards(tmp_path)
+    assert record["ruled_out"] > 3
+
+
 PAIRS = {
     "output_type": "preference",
     "doc_to_id": "id",

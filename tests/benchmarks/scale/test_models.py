@@ -145,6 +145,17 @@ def test_a_file_is_hashed_once_and_a_model_loaded_once(
     assert photos == dict.fromkeys((f"sa_{number}.png" for number in range(1, 6)), 1)
 
 
+def test_results_that_machines_share_are_those_of_the_file(
+    evaluate: Callable[..., list[Any]], dci: dict[str, Any], tmp_path: Path
+):
+    first = evaluate("dci_all_neg", engine=Execution(AnyOrder(), folder=tmp_path / "shared"), **dci)
+    photos = tmp_path / "dci" / "photos"
+    (photos / "sa_2.png").write_bytes((photos / "sa_1.png").read_bytes())
+    changed = evaluate("dci_all_neg", engine=Execution(AnyOrder(), folder=tmp_path / "shared"), **dci)
+    assert changed[1:] == evaluate("dci_all_neg", **dci)[1:]
+    assert changed[1:] != first[1:]
+
+
 @pytest.mark.parametrize(("task", "metrics"), [("shapes_dci_base_neg", {}), ("shapes_expert", {"metrics": "clip_s"})])
 def test_results_that_machines_share_are_those_of_the_model(
     evaluate: Callable[..., list[Any]], tmp_path: Path, tiny_clip: TinyClip, task: str, metrics: dict[str, str]
