@@ -55,6 +55,7 @@ RELEASED_LABELS = {"bleu_1": "BLEU-1", "bleu_4": "BLEU-4", "rouge_l": "ROUGE-L",
 
 
 @pytest.mark.data
+@pytest.mark.costly
 @pytest.mark.parametrize("task", TABLE_1)
 def test_bench_run_prints_table_1_of_the_pac_s_plus_plus_paper_and_needs_no_java(
     task: str,
