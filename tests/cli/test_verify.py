@@ -278,6 +278,7 @@ def test_what_can_be_checked_is_checked_beside_images_outside(bench, outside, tm
     assert str(metrics["clip_s"]).endswith(f"; {told}")
 
     (path,) = (tmp_path / "runs").rglob("run.json")
+    assert json.loads(path.read_text())["config"]["allow_outside"] == ["private"]
     scores = pyarrow.parquet.read_table(path.with_name("samples.parquet"))["clip_s"].to_pylist()
     change(path.parent, "clip_s", [scores[0] + 0.5, *scores[1:]])
     done = bench(*arguments)
