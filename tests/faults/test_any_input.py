@@ -136,7 +136,7 @@ CAPTIONS = st.lists(
 )
 
 
-@many(max_examples=40)
+@many(max_examples=25)
 @given(documents=DOCUMENTS, captions=CAPTIONS)
 def test_every_document_is_scored_or_named_once_whatever_captions_and_references_are(
     tmp_path: Path, documents: list[dict[str, Any]], captions: list[Any]
@@ -157,7 +157,7 @@ def test_every_document_is_scored_or_named_once_whatever_captions_and_references
     assert run.record.documents.original == len(rows)
 
 
-@many(max_examples=30)
+@many(max_examples=15)
 @given(
     documents=st.lists(st.tuples(st.lists(WORDS, min_size=1, max_size=3), WORDS | TEXTS), min_size=1, max_size=6),
     seed=st.randoms(),
@@ -181,7 +181,7 @@ RATINGS = st.one_of(
 )
 
 
-@many(max_examples=40)
+@many(max_examples=20)
 @given(rated=st.lists(st.tuples(TEXTS, RATINGS), min_size=1, max_size=8), seed=st.randoms())
 def test_order_of_rated_rows_changes_no_number_and_each_is_scored_or_named(
     tmp_path: Path, rated: list[tuple[str, Any]], seed: random.Random
@@ -216,7 +216,7 @@ def images() -> dict[str, bytes]:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@many(max_examples=400)
+@many(max_examples=200)
 @given(
     kind=st.sampled_from(["JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP"]),
     faults=st.lists(
@@ -267,7 +267,7 @@ VALUES = ANYTHING | st.sampled_from(
 )
 
 
-@many(max_examples=120)
+@many(max_examples=60)
 @given(
     task=st.sampled_from([CAPTIONING, AGREEMENT, PREFERENCE]),
     keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=2),

@@ -219,8 +219,10 @@ def strange(world: World, events: Sequence[Event]) -> list[Event]:
     return list(dict.fromkeys(found))
 
 
-def look(world: World, listener: Listener, commands: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Carry commands out, and see that nothing was done that nobody allowed."""
+def look(
+    world: World, listener: Listener, commands: Sequence[str], capsys: pytest.CaptureFixture[str]
+) -> dict[str, int]:
+    """Carry commands out, see that nothing was done that nobody allowed, and return how they ended."""
     came = listener.came
     found: dict[str, list[Event]] = {}
     ended: dict[str, int] = {}

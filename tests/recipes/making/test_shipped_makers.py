@@ -84,14 +84,13 @@ def stage_of(report: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("_nltk")
-@pytest.mark.parametrize("judge", ["base", "chat"])
-def test_detailcaps_synthesis(folder: Path, tmp_path: Path, judge: str):
+def test_detailcaps_synthesis(folder: Path, tmp_path: Path):
     shutil.copytree(folder / "photos", tmp_path / "photos")
     (tmp_path / "photos" / "damaged.png").write_bytes(b"\x89PNG no picture")
     parser = f"parser.parser_model={folder / 't5'}"
     report = made(
         "detailcaps_synthesis", tmp_path / "photos", tmp_path / "out",
-        *of("captioner", folder / "llava"), *of("judge", folder / judge), *of("detector", folder / "owlv2"),
+        *of("captioner", folder / "llava"), *of("judge", folder / "chat"), *of("detector", folder / "owlv2"),
         *of("segmenter", folder / "sam", points_per_side=4, pred_iou=-100, stability=0, box_nms=0.99, crop_nms=0.99),
         *(f"stages.{stage}.{parser}" for stage in ("overall_filter", "local_filter", "select")),
         "output.columns.local=local",
