@@ -45,7 +45,8 @@ def steps(report: dict[str, Any], number: str) -> dict[str, dict[str, Any]]:
 @pytest.fixture(scope="module")
 def synthesis(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("synthesis") / "out"
-    made("shapes_detailcaps_synthesis", "shapes_detailcaps", folder, 30, *COLUMNS)
+    metrics = [METRIC, *(METRIC.replace("]", f",of={number}]") for number in ("precision", "recall"))]
+    made("shapes_detailcaps_synthesis", "shapes_detailcaps", folder, 30, *COLUMNS, f"judged.metrics={metrics}")
     return folder
 
 
@@ -98,7 +99,7 @@ def test_filter_by_questions_is_an_ablation(tmp_path: Path):
     asks = [f"stages.{name}.by=answerer" for name in ("overall_filter", "local_filter")]
     report = made(
         "shapes_detailcaps_synthesis", "shapes_detailcaps", tmp_path / "out", 3, *asks,
-        "models.answerer.name=shapes-answers", "models.detector=null",
+        "models.answerer.name=shapes-answers", "models.detector=null", "judged=null",
     )  # fmt: skip
     filters = [one["counts"] for one in report["stages"] if one["name"].endswith("_filter")]
     assert all(0 < one["phrases removed"] < one["phrases kept"] for one in filters)
@@ -110,6 +111,7 @@ def test_local_phrases_of_the_released_code_are_no_attributes(tmp_path: Path):
     report = made(
         "shapes_detailcaps_synthesis", "shapes_detailcaps", tmp_path / "out", 8,
         "stages.local_filter.phrases=released", "stages.overall_filter.unit=sentence", "stages.select.most=5",
+        "judged=null",
         *COLUMNS,
     )  # fmt: skip
     stages = {one["name"]: one for one in report["stages"]}
@@ -174,7 +176,7 @@ def test_tasks_of_dci_run_on_it_and_hard_negatives_are_harder(sdci: Path, tmp_pa
 
 
 def test_positives_are_rows_that_a_recipe_trains_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    report = made("shapes_positives", "shapes_detailcaps", tmp_path / "out", 6)
+    report = made("shapes_positives", "shapes_detailcaps", tmp_path / "out", 6, "judged=null")
     rows = rows_of(tmp_path / "out")
     assert len(rows) == report["rows"] == 6
     for row in rows:
