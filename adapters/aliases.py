@@ -24,8 +24,8 @@ from ..paths import is_file
 from ..permissions import permitted, runs_code
 from . import Adapter, Detector, Encoder, Judge, Painter, Segmenter, adapters
 from .arguments import parse_arguments
-from .contracts import Lent, Model
-from .pixels.handles import ImageHandle
+from .contracts import Model, TrainableModel
+from .images.handles import ImageHandle
 
 ALIAS_FOLDER = Path(__file__).parent / "models"
 ALIAS_FILE = "model.yaml"
@@ -147,7 +147,7 @@ class ModelSpec:
         known = inspect.signature(adapters[self.adapter]).parameters
         return replace(self, arguments={**self.arguments, "device": device}) if "device" in known else self
 
-    def lend(self, device: str) -> Lent:
+    def lend(self, device: str) -> TrainableModel:
         """Build the adapter on a device, and return its module to be trained.
 
         Args:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from ..errors import AdapterError
 from ..rows import BadRow
-from .pixels.handles import ImageHandle, VideoHandle
+from .images.handles import ImageHandle, VideoHandle
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
     from PIL import Image
 
-    from .pixels.transforms import ImageTransform
+    from .images.transforms import ImageTransform
 
 UNLIMITED = sys.maxsize
 """The ``context_length`` of an encoder that cuts no text."""
@@ -101,7 +101,7 @@ class Model:
         """Return why it can make nothing of an image, as far as that is known before it is loaded; else nothing."""
         return ""
 
-    def lend(self) -> Lent:
+    def lend(self) -> TrainableModel:
         """Return the model's module with what belongs to it, to be trained.
 
         Raises:
@@ -437,7 +437,7 @@ Alias = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Lent:
+class TrainableModel:
     """A loaded model in the hands of who trains it; in single precision, with every weight frozen.
 
     Attributes:
@@ -468,7 +468,7 @@ class Writing:
 
 
 @dataclass(frozen=True)
-class LentCaptioner(Lent):
+class TrainableCaptioner(TrainableModel):
     """A captioner in the hands of who trains it.
 
     Attributes:
@@ -497,7 +497,7 @@ class LentCaptioner(Lent):
 
 
 @dataclass(frozen=True)
-class LentEncoder(Lent):
+class TrainableEncoder(TrainableModel):
     """A dual encoder in the hands of who trains it.
 
     Attributes:

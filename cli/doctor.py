@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ..atomic_files import draft_beside
 from ..benchmarks.records.environment import environment
 from ..benchmarks.store.store import Store
-from ..drafts import draft_beside
 from ..errors import BenchError
 from ..metrics.capture import wordnet
 from ..metrics.capture.factual import RELEASED as FACTUAL

@@ -17,7 +17,7 @@ from .recipe_options import (
 )
 
 _EPILOG = """\
-RECIPE is a YAML file, or the name of a loop that ships ('bench loop --list'); docs/making.md explains its keys.
+RECIPE is a YAML file, or the name of a loop that ships ('bench loop --list'); docs/data_synthesis.md explains its keys.
 DIR gets a folder a turn, which 'bench run --model DIR/turn-1' takes, report.md, report.json and the curve loop.svg.
 The same call goes on where an earlier one was cut off; a turn that is finished is not carried out again.
 
@@ -41,8 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Carry out the turns, and print what tasks say of each."""
     from ..progress import bars
-    from ..recipes.looping.schema import list_loops, load_loop
-    from ..recipes.looping.turns import LoopCall, LoopReporter, carry_out, dry_run
+    from ..recipes.self_training.rounds import LoopCall, LoopReporter, carry_out, dry_run
+    from ..recipes.self_training.schema import list_loops, load_loop
     from ..recipes.training.processes import TrainingProcesses
     from ..tasks.locate import parse_data_options
 

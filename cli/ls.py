@@ -148,7 +148,7 @@ def _protocols(options: argparse.Namespace) -> list[dict[str, str]]:
 
 
 def _stages(options: argparse.Namespace) -> list[dict[str, str]]:
-    from ..recipes.making.contract import stages
+    from ..recipes.data_synthesis.contract import stages
 
     return [
         {"stage": name, "asks": ", ".join(stage.roles), "about": _first_line(stage)} for name, stage in stages.items()

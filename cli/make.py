@@ -1,4 +1,4 @@
-"""``bench make``: data are made of images or texts by a maker, stage by stage, and judged by metrics."""
+"""``bench make``: data are made of images or texts by a pipeline, stage by stage, and judged by metrics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .options import ENGINE, PERMISSIONS, add_options, positive
 from .recipe_options import add_recipe_options, executor_of, print_dry_run, print_recipes, print_stage, recipe_of
 
 _EPILOG = """\
-RECIPE is a YAML file, or the name of a maker that ships ('bench make --list'); docs/making.md explains its keys.
+RECIPE is a YAML file, or the name of a pipeline that ships ('bench make --list'); its keys: docs/data_synthesis.md.
 DATA is a folder of images, a table of rows (jsonl, json, csv, parquet) with 'image' or texts, a folder as DCI is
 distributed, or the name of a task.
 OUTPUT gets the data (rows.jsonl, or DCI's own folder), report.md and report.json. What stages made is in the store: the
@@ -25,7 +25,7 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = _EPILOG
-    add_recipe_options(parser, kind="maker", such_as="seed=1, models.judge.name=NAME or stages.STAGE.KEY=VALUE")
+    add_recipe_options(parser, kind="pipeline", such_as="seed=1, models.judge.name=NAME or stages.STAGE.KEY=VALUE")
     parser.add_argument("--data", metavar="DATA", help="what is begun with: a folder, a table, or a task")
     parser.add_argument("--output", metavar="DIR", type=Path, help="where the result goes")
     parser.add_argument("--limit", metavar="N", type=positive, help="the first N rows alone")
@@ -35,17 +35,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Make the data, and print the report."""
     from ..progress import bars
-    from ..recipes.making.making import MakingCall, dry_run, make
-    from ..recipes.making.schema import list_makers, load_maker
+    from ..recipes.data_synthesis.schema import list_pipelines, load_pipeline
+    from ..recipes.data_synthesis.synthesis import SynthesisCall, dry_run, make
 
     if options.list:
-        return print_recipes(list_makers(), lambda path: load_maker(path).maker.description)
+        return print_recipes(list_pipelines(), lambda path: load_pipeline(path).pipeline.description)
     recipe, folder = recipe_of(options, "--output DIR says where the result goes")
     if options.data is None:
         raise UsageError("bench make: --data says what is begun with.", "A folder of images, a table, or a task.")
     executor, run_folder = executor_of(options)
-    call = MakingCall(
-        load_maker(recipe, options.set),
+    call = SynthesisCall(
+        load_pipeline(recipe, options.set),
         options.data,
         options.limit,
         options.include_path,

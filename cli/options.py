@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..drafts import write_whole
+from ..atomic_files import write_whole
 from ..errors import UsageError
 from ..permissions import SERVERS_VARIABLE, Permissions
 

@@ -15,7 +15,7 @@ from .options import execution_of, tell
 if TYPE_CHECKING:
     from ..access import Request
     from ..benchmarks.scale.executors import Executor
-    from ..recipes.making.contract import StageFacts
+    from ..recipes.data_synthesis.contract import StageFacts
     from ..recipes.training.loop import StepReport
 
 _SECONDS = 5.0
@@ -27,7 +27,7 @@ def add_recipe_options(parser: argparse.ArgumentParser, *, kind: str, such_as: s
 
     Args:
         parser: Of the subcommand.
-        kind: What a recipe is there: ``recipe``, ``maker``, ``loop``.
+        kind: What a recipe is there: ``recipe``, ``pipeline``, ``loop``.
         such_as: Changes that users may want.
     """
     parser.add_argument("recipe", metavar="RECIPE", nargs="?", help=f"a YAML file, or the name of a {kind} that ships")
@@ -101,7 +101,7 @@ def print_dry_run(requests: Sequence[Request], check: Callable[[], Iterable[tupl
 
 
 def print_stage(facts: StageFacts) -> None:
-    """Print how far a maker is."""
+    """Print how far a pipeline is."""
     tell(f"stage {facts.name}: {facts.made:,} of {facts.given:,} rows made, {facts.found:,} of them before")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..drafts import written_whole
+from ..atomic_files import written_whole
 from ..errors import UsageError
 from ..paths import is_file
 from .options import ENGINE, JUDGE, PERMISSIONS, add_options, execution_of, tell

@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
         if (entry := read_entry(file)) is None or entry.kind == "group":
             raise UsageError(
                 f"{file}: declares no task.",
-                "What a recipe, maker or loop asks for is told by --dry_run of 'bench train', 'make' or 'loop'.",
+                "What a recipe, pipeline or loop asks for is told by --dry_run of 'bench train', 'make' or 'loop'.",
             )
         print(_explain(file))
         return 0

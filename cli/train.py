@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Train, and print what tasks say of the model before and after."""
     from ..progress import bars
-    from ..recipes.training.carrying_out import carry_out, dry_run
     from ..recipes.training.contract import TrainingCall
+    from ..recipes.training.execution import carry_out, dry_run
     from ..recipes.training.processes import TrainingProcesses
     from ..recipes.training.schema import list_recipes, load_recipe
     from ..tasks.locate import parse_data_options

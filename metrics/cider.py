@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..adapters.pixels.file_digests import file_digest
+from ..adapters.images.file_digests import file_digest
 from ..errors import DataError, MetricError
 from ..rows import BadRow, load_json, read_rows
 from .contract import Context, CorpusMetric, State, check_state

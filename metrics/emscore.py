@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..adapters import Encoder, ImageHandle, VideoHandle
-from ..adapters.pixels.video import is_recorded
+from ..adapters.images.video import is_recorded
 from ..errors import BenchError, MetricError
 from ..rows import load_json
 from .contract import Cache, Context, Metric

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..drafts import folder_lock, written_whole
+from ..atomic_files import folder_lock, written_whole
 from ..paths import cache_folder
 
 _CHECKSUM = "checksum"

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..adapters.pixels.file_digests import file_digest
+from ..adapters.images.file_digests import file_digest
 from ..errors import DataError, MetricError
 from ..rows import SUFFIXES, BadRow, parse_number, read_rows
 from .contract import Context, Metric

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..drafts import temporary_folder
+from ..atomic_files import temporary_folder
 from ..errors import MetricError, require_all
 from ..paths import cache_folder
 from .contract import PARSEABLE, Context, Metric, kept

@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from capbench.adapters import ImageHandle
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
-from capbench.adapters.pixels.pipeline import default_workers
+from capbench.adapters.images.pipeline import default_workers
 
 USUAL_WORKERS, USUAL_BATCH = 8, 64
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}

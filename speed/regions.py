@@ -1,4 +1,4 @@
-"""Measure what a maker does with the masks of an image: packing, boxes, hulls, rectangles, the tree. No model is asked.
+"""Time the masks of an image in data synthesis: packing, boxes, hulls, rectangles, the tree. No model is called.
 
 python speed/regions.py
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from capbench.adapters import Region
-from capbench.recipes.making.geometry import clustered_boxes, mask_tree, points_near, walked
+from capbench.recipes.data_synthesis.geometry import clustered_boxes, mask_tree, points_near, walked
 
 SIDE, MASKS, BAR = 2_000, 300, 2.0
 """Pixels a side, masks, and core-seconds that all of it may take."""

@@ -23,8 +23,8 @@ from transformers import AutoTokenizer, CLIPModel
 from capbench.adapters.aliases import resolve_model
 from capbench.metrics.clip_s import PROMPT
 from capbench.metrics.words.ptb_lexer import tokenize_text
-from capbench.recipes.training.carrying_out import opened
 from capbench.recipes.training.contract import TrainingCall
+from capbench.recipes.training.execution import opened
 from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.rows import TrainingRow
 from capbench.recipes.training.schema import load_recipe

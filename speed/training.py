@@ -13,8 +13,8 @@ from collections.abc import Callable
 import torch
 
 from capbench.adapters.aliases import resolve_model
-from capbench.recipes.training.carrying_out import opened
 from capbench.recipes.training.contract import TrainingCall
+from capbench.recipes.training.execution import opened
 from capbench.recipes.training.loop import AdamSteps
 from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import load_recipe

@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from pathlib import Path
 
-from ..drafts import written_whole
+from ..atomic_files import written_whole
 from ..errors import DataError
 from ..hub import asked_once
 from ..progress import Progress, Reporter

@@ -11,8 +11,8 @@ import forked
 import torch
 from safetensors.torch import load_file
 
-from capbench.recipes.training.carrying_out import carry_out
 from capbench.recipes.training.contract import TrainingCall
+from capbench.recipes.training.execution import carry_out
 from capbench.recipes.training.loop import LAST, StepReport, load, read_history
 
 

@@ -28,8 +28,8 @@ from capbench.benchmarks.suites.read import load_suite, suite_names
 from capbench.cli.cluster_file import ClusterFile
 from capbench.cli.main import main
 from capbench.errors import BenchError
-from capbench.recipes.looping.schema import SelfLoop, load_loop
-from capbench.recipes.making.schema import Maker, load_maker
+from capbench.recipes.data_synthesis.schema import SynthesisPipeline, load_pipeline
+from capbench.recipes.self_training.schema import SelfLoop, load_loop
 from capbench.recipes.training.contract import trainers
 from capbench.recipes.training.schema import Recipe, load_recipe
 from capbench.tasks.schema import TaskConfig
@@ -37,7 +37,7 @@ from capbench.tasks.yaml_files import parse
 
 PLANNED = {"run"}
 """Are called with ``--dry_run``: all is looked at that can be before work starts."""
-READ = {"train": load_recipe, "make": load_maker, "loop": load_loop}
+READ = {"train": load_recipe, "make": load_pipeline, "loop": load_loop}
 """Their recipes are read, with the changes of ``--set``."""
 CARRIED_OUT = """
 bench run --model captions:mine.jsonl --task iiw_400
@@ -328,7 +328,7 @@ def faults_of_toml(text: str) -> Iterator[str]:
 KINDS = {
     "task": TaskConfig,
     "recipe": Recipe,
-    "maker": Maker,
+    "pipeline": SynthesisPipeline,
     "loop": SelfLoop,
     "engine": ClusterFile,
     "aspects": Questionnaire,

@@ -24,7 +24,7 @@ FLOORS = (
     ("errors",),
     ("permissions",),
     ("boundary",),
-    ("access", "arrow_arrays", "drafts", "hub", "paths", "progress", "registry", "rows"),
+    ("access", "arrow", "atomic_files", "hub", "paths", "progress", "registry", "rows"),
     ("adapters", "tasks"),
     ("adapters.shapes",),
     ("metrics",),
@@ -36,7 +36,7 @@ FLOORS = (
 
 ROOMS = {
     "adapters": (
-        "adapters.pixels",
+        "adapters.images",
         "adapters",
         "adapters.decoding",
         "adapters.chat",

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 from ...errors import AdapterError, BenchError
 from ...hub import unreachable
 from ..checkpoints import first_line
-from ..contracts import Caption, Captioned, Captioner, CaptionRequest, LentCaptioner
+from ..contracts import Caption, Captioned, Captioner, CaptionRequest, TrainableCaptioner
 from ..decoding import decoder_of
 from ..decoding.contract import CaptionSample, Decoder, Written
 from ..devices import TOO_LARGE, BatchSize, find_device, is_out_of_memory, require_counts, require_dtype, torch_dtype
 from ..hf_checkpoint import versions
+from ..images.handles import ImageHandle
+from ..images.pipeline import default_workers, made_ahead
+from ..images.reading import UnreadableImage, image_size, read_image
 from ..peft_weights import peft_checkpoint
-from ..pixels.handles import ImageHandle
-from ..pixels.pipeline import default_workers, made_ahead
-from ..pixels.reading import UnreadableImage, image_size, read_image
 from .hf_source import find_captioner, load_captioner, load_processor, runs_elsewhere
 
 if TYPE_CHECKING:
@@ -384,13 +384,13 @@ class HfCaptioner(Captioner):
             "pillow": PIL.__version__.split(".")[0],
         }
 
-    def lend(self) -> LentCaptioner:
+    def lend(self) -> TrainableCaptioner:
         """Return the model with what belongs to it, in single precision; see ``Model.lend``.
 
         Raises:
             AdapterError: It is quantised, spread over devices, or has adapter weights already.
         """
-        from .hf_lending import lent_captioner
+        from .hf_trainable import trainable_captioner
 
         others = {**self._settings, "device_map": self._device_map}
         if named := [name for name, value in others.items() if value is not None]:
@@ -398,7 +398,7 @@ class HfCaptioner(Captioner):
                 f"the module of {self.name} cannot be lent with {' and '.join(named)}.",
                 "Train the model without; adapter weights can be merged into it beforehand.",
             )
-        return lent_captioner(self)
+        return trainable_captioner(self)
 
     def usage(self) -> Mapping[str, float]:
         """Return how many tokens were written."""

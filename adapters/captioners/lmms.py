@@ -16,7 +16,7 @@ from ..chat.messages import image_of
 from ..checkpoint_identity import checkpoint_identity
 from ..checkpoints import first_line
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest
-from ..pixels.reading import UnreadableImage, read_image
+from ..images.reading import UnreadableImage, read_image
 
 _PACKAGES = ("lmms_eval", "lm_eval")
 _NO_MATTER = ("batch_size", "device", "device_map", "max_batch_size")

@@ -19,7 +19,7 @@ from ..chat.messages import chat_messages, image_of, sampling_settings
 from ..checkpoint_identity import checkpoint_identity
 from ..checkpoints import first_line
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest
-from ..pixels.reading import UnreadableImage
+from ..images.reading import UnreadableImage
 
 
 class VllmCaptioner(Captioner):

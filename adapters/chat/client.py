@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from ...errors import AdapterError
 from ..contracts import JudgeToken
-from ..pixels.reading import UnreadableImage
+from ..images.reading import UnreadableImage
 
 if TYPE_CHECKING:
     import httpx2

@@ -9,8 +9,8 @@ from typing import Any
 
 from ...errors import AdapterError
 from ..contracts import CaptionRequest
-from ..pixels.handles import ImageHandle
-from ..pixels.reading import UnreadableImage, read_bytes, read_image
+from ..images.handles import ImageHandle
+from ..images.reading import UnreadableImage, read_bytes, read_image
 
 
 def chat_messages(prompt: str, image: ImageHandle | None, system: str | None) -> tuple[list[dict[str, Any]], str]:

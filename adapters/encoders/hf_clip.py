@@ -11,8 +11,8 @@ from ..checkpoints import tensor_shapes
 from ..contracts import Alias
 from ..devices import torch_dtype
 from ..hf_checkpoint import WEIGHTS, HfModel, HfSource, find_source, require_fit, versions
+from ..images.transforms import ExactTransform, ImageTransform, PixelSpec
 from ..peft_weights import merged_with_peft, peft_checkpoint
-from ..pixels.transforms import ExactTransform, ImageTransform, PixelSpec
 from .clip_tokens import clip_token_ids, clip_token_rows, clip_tokenizer, reserved_positions
 from .torch_encoder import Precision, Reading, TorchEncoder
 
@@ -137,7 +137,7 @@ class HfClipEncoder(HfModel, TorchEncoder):
 
             return open_clip_transform(self._official(), kind, self._device)
         if kind == "fast":
-            from ..pixels.fast_transform import FastTransform
+            from ..images.fast_transform import FastTransform
 
             return FastTransform(self._squashing(), self._device)
         if kind != "exact":

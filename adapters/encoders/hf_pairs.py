@@ -15,9 +15,9 @@ from ...errors import AdapterError
 from ..contracts import PairwiseEncoder, ScoredPairs
 from ..devices import TOO_LARGE, require_counts, torch_dtype
 from ..hf_checkpoint import HfModel, HfSource, find_source, versions
-from ..pixels.handles import ImageHandle
-from ..pixels.pipeline import ImageBatch, image_batches
-from ..pixels.transforms import ExactTransform
+from ..images.handles import ImageHandle
+from ..images.pipeline import ImageBatch, image_batches
+from ..images.transforms import ExactTransform
 from .torch_encoder import Precision, TorchBatches
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from ..checkpoints import differing, first_line, first_of, mismatch, tensor_shap
 from ..contracts import Alias
 from ..devices import torch_dtype, torch_version
 from ..hf_checkpoint import ask_nobody_about_code
+from ..images.transforms import ImageTransform
 from ..peft_weights import merged_with_peft, peft_checkpoint
-from ..pixels.transforms import ImageTransform
 from .clip_tokens import CONTEXT, clip_token_ids, clip_token_rows, clip_tokenizer, reserved_positions
 from .open_clip_transform import open_clip_transform
 from .torch_encoder import Precision, Reading, TorchEncoder

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
-from ..pixels.transforms import ExactTransform, ImageTransform, PixelSpec
+from ..images.transforms import ExactTransform, ImageTransform, PixelSpec
 
 if TYPE_CHECKING:
     import torch
@@ -30,7 +30,7 @@ def open_clip_transform(configuration: Mapping[str, Any], kind: str, device: tor
     preprocess = PreprocessCfg(**configuration)
     spec = _pixel_spec(preprocess)
     if kind == "fast":
-        from ..pixels.fast_transform import FastTransform
+        from ..images.fast_transform import FastTransform
 
         if spec is None:
             raise AdapterError(

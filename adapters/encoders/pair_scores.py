@@ -16,8 +16,8 @@ import numpy as np
 from ...errors import AdapterError
 from ...rows import BadRow, parse_number, read_rows
 from ..contracts import UNLIMITED, PairwiseEncoder, ScoredPairs
-from ..pixels.file_digests import file_digest
-from ..pixels.handles import Box, ImageHandle
+from ..images.file_digests import file_digest
+from ..images.handles import Box, ImageHandle
 
 _HINT = (
     'A row is {"image": NAME, "text": TEXT, "score": NUMBER}, of a part of an image with '

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ...errors import AdapterError, BenchError
-from ..contracts import Alias, Encoded, Encoder, LentEncoder
+from ..contracts import Alias, Encoded, Encoder, TrainableEncoder
 from ..devices import PRECISIONS, TOO_LARGE, BatchSize, find_device, require_counts, require_dtype, torch_dtype
-from ..pixels.handles import ImageHandle, VideoHandle
-from ..pixels.pipeline import HAS_PROCESSES, default_workers, image_batches
-from ..pixels.transforms import ExactTransform, ImageTransform
+from ..images.handles import ImageHandle, VideoHandle
+from ..images.pipeline import HAS_PROCESSES, default_workers, image_batches
+from ..images.transforms import ExactTransform, ImageTransform
 
 if TYPE_CHECKING:
     import torch
@@ -177,7 +177,7 @@ class TorchEncoder(TorchBatches):
     """A dual encoder that runs in torch; arguments as of ``TorchBatches``."""
 
     _model: Any
-    # As of ``LentEncoder``.
+    # As of ``TrainableEncoder``.
     _head_width: int | None = None
     _quick_gelu: bool | None = None
     _tokenizer_files: Sequence[Path] = ()
@@ -202,7 +202,7 @@ class TorchEncoder(TorchBatches):
             AdapterError: The model has none.
         """
 
-    def lend(self) -> LentEncoder:
+    def lend(self) -> TrainableEncoder:
         """Return the module with what belongs to it; see ``Model.lend``.
 
         Raises:
@@ -213,7 +213,7 @@ class TorchEncoder(TorchBatches):
                 f"a model in {self._dtype} is not trained.",
                 "Leave 'dtype' out: steps compute in lower precision where a recipe says so.",
             )
-        return LentEncoder(
+        return TrainableEncoder(
             module=self._model,
             device=self._device,
             write=self._write,
@@ -229,7 +229,7 @@ class TorchEncoder(TorchBatches):
 
     @abstractmethod
     def _write(self, folder: Path) -> Alias:
-        """Write the model into a new folder; see ``Lent``."""
+        """Write the model into a new folder; see ``TrainableModel``."""
 
     @cached_property
     def dimension(self) -> int:
@@ -276,7 +276,7 @@ class TorchEncoder(TorchBatches):
                 yield Encoded({}, {position: named})
 
     def _frames_of(self, handle: VideoHandle) -> np.ndarray:
-        from ..pixels.video import read_frames
+        from ..images.video import read_frames
 
         read = read_frames(handle)
         if isinstance(read, np.ndarray):

@@ -17,7 +17,7 @@ from ..contracts import Judge, Judged, Judgement, JudgeRequest, JudgeToken
 from ..decoding.generating import SeededChoice, generator_of
 from ..devices import TOO_LARGE, BatchSize, find_device, require_counts, require_dtype, torch_dtype
 from ..hf_checkpoint import loading
-from ..pixels.reading import ReadImage, UnreadableImage, read_image
+from ..images.reading import ReadImage, UnreadableImage, read_image
 
 if TYPE_CHECKING:
     import torch

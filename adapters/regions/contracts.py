@@ -12,7 +12,7 @@ import numpy as np
 
 from ...errors import AdapterError
 from ..contracts import Model
-from ..pixels.handles import Box, ImageHandle
+from ..images.handles import Box, ImageHandle
 
 WholeBox: TypeAlias = tuple[int, int, int, int]
 """Left, top, right, bottom in whole pixels or cells; right and bottom are exclusive."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ...errors import AdapterError
 from ..devices import PRECISIONS, find_device, require_dtype, torch_dtype
 from ..hf_checkpoint import HfModel, find_source, versions
-from ..pixels.handles import Box, ImageHandle
-from ..pixels.reading import UnreadableImage, read_bytes, read_image
+from ..images.handles import Box, ImageHandle
+from ..images.reading import UnreadableImage, read_bytes, read_image
 from .contracts import Detections, Detector
 
 if TYPE_CHECKING:

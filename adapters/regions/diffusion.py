@@ -11,7 +11,7 @@ from ...errors import AdapterError
 from ..checkpoint_identity import checkpoint_digest, hub_commit
 from ..checkpoints import first_line
 from ..devices import PRECISIONS, find_device, require_dtype, torch_dtype, torch_version
-from ..pixels.handles import ImageHandle
+from ..images.handles import ImageHandle
 from .contracts import Painter
 
 _REMEDY = "Name a text-to-image model of diffusers: a hub id, or a folder that save_pretrained of a pipeline wrote."

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
 from ..devices import torch_dtype
-from ..pixels.handles import ImageHandle
-from ..pixels.reading import read_image
+from ..images.handles import ImageHandle
+from ..images.reading import read_image
 from .contracts import PackedMask, Region, Segmenter, wanted_points
 from .detectors import HfRegionModel, preparing
 

@@ -23,7 +23,7 @@ from ...tasks.shapes.scene import (
     main_predicate,
     telling_order,
 )
-from ..pixels.handles import ImageHandle
+from ..images.handles import ImageHandle
 from ..regions.contracts import Painter
 from .phrases import Named, named_in
 

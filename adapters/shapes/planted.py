@@ -12,8 +12,8 @@ from ...tasks.shapes.scene import Scene, Thing
 from ..aliases import resolve_model
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest
 from ..decoding.generating import generator_of
-from ..pixels.handles import ImageHandle
-from ..pixels.reading import UnreadableImage
+from ..images.handles import ImageHandle
+from ..images.reading import UnreadableImage
 from .regions import SceneView, SeesShapes, see
 
 _REVISION = 1

@@ -18,8 +18,8 @@ from ...tasks.shapes.pictures import DrawnPicture
 from ...tasks.shapes.sampling import sample_scene
 from ...tasks.shapes.scene import Scene, Thing
 from ..contracts import Model
-from ..pixels.handles import ImageHandle
-from ..pixels.reading import UnreadableImage, crop_of, read_image
+from ..images.handles import ImageHandle
+from ..images.reading import UnreadableImage, crop_of, read_image
 from ..regions.contracts import Detections, Detector, Region, Segmenter, wanted_points
 from .phrases import Named, named_in, words_of
 

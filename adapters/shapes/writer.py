@@ -1,4 +1,4 @@
-"""A judge of the shapes world that writes by rule what makers ask of language models."""
+"""A judge of the shapes world that writes by rule what pipelines ask of language models."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...arrow_arrays import numbers, numbers_in_lists
+from ...arrow import numbers, numbers_in_lists
 from ...errors import DataError, UsageError, did_you_mean
 from ..records.files import RECORD_FILE
 from ..records.reading import read_record, runs_below

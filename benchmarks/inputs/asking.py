@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from ...adapters import Caption, Captioned, Captioner, CaptionRequest
-from ...adapters.pixels.handles import digests
+from ...adapters.images.handles import digests
 from ...metrics import Cache
 from ...progress import Reporter, unheard
 from .items import image_key

@@ -17,8 +17,8 @@ from ...tasks.locate import DataLocations
 from ...tasks.schema import TaskConfig
 from ...tasks.sources import load_source
 from ...tasks.templates import DocumentError, compile_template
+from .images import ImageFinder, handle_of, pixels_value
 from .items import printable
-from .pixels import PixelFinder, handle_of, pixels_value
 
 _TYPES: Mapping[str, tuple[bytes, bytes]] = {
     "image/jpeg": (b"\xff\xd8\xff", b""),
@@ -78,7 +78,7 @@ class TaskImages:
         known = Boundary.of(*filter(None, (root, locations.root, *locations.allowed)))
         self._folders = [one for one in folders if one.is_dir() and known.holds(one)]
         self._within = Boundary.of(*self._folders, *locations.allowed)
-        self._finder = PixelFinder(task, data, self._within)
+        self._finder = ImageFinder(task, data, self._within)
         self.may_have = bool(self._folders) or (source is not None and source.generated)
 
     @property

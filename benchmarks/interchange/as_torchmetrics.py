@@ -12,13 +12,13 @@ from torch import distributed
 
 from ...adapters import Encoder, ImageHandle
 from ...adapters.aliases import ModelSpec, resolve_model
-from ...adapters.pixels.handles import as_png, is_decoded
+from ...adapters.images.handles import as_png, is_decoded
 from ...errors import DataError, MetricError, UsageError
 from ...metrics import MEAN, Context, Items, Scores
 from ...tasks.schema import MetricEntry
+from ..inputs.images import handle_of
 from ..inputs.items import CaptionRow, candidate_fault, gather, references_fault
 from ..inputs.models import load
-from ..inputs.pixels import handle_of
 from ..protocols.job import ScoredMetric
 from ..running.planned_metrics import PlannedMetric, plan_metric, require_family
 from ..running.rows import require_list

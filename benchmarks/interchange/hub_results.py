@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from ...drafts import temporary_folder
+from ...atomic_files import temporary_folder
 from ...errors import DataError
 from ...rows import BadRow
 from ..records.task_run import TaskRun

@@ -23,7 +23,7 @@ from itertools import islice
 from pathlib import Path, PureWindowsPath
 from typing import Any, NamedTuple
 
-from ...drafts import written_whole
+from ...atomic_files import written_whole
 from ...errors import DataError, UsageError, did_you_mean
 from ...rows import BadRow, decode_line, load_json, parse_number, read_rows, unique_keys
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ...adapters import Caption, Captioned, Captioner, CaptionRequest, ImageHandle
 from ...adapters.aliases import ModelSpec
-from ...adapters.pixels.reading import UnreadableImage, read_image
+from ...adapters.images.reading import UnreadableImage, read_image
 from ...errors import BenchError, DataError, TaskError, UsageError
 from ...metrics import NoCache
 from ...permissions import Permissions, permit
@@ -26,9 +26,9 @@ from ...tasks.documents import Documents, load_documents
 from ...tasks.index import IndexEntry, build_index
 from ...tasks.locate import DataLocations
 from ..inputs.failures import FailureLog, describe
+from ..inputs.images import pixels_value
 from ..inputs.items import printable
 from ..inputs.models import Models, NamedModels
-from ..inputs.pixels import pixels_value
 from ..inputs.settings import RunSettings
 from ..protocols import names_where
 from ..protocols.binding import load_bound

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from ...drafts import write_whole, written_whole
+from ...atomic_files import write_whole, written_whole
 from ...errors import DataError, UsageError
 from ...rows import BadRow
 from ..records.hashes import plain

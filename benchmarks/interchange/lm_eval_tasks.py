@@ -10,7 +10,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from ...drafts import write_whole
+from ...atomic_files import write_whole
 from ...errors import DataError, UsageError
 from ...permissions import permitted
 from ...tasks.index import TaskIndex, build_index

@@ -14,9 +14,9 @@ import numpy as np
 
 from ...adapters import Adapter, ImageHandle, Judge, Judged, JudgeRequest, PairwiseEncoder
 from ...adapters.contracts import UNLIMITED, ScoredPairs
+from ...adapters.images.handles import image_suffix
 from ...adapters.judges.responses import RecordedResponses, asked
-from ...adapters.pixels.handles import image_suffix
-from ...drafts import write_whole, written_whole
+from ...atomic_files import write_whole, written_whole
 from ...errors import MetricError, UsageError
 from ...progress import Progress, silent
 from ...tasks.index import build_index

@@ -10,8 +10,8 @@ from dataclasses import replace
 from itertools import chain, takewhile
 from pathlib import Path, PurePosixPath
 
+from ...atomic_files import DRAFT, draft_beside, is_abandoned, remove_abandoned, write_whole
 from ...boundary import unlinked
-from ...drafts import DRAFT, draft_beside, is_abandoned, remove_abandoned, write_whole
 from ...errors import DataError, UsageError
 from ...tasks.index import TaskIndex, build_index
 from .board import Board, BoardRun, OmittedRun, TaskTable

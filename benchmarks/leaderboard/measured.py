@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...arrow_arrays import numbers
+from ...arrow import numbers
 from ...errors import DataError
 from ...metrics import metrics as known_metrics
 from ..comparing.finished_runs import settings_text

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from xml.sax.saxutils import escape
 
-from ...drafts import write_whole
+from ...atomic_files import write_whole
 from ...errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from ...adapters import Box, ImageHandle, VideoHandle
 from ...boundary import OutsideFile
 from ...tasks.templates import DocumentError, Getter, compile_template
 from ..inputs.failures import FailureLog, Stage
+from ..inputs.images import boxes_of, pixels_value, span_of, view_fault
 from ..inputs.items import candidate_fault, image_key, objects_fault, printable, references_fault, references_of
-from ..inputs.pixels import boxes_of, pixels_value, span_of, view_fault
 
 if TYPE_CHECKING:
     from .job import Job

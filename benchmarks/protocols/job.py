@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from ...tasks.schema import TaskConfig
     from ..inputs.encoding import AnyEncoded
     from ..inputs.failures import Failure
+    from ..inputs.images import ImageFinder
     from ..inputs.items import CaptionRow
     from ..inputs.models import Models
-    from ..inputs.pixels import PixelFinder
     from ..inputs.settings import RunSettings
     from ..statistics.bootstrap import Value
     from ..statistics.contract import Interval
@@ -72,7 +72,7 @@ class Job:
     settings: RunSettings
     cache: Cache
     progress: Progress
-    pixels: PixelFinder
+    pixels: ImageFinder
     shard: int = SHARD
     asking: Asking | None = None
     encoding: Encoding | None = None

@@ -16,9 +16,9 @@ from ...tasks.documents import load_documents
 from ...tasks.locate import DataLocations
 from ...tasks.schema import TaskConfig
 from ..inputs.failures import FailureLog
+from ..inputs.images import ImageFinder
 from ..inputs.items import candidate_fault, references_fault, references_of
 from ..inputs.models import Models
-from ..inputs.pixels import PixelFinder
 from ..inputs.settings import RunSettings
 from ..protocols.document_reader import read_values
 from ..protocols.job import Job
@@ -75,7 +75,7 @@ def collect(
             "Name a task with doc_to_image: 'bench ls tasks' lists what there is.",
         )
     documents = load_documents(task, path, locations)
-    nowhere = PixelFinder(task, None, Boundary())
+    nowhere = ImageFinder(task, None, Boundary())
     job = Job(task, documents, Models(), RunSettings(), NoCache(), silent, nowhere)
     items: list[RatedItem] = []
     failures = FailureLog(strict=False)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...drafts import write_whole
+from ...atomic_files import write_whole
 from ...errors import UsageError, counted
 from ..protocols.agreement import task_of_ratings
 from ..protocols.preference import task_of_choices

@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from ...atomic_files import DRAFT, draft_beside, flush, put_in_place, remove_abandoned
 from ...boundary import links_outside
-from ...drafts import DRAFT, draft_beside, flush, put_in_place, remove_abandoned
 from ...errors import DataError, UsageError
 from ...rows import parse_json
 from ..inputs.failures import FailureLog

@@ -12,8 +12,8 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from ...atomic_files import DRAFT, draft_beside, put_in_place, remove_abandoned
 from ...boundary import unlinked
-from ...drafts import DRAFT, draft_beside, put_in_place, remove_abandoned
 from ...errors import DataError
 from .hashes import plain
 from .record import Record

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ...adapters.pixels.handles import digests
+from ...adapters.images.handles import digests
 from ...metrics import Items
 from ..inputs.items import SeenValues, printable
 from ..protocols.job import Shard

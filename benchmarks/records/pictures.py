@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ...adapters import ImageHandle, VideoHandle
-from ...adapters.pixels.reading import UnreadableImage, read_image
+from ...adapters.images.reading import UnreadableImage, read_image
 
 SIZE = 256
 QUALITY = 80

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from ...atomic_files import DRAFT
 from ...boundary import unlinked
-from ...drafts import DRAFT
 from ...errors import DataError
+from .building import SCHEMA_VERSION
 from .files import RECORD_FILE, require_files
 from .hashes import verify
-from .making import SCHEMA_VERSION
 from .record import Record
 from .task_run import TaskRun
 

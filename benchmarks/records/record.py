@@ -22,6 +22,7 @@ from ..protocols.contract import Protocol
 from ..protocols.job import Result, shown_times
 from ..statistics import statistics
 from ..statistics.bootstrap import Interval
+from .building import NO_ERROR
 from .entries import (
     Count,
     DocumentCount,
@@ -46,7 +47,6 @@ from .entries import (
 from .environment import Environment
 from .hashes import hash_of_json, plain
 from .histograms import By, Histogram
-from .making import NO_ERROR
 from .publishing import SampleContent, without_folders
 
 _UNKNOWN = (0.0, 1.0)

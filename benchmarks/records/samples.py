@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import arrow_arrays
+from ... import arrow
 from ...errors import DataError
 from ..inputs.failures import Failure
 from ..inputs.items import SeenValues
@@ -117,21 +117,21 @@ def _column(name: str, values: Any) -> Any:
 
     match _known_type(name):
         case "text":
-            return arrow_arrays.texts(values)
+            return arrow.texts(values)
         case "texts":
-            return arrow_arrays.lists_of_texts(values)
+            return arrow.lists_of_texts(values)
         case "numbers":
-            return arrow_arrays.lists_of_floats(values)
+            return arrow.lists_of_floats(values)
         case "integer":
             return pyarrow.array(values, pyarrow.int64())
         case None:
             pass
     if isinstance(values, np.ndarray) and values.dtype.kind == "f":
-        return arrow_arrays.floats(values)
+        return arrow.floats(values)
     if all(value is None for value in values):
         return pyarrow.nulls(len(values))
     if all(value is None or isinstance(value, Real) for value in values):
-        return arrow_arrays.floats(np.array([math.nan if one is None else one for one in values], np.float64))
+        return arrow.floats(np.array([math.nan if one is None else one for one in values], np.float64))
     return pyarrow.array(values)
 
 

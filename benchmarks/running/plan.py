@@ -18,8 +18,8 @@ from ...tasks.locate import DataLocations
 from ...tasks.schema import PublishedTable, StatisticEntry, TaskConfig
 from ...tasks.sources import load_source
 from ...tasks.yaml_files import FunctionReference, ParsedFile
+from ..inputs.images import ImageFinder
 from ..inputs.models import NamedModels, named_or_given
-from ..inputs.pixels import PixelFinder
 from ..protocols.binding import load_bound
 from ..protocols.contract import Protocol
 from ..protocols.job import CAPTIONS, INTERVALS, Result
@@ -78,10 +78,10 @@ class PlannedRun:
         return self.data or (self.path.parent if self.task.is_local else None)
 
     @property
-    def pixels(self) -> PixelFinder:
+    def pixels(self) -> ImageFinder:
         """Finds the images and videos that documents name."""
         late = not self.looks_at_images and self.model is None
-        return PixelFinder(self.task, self.root, self.boundary, late)
+        return ImageFinder(self.task, self.root, self.boundary, late)
 
     @property
     def looks_at_images(self) -> bool:

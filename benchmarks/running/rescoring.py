@@ -13,7 +13,7 @@ import numpy as np
 
 from ...adapters.aliases import list_aliases
 from ...adapters.captioners.recorded import RecordedCaptions
-from ...drafts import temporary_folder
+from ...atomic_files import temporary_folder
 from ...errors import BenchError, DataError, counted
 from ...progress import Progress, silent
 from ..inputs.failures import FailureSummary, describe

@@ -11,13 +11,14 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from ...adapters.pixels.handles import as_png, is_decoded
+from ...adapters.images.handles import as_png, is_decoded
 from ...boundary import Boundary
 from ...errors import DataError, UsageError
 from ...metrics import Need
 from ...progress import Progress
 from ...rows import BadRow
 from ..inputs.failures import FailureLog, summarise
+from ..inputs.images import boxes_fault, boxes_of, handle_of, handle_within
 from ..inputs.items import (
     CaptionRow,
     EmptyCaption,
@@ -31,7 +32,6 @@ from ..inputs.items import (
 )
 from ..inputs.metric_names import read_metric
 from ..inputs.models import Models, NamedModels
-from ..inputs.pixels import boxes_fault, boxes_of, handle_of, handle_within
 from ..protocols.job import SHARD, SHARD_OF_IMAGES, Shard, Summary
 from ..store.store import Store
 from .execution import Execution, open_shard_map

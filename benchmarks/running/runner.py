@@ -14,7 +14,7 @@ from time import perf_counter
 import numpy as np
 
 from ...adapters.contracts import PAIRWISE
-from ...drafts import temporary_folder
+from ...atomic_files import temporary_folder
 from ...metrics import Cache
 from ...progress import Progress, numbered, silent
 from ...tasks.documents import load_documents
@@ -25,9 +25,9 @@ from ..inputs.models import Models, NamedModels, facts_of_loaded
 from ..inputs.settings import RunSettings
 from ..protocols.document_reader import may_read_one_image
 from ..protocols.job import SHARD, SHARD_OF_IMAGES, Job
+from ..records.building import Finished, values_of
 from ..records.entries import Timings
 from ..records.files import write_run
-from ..records.making import Finished, values_of
 from ..records.pictures import pictures
 from ..records.publishing import SampleContent, without_folders
 from ..records.record import Record

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from ...drafts import draft_beside, remove_abandoned
+from ...atomic_files import draft_beside, remove_abandoned
 from ...errors import StoreError
 from ..store.store import BUCKETS, CREDENTIALS, checked_address, is_address
 

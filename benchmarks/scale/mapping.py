@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ...adapters.aliases import ModelSpec
-from ...adapters.pixels.file_digests import file_digests
-from ...adapters.pixels.handles import digests
+from ...adapters.images.file_digests import file_digests
+from ...adapters.images.handles import digests
 from ...metrics import Cache, CorpusMetric, Items
 from ...paths import checkpoint_folder, is_file
 from ...permissions import Permissions, permit

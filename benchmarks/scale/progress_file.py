@@ -10,7 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ...drafts import write_whole
+from ...atomic_files import write_whole
 from ...errors import BenchError
 from ...progress import Progress, Reporter
 

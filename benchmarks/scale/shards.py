@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...adapters import Caption, Captioned, CaptionRequest, ImageHandle, VideoHandle
-from ...adapters.pixels.handles import EncodedImage, FrameSource
+from ...adapters.images.handles import EncodedImage, FrameSource
+from ...atomic_files import is_abandoned, own_name
 from ...boundary import OutsideFile
-from ...drafts import is_abandoned, own_name
 from ...errors import StoreError
 from ...metrics import Items, Scores
 from ...metrics.vectors.features import Features, PairScores
 from ...paths import cache_folder
 from ...tasks.document_rows import RowImage
 from ..inputs.encoding import EncodedItems, ScoredItems
+from ..inputs.images import ImageFinder, LateImage
 from ..inputs.items import image_key
 from ..inputs.models import ModelFacts
-from ..inputs.pixels import LateImage, PixelFinder
 from ..running.scoring import MetricScores
 from .folders import Folder
 
@@ -170,7 +170,7 @@ class Originals:
     """
 
     rows: Callable[[], Any] = list
-    pixels: PixelFinder | None = None
+    pixels: ImageFinder | None = None
 
     def in_row(self, column: str, row: int) -> RowImage:
         """Return the image in a row of the documents."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...drafts import own_name
+from ...atomic_files import own_name
 from ...errors import ExecutorError, UsageError, counted
 from .executors import ONE_CORE, Executor, Resources, name_of, portable
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from ...drafts import folder_lock
+from ...atomic_files import folder_lock
 from ...errors import StoreError
 from ...paths import network_file_system
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...drafts import write_whole, written_whole
+from ...atomic_files import write_whole, written_whole
 from ...errors import UsageError
 from ..records.task_run import TaskRun
 from .results import render, result_rows

@@ -11,7 +11,7 @@ from html import escape, unescape
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ...drafts import draft_beside
+from ...atomic_files import draft_beside
 from ...errors import BenchError, UsageError
 from ...progress import Reporter
 from .app import ASSETS, page_of_address

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrow_arrays import counts_in_lists, numbers, numbers_in_lists, truths
+from ...arrow import counts_in_lists, numbers, numbers_in_lists, truths
 from ..records.record import Record
 from ..records.samples import COLUMNS, open_samples
 

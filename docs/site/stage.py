@@ -22,9 +22,9 @@ from capbench.benchmarks.protocols import protocols
 from capbench.benchmarks.suites.given import RowModel
 from capbench.benchmarks.suites.read import Suite
 from capbench.cli.cluster_file import ClusterFile
-from capbench.recipes.looping.schema import SelfLoop
-from capbench.recipes.making.contract import stages
-from capbench.recipes.making.schema import Maker
+from capbench.recipes.data_synthesis.contract import stages
+from capbench.recipes.data_synthesis.schema import SynthesisPipeline
+from capbench.recipes.self_training.schema import SelfLoop
 from capbench.recipes.training.contract import trainers
 from capbench.recipes.training.schema import Recipe
 from capbench.tasks.schema import TaskConfig
@@ -166,7 +166,7 @@ def yaml_page() -> str:
     text += page_of(Recipe, "Training recipe", seen)
     text += "### Trainers\n\nThe section `objective` of a recipe, by its `trainer`.\n\n"
     text += "".join(page_of(trainers[name].Settings, f"`{name}`", seen, 4) for name in _own(trainers))
-    text += page_of(Maker, "Maker", seen)
+    text += page_of(SynthesisPipeline, "SynthesisPipeline", seen)
     text += "### Stages\n\nThe keys of an entry of `stages`, by its `stage`.\n\n"
     text += "".join(page_of(stages[name].Settings, f"`{name}`", seen, 4) for name in _own(stages))
     text += page_of(SelfLoop, "Loop", seen)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...adapters import Encoded, Encoder, ImageHandle, PairwiseEncoder
-from ...adapters.pixels.handles import digests
+from ...adapters.images.handles import digests
 from ...errors import MetricError
 from ..contract import Context, kept
 

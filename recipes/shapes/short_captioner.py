@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 from transformers import VisionEncoderDecoderModel
 
-from ..training.carrying_out import carry_out
 from ..training.contract import TrainingCall
+from ..training.execution import carry_out
 from ..training.loop import StepReport
 from ..training.new_captioner import CaptionerSizes, write_new_captioner
 from ..training.processes import TrainingProcesses

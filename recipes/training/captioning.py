@@ -8,8 +8,8 @@ from typing import Literal, TypeVar
 import torch
 
 from ...adapters import ImageHandle
-from ...adapters.contracts import LentCaptioner
-from ...adapters.pixels.reading import read_image
+from ...adapters.contracts import TrainableCaptioner
+from ...adapters.images.reading import read_image
 from ...errors import DataError, UsageError
 from .contract import TrainingCall
 from .rows import Batches, BatchSampler, Rows, TrainingRow
@@ -58,7 +58,7 @@ class CaptionerTrainer(TunedTrainer):
                 "Have more rows, or a smaller objective.batch.",
             )
         hint = f"Trainer '{self.recipe.trainer}' takes captioners."
-        self.lent = self.lend(LentCaptioner, "writes no captions.", hint)
+        self.lent = self.lend(TrainableCaptioner, "writes no captions.", hint)
         positions = self.lent.positions
         if positions is not None and settings.tokens > positions:
             raise UsageError(

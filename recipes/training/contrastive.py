@@ -10,9 +10,9 @@ import torch
 from pydantic import AfterValidator, Field
 from torch.nn.functional import cross_entropy, normalize, softplus
 
-from ...adapters.contracts import LentEncoder
+from ...adapters.contracts import TrainableEncoder
 from ...adapters.encoders.open_clip_transform import open_clip_transform
-from ...adapters.pixels.transforms import ImageTransform
+from ...adapters.images.transforms import ImageTransform
 from ...errors import UsageError
 from .contract import TrainingCall
 from .rows import Batches, BatchSample, BatchSampler, Rows, Sampler, TrainingRow, require_some
@@ -171,7 +171,7 @@ class ContrastiveTrainer(TunedTrainer):
     def __init__(self, call: TrainingCall) -> None:
         self._settings = call.loaded.settings(ContrastiveSettings)
         super().__init__(call, self._usable)
-        self._lent = self.lend(LentEncoder, "is no dual encoder.", "The contrastive trainer takes no other.")
+        self._lent = self.lend(TrainableEncoder, "is no dual encoder.", "The contrastive trainer takes no other.")
         self._scale = self._scale_of(self._lent, self.name)
         transform = _transform(self.recipe, self._lent)
         self._reader = ImageReader(transform.read, transform.collate)
@@ -284,7 +284,7 @@ class ContrastiveTrainer(TunedTrainer):
         made = self._lent.text_inputs(texts)
         return {name: value.to(self._lent.device) for name, value in made.items()}
 
-    def _scale_of(self, lent: LentEncoder, name: str) -> Callable[[], torch.Tensor]:
+    def _scale_of(self, lent: TrainableEncoder, name: str) -> Callable[[], torch.Tensor]:
         """Return what gives the factor of cosines."""
         if self._settings.temperature != "model":
             fixed = torch.tensor(1 / self._settings.temperature, device=lent.device)
@@ -338,7 +338,7 @@ def _ids(drawn: BatchSample) -> list[str]:
     return ids + [ids[number] for number in drawn.with_image]
 
 
-def _transform(recipe: Recipe, lent: LentEncoder) -> ImageTransform:
+def _transform(recipe: Recipe, lent: TrainableEncoder) -> ImageTransform:
     """Return what makes inputs of images: that of whoever will read the result."""
     if recipe.result != "pac":
         return lent.transform

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...drafts import write_whole, written_whole
+from ...atomic_files import write_whole, written_whole
 from ...errors import TrainingError, UsageError
 from .contract import Trainer
 from .processes import TrainingProcesses

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 
 from ...adapters import Box, EncodedImage, ImageHandle
-from ...benchmarks.inputs.pixels import PixelFinder, boxes_fault, boxes_of, pixels_value
+from ...benchmarks.inputs.images import ImageFinder, boxes_fault, boxes_of, pixels_value
 from ...boundary import HINT, OUTSIDE, Boundary
 from ...errors import DataError, UsageError, did_you_mean
 from ...rows import BadRow, read_rows
@@ -259,7 +259,7 @@ def walked(
     """
     documents = load_documents(task, path, locations)
     source = load_source(task, path)
-    finder = PixelFinder(task, locations.find(task, path, source), locations.boundary(task, path, source))
+    finder = ImageFinder(task, locations.find(task, path, source), locations.boundary(task, path, source))
     wanted = [key for key in ("doc_to_id", "doc_to_pixels", "doc_to_image", *keys) if key in task.templates]
     getters = {key: compile_template(task, key, documents.columns) for key in wanted}
     yield from documents.bad_rows

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ...adapters import ImageHandle
-from ...adapters.pixels.pipeline import default_workers, read_image_with
+from ...adapters.images.pipeline import default_workers, read_image_with
 from ...errors import DataError
 
 Inputs = dict[str, "torch.Tensor"]

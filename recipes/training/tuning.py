@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...adapters.aliases import ModelSpec, resolve_model
 from ...adapters.checkpoints import first_line
-from ...adapters.contracts import Alias, Lent, LentEncoder
+from ...adapters.contracts import Alias, TrainableEncoder, TrainableModel
 from ...adapters.peft_weights import quiet_peft
 from ...errors import UsageError
 from ...permissions import Permissions
@@ -28,7 +28,7 @@ WEIGHTS = "weights"
 VALIDATION_SEED = 1
 
 
-_L = TypeVar("_L", bound=Lent)
+_L = TypeVar("_L", bound=TrainableModel)
 
 
 def start_of(recipe: Recipe) -> ModelSpec:
@@ -93,7 +93,7 @@ class TunedTrainer(Trainer):
         if not isinstance(lent, kind):
             raise UsageError(f"model: {spec.name} {what}", hint)
         if self.recipe.result == "pac" and not (
-            isinstance(lent, LentEncoder) and lent.head_width is not None and lent.quick_gelu is not None
+            isinstance(lent, TrainableEncoder) and lent.head_width is not None and lent.quick_gelu is not None
         ):
             raise UsageError(
                 f"result: pac: {spec.name} is no CLIP by OpenAI's names.",
@@ -163,7 +163,7 @@ class TunedTrainer(Trainer):
                 for key, value in self._spec.arguments.items()
             }
             return {"adapter": self._spec.adapter, **arguments, "peft": f"./{WEIGHTS}"}
-        if self.recipe.result == "pac" and isinstance(self._lent, LentEncoder):
+        if self.recipe.result == "pac" and isinstance(self._lent, TrainableEncoder):
             from ...adapters.encoders.pac import write_pac
 
             place.mkdir()

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ...drafts import written_whole
+from ...atomic_files import written_whole
 from ...errors import DataError
 from ...rows import load_json
 

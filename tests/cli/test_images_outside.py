@@ -13,7 +13,7 @@ from PIL import Image
 
 import capbench
 from capbench.adapters import ImageHandle
-from capbench.adapters.pixels.reading import UnreadableImage, read_image
+from capbench.adapters.images.reading import UnreadableImage, read_image
 from capbench.benchmarks.inputs.task_images import TaskImages
 from capbench.metrics import Context, Items, Metric, Scores, metrics
 from capbench.tasks.locate import DataLocations

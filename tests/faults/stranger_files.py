@@ -1,4 +1,4 @@
-"""Files that ask for nothing: a task, a maker, a recipe and a loop, each of which a stranger may change."""
+"""Files that ask for nothing: a task, a pipeline, a recipe and a loop, each of which a stranger may change."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ TASK: dict[str, Any] = {
     "metric_list": ["length"],
     "metadata": {"version": 1.0},
 }
-MAKER: dict[str, Any] = {
-    "maker": "strange",
+PIPELINE: dict[str, Any] = {
+    "pipeline": "strange",
     "models": {"captioner": {"name": "shapes-captioner"}},
     "stages": [
         {"stage": "caption", "prompt": "", "to": "further_captions", "generation_kwargs": {"max_new_tokens": 3}}
@@ -37,7 +37,7 @@ RECIPE: dict[str, Any] = {
 LOOP: dict[str, Any] = {
     "loop": "strange",
     "captioner": "shapes-captioner",
-    "make": {"recipe": "maker.yaml", "data": "."},
+    "make": {"recipe": "pipeline.yaml", "data": "."},
     "train": {"recipe": "recipe.yaml"},
     "turns": 1,
     "judge": [{"task": "shapes_captions", "metrics": ["length"], "limit": 1}],

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from chat_server import ChatServer, chat_server, completion
-from faults.stranger_files import LOOP, MAKER, RECIPE, TASK
+from faults.stranger_files import LOOP, PIPELINE, RECIPE, TASK
 from PIL import Image
 
 from capbench.cli.main import main
@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     row = {"id": "0", "image": str(made / "in.png"), "references": ["a dog"], "caption": "a dog"}
     Path("rows.jsonl").write_text(json.dumps(row) + "\n")
     Path("train.jsonl").write_text(json.dumps({"image": "in.png", "captions": ["a dog"]}) + "\n")
-    for name, values in {"strange": TASK, "maker": MAKER, "recipe": RECIPE, "loop": LOOP}.items():
+    for name, values in {"strange": TASK, "pipeline": PIPELINE, "recipe": RECIPE, "loop": LOOP}.items():
         write(f"{name}.yaml", values)
     return made
 
@@ -106,7 +106,7 @@ def test_what_is_typed_is_allowed_by_being_typed(server: ChatServer):
     assert bench(f"{RUN} --model model --model_args {typed},revision=2") == 0
     assert keys_of(server) == {"Bearer key-of-mine"}
     captioner = json.dumps({"name": "openai", "arguments": {"model": "m", "base_url": server.url}})
-    made = ["make", "maker.yaml", "--data", "rows.jsonl", "--output", "made"]
+    made = ["make", "pipeline.yaml", "--data", "rows.jsonl", "--output", "made"]
     assert main([*made, "--set", f"models.captioner={captioner}"]) == 0
     assert len(server.bodies) == 3
     assert keys_of(server) == {"Bearer key-of-mine", "Bearer key-of-openai"}
@@ -185,7 +185,7 @@ def test_code_that_comes_with_a_model_runs_once_it_is_trusted_and_in_no_dry_run(
     for command in (
         f"{RUN} --model model",
         f"{RUN} --model model --dry_run --trust_remote_code",
-        "make maker.yaml --data rows.jsonl --dry_run --trust_remote_code --set models.captioner.name=model",
+        "make pipeline.yaml --data rows.jsonl --dry_run --trust_remote_code --set models.captioner.name=model",
         "train recipe.yaml --dry_run --no_judge --trust_remote_code --set model.name=model",
     ):
         bench(command)
@@ -200,7 +200,7 @@ def test_images_of_rows_are_read_outside_once_that_is_allowed(tmp_path: Path, ca
     elsewhere.mkdir()
     Image.new("RGB", (16, 16)).save(elsewhere / "SECRET.png")
     Path("train.jsonl").write_text(json.dumps({"image": "../elsewhere/SECRET.png", "captions": ["a dog"]}) + "\n")
-    for command in ("train recipe.yaml --dry_run --no_judge", "make maker.yaml --data train.jsonl --dry_run"):
+    for command in ("train recipe.yaml --dry_run --no_judge", "make pipeline.yaml --data train.jsonl --dry_run"):
         assert bench(command) == 1
         assert "lies outside" in capsys.readouterr().err
         assert bench(f"{command} --allow_outside {elsewhere}") == 0
@@ -229,9 +229,9 @@ TELLING: list[tuple[str, str, dict[str, Any]]] = [
     ("show model", "model/model.yaml", {"adapter": "hf", **ASKING}),
     (f"{RUN} --model model --dry_run", "model/model.yaml", {"adapter": "hf", **ASKING}),
     (
-        "make maker.yaml --data rows.jsonl --dry_run",
-        "maker.yaml",
-        {**MAKER, "models": {"captioner": {"name": "hf", "arguments": ASKING}}},
+        "make pipeline.yaml --data rows.jsonl --dry_run",
+        "pipeline.yaml",
+        {**PIPELINE, "models": {"captioner": {"name": "hf", "arguments": ASKING}}},
     ),
     ("train recipe.yaml --dry_run", "recipe.yaml", {**RECIPE, "model": {"name": "hf", "arguments": ASKING}}),
     ("loop loop.yaml --dry_run", "recipe.yaml", {**RECIPE, "model": {"name": "hf", "arguments": ASKING}}),

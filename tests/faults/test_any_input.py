@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 import capbench
 from capbench.adapters import ImageHandle
-from capbench.adapters.pixels.reading import MAX_PIXELS, UnreadableImage, read_image
+from capbench.adapters.images.reading import MAX_PIXELS, UnreadableImage, read_image
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.errors import BenchError, DataError
 from capbench.rows import SUFFIXES, BadRow, read_rows

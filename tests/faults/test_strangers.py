@@ -28,7 +28,7 @@ from typing import Any
 
 import pytest
 import yaml
-from faults.stranger_files import LOOP, MAKER, RECIPE, TASK
+from faults.stranger_files import LOOP, PIPELINE, RECIPE, TASK
 from finished_runs import checksum
 from PIL import Image
 from rated_session import make_session
@@ -159,7 +159,7 @@ def world(tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch) -
         Image.new("RGB", (16, 16), (10, 200, 10)).save(place / "in.png")
         (place / "rows.jsonl").write_text(json.dumps(ROW) + "\n")
         (place / "train.jsonl").write_text(json.dumps({"image": "in.png", "captions": ["a dog"]}) + "\n")
-    for name, one in {"mine": {**TASK, "task": "mine"}, "maker": MAKER, "recipe": RECIPE}.items():
+    for name, one in {"mine": {**TASK, "task": "mine"}, "pipeline": PIPELINE, "recipe": RECIPE}.items():
         (made.desk / f"mine/{name}.yaml").write_text(yaml.safe_dump(one))
     (made.stranger / "evil.py").write_text(EVIL.format(ran=str(made.ran)))
     monkeypatch.chdir(made.desk)
@@ -349,8 +349,8 @@ OF_TASK_COMMANDS = [
     "validate {here}/strange.yaml",
     f"run --task strange {RECORDED} --dry_run {TASKS}",
     f"run --task strange {RECORDED} --bootstrap 0 {TASKS}",
-    f"make mine/maker.yaml --data strange --dry_run {TASKS}",
-    f"make mine/maker.yaml --data strange --output made {TASKS}",
+    f"make mine/pipeline.yaml --data strange --dry_run {TASKS}",
+    f"make mine/pipeline.yaml --data strange --output made {TASKS}",
     f"train mine/recipe.yaml --set data.task=strange --set data.file=null --no_judge --dry_run {TASKS}",
     f"export lm-eval --tasks strange -o lm_tasks {TASKS}",
 ]
@@ -459,8 +459,8 @@ OF_MODEL_COMMANDS: dict[str, list[str]] = {
         "show {here}",
         f"{RUN} --model {{here}} --dry_run",
         f"{RUN} --model {{here}} --limit 1 --gen_kwargs max_new_tokens=2",
-        "make mine/maker.yaml --data mine/rows.jsonl --dry_run --set models.captioner={name:\\ {here}}",
-        "make mine/maker.yaml --data mine/rows.jsonl --output made --set models.captioner={name:\\ {here}}",
+        "make mine/pipeline.yaml --data mine/rows.jsonl --dry_run --set models.captioner={name:\\ {here}}",
+        "make mine/pipeline.yaml --data mine/rows.jsonl --output made --set models.captioner={name:\\ {here}}",
         "train shapes_captioner_xe --set data.reader=null --set data.arguments={} --set data.file=mine/train.jsonl "
         "--set objective.batch=1 --dry_run --no_judge --set model.name={here}",
         "loop shapes_loop --dry_run --set captioner={here} --set make.data=mine",
@@ -474,10 +474,10 @@ OF_MODEL_COMMANDS: dict[str, list[str]] = {
     ],
     **{
         role: [
-            f"make {maker} --data mine/rows.jsonl {way} --set models.{role}={{name:\\ {{here}}}}"
+            f"make {pipeline} --data mine/rows.jsonl {way} --set models.{role}={{name:\\ {{here}}}}"
             for way in ("--dry_run", "--output made")
         ]
-        for role, maker in {
+        for role, pipeline in {
             "painter": "shapes_positives",
             "segmenter": "shapes_detailcaps_synthesis",
             "detector": "shapes_detailcaps_synthesis",
@@ -563,7 +563,7 @@ def test_model(
     came_to_its_end(attack, ended, but=("train ", "loop "))
 
 
-# ---------------------------------------------------------------------------------- makers, recipes, loops
+# ---------------------------------------------------------------------------------- pipelines, recipes, loops
 
 SERVER = {"model": "m", "base_url": "{server}/v1"}
 NAMED: dict[str, Mapping[str, Any]] = {
@@ -599,24 +599,24 @@ def changed(values: Mapping[str, Any], keys: str, value: Any) -> dict[str, Any]:
     return found
 
 
-OF_MAKERS = {attack: changed(MAKER, "models.captioner", one) for attack, one in NAMED.items()} | {
-    "nothing": MAKER,
+OF_PIPELINES = {attack: changed(PIPELINE, "models.captioner", one) for attack, one in NAMED.items()} | {
+    "nothing": PIPELINE,
     "server: encoder of judges": changed(
-        MAKER, "judged", {"texts": {"x": "captions"}, "metrics": ["clip_s"], "encoder": {"name": "openai", "arguments": SERVER}}
+        PIPELINE, "judged", {"texts": {"x": "captions"}, "metrics": ["clip_s"], "encoder": {"name": "openai", "arguments": SERVER}}
     ),
     "read: scores of judges": changed(
-        MAKER, "judged", {"texts": {"x": "captions"}, "metrics": ["recorded[file={elsewhere}/rows.jsonl,label=X]"]}
+        PIPELINE, "judged", {"texts": {"x": "captions"}, "metrics": ["recorded[file={elsewhere}/rows.jsonl,label=X]"]}
     ),
     "read: scores of judges by a link": changed(
-        MAKER, "judged", {"texts": {"x": "captions"}, "metrics": ["recorded[file={here}/link.jsonl,label=X]"]}
+        PIPELINE, "judged", {"texts": {"x": "captions"}, "metrics": ["recorded[file={here}/link.jsonl,label=X]"]}
     ),
-    "read: include": {"include": "{elsewhere}/other.yaml", **MAKER},
-    "read: include by a link": {"include": "link.yaml_", **MAKER},
-    "code: stage": changed(MAKER, "stages.0.stage", "evil.read"),
-    "code: setting of a stage": {**MAKER, "stages": [{"stage": Tagged("evil.read")}]},
-    "code: template": changed(MAKER, "stages.0.prompt", "{{ ''.__class__.__mro__[1].__subclasses__() }}"),
-    "write: column": changed(MAKER, "output.columns", {"../../elsewhere/x": "captions"}),
-    "write: name": changed(MAKER, "maker", "../../elsewhere/x"),
+    "read: include": {"include": "{elsewhere}/other.yaml", **PIPELINE},
+    "read: include by a link": {"include": "link.yaml_", **PIPELINE},
+    "code: stage": changed(PIPELINE, "stages.0.stage", "evil.read"),
+    "code: setting of a stage": {**PIPELINE, "stages": [{"stage": Tagged("evil.read")}]},
+    "code: template": changed(PIPELINE, "stages.0.prompt", "{{ ''.__class__.__mro__[1].__subclasses__() }}"),
+    "write: column": changed(PIPELINE, "output.columns", {"../../elsewhere/x": "captions"}),
+    "write: name": changed(PIPELINE, "pipeline", "../../elsewhere/x"),
 }  # fmt: skip
 OF_RECIPES = {attack: changed(RECIPE, "model", one) for attack, one in NAMED.items()} | {
     "nothing": RECIPE,
@@ -656,9 +656,9 @@ OF_LOOPS = {attack: changed(LOOP, "captioner", one["name"]) for attack, one in N
     "server: set": changed(LOOP, "make.set", ["models.captioner.name=openai", "models.captioner.arguments.base_url={server}/v1"]),
     "server: key, set": changed(LOOP, "make.set", ["models.captioner.arguments.api_key_env=MY_SECRET_TOKEN"]),
     "server: data": changed(LOOP, "make.data", "{server}/rows.jsonl"),
-    "read: maker": changed(LOOP, "make.recipe", "{elsewhere}/other.yaml"),
-    "read: maker above": changed(LOOP, "make.recipe", "../elsewhere/other.yaml"),
-    "read: maker by a link": changed(LOOP, "make.recipe", "link.yaml_"),
+    "read: pipeline": changed(LOOP, "make.recipe", "{elsewhere}/other.yaml"),
+    "read: pipeline above": changed(LOOP, "make.recipe", "../elsewhere/other.yaml"),
+    "read: pipeline by a link": changed(LOOP, "make.recipe", "link.yaml_"),
     "read: recipe": changed(LOOP, "train.recipe", "{elsewhere}/other.yaml"),
     "read: data": changed(LOOP, "make.data", "{elsewhere}/rows.jsonl"),
     "read: folder of data": changed(LOOP, "make.data", "../elsewhere"),
@@ -671,7 +671,7 @@ OF_LOOPS = {attack: changed(LOOP, "captioner", one["name"]) for attack, one in N
     "write: name": changed(LOOP, "loop", "../../elsewhere/x"),
 }  # fmt: skip
 OF_RECIPE_COMMANDS = {
-    "maker": [f"make {{here}}/maker.yaml --data mine/rows.jsonl {way}" for way in ("--dry_run", "--output made")],
+    "pipeline": [f"make {{here}}/pipeline.yaml --data mine/rows.jsonl {way}" for way in ("--dry_run", "--output made")],
     "recipe": [
         f"train {{here}}/recipe.yaml --include_path mine {way}"
         for way in ("--dry_run", "--dry_run --no_judge", "--output trained")
@@ -684,13 +684,13 @@ OF_RECIPE_COMMANDS = {
     ("kind", "attack"),
     [
         (kind, attack)
-        for kind, of in (("maker", OF_MAKERS), ("recipe", OF_RECIPES), ("loop", OF_LOOPS))
+        for kind, of in (("pipeline", OF_PIPELINES), ("recipe", OF_RECIPES), ("loop", OF_LOOPS))
         for attack in of
     ],
 )
 def test_recipe(kind: str, attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
-    values = {"maker": OF_MAKERS, "recipe": OF_RECIPES, "loop": OF_LOOPS}[kind][attack]
-    for name, one in {"maker": MAKER, "recipe": RECIPE, "loop": LOOP, kind: values}.items():
+    values = {"pipeline": OF_PIPELINES, "recipe": OF_RECIPES, "loop": OF_LOOPS}[kind][attack]
+    for name, one in {"pipeline": PIPELINE, "recipe": RECIPE, "loop": LOOP, kind: values}.items():
         world.write(f"{name}.yaml", one)
     world.tell(values)
     world.write("model/model.yaml", {"adapter": "openai", "model": "m", "base_url": "{server}/v1"})
@@ -724,9 +724,9 @@ OF_DATA_COMMANDS = [
     "score {here}/rows.jsonl --metrics length --output scores.csv",
     "score {here}/rows.jsonl --metrics clip_s --model shapes-clip",
     "make shapes_positives --data {here}/rows.jsonl --dry_run",
-    "make {here}/maker.yaml --data {here}/rows.jsonl --output made",
-    "make {here}/maker.yaml --data {here} --output made-of-folder",
-    "make {here}/maker.yaml --data {here}/dci --output made-of-dci",
+    "make {here}/pipeline.yaml --data {here}/rows.jsonl --output made",
+    "make {here}/pipeline.yaml --data {here} --output made-of-folder",
+    "make {here}/pipeline.yaml --data {here}/dci --output made-of-dci",
     "train {here}/recipe.yaml --output trained --no_judge",
     "import {here}/rows.jsonl -o imported.jsonl",
     "import {here}/evil.pkl -o imported.jsonl",
@@ -737,7 +737,7 @@ OF_DATA_COMMANDS = [
 def test_rows_images_and_captions(attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
     image = IMAGES[attack]
     world.write("strange.yaml", TASK)
-    world.write("maker.yaml", MAKER)
+    world.write("pipeline.yaml", PIPELINE)
     world.write("recipe.yaml", RECIPE)
     world.tell(image)
     world.write("rows.jsonl", [{**ROW, "image": image, "further_images": [image], "provenance": [image]}])
@@ -917,8 +917,8 @@ def test_documents_say_how_much_was_tried():
             len(OF_MODELS) - 1,
             f"{min(map(len, OF_MODEL_COMMANDS.values()))} to {max(map(len, OF_MODEL_COMMANDS.values()))}",
         ),
-        "maker, recipe, loop": (
-            f"{len(OF_MAKERS) - 1}, {len(OF_RECIPES) - 1}, {len(OF_LOOPS)}",
+        "pipeline, recipe, loop": (
+            f"{len(OF_PIPELINES) - 1}, {len(OF_RECIPES) - 1}, {len(OF_LOOPS)}",
             ", ".join(str(len(one)) for one in OF_RECIPE_COMMANDS.values()),
         ),
         "rows, images, captions, folders of DCI": (len(IMAGES), len(OF_DATA_COMMANDS)),

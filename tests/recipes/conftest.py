@@ -1,4 +1,4 @@
-"""The recipes, makers and loops of these tests are their own: what the files ask for is allowed."""
+"""The recipes, pipelines and loops of these tests are their own: what the files ask for is allowed."""
 
 from __future__ import annotations
 

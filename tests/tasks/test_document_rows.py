@@ -12,7 +12,7 @@ import datasets
 import pytest
 
 from capbench.adapters import ImageHandle
-from capbench.adapters.pixels.reading import UnreadableImage, read_bytes
+from capbench.adapters.images.reading import UnreadableImage, read_bytes
 from capbench.boundary import Boundary
 from capbench.errors import DataError
 from capbench.tasks import document_rows

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....arrow_arrays import integers, numbers
+from ....arrow import integers, numbers
 from ....errors import DataError
 from ...records.files import read_file
 from ...records.record import Record

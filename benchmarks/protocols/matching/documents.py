@@ -11,8 +11,8 @@ from pydantic import Field, model_validator
 
 from ....adapters import Box, ImageHandle
 from ...inputs.failures import FailureLog, Stage
+from ...inputs.images import boxes_fault, boxes_of
 from ...inputs.items import image_key, printable, text_fault
-from ...inputs.pixels import boxes_fault, boxes_of
 from ..contract import ProtocolSettings
 from ..document_reader import Document, UnusableDocument, is_blank, is_list, read_documents
 from ..job import Job

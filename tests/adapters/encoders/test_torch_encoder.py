@@ -10,7 +10,7 @@ from tiny_clip import TinyClip
 
 from capbench.adapters import ImageHandle, VideoHandle
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
-from capbench.adapters.pixels.pipeline import HAS_PROCESSES
+from capbench.adapters.images.pipeline import HAS_PROCESSES
 from capbench.errors import AdapterError
 
 pytestmark = pytest.mark.costly

@@ -9,7 +9,7 @@ from tiny_images import encoded
 from tiny_regions import make_tiny_grounding_dino, make_tiny_owlv2
 
 from capbench.adapters import ImageHandle
-from capbench.adapters.pixels.reading import UnreadableImage
+from capbench.adapters.images.reading import UnreadableImage
 from capbench.adapters.regions.detectors import GroundingDinoDetector, HfDetector, Owlv2Detector
 
 PHRASES = ["red star", "blue circles", "a star"]

@@ -11,7 +11,7 @@ from tiny_regions import SIDE, make_tiny_sam, make_tiny_sam2
 
 from capbench.adapters import ImageHandle
 from capbench.adapters.aliases import resolve_model
-from capbench.adapters.pixels.reading import UnreadableImage
+from capbench.adapters.images.reading import UnreadableImage
 from capbench.adapters.regions.sam import SamSegmenter, crop_windows, without_small
 from capbench.errors import AdapterError
 

@@ -5,7 +5,7 @@ import pytest
 
 from capbench.adapters import Detector, ImageHandle, Painter, Segmenter
 from capbench.adapters.aliases import resolve_model
-from capbench.adapters.pixels.reading import UnreadableImage
+from capbench.adapters.images.reading import UnreadableImage
 from capbench.adapters.shapes import painter
 from capbench.adapters.shapes.painter import described_scene
 from capbench.benchmarks.inputs.models import NamedModels

@@ -16,7 +16,7 @@ from tiny_images import noise_image
 import capbench
 from capbench.adapters import Encoder, ImageHandle
 from capbench.adapters.aliases import resolve_model
-from capbench.adapters.pixels.handles import as_png
+from capbench.adapters.images.handles import as_png
 from capbench.errors import DataError, MetricError, UsageError
 from capbench.metrics import Context
 from capbench.metrics.vectors.features import image_features, text_features

@@ -362,3 +362,17 @@ def test_of_two_equal_references_a_cumulative_rule_leaves_one(run, rule, remaini
     ]
     done = run(rows, protocol={"rated_reference": rule})
     assert [list(texts) for texts in done.samples.to_pandas()["references"]] == [remaining] * 3
+
+
+def test_fingerprint_tells_boxes_and_spans_apart(run, tmp_path: Path):
+    (tmp_path / "a.mp4").write_bytes(b"frames")
+
+    def of(key: str, value: Any) -> str:
+        rows = [{**FOUR[0], "image": "a.mp4", "view": value}, *FOUR[1:3]]
+        rows[1:] = [{**one, "view": value} for one in rows[1:]]
+        return run(rows, **{key: "view"}).record.data_hash
+
+    assert of("doc_to_boxes", [[0, 0, 5, 5]]) != of("doc_to_boxes", [[0, 0, 5, 6]])
+    assert of("doc_to_boxes", [[0, 0, 5, 5]]) == of("doc_to_boxes", [[0, 0, 5.0, 5]])
+    assert of("doc_to_span", [0, 5, 10]) != of("doc_to_span", [0, 5.0000001, 10])
+    assert of("doc_to_span", [0, 5, 10]) == of("doc_to_span", [0, 5.0, 10])

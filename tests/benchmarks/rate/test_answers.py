@@ -96,6 +96,15 @@ def test_undo_takes_back_one_after_the_other_and_nothing_is_lost(session: Sessio
     assert [row.get("undo") for row in rows(session)] == [None, None, None, True, True, None]
 
 
+def test_raters_do_not_see_each_other(session: Session) -> None:
+    rate_all(session, "ann", [{"precision": 4, "recall": 0}])
+    desk = RatingQueue(read_session(session.folder))
+    assert desk.place("bob").number == 0
+    desk.answer("bob", 0, {"precision": 1, "recall": 1})
+    assert desk.raters() == [("ann", 12), ("bob", 1)]
+    assert len(rows(session)) == 12
+
+
 def test_a_line_that_was_not_finished_is_asked_again(session: Session) -> None:
     desk = RatingQueue(session)
     for number in range(2):

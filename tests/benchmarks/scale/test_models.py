@@ -16,8 +16,8 @@ from tiny_dci import make_tiny_dci
 
 import capbench
 from capbench.adapters.aliases import ModelSpec
-from capbench.adapters.pixels import file_digests
-from capbench.adapters.pixels.file_digests import FileDigests
+from capbench.adapters.images import file_digests
+from capbench.adapters.images.file_digests import FileDigests
 from capbench.benchmarks.running.execution import Execution
 from capbench.benchmarks.scale.executors import LocalExecutor
 from capbench.benchmarks.tables.run import Run

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from capbench.adapters import Caption, Captioned, CaptionRequest, ImageHandle, VideoHandle
+from capbench.benchmarks.inputs.images import ImageFinder, LateImage
 from capbench.benchmarks.inputs.models import ModelFacts
-from capbench.benchmarks.inputs.pixels import LateImage, PixelFinder
 from capbench.benchmarks.running.scoring import MetricScores
 from capbench.benchmarks.scale.folders import Folder
 from capbench.benchmarks.scale.shards import Originals, ShardFiles, ShardScores, decode, encode
@@ -23,7 +23,7 @@ from capbench.errors import StoreError
 from capbench.metrics import Items, Scores
 from capbench.tasks.document_rows import RowImage
 
-FINDER = PixelFinder.__new__(PixelFinder)
+FINDER = ImageFinder.__new__(ImageFinder)
 IMAGES = [{"picture": b"one"}, {"picture": b"two"}]
 PICTURES = [RowImage(IMAGES, "picture", row, Boundary()) for row in range(2)]
 # What documents became leaves the first one out, and another without its picture.

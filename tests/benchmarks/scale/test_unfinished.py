@@ -10,8 +10,8 @@ from pathlib import Path
 import forked
 import pytest
 
+from capbench.atomic_files import own_name
 from capbench.benchmarks.scale.shards import unfinished_folder
-from capbench.drafts import own_name
 from capbench.paths import cache_folder
 
 

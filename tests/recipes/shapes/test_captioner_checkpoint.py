@@ -10,7 +10,7 @@ import pytest
 from capbench.adapters import CaptionRequest
 from capbench.adapters.aliases import resolve_model
 from capbench.adapters.captioners.hf import HfCaptioner
-from capbench.adapters.pixels.handles import ImageHandle
+from capbench.adapters.images.handles import ImageHandle
 from capbench.tasks.shapes.describing import PLACES
 from capbench.tasks.shapes.pictures import DrawnPicture
 from capbench.tasks.shapes.sampling import SPLITS, sample_scene

@@ -12,8 +12,8 @@ from transformers import CLIPVisionConfig
 
 from capbench.adapters.captioners.hf import HfCaptioner
 from capbench.adapters.decoding.contract import CaptionSample
-from capbench.adapters.pixels.handles import ImageHandle
-from capbench.adapters.pixels.reading import read_image
+from capbench.adapters.images.handles import ImageHandle
+from capbench.adapters.images.reading import read_image
 from capbench.recipes.shapes.captioner import (
     MIX,
     Ask,

@@ -18,8 +18,8 @@ from capbench.adapters.aliases import resolve_model
 from capbench.adapters.contracts import CaptionRequest
 from capbench.errors import UsageError
 from capbench.recipes.shapes.rows import described
-from capbench.recipes.training.carrying_out import carry_out, dry_run, opened
 from capbench.recipes.training.contract import TrainingCall
+from capbench.recipes.training.execution import carry_out, dry_run, opened
 from capbench.recipes.training.loop import LAST, load, read_history
 from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import JudgeTask, LoadedRecipe, load_recipe

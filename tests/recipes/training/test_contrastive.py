@@ -17,7 +17,6 @@ from torch.multiprocessing.spawn import start_processes
 
 from capbench.adapters.aliases import resolve_model
 from capbench.errors import AdapterError, BenchError, UsageError
-from capbench.recipes.training.carrying_out import _write_result, carry_out, opened
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.contrastive import (
     ContrastiveTrainer,
@@ -28,6 +27,7 @@ from capbench.recipes.training.contrastive import (
     pooled,
     pooled_positives,
 )
+from capbench.recipes.training.execution import _write_result, carry_out, opened
 from capbench.recipes.training.loop import LAST, read_history
 from capbench.recipes.training.pac_lora import PacLora
 from capbench.recipes.training.processes import TrainingProcesses

@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 from tiny_recipes import PEFT, VALIDATION, call_of
 
 from capbench.errors import TrainingError
-from capbench.recipes.training.carrying_out import RECIPE, carry_out, opened
 from capbench.recipes.training.contract import TrainingCall
+from capbench.recipes.training.execution import RECIPE, carry_out, opened
 from capbench.recipes.training.loop import BEST, LAST, Loop, StepReport, load, read_history
 from capbench.recipes.training.processes import TrainingProcesses
 

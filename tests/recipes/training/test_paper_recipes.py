@@ -13,9 +13,9 @@ from tiny_recipes import unit_vectors
 from torch.nn.functional import normalize
 
 from capbench.adapters.aliases import resolve_model
-from capbench.recipes.training.carrying_out import carry_out, dry_run, opened
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.contrastive import ContrastiveTrainer
+from capbench.recipes.training.execution import carry_out, dry_run, opened
 from capbench.recipes.training.loop import BEST, LAST, load, read_history
 from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import load_recipe

@@ -20,8 +20,8 @@ from capbench.adapters.aliases import resolve_model
 from capbench.adapters.captioners.hf import HfCaptioner
 from capbench.adapters.contracts import Writing
 from capbench.errors import AdapterError, BenchError, TrainingError, UsageError
-from capbench.recipes.training.carrying_out import carry_out, opened
 from capbench.recipes.training.contract import Trainer, TrainingCall
+from capbench.recipes.training.execution import carry_out, opened
 from capbench.recipes.training.loop import Loop, StepReport, read_history
 from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.scst import advantages

@@ -1,0 +1,167 @@
+"""A captioner of transformers in the hands of who trains it: captions without gradients, and one pass with them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import AdapterError
+from ..contracts import Alias, TrainableCaptioner, Writing
+from ..decoding.contract import CaptionSample
+from ..decoding.generating import FiniteLogits
+
+if TYPE_CHECKING:
+    import torch
+    from PIL import Image
+
+    from .hf import HfCaptioner
+
+_TYPES = ("token_type_ids", "mm_token_type_ids")
+"""Inputs that say of each token of the instruction what it is; 0 is a text's."""
+
+
+def trainable_captioner(captioner: HfCaptioner) -> TrainableCaptioner:
+    """Return what a captioner lends."""
+    own = _Lending(captioner)
+    model = captioner.model.float()
+    has_grid = hasattr(getattr(model, "encoder", None), "grid")
+    return TrainableCaptioner(
+        module=model,
+        device=model.device,
+        write=own.write,
+        inputs=own.inputs,
+        grids=own.grids if has_grid else None,
+        tower=model.encoder.vision_encoder if has_grid else None,
+        write_captions=own.write_captions,
+        log_probs=own.log_probs,
+        texts=lambda rows: [captioner.text(ids) for ids in rows],
+        tokens=own.tokens,
+        positions=captioner.positions,
+    )
+
+
+class _Lending:
+    """What is done with a lent captioner; see ``TrainableCaptioner`` for each method."""
+
+    def __init__(self, captioner: HfCaptioner) -> None:
+        self._captioner = captioner
+        self._model = captioner.model
+        self._tokenizer = captioner.processor.tokenizer
+        self._keeps_logits = "logits_to_keep" in inspect.signature(self._model.forward).parameters
+
+    def write(self, folder: Path) -> Alias:
+        self._model.save_pretrained(folder)
+        self._captioner.processor.save_pretrained(folder)
+        return {"adapter": "hf", "pretrained": f"./{folder.name}", **self._captioner.asking}
+
+    def inputs(self, images: Sequence[Image.Image], prompt: str) -> dict[str, torch.Tensor]:
+        return self._captioner.inputs([CaptionSample(str(n), prompt, image) for n, image in enumerate(images)])
+
+    def grids(self, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        import torch
+
+        with torch.no_grad():
+            return {**inputs, "pixel_values": self._model.encoder.grid(inputs["pixel_values"])}
+
+    def write_captions(self, inputs: Mapping[str, torch.Tensor], writing: Writing) -> list[list[int]]:
+        import torch
+
+        beams = 1 if writing.sampled else writing.each
+        # Weights that are no numbers shall show in the loss, where the step is named.
+        guard = FiniteLogits(self._captioner.end_ids, beams)
+        sampling = {"do_sample": True, "top_k": 0} if writing.sampled else {}
+        config = self._captioner.generation_config(
+            max_new_tokens=writing.tokens, num_beams=beams, num_return_sequences=writing.each, **sampling
+        )
+        with torch.no_grad():
+            found = self._captioner.generate(inputs, generation_config=config, logits_processor=[guard])
+        ends = set(self._captioner.end_ids)
+        return [_to_the_end(ids, ends) for ids in found[:, guard.start :].tolist()]
+
+    def log_probs(self, inputs: Mapping[str, torch.Tensor], tokens: Sequence[Sequence[int]]) -> torch.Tensor:
+        import torch
+        from torch.nn.functional import log_softmax
+
+        device, length = self._model.device, max(map(len, tokens))
+        filler = self._captioner.end_ids[0]
+        ids = torch.tensor([[*one, *[filler] * (length - len(one))] for one in tokens], device=device)
+        there = torch.tensor([[1] * len(one) + [0] * (length - len(one)) for one in tokens], device=device)
+        logits = (
+            self._encoded_logits(inputs, ids)
+            if self._model.config.is_encoder_decoder
+            else self._continued_logits(inputs, ids, there)
+        )
+        chosen = log_softmax(logits.float(), -1).gather(-1, ids[..., None]).squeeze(-1)
+        return torch.where(there.bool(), chosen, 0.0)
+
+    def _encoded_logits(self, inputs: Mapping[str, torch.Tensor], ids: torch.Tensor) -> torch.Tensor:
+        """Return logits ``[n, t, vocabulary]`` of a decoder that looks at what an encoder made."""
+        import torch
+
+        start = self._captioner.generation_config().decoder_start_token_id
+        given = torch.cat([torch.full_like(ids[:, :1], start), ids[:, :-1]], 1)
+        each = len(ids) // len(inputs["pixel_values"])
+        if "input_ids" in inputs:
+            whole = {name: value.repeat_interleave(each, 0) for name, value in inputs.items()}
+        else:
+            # What the encoder makes of an image is that of all its captions.
+            states = self._model.get_encoder()(**inputs)[0]
+            whole = {"encoder_outputs": (states.repeat_interleave(each, 0),)}
+        return self._model(**whole, decoder_input_ids=given, use_cache=False).logits
+
+    def _continued_logits(
+        self, inputs: Mapping[str, torch.Tensor], ids: torch.Tensor, there: torch.Tensor
+    ) -> torch.Tensor:
+        """Return logits ``[n, t, vocabulary]`` of a decoder that goes on from its instruction."""
+        import torch
+
+        whole, length = dict(self._repeated(inputs, len(ids))), ids.shape[1]
+        mask = torch.cat([whole["attention_mask"], there.to(whole["attention_mask"].dtype)], 1)
+        whole |= {"input_ids": torch.cat([whole["input_ids"], ids], 1), "attention_mask": mask}
+        for name in _TYPES:
+            if name in whole:
+                whole[name] = torch.cat([whole[name], torch.zeros_like(ids, dtype=whole[name].dtype)], 1)
+        settings = self._model.config.get_text_config(decoder=True)
+        has_own = "mrope_section" in (getattr(settings, "rope_parameters", None) or {})
+        if not mask[:, 0].all() and not has_own:
+            # As generate counts them where instructions are padded.
+            whole["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
+        if self._keeps_logits:
+            whole["logits_to_keep"] = length + 1
+        return self._model(**whole, use_cache=False).logits[:, -length - 1 : -1]
+
+    def _repeated(self, inputs: Mapping[str, torch.Tensor], rows: int) -> Mapping[str, Any]:
+        """Return inputs in which each image stands as often as it has captions."""
+        others = dict(inputs)
+        ids = others.pop("input_ids")
+        # The library knows of each model which inputs are not a row an image.
+        ids, others = self._model._expand_inputs_for_generation(
+            expand_size=rows // len(ids), is_encoder_decoder=False, input_ids=ids, **others
+        )
+        return {"input_ids": ids, **others}
+
+    def tokens(self, texts: Sequence[str], prompt: str) -> list[list[int]]:
+        asked = self._captioner.asked(prompt) or ""
+        between = " " if asked and not asked[-1].isspace() else ""
+        before = self._plain_ids(asked)
+        found = []
+        for text in texts:
+            whole = self._plain_ids(asked + between + text)
+            if whole[: len(before)] != before:
+                raise AdapterError(
+                    f"{self._captioner.name}: the instruction's tokens are others where an answer follows it.",
+                    "Give the recipe another objective.prompt, or the model another prompt_format.",
+                )
+            found.append([*whole[len(before) :], self._captioner.end_ids[0]])
+        return found
+
+    def _plain_ids(self, text: str) -> list[int]:
+        return self._tokenizer(text, add_special_tokens=False)["input_ids"] if text else []
+
+
+def _to_the_end(ids: Sequence[int], ends: set[int]) -> list[int]:
+    """Return the tokens up to the first that ends, which stays; what follows it is padding."""
+    end = next((place for place, token in enumerate(ids) if token in ends), len(ids) - 1)
+    return list(ids[: end + 1])

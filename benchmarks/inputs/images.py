@@ -1,0 +1,255 @@
+"""Finds the image or video that a document names."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from ...adapters import Box, EncodedImage, FrameSource, ImageHandle, VideoHandle
+from ...boundary import OUTSIDE, Boundary, OutsideFile
+from ...errors import DataError
+from ...paths import is_file
+from ...rows import is_number
+from ...tasks.schema import TaskConfig
+
+_NAMES_AT_HAND = 1 << 16
+_VIDEO_SUFFIXES = (".npy", ".pt", ".mp4", ".webm", ".mkv", ".avi", ".mov")
+"""In order of preference: recorded features before the video itself."""
+
+
+class ImageFinder:
+    """Turns what ``doc_to_image`` gives into a handle.
+
+    A name is looked for in the task's ``image_folder`` or ``video_folder``, inside the data set's folder, as
+    it is, with a suffix, and without the folders that it may begin with.
+
+    Args:
+        task: The task.
+        data: The data set's folder, or a file in it; None if it is not on this machine. Paths that documents
+            name are relative to it, or else to where the program runs.
+        boundary: Which files may be read; for another an ``OutsideFile`` stands, which says so when it is read.
+        late: Whether images are looked for when they are read, and not before: where no metric looks at them.
+    """
+
+    def __init__(self, task: TaskConfig, data: Path | None, boundary: Boundary, late: bool = False) -> None:
+        self._root = data if data is None or data.is_dir() else data.parent
+        self._task = task.task
+        self._boundary = boundary
+        self._late = late
+        root = self._root
+        self._images = [] if root is None else [root / name for name in task.image_folder]
+        self._videos = [] if root is None else [root / name for name in task.video_folder]
+        self._of_text: dict[str, ImageHandle | VideoHandle | None] = {}
+        self._outside: set[Path] = set()
+
+    @property
+    def outside(self) -> DataError | None:
+        """What is to be said of the images, of those that were asked for, that may not be read; None where all may."""
+        if not self._outside:
+            return None
+        count, folders = len(self._outside), outermost(file.resolve().parent for file in self._outside)
+        what = f"{count:,} {'video' if self._videos else 'image'}{'' if count == 1 else 's'}"
+        lie = OUTSIDE if count == 1 else OUTSIDE.replace("lies", "lie", 1)
+        return DataError(
+            f"task '{self._task}': {what} {lie}, in {', '.join(map(str, folders))}",
+            f"{' '.join(f'--allow_outside {shlex.quote(str(one))}' for one in folders)} lets the task read them; "
+            "do so if you trust it with that.",
+        )
+
+    def require(self) -> None:
+        """Raise if the task names folders of images or videos, and none of them is there.
+
+        Raises:
+            DataError: So it is.
+        """
+        folders = [*self._images, *self._videos]
+        if folders and not any(folder.is_dir() for folder in folders):
+            what = "videos" if self._videos else "images"
+            raise DataError(
+                f"task '{self._task}': its {what} are not on this machine (looked in "
+                f"{', '.join(str(folder.absolute()) for folder in folders)}).",
+                f"'bench data {self._task}' says what is expected in a folder of $CAPBENCH_DATA, or in one that "
+                f"--data {self._task}=PATH names; what looks at no {what} needs none.",
+            )
+
+    def __call__(self, image: Any, span: tuple[float, float, float] | None = None) -> ImageHandle | VideoHandle | None:
+        """Return the handle of an image or video; None if the task does not say where its pixels are.
+
+        Args:
+            image: Encoded bytes or what reads them, what gives the frames of a video, a mapping with ``bytes``
+                or ``path`` (as datasets has undecoded images), a path, or a name in the task's folder.
+            span: Start, end and duration in seconds, of a video.
+        """
+        if isinstance(image, str):
+            # Many captions are of one image, whose file is looked for once.
+            if image not in self._of_text:
+                if len(self._of_text) == _NAMES_AT_HAND:
+                    self._of_text.clear()
+                self._of_text[image] = self._handle(image)
+            handle = self._of_text[image]
+        else:
+            handle = self._handle(image)
+        return replace(handle, span=span) if isinstance(handle, VideoHandle) else handle
+
+    def _handle(self, image: Any) -> ImageHandle | VideoHandle | None:
+        if self._late and not self._videos and isinstance(image, str) and _is_of_image(image):
+            return ImageHandle(LateImage(self, image))
+        handle = handle_of(image)
+        if handle is None or not isinstance(path := handle.source, Path):
+            return handle
+        if self._late and isinstance(handle, ImageHandle) and not self._videos:
+            return replace(handle, source=LateImage(self, str(path)))
+        return self._within(self._found(handle, path))
+
+    def look_for(self, path: Path) -> ImageHandle | VideoHandle | None:
+        """Return the handle of the file that a path or name leads to now."""
+        return self._within(self._found(ImageHandle(path), path))
+
+    def _within(self, found: ImageHandle | VideoHandle | None) -> ImageHandle | VideoHandle | None:
+        handle = _within(found, self._boundary)
+        if handle is not None and isinstance(file := handle.source, OutsideFile):
+            self._outside.add(file.path)
+        return handle
+
+    def _found(self, handle: ImageHandle | VideoHandle, path: Path) -> ImageHandle | VideoHandle | None:
+        """Return the handle of the file that a path or name leads to; None if there is none, and need not be."""
+        name = str(path)
+        if self._videos:
+            return VideoHandle(_first_file(self._videos, [name, *(name + s for s in _VIDEO_SUFFIXES)]))
+        if self._images:
+            return ImageHandle(_first_file(self._images, [name, name + ".jpg", path.name, path.name + ".jpg"]))
+        if self._root is not None and is_file(self._root / name):
+            return replace(handle, source=self._root / name)
+        return handle if is_file(path) else None
+
+
+@dataclass(frozen=True)
+class LateImage:
+    """An image that is looked for when it is read.
+
+    Attributes:
+        finder: Who finds it.
+        name: The path or name that the document gives.
+    """
+
+    finder: ImageFinder
+    name: str
+
+    def read_bytes(self) -> bytes:
+        """Return the encoded bytes.
+
+        Raises:
+            OSError: There is no such file, or it lies outside of what may be read.
+        """
+        found = self.finder.look_for(Path(self.name))
+        if found is None or not isinstance(found.source, Path | EncodedImage):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.name)
+        return found.source.read_bytes()
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _is_of_image(name: str) -> bool:
+    """Return whether a name is clearly none of a video: where one of a video's suffixes is in it, its path tells."""
+    return bool(name) and not any(suffix in name.lower() for suffix in _VIDEO_SUFFIXES)
+
+
+def handle_of(image: Any) -> ImageHandle | VideoHandle | None:
+    """Return the handle of an encoded image, of a path, or of a mapping with either; None for anything else.
+
+    What gives its frames is a video. A path that ends as videos, or features of their frames, do is one of a video.
+    """
+    if image is None:
+        return None
+    if isinstance(image, Mapping):
+        image = image.get("bytes") or image.get("path")
+    # A path comes first: it reads bytes, too, and the others are told by their methods, which takes longer.
+    if isinstance(image, str | Path):
+        path = Path(image)
+        handle = VideoHandle(path) if path.suffix.lower() in _VIDEO_SUFFIXES else ImageHandle(path)
+        return handle if str(image) else None
+    if isinstance(image, FrameSource):
+        return VideoHandle(image)
+    return ImageHandle(image) if isinstance(image, bytes | EncodedImage) else None
+
+
+def handle_within(image: Any, boundary: Boundary) -> ImageHandle | VideoHandle | None:
+    """Return the handle of what a row names; of a text that leads outside, one that says so when it is read."""
+    # Data hold texts: a path as an object is what the calling program says itself.
+    return handle_of(image) if isinstance(image, Path) else _within(handle_of(image), boundary)
+
+
+def _within(handle: ImageHandle | VideoHandle | None, boundary: Boundary) -> ImageHandle | VideoHandle | None:
+    if handle is None or not isinstance(path := handle.source, Path) or boundary.holds(path):
+        return handle
+    return replace(handle, source=OutsideFile(path))
+
+
+def outermost(folders: Iterable[Path]) -> list[Path]:
+    """Return folders without those that are in another of them, in order."""
+    given = set(folders)
+    return sorted(one for one in given if not given.intersection(one.parents))
+
+
+def _first_file(folders: Sequence[Path], names: Sequence[str]) -> Path:
+    """Return the first file there is; the first name in the first folder if there is none."""
+    paths = (folder / name for folder in folders for name in dict.fromkeys(names))
+    return next(filter(is_file, paths), folders[0] / names[0])
+
+
+def pixels_value(values: Mapping[str, Any]) -> Any:
+    """Return what says where a document's image is: ``doc_to_pixels``, or ``doc_to_image`` where there is none."""
+    pixels = values.get("doc_to_pixels")
+    return values["doc_to_image"] if pixels is None else pixels
+
+
+def view_fault(task: TaskConfig, values: Mapping[str, Any]) -> str | None:
+    """Return why a document's span or boxes cannot be used, or None if they can.
+
+    Args:
+        task: The task.
+        values: What the document gave for each ``doc_to_*`` key.
+    """
+    span: Any = values.get("doc_to_span")
+    if "doc_to_span" in task.templates:
+        if not _numbers(span, 3):
+            return f"has no span of start, end and duration in seconds: {span!r:.80}"
+        start, end, duration = span
+        if not 0 <= start <= end or duration <= 0:
+            return f"has a span from {start:g} to {end:g} s of {duration:g} s"
+    return boxes_fault(values.get("doc_to_boxes")) if "doc_to_boxes" in task.templates else None
+
+
+def boxes_fault(boxes: Any) -> str | None:
+    """Return why a value cannot stand as the boxes of an image, or None if it can."""
+    if not isinstance(boxes, Sequence) or isinstance(boxes, str):
+        return f"has no list of boxes but {type(boxes).__name__}"
+    faulty = (n for n, box in enumerate(boxes, 1) if not _numbers(box, 4))
+    return next((f"has a box {n} that is not four numbers: {boxes[n - 1]!r:.80}" for n in faulty), None)
+
+
+def span_of(span: Any) -> tuple[float, float, float] | None:
+    """Return a document's span, already checked; None if it has none."""
+    return None if span is None else (float(span[0]), float(span[1]), float(span[2]))
+
+
+def boxes_of(boxes: Any) -> tuple[Box, ...] | None:
+    """Return a document's boxes, already checked; None if it has none."""
+    if boxes is None:
+        return None
+    return tuple((float(left), float(top), float(right), float(bottom)) for left, top, right, bottom in boxes)
+
+
+def _numbers(values: Any, count: int) -> TypeGuard[Sequence[float]]:
+    return (
+        isinstance(values, Sequence)
+        and not isinstance(values, str)
+        and len(values) == count
+        and all(map(is_number, values))
+    )

@@ -1,0 +1,151 @@
+"""Conversations with a judge: generators that ask, look at the answer, ask again; and what language answers are in."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeAlias, TypeVar
+
+from ...adapters import Judge, JudgeRequest
+from ...adapters.decoding.generating import generator_of
+from ...adapters.encoders.clip_tokens import clip_tokenizer
+
+
+def clip_tokens(text: str) -> int:
+    """Return how many tokens of OpenAI's CLIP a text has, start and end included."""
+    return len(clip_tokenizer().encode(text)) + 2
+
+
+def cut_to_tokens(text: str, most: int) -> str:
+    """Return a text cut to so many tokens, by characters in proportion, as DCI cuts; as it is where it is shorter.
+
+    Args:
+        text: The text.
+        most: Tokens that it may have.
+    """
+    while (count := clip_tokens(text)) > most:
+        # In proportion it may still be too long by some, as tokens are not all of one length.
+        text = text[: min(len(text) * most // count, len(text) - 1)]
+    return text
+
+
+Language = Literal["english", "any"]
+
+_WORDS = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
+_ENOUGH = 8
+"""Words of which an English text has at least one that other languages do not have."""
+_LATIN = 0.9
+"""Share of letters that must be Latin: names may be others."""
+_ENGLISH_WORDS = """
+    the of and with is are was were has have which that there this these its it to from by at for an as
+    their his her be not but can you while near behind above below left right
+"""
+_ENGLISH = frozenset(_ENGLISH_WORDS.split())
+
+
+def language_fault(text: str, language: Language) -> str | None:
+    """Return why a text is not in a language, or None if it may be.
+
+    English is told by its letters and, of eight words and more, by the little words that hold its sentences together.
+    """
+    if language == "any":
+        return None
+    letters = [letter for letter in text if letter.isalpha()]
+    latin = sum("LATIN" in unicodedata.name(letter, "") for letter in letters)
+    if latin < _LATIN * len(letters):
+        return "is not in Latin letters"
+    words = [word.lower() for word in _WORDS.findall(text)]
+    if len(words) >= _ENOUGH and not _ENGLISH.intersection(words):
+        return "is not in English: none of its words is one of 'the', 'of', 'and', …"
+    return None
+
+
+T = TypeVar("T")
+Conversation: TypeAlias = Generator[JudgeRequest, str, T]
+"""Yields a request, is sent the answer (empty where the judge gave none), returns what came of it, or raises."""
+
+
+_YES_OR_NO = re.compile(r"\W*(yes|no)\b", re.IGNORECASE)
+
+
+class NoUse(Exception):  # noqa: N818 - an outcome of a conversation
+    """A conversation that came to nothing, within the attempts that it had; the text says why."""
+
+
+@dataclass(frozen=True)
+class ConversationResult(Generic[T]):
+    """What came of a conversation.
+
+    Attributes:
+        result: What it returned; None where it came to nothing.
+        fault: Why it came to nothing.
+        asked: Requests that it made.
+        silent: Why the judge itself gave no answer, the last time that it gave none; empty where it always did.
+    """
+
+    result: T | None
+    fault: str
+    asked: int
+    silent: str = ""
+
+
+def converse(judge: Judge, conversations: Sequence[Conversation[T]]) -> list[ConversationResult[T]]:
+    """Carry on conversations, the requests of all of them together, until each has ended.
+
+    Raises:
+        AdapterError: The judge failed as a whole.
+    """
+    said: dict[int, ConversationResult[T]] = {}
+    asked = [0] * len(conversations)
+    silent = [""] * len(conversations)
+    answers = dict.fromkeys(range(len(conversations)), "")
+    while answers:
+        requests: dict[int, JudgeRequest] = {}
+        for number, answer in answers.items():
+            conversation = conversations[number]
+            try:
+                # A conversation begins with None.
+                requests[number] = conversation.send(answer) if asked[number] else next(conversation)
+                asked[number] += 1
+            except StopIteration as end:
+                said[number] = ConversationResult(end.value, "", asked[number], silent[number])
+            except NoUse as fault:
+                said[number] = ConversationResult(None, str(fault), asked[number], silent[number])
+        answers = dict.fromkeys(requests, "")
+        numbers = list(requests)
+        for batch in judge.stream(list(requests.values())) if requests else ():
+            answers |= {numbers[at]: one.text for at, one in batch.judgements.items()}
+            for at, reason in batch.failures.items():
+                silent[numbers[at]] = reason
+    return [said[number] for number in range(len(conversations))]
+
+
+def first_of_use(tries: int, ask: Callable[[int], Conversation[T]]) -> Conversation[T]:
+    """Return what the first attempt gives that comes to something.
+
+    Args:
+        tries: How many there are, at least one.
+        ask: Begins the attempt of a number.
+
+    Raises:
+        NoUse: As the last one came to nothing.
+    """
+    for attempt in range(tries - 1):
+        try:
+            return (yield from ask(attempt))
+        except NoUse:
+            continue
+    return (yield from ask(tries - 1))
+
+
+def says_yes(answer: str) -> bool | None:
+    """Return whether an answer begins with yes; None where it begins with neither yes nor no."""
+    found = _YES_OR_NO.match(answer)
+    return None if found is None else found[1].lower() == "yes"
+
+
+def seed_of(seed: int, *names: object) -> int:
+    """Return a seed that depends on the pipeline's and on what is asked, of which no two attempts have the same."""
+    return int(generator_of(seed, *map(str, names)).integers(2**31))

@@ -1,0 +1,222 @@
+"""What a pipeline begins with: a folder of images, a table, a folder of DCI, or a task's documents."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ...adapters import ImageHandle
+from ...adapters.images.handles import digests, image_suffix
+from ...atomic_files import write_whole
+from ...boundary import Boundary
+from ...errors import DataError, UsageError
+from ...rows import SUFFIXES, BadRow, load_json, no_such_file, read_rows
+from ...tasks.index import build_index
+from ...tasks.locate import DataLocations
+from ...tasks.schema import load_task
+from ..training.rows import image_fault, no_rows, walked
+from .contract import PipelineRow
+
+IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+_DCI = ("image", "short_caption", "extra_caption", "mask_data", "mask_keys")
+"""What of an annotation of DCI a pipeline begins with: not what is made of it."""
+_AT_ONCE = 1_024
+"""Rows whose images are looked at together."""
+
+
+@dataclass
+class SourceRows:
+    """What a pipeline begins with.
+
+    Attributes:
+        name: Where it is from.
+        found: Rows, and what is none.
+        limit: So many were to be read; None: all.
+        left_out: Place to the reason, of what could not be used; it fills as rows are read.
+    """
+
+    name: str
+    found: Iterable[PipelineRow | BadRow]
+    limit: int | None = None
+    left_out: dict[str, str] = field(default_factory=dict[str, str])
+
+    def rows(self) -> Iterator[PipelineRow]:
+        """Yield the rows as they are read, once.
+
+        Raises:
+            BenchError: There is no row.
+        """
+        seen: set[str] = set()
+        for one in self.found:
+            if isinstance(one, BadRow):
+                self.left_out[one.place] = one.reason
+            elif one.id in seen:
+                self.left_out[one.id] = "has an id that occurred before; the first one was kept"
+            else:
+                seen.add(one.id)
+                yield one
+        if not seen:
+            raise no_rows(f"{self.name}: gives no row", self.left_out)
+
+
+def read_given(
+    data: str,
+    output: Path | None,
+    *,
+    limit: int | None = None,
+    include_path: Sequence[str | Path] = (),
+    allow_outside: Sequence[str | Path] = (),
+) -> SourceRows:
+    """Find what a pipeline begins with; images stay undecoded.
+
+    Args:
+        data: A folder, a file or the name of a task.
+        output: Where images are written that are no files yet; None (of a dry run) leaves them out of the rows.
+        limit: The first so many alone.
+        include_path: Folders with task files of the user's own.
+        allow_outside: Folders besides those of tasks and data whose files tasks may read.
+
+    Raises:
+        BenchError: There is no such thing.
+    """
+    path = Path(data).expanduser()
+    if path.is_dir():
+        rows = _of_dci(path) if (path / "splits.json").is_file() else _of_images(path)
+    elif path.is_file():
+        rows = _of_table(path)
+    elif path.suffix in SUFFIXES or "/" in data:
+        raise DataError(no_such_file(path))
+    else:
+        rows = _of_task(data, output, include_path, allow_outside)
+    return SourceRows(data, islice(rows, limit), limit)
+
+
+def with_digests(rows: Iterable[PipelineRow]) -> Iterator[PipelineRow]:
+    """Yield rows with the digests of their images; of one that cannot be read its name, as a stage will say."""
+    left = iter(rows)
+    while some := list(islice(left, _AT_ONCE)):
+        images = [row.image for row in some if row.image is not None]
+        found = dict(zip(images, digests([ImageHandle(image) for image in images]), strict=True))
+        for row in some:
+            if row.image is None:
+                yield row
+            else:
+                digest = found[row.image]
+                known = digest if isinstance(digest, str) else f"unreadable: {row.image.name}"
+                yield replace(row, image_digest=known)
+
+
+def _of_images(folder: Path) -> Iterator[PipelineRow | BadRow]:
+    """Yield a row an image, in the order of names; the id is the path in the folder, without the suffix."""
+    boundary, whole = Boundary.around(folder), folder.absolute()
+    for path in _files(whole):
+        if path.suffix.lower() in IMAGES:
+            name, fault = path.relative_to(whole), image_fault(path, boundary)
+            yield BadRow(name.as_posix(), fault) if fault else PipelineRow(name.with_suffix("").as_posix(), path)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Yield the files below a folder in the order of their paths, of a folder's names alone at a time."""
+    for name in sorted(os.listdir(folder)):  # noqa: PTH208 - names take the least memory
+        path = folder / name
+        if path.is_dir():
+            yield from () if path.is_symlink() else _files(path)
+        else:
+            yield path
+
+
+def _of_table(path: Path) -> Iterator[PipelineRow | BadRow]:
+    """Yield a row a row; ``id`` and ``image`` (a path beside the file) are their own, all else values."""
+    boundary = Boundary.around(path)
+    for number, row in enumerate(read_rows(path)):
+        if isinstance(row, BadRow):
+            yield row
+            continue
+        values = {key: value for key, value in row.items() if key not in ("id", "image", "provenance")}
+        identity, name = str(row.get("id", number)), row.get("image")
+        if name is not None and not isinstance(name, str):
+            yield BadRow(identity, f"is no path of an image: {name!r:.60}")
+            continue
+        image = None if name is None else (path.parent / Path(name).expanduser()).absolute()
+        if image is not None and (fault := image_fault(image, boundary)):
+            yield BadRow(identity, fault)
+            continue
+        provenance = row.get("provenance") or ()
+        yield PipelineRow(identity, image, values, tuple(provenance) if isinstance(provenance, list) else ())
+
+
+def _of_dci(folder: Path) -> Iterator[PipelineRow | BadRow]:
+    """Yield an image a row, with what annotators said of it and of its masks."""
+    boundary = Boundary.around(folder)
+    splits = load_json(folder / "splits.json")
+    for name in dict.fromkeys(name for names in splits.values() for name in names):
+        try:
+            content = load_json(folder / "complete" / name)
+        except DataError as error:
+            yield BadRow(name, error.message)
+            continue
+        missing = [key for key in ("image", "mask_data") if key not in content]
+        if missing:
+            yield BadRow(name, f"has no {missing[0]}")
+            continue
+        photo = (folder / "photos" / content["image"]).absolute()
+        if fault := image_fault(photo, boundary):
+            yield BadRow(name, fault)
+            continue
+        yield PipelineRow(Path(name).stem, photo, {key: content[key] for key in _DCI if key in content})
+
+
+def _of_task(
+    name: str, output: Path | None, include_path: Sequence[str | Path], allow_outside: Sequence[str | Path]
+) -> Iterator[PipelineRow | BadRow]:
+    """Yield a document a row, with its ``references`` and ``boxes`` where the task has them."""
+    try:
+        entries = build_index(include_path).resolve([name])
+    except UsageError as error:
+        raise UsageError(
+            f"--data {name}: there is no such folder or file, and no such task: {error.message}", error.hint
+        ) from error
+    if len(entries) != 1:
+        raise UsageError(f"--data {name}: that is {len(entries)} tasks", "Name one of them.")
+    path = entries[0].path
+    task, _ = load_task(path)
+    locations = DataLocations.from_environment({}, allow_outside)
+    for row in walked(task, path, locations, "doc_to_target", "doc_to_boxes"):
+        if isinstance(row, BadRow):
+            yield row
+            continue
+        identity, found, image = row
+        values: dict[str, Any] = {}
+        if "doc_to_target" in found:
+            target = found["doc_to_target"]
+            values["references"] = list(target) if isinstance(target, list | tuple) else [target]
+        if "doc_to_boxes" in found:
+            values["boxes"] = [list(map(float, box)) for box in found["doc_to_boxes"]]
+        try:
+            yield PipelineRow(identity, image and _file_of(image, identity, output), values)
+        except OSError as error:
+            yield BadRow(identity, str(error))
+
+
+def _file_of(handle: ImageHandle, identity: str, output: Path | None) -> Path | None:
+    """Return the file of an image; one that is none yet is written as it is encoded."""
+    if isinstance(handle.source, Path):
+        return handle.source.absolute()
+    if output is None:
+        return None
+    encoded = handle.encoded()
+    path = output / "images" / f"{file_name(identity)}{image_suffix(encoded)}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.is_file() or path.read_bytes() != encoded:
+        write_whole(path, encoded)
+    return path.absolute()
+
+
+def file_name(identity: str) -> str:
+    """Return a name for the files of a row; letters that lead elsewhere become others, and stay apart."""
+    safe = "".join(letter if letter.isalnum() or letter in "-_." else f"%{ord(letter):x}" for letter in identity)
+    return safe if safe.strip(".") else f"%{safe}"

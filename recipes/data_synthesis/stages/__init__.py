@@ -1,0 +1,1 @@
+"""The stages of pipelines: one file each."""

@@ -1,0 +1,160 @@
+"""Captions of images, or of parts of them, by a captioner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from ....adapters import CaptionRequest, ImageHandle
+from ....benchmarks.inputs.asking import merged
+from ..asking import Language, clip_tokens, language_fault, seed_of
+from ..contract import Generated, NotGenerated, PipelineModels, PipelineRow, Stage, StageSettings
+
+
+class CaptionSettings(StageSettings):
+    """Its keys."""
+
+    prompt: str
+    """What the captioner is asked."""
+    to: str
+    """The value that is made: a caption, or a list of them."""
+    generation_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Decoding settings, as in tasks. Where tokens are drawn each caption has a seed of its own."""
+    boxes: str | None = None
+    """The value that holds boxes (left, top, right, bottom): a caption of each."""
+    dilate: Annotated[float, Field(ge=0)] = 0.0
+    """Boxes are larger by this share of the image's width and height on each side."""
+    least_side: Annotated[float, Field(ge=0)] = 2.0
+    """Pixels; boxes of a side of no more are left out."""
+    count: Annotated[int, Field(gt=0)] | None = None
+    """So many captions of the image, each once; tokens are to be drawn then."""
+    most_tokens: Annotated[int, Field(gt=2)] | None = None
+    """Of CLIP; a longer caption is asked for again."""
+    tries: Annotated[int, Field(gt=0)] = 1
+    """Requests for a caption until one is of use; more than one where tokens are drawn."""
+    language: Language = "any"
+    """``english``: a caption in another language is asked for again."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> CaptionSettings:
+        drawn = bool(self.generation_kwargs.get("do_sample"))
+        if (self.tries > 1 or (self.count or 1) > 1) and not drawn:
+            raise ValueError("another request gets another caption where 'generation_kwargs' have 'do_sample: true'")
+        if self.boxes is not None and self.count is not None:
+            raise ValueError("'count' is of captions of the whole image, 'boxes' of one a box")
+        return self
+
+
+@dataclass
+class _Wanted:
+    """A caption that is to be written, and what became of it."""
+
+    row: PipelineRow
+    place: int
+    pixels: ImageHandle
+    box: Sequence[float] = ()
+    text: str | None = None
+    fault: str = ""
+    passing: bool = False
+
+
+class CaptionStage(Stage):
+    """Has a captioner write a caption of each image, of each of its boxes, or several of each image."""
+
+    Settings = CaptionSettings
+    settings: CaptionSettings
+    roles = ("captioner",)
+    shard = 50
+    takes = ("{boxes}",)
+    gives = ("{to}",)
+
+    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
+        """Return each row with its captions."""
+        every = [self._wanted(row) for row in rows]
+        for attempt in range(self.settings.tries):
+            captions = (one for wanted in every if isinstance(wanted, list) for one in wanted)
+            if left := [one for one in captions if one.text is None]:
+                self._ask(left, attempt, models)
+        return [
+            self._row(row, wanted, models) if isinstance(wanted, list) else wanted
+            for row, wanted in zip(rows, every, strict=True)
+        ]
+
+    def _wanted(self, row: PipelineRow) -> list[_Wanted] | NotGenerated:
+        """Return what is captioned of a row; a box as it was given beside what is seen of it."""
+        settings = self.settings
+        if settings.boxes is None:
+            return [_Wanted(row, place, row.pixels) for place in range(settings.count or 1)]
+        from PIL import Image
+
+        try:
+            with Image.open(row.file) as image:
+                width, height = image.size
+        except OSError as error:
+            return NotGenerated(f"image cannot be read: {error.strerror or error}")
+        beside, above = width * settings.dilate, height * settings.dilate
+        wanted: list[_Wanted] = []
+        for given in row.values[settings.boxes]:
+            left, top, right, bottom = given
+            wider = (left - beside, top - above, right + beside, bottom + above)
+            box = (max(wider[0], 0.0), max(wider[1], 0.0), min(wider[2], width), min(wider[3], height))
+            if box[2] - box[0] > settings.least_side and box[3] - box[1] > settings.least_side:
+                wanted.append(_Wanted(row, len(wanted), replace(row.pixels, box=box), given))
+        return wanted
+
+    def _ask(self, wanted: Sequence[_Wanted], attempt: int, models: PipelineModels) -> None:
+        requests: list[CaptionRequest] = []
+        for one in wanted:
+            name, kwargs = one.row.id, dict(self.settings.generation_kwargs)
+            if kwargs.get("do_sample"):
+                kwargs["seed"] = seed_of(self.seed, self.name, name, one.place, attempt)
+            requests.append(CaptionRequest(name, name, self.settings.prompt, kwargs, pixels=one.pixels))
+        found = merged(models["captioner"].stream(requests))
+        for at, one in enumerate(wanted):
+            one.passing = False
+            if at in found.captions:
+                one.text = found.captions[at].text.strip()
+                one.fault = self._fault(one.text)
+                one.text = None if one.fault else one.text
+            elif at in found.unseen:
+                one.fault = f"image: {found.unseen[at]}"
+            elif at in found.absent:
+                one.fault = "no caption was recorded"
+            else:
+                one.fault, one.passing = found.failures.get(at, "was not given by the model"), True
+
+    def _fault(self, text: str) -> str:
+        """Return why a caption is of no use; empty where it is."""
+        if not text:
+            return "the caption is empty"
+        most = self.settings.most_tokens
+        if most is not None and (count := clip_tokens(text)) > most:
+            return f"the caption has {count} tokens, and {most} is the most"
+        return f"the caption {fault}" if (fault := language_fault(text, self.settings.language)) else ""
+
+    def _row(self, row: PipelineRow, wanted: Sequence[_Wanted], models: PipelineModels) -> Generated:
+        settings = self.settings
+        good = [one for one in wanted if one.text is not None]
+        faults = {str(one.place): one.fault for one in wanted if one.text is None}
+        passing = any(one.passing for one in wanted)
+        if not good and (settings.boxes is None or wanted):
+            return NotGenerated(next(iter(faults.values())), passing)
+        made: dict[str, Any] = {settings.to: [one.text for one in good]}
+        if settings.boxes is not None:
+            made[settings.boxes] = [list(one.box) for one in good]
+        elif settings.count is None:
+            made[settings.to] = good[0].text
+        else:
+            made[settings.to] = list(dict.fromkeys(made[settings.to]))
+        about: Mapping[str, Any] = {
+            "model": models.name("captioner"),
+            "prompt": settings.prompt,
+            "generation_kwargs": settings.generation_kwargs,
+            "seed": self.seed,
+            "counts": {"captions": len(good), "left out": len(faults)},
+            **({"left_out": faults} if faults else {}),
+        }
+        return replace(row.having(self.name, about, **made), passing=passing)

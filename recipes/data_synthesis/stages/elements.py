@@ -1,0 +1,110 @@
+"""What captions say, as CAPTURE's parsers read it, and the rows whose captions name the most of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from ....metrics.capture.parsers import choose_parser
+from ....metrics.capture.scene_graphs import CaptionParser, Graph, complete, in_order
+from ....metrics.contract import Cache, Context
+from ...training.schema import Strict
+from ..contract import Generated, NotGenerated, PipelineModels, PipelineRow, Stage, StageSettings
+
+Kind = Literal["objects", "attributes", "relations"]
+
+
+class ParserChoice(Strict):
+    """A parser, named as CAPTURE's settings name it."""
+
+    parser: Literal["factual", "spacy", "grammar", "recorded"] = "factual"
+    """What finds them in a text."""
+    parser_model: str | None = None
+    """The parser's model, where it has one."""
+    parser_revision: str | None = None
+    """The revision of that model on the hub."""
+
+    def build(self) -> CaptionParser:
+        """Return the parser."""
+        return choose_parser(self.parser, self.parser_model, self.parser_revision)
+
+
+def graphs_of(captions: Sequence[str], parser: CaptionParser, cache: Cache) -> dict[str, Graph | str]:
+    """Return what each caption says, names as its sentences' graphs have them; or why it cannot be read.
+
+    Raises:
+        MetricError: The parser cannot be used.
+    """
+    found: dict[str, Graph | str] = {}
+    for caption, parsed in parser.parse(list(dict.fromkeys(captions)), Context(cache)).items():
+        if isinstance(parsed, str):
+            found[caption] = parsed
+            continue
+        sentences = [complete(one) for one in parsed.sentences]
+        found[caption] = in_order(
+            Graph(
+                tuple(name for one in sentences for name in one.objects),
+                tuple(pair for one in sentences for pair in one.attributes),
+                tuple(triple for one in sentences for triple in one.relations),
+            )
+        )
+    return found
+
+
+def element_set(graph: Graph) -> frozenset[tuple[Any, ...]]:
+    """Return all that a caption says, as one set."""
+    return frozenset([*((name,) for name in graph.objects), *graph.attributes, *graph.relations])
+
+
+class SelectSettings(StageSettings):
+    """Its keys."""
+
+    caption: str
+    """The value that holds the caption."""
+    most: Annotated[int, Field(gt=0)] | None = None
+    """Rows that are kept; None keeps all, and counts."""
+    elements: tuple[Kind, ...] = ("objects", "attributes", "relations")
+    """What is counted; each element of a caption once."""
+    parser: ParserChoice = ParserChoice()
+    """What reads captions."""
+
+
+class Select(Stage):
+    """Keeps the rows whose captions name the most elements; of equal ones those that come first."""
+
+    Settings = SelectSettings
+    settings: SelectSettings
+    chooses = True
+    takes = ("{caption}",)
+    gives = ("elements",)
+
+    def check(self) -> None:
+        """Raise if the parser cannot be used here; see ``Stage.check``."""
+        self.settings.parser.build().check()
+
+    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
+        """Return each row with how many ``elements`` its caption names."""
+        settings = self.settings
+        graphs = graphs_of([row.values[settings.caption] for row in rows], settings.parser.build(), models.cache)
+        made: list[Generated] = []
+        for row in rows:
+            graph = graphs[row.values[settings.caption]]
+            if isinstance(graph, str):
+                made.append(NotGenerated(graph))
+                continue
+            # Each element of a caption once.
+            count = sum(len(getattr(graph, kind)) for kind in settings.elements)
+            about = {"parser": settings.parser.parser, "counts": {"elements": count}}
+            made.append(row.having(self.name, about, elements=count))
+        return made
+
+    def left_out(self, rows: Iterable[PipelineRow]) -> Mapping[int, str]:
+        """Return the rows beyond the most, whose captions name the fewest elements."""
+        if self.settings.most is None:
+            return {}
+        # A sort is stable; a row that went on as it came names none.
+        counts = [row.values.get("elements", 0) for row in rows]
+        ranked = sorted(range(len(counts)), key=lambda number: -counts[number])
+        return dict.fromkeys(ranked[self.settings.most :], "others name more elements")

@@ -1,0 +1,473 @@
+"""What is asked of a judge about each entry of an image, the whole and its masks: DCI's summaries and negatives.
+
+Source: Urbanek et al. 2024, appendix 7 (the prompts), and facebookresearch/DCI, ``prepare/`` and
+``dataset/dense_image.py`` (the rules).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from ....adapters import JudgeRequest
+from ....adapters.encoders.clip_tokens import CONTEXT
+from ....tasks.dci.mask_texts import BASE, MaskTexts
+from ..asking import (
+    Conversation,
+    Language,
+    NoUse,
+    clip_tokens,
+    converse,
+    cut_to_tokens,
+    first_of_use,
+    language_fault,
+    seed_of,
+)
+from ..contract import Generated, NotGenerated, PipelineModels, PipelineRow, Stage, StageSettings
+
+
+class MaskTree(MaskTexts):
+    """What was said of an image and of its masks, perhaps cut; arguments as of ``MaskTexts``."""
+
+    def whole(self, most: int | None = None) -> str:
+        """Return the text of the whole image.
+
+        Args:
+            most: Tokens that it may have: its last lines are left out.
+        """
+        if most is None:
+            return super().whole()
+        said, lines = self._whole()
+        while lines and clip_tokens(said + "\n".join(lines)) > most:
+            lines.pop()
+        return cut_to_tokens(said + "\n".join(lines), most)
+
+    def part(self, number: str, most: int | None = None) -> str:
+        """Return the text of a mask.
+
+        Args:
+            number: The mask.
+            most: Tokens that it may have: what is deepest in the tree is left out.
+        """
+        if most is None:
+            return super().part(number)
+        depths = dict(self._below(number))
+        while depths and clip_tokens(self._part(number, depths)) > most:
+            deepest = max(depths.values())
+            depths = {one: depth for one, depth in depths.items() if depth < deepest}
+        return cut_to_tokens(self._part(number, depths), most)
+
+    def entries(self, most: int | None = None) -> dict[str, str]:
+        """Return the text of each entry.
+
+        Args:
+            most: Tokens that a text may have.
+        """
+        parts = {key: self.part(number, most) for key, number in self.said_of().items()}
+        return {BASE: self.whole(most)} | parts
+
+
+FULL_IMAGE = (
+    "You are given a full-text description of an image. You should summarize it into about 65 words, being sure to "
+    "include as much salient visual information as possible given the 65 word constraint, especially information from "
+    "the start of the original description. The new description should apply for the original image. Respond with only "
+    "the summary, in one line."
+)
+SUBMASK = (
+    "You are given a description of part of an image. You should summarize it into a single line no longer than 65 "
+    "words, being sure to include as much salient visual information as possible given the 65. Don't include any "
+    "details not present in the provided description. Respond with only the summary, in one line."
+)
+FEW_WORDS_SHORTER = (
+    "You are given the description for a scene. Summarize and rephrase the description such that the new description "
+    "is a few words shorter, but retains key information."
+)
+SHORTER = (
+    "You are given the description for a scene. Summarize and rephrase the description such that the new description "
+    "is shorter, but retains key information."
+)
+SEVERAL = (
+    "You are providing descriptions of an image. The goal is to create a list of summarized descriptions that all "
+    "accurately describe the same image, but may pay attention to slightly different details. A complete description "
+    "will be provided. Complete 5 entries in this list, each a few sentences long. Provide in the format:\n"
+    "1. <description>\n2. ..."
+)
+NEGATIVES = {
+    "basic": (
+        "You are given the description for an image. You should provide a mostly similar description, changing the "
+        "original one slightly, but introducing enough significant differences such that the two descriptions could "
+        "not possibly be for the same image. Keep the description length the same. Provide just the updated "
+        "description."
+    ),
+    "layout": (
+        "You are given the description for an image. You should provide a mostly similar description, with one part of "
+        "it changed in a way that visibly alters the structure, layout, or content of the image. The change should "
+        "introduce enough difference such that the two descriptions could not be for the same image. Keep the "
+        "description length the same. Provide just the updated description."
+    ),
+    "swaps": (
+        "You are given a description. Selecting ONLY from the same words, construct a random response with the same "
+        "words in a completely new order. The new description should not remain accurate to the first. Try to use all "
+        "of the words from the original description, and keep the length the same, but use the words nearly randomly "
+        "such that the scene makes less sense. Try to pair nouns and adjectives differently than in the original."
+    ),
+}
+
+_PREFACE = 100
+"""Characters within which a line break may end a preface ("Sure! Here is …")."""
+_FEW_TOKENS = 9
+_REDUCTIONS = 3
+"""Answers that are no shorter, or of several lines, before a text is given up."""
+_NUMBERED = re.compile(r"^\s*(\d+)[.)]\s*(.*\S)\s*$")
+
+
+class AskingSettings(StageSettings):
+    """Keys of stages that ask a judge."""
+
+    temperature: Annotated[float, Field(ge=0)] = 0.72
+    """0: each text is asked about once, as the same answer would come again."""
+    tries: Annotated[int, Field(gt=0)] = 5
+    """Requests for a text until one is of use."""
+    language: Language = "english"
+    """``english``: an answer in another language is asked for again."""
+
+
+@dataclass(frozen=True)
+class Asker:
+    """Asks for one text, each time with other random numbers.
+
+    Attributes:
+        settings: How.
+        seed: The pipeline's.
+        names: What tells the text from others: row, entry, what it is to be.
+    """
+
+    settings: AskingSettings
+    seed: int
+    names: tuple[str, ...]
+
+    @property
+    def tries(self) -> int:
+        """How often the same is worth asking."""
+        return self.settings.tries if self.settings.temperature else 1
+
+    def request(self, prompt: str, system: str, tokens: int, attempt: object) -> JudgeRequest:
+        """Return a request; another attempt may get another answer."""
+        drawn = self.settings.temperature > 0
+        seed = seed_of(self.seed, *self.names, attempt)
+        decoding = {"temperature": self.settings.temperature, "seed": seed} if drawn else {}
+        return JudgeRequest(prompt, max_tokens=tokens, system=system, decoding=decoding)
+
+    def line(self, answer: str) -> str:
+        """Return the one line of an answer, without a preface.
+
+        Raises:
+            NoUse: It has none, several, or one in another language.
+        """
+        answer = answer.strip()
+        if not answer:
+            raise NoUse("the judge said nothing")
+        if answer.rfind("\n") > _PREFACE:
+            raise NoUse("the answer has several lines")
+        line = answer.rpartition("\n")[2].strip().strip('"“”').strip()
+        if fault := language_fault(line, self.settings.language) or (None if line else "the answer is empty"):
+            raise NoUse(f"the answer {fault}" if line else fault)
+        return line
+
+
+def reduced(text: str, most: int, asker: Asker, tokens: int, attempt: object) -> Conversation[str]:
+    """Ask for a text in so many tokens at most; one that is short enough is returned at once.
+
+    Raises:
+        NoUse: Answers were not shorter.
+    """
+    failures = step = 0
+    while (count := clip_tokens(text)) > most:
+        system = FEW_WORDS_SHORTER if count - most <= _FEW_TOKENS else SHORTER
+        step += 1
+        try:
+            shorter = asker.line((yield asker.request(text, system, tokens, f"reduce {attempt} {step}")))
+            if clip_tokens(shorter) >= count:
+                raise NoUse("the answer is no shorter than the text")
+            text = shorter
+        except NoUse as fault:
+            failures += 1
+            if failures > _REDUCTIONS or asker.tries == 1:
+                raise NoUse(f"cannot be reduced to {most} tokens: {fault}") from fault
+    return text
+
+
+def numbered_lines(answer: str, count: int, asker: Asker) -> list[str]:
+    """Return the texts of a numbered list.
+
+    Raises:
+        NoUse: It does not number so many, from 1 on, or one of them is in another language.
+    """
+    found = [match for line in answer.splitlines() if (match := _NUMBERED.match(line))]
+    if [int(one[1]) for one in found] != list(range(1, count + 1)):
+        raise NoUse(f"the answer has no {count} numbered lines")
+    return [asker.line(one[2]) for one in found]
+
+
+@dataclass
+class EntryResults:
+    """What became of the entries of a row.
+
+    Attributes:
+        results: Entry to what was made.
+        faults: Entry to the reason, where nothing was.
+        asked: Requests that were made.
+        silent: Why the judge gave no answer, of the entries where nothing was made.
+    """
+
+    results: dict[str, Any] = field(default_factory=dict[str, Any])
+    faults: dict[str, str] = field(default_factory=dict[str, str])
+    asked: int = 0
+    silent: str = ""
+
+
+class EntryStage(Stage):
+    """Asks a judge about each entry."""
+
+    roles = ("judge",)
+    settings: AskingSettings
+    lacking: ClassVar[str] = ""
+    """What is said of a row of whose whole image nothing came; empty where it is of use all the same."""
+
+    def asker(self, row: PipelineRow, *names: str) -> Asker:
+        """Return what asks for one text of a row."""
+        return Asker(self.settings, self.seed, (self.name, row.id, *names))
+
+    def ask(
+        self,
+        rows: Sequence[PipelineRow],
+        models: PipelineModels,
+        conversations: Sequence[Mapping[str, Conversation[Any]]],
+    ) -> list[EntryResults]:
+        """Return what became of the conversations about each row, by entry; all go on together."""
+        flat = [(number, key, one) for number, its in enumerate(conversations) for key, one in its.items()]
+        told = [EntryResults() for _ in rows]
+        for (number, key, _), said in zip(flat, converse(models["judge"], [one for *_, one in flat]), strict=True):
+            its = told[number]
+            its.asked += said.asked
+            if said.result is None:
+                its.silent = said.silent or its.silent
+                its.faults[key] = said.silent or said.fault
+            else:
+                its.results[key] = said.result
+        return told
+
+    def row(
+        self, row: PipelineRow, told: EntryResults, models: PipelineModels, prompts: Mapping[str, str], **values: Any
+    ) -> Generated:
+        """Return a row with what was made, and where it came from; unmade where that is of no use."""
+        if self.lacking and BASE not in told.results:
+            of_image = (why for key, why in told.faults.items() if key.partition(" ")[0] == BASE)
+            return NotGenerated(f"{self.lacking}: {next(of_image, 'nothing is said of it')}", passing=bool(told.silent))
+        about = {
+            "model": models.name("judge"),
+            "prompts": dict(prompts),
+            "seed": self.seed,
+            "requests": told.asked,
+            "counts": {"entries": len(told.results), "left out": len(told.faults)},
+            **({"left_out": told.faults} if told.faults else {}),
+        }
+        return replace(row.having(self.name, about, **values), passing=bool(told.silent))
+
+
+class NegativesSettings(AskingSettings):
+    """Its keys."""
+
+    of_image: Annotated[int, Field(gt=0)] = 3
+    """Of each kind."""
+    of_mask: Annotated[int, Field(gt=0)] = 1
+    """Of each kind, of a caption of a part."""
+    shorter: Annotated[int, Field(ge=0)] = 15
+    """Tokens that one may be shorter than the summary; others are asked for again."""
+    longer: Annotated[int, Field(ge=0)] = 50
+    """Tokens that an answer may be longer …"""
+    reduced_to: Annotated[int, Field(ge=0)] = 5
+    """… before it is reduced to so many more than the summary, and never more than CLIP's context."""
+    new_tokens: Annotated[int, Field(gt=0)] = 150
+    """Of the judge's own."""
+
+
+class Negatives(EntryStage):
+    """Makes ``negatives`` of each entry: by kind (basic, layout, swaps), so many of each."""
+
+    Settings = NegativesSettings
+    settings: NegativesSettings  # pyright: ignore[reportIncompatibleVariableOverride]
+    takes = ("summaries",)
+    gives = ("negatives",)
+    lacking = "the whole image lacks negatives"
+
+    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
+        """Return each row with negatives; an entry that lacks one of a kind loses its summaries, too."""
+        conversations = [
+            {
+                f"{key} {kind} {number}": self._negative(its[0], kind, self.asker(row, key, kind, str(number)))
+                for key, its in row.values["summaries"].items()
+                for kind in NEGATIVES
+                for number in range(self.settings.of_image if key == BASE else self.settings.of_mask)
+            }
+            for row in rows
+        ]
+        made: list[Generated] = []
+        for row, told in zip(rows, self.ask(rows, models, conversations), strict=True):
+            by_entry = _by_entry(row.values["summaries"], told)
+            summaries = {key: row.values["summaries"][key] for key in by_entry}
+            told.results = by_entry
+            made.append(self.row(row, told, models, NEGATIVES, negatives=by_entry, summaries=summaries))
+        return made
+
+    def _negative(self, summary: str, kind: str, asker: Asker) -> Conversation[str]:
+        settings, own = self.settings, clip_tokens(summary)
+
+        def ask(attempt: int) -> Conversation[str]:
+            request = asker.request(summary, NEGATIVES[kind], settings.new_tokens, attempt)
+            answer = asker.line((yield request))
+            if not own - settings.shorter <= clip_tokens(answer) <= own + settings.longer:
+                raise NoUse("the answer is much shorter or longer than the summary")
+            if answer == summary:
+                raise NoUse("the answer is the summary itself")
+            most = min(own + settings.reduced_to, CONTEXT)
+            return (yield from reduced(answer, most, asker, settings.new_tokens, attempt))
+
+        return first_of_use(asker.tries, ask)
+
+
+def _by_entry(summaries: Sequence[str], told: EntryResults) -> dict[str, dict[str, list[str]]]:
+    """Return entry to kind to texts, of the entries that have some of every kind."""
+    found: dict[str, dict[str, list[str]]] = {key: {kind: [] for kind in NEGATIVES} for key in summaries}
+    for name, text in told.results.items():
+        key, kind, _ = name.rsplit(" ", 2)
+        found[key][kind].append(text)
+    return {key: kinds for key, kinds in found.items() if all(kinds.values())}
+
+
+_AT_ONCE = 5
+
+
+class MoreSummariesSettings(AskingSettings):
+    """Its keys."""
+
+    input_tokens: Annotated[int, Field(gt=2)] = 1_000
+    """A text has so many of CLIP's tokens: the last lines of an image's are left out, the deepest of a mask's."""
+    new_tokens: Annotated[int, Field(gt=0)] = 1_400
+    """Of the judge's own."""
+    of_image: Annotated[int, Field(ge=0)] = 8
+    """It is asked until there are more than so many of an image."""
+    of_mask: Annotated[int, Field(ge=0)] = 4
+    """The same of a mask, or the logarithm of its tokens where that is more."""
+
+
+class MoreSummaries(EntryStage):
+    """Adds to the ``summaries`` of each entry, five at a time; those over the context are left out.
+
+    What is there after the last try is kept: an entry has its first summary in any case.
+    """
+
+    Settings = MoreSummariesSettings
+    settings: MoreSummariesSettings  # pyright: ignore[reportIncompatibleVariableOverride]
+    takes = ("mask_data", "summaries")
+    gives = ("summaries",)
+
+    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
+        """Return each row with further summaries."""
+        conversations = []
+        for row in rows:
+            texts = MaskTree(row.values).entries(self.settings.input_tokens)
+            first = row.values["summaries"]
+            conversations.append(
+                {key: self._further(texts[key], its, key, self.asker(row, key)) for key, its in first.items()}
+            )
+        made = self.ask(rows, models, conversations)
+        return [
+            self.row(row, told, models, {"several": SEVERAL}, summaries={**row.values["summaries"], **told.results})
+            for row, told in zip(rows, made, strict=True)
+        ]
+
+    def _further(self, text: str, first: Sequence[str], key: str, asker: Asker) -> Conversation[list[str]]:
+        settings = self.settings
+        wanted = settings.of_image if key == BASE else max(settings.of_mask, math.log(clip_tokens(text)))
+        # In the order in which they came, each once.
+        found = dict.fromkeys(first)
+        fault = NoUse("nothing new was said")
+        for attempt in range(asker.tries):
+            if len(found) > wanted:
+                break
+            prompt = f"Full description: {text}\n\nSummaries:"
+            try:
+                answer = yield asker.request(prompt, SEVERAL, settings.new_tokens, attempt)
+                lines = numbered_lines(answer, _AT_ONCE, asker)
+            except NoUse as reason:
+                fault = reason
+                continue
+            found |= dict.fromkeys(line for line in lines if clip_tokens(line) < CONTEXT)
+        if len(found) == len(first):
+            raise fault
+        return list(found)
+
+
+class FirstSummarySettings(AskingSettings):
+    """Its keys."""
+
+    least_area: int = 5_000
+    """Pixels; smaller masks, and what they are made of, are left out."""
+    prompts: Literal["released", "by_part"] = "released"
+    """Which texts are said to be of a part of an image: of the released code, those that are short enough already; or
+    those of masks."""
+    input_tokens: Annotated[int, Field(gt=2)] = 2_000
+    """A text is cut to so many of CLIP's tokens."""
+    most_tokens: Annotated[int, Field(gt=2)] = 139
+    """An answer of more is asked for again."""
+    tokens: Annotated[int, Field(gt=2)] = 75
+    """A summary is reduced to so many."""
+    new_tokens: Annotated[int, Field(gt=0)] = 250
+    """Of the judge's own."""
+
+
+class FirstSummary(EntryStage):
+    """Summarises the text of each entry in CLIP's tokens: ``summaries``, a list of one each."""
+
+    Settings = FirstSummarySettings
+    settings: FirstSummarySettings  # pyright: ignore[reportIncompatibleVariableOverride]
+    takes = ("mask_data",)
+    gives = ("summaries",)
+    lacking = "the whole image has no summary"
+
+    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
+        """Return each row with its summaries; one whose whole image has none is unmade."""
+        texts = [MaskTree(row.values, self.settings.least_area).entries() for row in rows]
+        made = self.ask(
+            rows,
+            models,
+            [
+                {key: self._summary(text, key, self.asker(row, key)) for key, text in its.items() if text}
+                for row, its in zip(rows, texts, strict=True)
+            ],
+        )
+        prompts = {"full image": FULL_IMAGE, "submask": SUBMASK}
+        return [
+            self.row(row, told, models, prompts, summaries={key: [text] for key, text in told.results.items()})
+            for row, told in zip(rows, made, strict=True)
+        ]
+
+    def _summary(self, text: str, key: str, asker: Asker) -> Conversation[str]:
+        settings = self.settings
+        text = cut_to_tokens(text, settings.input_tokens)
+        is_part = clip_tokens(text) <= settings.tokens if settings.prompts == "released" else key != BASE
+        system = SUBMASK if is_part else FULL_IMAGE
+
+        def ask(attempt: int) -> Conversation[str]:
+            answer = asker.line((yield asker.request(text, system, settings.new_tokens, attempt)))
+            if clip_tokens(answer) > settings.most_tokens:
+                raise NoUse(f"the answer has more than {settings.most_tokens} tokens")
+            return (yield from reduced(answer, settings.tokens, asker, settings.new_tokens, attempt))
+
+        return first_of_use(asker.tries, ask)

@@ -1,0 +1,99 @@
+"""One caption of a caption of the whole and captions of its parts, by a judge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from ....adapters import JudgeRequest
+from ....metrics.judging import fill
+from ..asking import Conversation, Language, NoUse, converse, first_of_use, language_fault, seed_of
+from ..contract import Generated, NotGenerated, PipelineModels, PipelineRow, Stage, StageSettings
+
+PROMPT = (
+    "Overall description: {overall}\n\n Elements appearing in the image: {elements}. \n\nPlease combine them into a "
+    "description, refining the overall description with detailed annotations. Avoid simply concatenating the "
+    "sentences. Ignore elements that do not fit in the scene. Reply with no more than three hundred words.\n\n"
+    "Refined description: "
+)
+
+
+class MergeSettings(StageSettings):
+    """Its keys."""
+
+    overall: str
+    """The value that holds the caption of the whole."""
+    elements: str
+    """The value that holds the captions of parts."""
+    to: str
+    """The value that is made."""
+    prompt: str = PROMPT
+    """With ``{overall}`` and ``{elements}``."""
+    beams: Annotated[int, Field(gt=0)] = 3
+    """Not where tokens are drawn."""
+    temperature: Annotated[float, Field(ge=0)] = 0.0
+    """0: tokens are not drawn, and a judge is asked once, as the same answer would come again."""
+    new_tokens: Annotated[int, Field(gt=0)] = 500
+    """The most tokens of an answer."""
+    tries: Annotated[int, Field(gt=0)] = 3
+    """Requests until an answer is of use, where tokens are drawn."""
+    most_words: Annotated[int, Field(gt=0)] | None = None
+    """A longer answer is none of use; the prompt asks for no more than 300."""
+    language: Language = "english"
+    """``english``: an answer in another language is asked for again."""
+
+
+class Merge(Stage):
+    """Has a judge combine captions. Where a row has none of parts, that of the whole stays as it is."""
+
+    Settings = MergeSettings
+    settings: MergeSettings
+    roles = ("judge",)
+    takes = ("{overall}", "{elements}")
+    gives = ("{to}",)
+
+    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
+        """Return each row with its merged caption."""
+        said = converse(models["judge"], [self._merged(row) for row in rows])
+        made: list[Generated] = []
+        for row, one in zip(rows, said, strict=True):
+            if one.result is None:
+                made.append(NotGenerated(one.silent or one.fault, passing=bool(one.silent)))
+                continue
+            about = {
+                "model": models.name("judge"),
+                "prompt": self.settings.prompt,
+                "seed": self.seed,
+                "requests": one.asked,
+                "parents": [self.settings.overall, self.settings.elements],
+            }
+            made.append(row.having(self.name, about, **{self.settings.to: one.result}))
+        return made
+
+    def _merged(self, row: PipelineRow) -> Conversation[str]:
+        settings = self.settings
+        overall, elements = row.values[settings.overall], row.values[settings.elements]
+        if not elements:
+            return overall
+        parts = ". ".join(one.strip().rstrip(".") for one in elements)
+        prompt = fill(settings.prompt, overall=overall, elements=parts)
+
+        def ask(attempt: int) -> Conversation[str]:
+            decoding: dict[str, float] = {"num_beams": settings.beams} if settings.beams > 1 else {}
+            if settings.temperature:
+                seed = seed_of(self.seed, self.name, row.id, attempt)
+                decoding = {"temperature": settings.temperature, "seed": seed}
+            answer = (yield JudgeRequest(prompt, max_tokens=settings.new_tokens, decoding=decoding)).strip()
+            words = answer.split()
+            if not answer:
+                raise NoUse("the judge said nothing")
+            if settings.most_words is not None and len(words) > settings.most_words:
+                raise NoUse(f"the answer has {len(words)} words, and {settings.most_words} is the most")
+            if fault := language_fault(answer, settings.language):
+                raise NoUse(f"the answer {fault}")
+            # A description is one paragraph, however it was written down.
+            return " ".join(words)
+
+        return (yield from first_of_use(settings.tries if settings.temperature else 1, ask))

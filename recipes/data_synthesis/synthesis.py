@@ -1,0 +1,500 @@
+"""The stages of a pipeline: built and checked before any of them works, then carried out; what was made is kept."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from itertools import count, islice
+from pathlib import Path
+from typing import Any
+
+from ...access import require_permitted
+from ...atomic_files import own_name, remove_abandoned
+from ...benchmarks.scale.executors import Executor, InProcess
+from ...benchmarks.scale.folders import Folder
+from ...benchmarks.scale.progress_file import progress_written
+from ...benchmarks.store.store import Store, parse_store
+from ...errors import BenchError, DataError, UsageError, as_one, did_you_mean, require_all
+from ...permissions import Permissions, permit, permitted
+from ...progress import Progress, silent
+from ..training.schema import Strict, validated
+from .contract import (
+    ROLES,
+    NotGenerated,
+    PipelineModels,
+    PipelineRow,
+    RowFile,
+    Stage,
+    StageFacts,
+    digest_of,
+    key_of,
+    stages,
+)
+from .report import Report, judged, lengths, require_judges, write_report
+from .schema import LoadedPipeline, PipelineModel
+from .sources import SourceRows, read_given, with_digests
+from .writing import OF_DCI, write_output
+
+SHARDS = 8
+"""Of a window: of rows that were made but for a few, shards are as full as in one window they can be."""
+
+
+class StageHead(Strict):
+    """The keys that say which stage it is."""
+
+    stage: str
+    name: str = ""
+
+
+def build_stages(loaded: LoadedPipeline) -> list[Stage]:
+    """Return the stages of a pipeline.
+
+    Raises:
+        UsageError: A stage is not known, two have one name, a key is nobody's, a model is missing or not asked.
+    """
+    pipeline, parsed = loaded.pipeline, loaded.parsed
+    built: list[Stage] = []
+    for number, given in enumerate(pipeline.stages):
+        head, keys = ({k: v for k, v in given.items() if (k in StageHead.model_fields) is own} for own in (True, False))
+        named = validated(StageHead, head, parsed, "stages", str(number))
+        kind = stages[named.stage]
+        settings = validated(kind.Settings, keys, parsed, "stages", str(number))
+        built.append(kind(named.name or named.stage, settings, pipeline.seed))
+    names = [one.name for one in built]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(
+            f"{parsed.where('stages')}: two stages are called '{twice}'", "Give one of them another 'name'."
+        )
+    asked = {role for one in built for role in one.roles}
+    for role in pipeline.models:
+        if role not in ROLES:
+            raise UsageError(f"{parsed.where('models', role)}: unknown role '{role}'", f"Known: {', '.join(ROLES)}.")
+        if role not in asked and not (role == "encoder" and pipeline.judged):
+            raise UsageError(f"{parsed.where('models', role)}: no stage asks the {role}", "Leave it out.")
+    return built
+
+
+def require_models(built: Sequence[Stage], models: PipelineModels) -> None:
+    """Raise if a model that a stage asks is not named, or it or what else a stage needs cannot be had.
+
+    Nothing is loaded.
+
+    Raises:
+        BenchError: One error for all of them; several stages may need the same.
+    """
+    roles = list(dict.fromkeys(role for one in built for role in one.roles))
+    try:
+        require_all(*(lambda role=role: models.spec(role).check() for role in roles), *(one.check for one in built))
+    except BenchError as error:
+        raise as_one(list({one.message: one for one in error.parts}.values())) from error
+
+
+def require_seen(built: Sequence[Stage], models: PipelineModels, rows: Iterable[PipelineRow]) -> None:
+    """Raise if a model that a stage asks can make nothing of any row's image; nothing is loaded.
+
+    Args:
+        built: The stages.
+        models: What they ask.
+        rows: What is begun with; looked at as far as a model refuses the images.
+
+    Raises:
+        DataError: It names the stage, the model and the first image.
+    """
+    for stage in built:
+        for role in stage.roles if stage.settings.on_failure == "leave_out" else ():
+            first = ""
+            for row in rows:
+                why = "" if row.image is None else models.spec(role).refuses(row.pixels)
+                if not why:
+                    break
+                first = first or f"{row.id}: {why}"
+            else:
+                raise DataError(
+                    f"stage '{stage.name}' could make nothing of any row, as the {role} {models.name(role)} takes "
+                    f"none of the images; {first}",
+                    f"Give others with --data, or another model with --set models.{role}.name=NAME.",
+                )
+
+
+def require_values(built: Sequence[Stage], loaded: LoadedPipeline, given: Collection[str]) -> None:
+    """Raise if a stage reads, or the output or its judges want, what the data do not hold and no stage makes.
+
+    Args:
+        built: The stages.
+        loaded: The pipeline.
+        given: The values that every row of the data has.
+
+    Raises:
+        DataError: It names the value and who wants it.
+    """
+    known = set(given)
+
+    def require(who: str, *wanted: str) -> None:
+        for value in wanted:
+            if value not in known:
+                raise DataError(
+                    f"{who} '{value}', which no stage before makes and not every row has; "
+                    f"there is: {', '.join(sorted(known)) or 'an image each'}.{did_you_mean(value, known)}",
+                    "A stage before it makes that, or the data hold it.",
+                )
+
+    for stage in built:
+        require(f"stage '{stage.name}' reads", *stage.reads())
+        if (made := stage.makes()) is None:
+            return
+        known.update(made)
+    output, judged = loaded.pipeline.output, loaded.pipeline.judged
+    # Of "summaries.base" only the row can say whether it has the second.
+    require("the output holds", *(key.partition(".")[0] for key in output.columns.values()))
+    require("the output holds", *(OF_DCI if output.form == "dci" else ()))
+    require("'judged' looks at", *(key.partition(".")[0] for key in (judged.texts.values() if judged else ())))
+
+
+@dataclass(frozen=True)
+class ShardOfRows:
+    """Rows that a stage makes at once, and that are kept together.
+
+    Attributes:
+        name: For messages.
+        rows: The rows.
+        keys: Of each, what it is kept by.
+    """
+
+    name: str
+    rows: list[PipelineRow]
+    keys: list[str]
+
+
+@dataclass
+class StageOfShard:
+    """Makes shards by one stage in a worker, where it lives as long as that does, with the models that it loads.
+
+    Attributes:
+        stage: The stage.
+        named: The models of the pipeline, by role.
+        producer: A hash of what decides what it makes.
+        store: The file that keeps what encoders made.
+        folder: Where what is made of a shard lies until the driver has it in its store.
+        permissions: What files may decide.
+    """
+
+    stage: Stage
+    named: Mapping[str, PipelineModel]
+    producer: str
+    store: Path
+    folder: Folder
+    permissions: Permissions
+    _models: PipelineModels | None = field(default=None, init=False)
+
+    def __call__(self, shard: ShardOfRows) -> list[dict[str, Any]]:
+        """Return what is made of each row, as :func:`make_shard` does."""
+        name = f"{digest_of(self.producer, shard.keys)}.json"
+        if self.folder.exists(name):
+            return json.loads(self.folder.read(name))
+        with permit(self.permissions):
+            if self._models is None:
+                self._models = PipelineModels(self.named, Store(self.store))
+            values = make_shard(self.stage, shard.rows, self._models)
+        if not any(value["passing"] for value in values):
+            self.folder.put(name, json.dumps(values, ensure_ascii=False).encode())
+        return values
+
+
+def make_shard(stage: Stage, rows: Sequence[PipelineRow], models: PipelineModels) -> list[dict[str, Any]]:
+    """Return what a stage makes of each row of a shard, as JSON values.
+
+    Raises:
+        DataError: It gave more or less than it was given.
+    """
+    made = stage.carry_out(rows, models)
+    if len(made) != len(rows):
+        raise DataError(f"stage '{stage.name}' gave {len(made)} rows for {len(rows)}", "It returns one for each.")
+    # Where the image lies is the row's that something was made of.
+    return [
+        {"unmade": one.reason, "passing": one.passing}
+        if isinstance(one, NotGenerated)
+        else {"values": one.values, "provenance": list(one.provenance), "passing": one.passing}
+        for one in made
+    ]
+
+
+@dataclass
+class Synthesis:
+    """A pipeline at work. Rows pass from file to file; no more of them are in memory than are made at once.
+
+    Attributes:
+        stages: Those of the pipeline.
+        models: What they ask.
+        store: What keeps made rows.
+        folder: Where rows lie between stages.
+        work: Where what workers make lies until it is in the store.
+        executor: Who makes shards; None is this process.
+        progress: Gives a reporter for a stage.
+    """
+
+    stages: list[Stage]
+    models: PipelineModels
+    store: Store
+    folder: Path
+    work: Path
+    executor: Executor | None
+    progress: Progress
+
+    def carry_out(self, given: RowFile) -> Iterator[tuple[StageFacts, RowFile]]:
+        """Yield what each stage made of the rows that came through the one before, whose file goes.
+
+        Raises:
+            DataError: A stage could make nothing of any row, or rows lack what it reads.
+            BenchError: A model failed.
+        """
+        left = given
+        for number, stage in enumerate(self.stages):
+            if missing := next((key for key in stage.reads() if key not in left.keys), None):
+                row = next(row for row in left if missing not in row.values)
+                raise DataError(
+                    f"row {row.id} has no '{missing}', which stage '{stage.name}' reads; "
+                    f"it has {', '.join(row.values)}",
+                    "A stage before it makes that, or the data hold it.",
+                )
+            facts = StageFacts(stage.name, len(left), kept=stage.settings.on_failure == "keep")
+            rows = self._through(stage, left, facts)
+            if stage.chooses:
+                rows = _chosen(stage, RowFile(self.folder / "made.jsonl", rows), facts)
+            made = RowFile(self.folder / f"{number}.jsonl", facts.counting(rows))
+            if not made:
+                first = next(iter(facts.unmade.items()), None)
+                why = f"; {first[0]}: {first[1]}" if first else ""
+                raise DataError(f"stage '{stage.name}' left no row of {facts.given}{why}")
+            left.remove()
+            yield facts, made
+            left = made
+            for role in stage.roles:
+                if not any(role in later.roles for later in self.stages[number + 1 :]):
+                    self.models.release(role)
+
+    def _through(self, stage: Stage, given: RowFile, facts: StageFacts) -> Iterator[PipelineRow]:
+        """Yield the rows that go on from a stage, with what is made of them, or was made of them before."""
+        models = {role: self.models[role].fingerprint() for role in stage.roles}
+        producer = {"making": stage.fingerprint(), "models": models}
+        passing = self._make_missing(stage, producer, given, facts)
+        for rows, keys, known in self._windows(stage, given, producer):
+            for row, key in zip(rows, keys, strict=True):
+                value = (known if key in known else passing)[key]
+                if "unmade" not in value:
+                    yield replace(row, values=value["values"], provenance=tuple(value["provenance"]))
+                    continue
+                facts.unmade[row.id] = value["unmade"]
+                logging.getLogger(__name__).info("stage %s: row %s: %s", stage.name, row.id, value["unmade"])
+                if facts.kept:
+                    yield row.having(stage.name, {"unmade": value["unmade"]})
+
+    def _windows(
+        self, stage: Stage, rows: Iterable[PipelineRow], producer: Mapping[str, Any]
+    ) -> Iterator[tuple[list[PipelineRow], list[str], dict[str, Any]]]:
+        """Yield rows some at a time, with what each is kept by, and what the store has by that as it is looked at."""
+        left = iter(rows)
+        while some := list(islice(left, SHARDS * stage.shard)):
+            keys = [key_of(row) for row in some]
+            yield some, keys, self.store.get(producer, keys)
+
+    def _make_missing(
+        self, stage: Stage, producer: Mapping[str, Any], given: RowFile, facts: StageFacts
+    ) -> dict[str, Any]:
+        """Make what the store does not have, and return by key what it does not keep, as another run may make more."""
+        report, done, passing = self.progress(stage.name), 0, dict[str, Any]()
+        shards, numbers = dict[int, ShardOfRows](), count()
+
+        def missing() -> Iterator[ShardOfRows]:
+            nonlocal done
+            for rows, keys, known in self._windows(stage, given, producer):
+                facts.found += len(known)
+                done += len(known)
+                report(done, len(given))
+                left = [(row, key) for row, key in zip(rows, keys, strict=True) if key not in known]
+                for start in range(0, len(left), stage.shard):
+                    some, of_some = map(list, zip(*left[start : start + stage.shard], strict=True))
+                    shard = ShardOfRows(f"stage '{stage.name}', rows {some[0].id} to {some[-1].id}", some, of_some)
+                    shards[next(numbers)] = shard
+                    yield shard
+
+        if self.executor is None:
+            results = InProcess().map(lambda shard: make_shard(stage, shard.rows, self.models), missing())
+        else:
+            self.executor.use_folder(self.work)
+            folder = Folder(self.work)
+            work = StageOfShard(stage, self.models.choices, digest_of(producer), self.store.path, folder, permitted())
+            results = self.executor.map(work, missing(), self.executor.resources_for(next(iter(stage.roles), "")))
+        for number, values in results:
+            shard = shards.pop(number)
+            made = dict(zip(shard.keys, values, strict=True))
+            # In one piece: of a shard that is cut off nothing is kept, and it is made as it would have been.
+            self.store.put(producer, {key: value for key, value in made.items() if not value["passing"]})
+            passing |= {key: value for key, value in made.items() if value["passing"]}
+            done += len(shard.rows)
+            report(done, len(given))
+        return passing
+
+
+def _chosen(stage: Stage, made: RowFile, facts: StageFacts) -> Iterator[PipelineRow]:
+    """Yield the rows that a stage chooses of all that it made."""
+    left_out = stage.left_out(made)
+    for number, row in enumerate(made):
+        if (why := left_out.get(number)) is None:
+            yield row
+        else:
+            facts.not_chosen[why] += 1
+    made.remove()
+
+
+WORK = ".work"
+"""Below the output: where workers leave rows until all is made."""
+ROWS = "rows-"
+"""Below that, with the name of a process behind it: its rows between stages."""
+PIPELINE = "pipeline.txt"
+"""Below the output: the name of the pipeline whose folder it is."""
+
+
+@dataclass(frozen=True)
+class SynthesisCall:
+    """A pipeline, and what it is carried out on.
+
+    Attributes:
+        loaded: The pipeline.
+        data: A folder of images, a table, a folder of DCI, or the name of a task.
+        limit: The first so many rows alone.
+        include_path: Folders with task files of the user's own.
+        allow_outside: Folders besides those of tasks and data whose files tasks may read.
+        store: What ``parse_store`` reads; None for the user's own.
+        executor: Who makes shards of rows; None is this process.
+        run_folder: Where is written how far it is; None: nowhere.
+        progress: Gives a reporter for a stage.
+    """
+
+    loaded: LoadedPipeline
+    data: str
+    limit: int | None = None
+    include_path: Sequence[str | Path] = ()
+    allow_outside: Sequence[str | Path] = ()
+    store: str | None = None
+    executor: Executor | None = None
+    run_folder: Path | None = None
+    progress: Progress = silent
+
+    def given(self, output: Path | None) -> SourceRows:
+        """Read what is begun with; see ``read_given``."""
+        return read_given(
+            self.data, output, limit=self.limit, include_path=self.include_path, allow_outside=self.allow_outside
+        )
+
+
+def dry_run(call: SynthesisCall) -> Iterator[tuple[str, str]]:
+    """Check everything without a model, and yield what would be done: a label and a value each.
+
+    Raises:
+        BenchError: The pipeline or its data do not do; or, when all is told, models cannot be had, or make
+            nothing of the images.
+    """
+    require_permitted(call.loaded.requests)
+    pipeline = call.loaded.pipeline
+    stages = build_stages(call.loaded)
+    require_judges(pipeline)
+    given = call.given(None)
+    images: list[PipelineRow] = []
+    values, common = set[str](), set[str]()
+    for row in given.rows():
+        common = common.intersection(row.values) if images else {*row.values}
+        values.update(row.values)
+        images.append(PipelineRow(row.id, row.image))
+    require_values(stages, call.loaded, common)
+    models = PipelineModels(pipeline.models)
+    yield "pipeline", pipeline.pipeline
+    yield "rows", f"{len(images):,} from {given.name}"
+    yield from (("left out", f"{place}: {why}") for place, why in list(given.left_out.items())[:3])
+    yield "values", ", ".join(sorted(values)) or "none; an image each"
+    for stage in stages:
+        asks = ", ".join(f"{role} {models.name(role)}" for role in stage.roles)
+        yield f"stage {stage.name}", asks or "no model"
+    yield "output", pipeline.output.form
+    told = pipeline.judged
+    yield "judged by", ", ".join(told.metrics) if told else "no metric"
+    require_models(stages, models)
+    require_seen(stages, models, images)
+
+
+def make(call: SynthesisCall, output: Path, told: Callable[[StageFacts], object] = lambda facts: None) -> Report:
+    """Make the data, write them with a report; goes on where an earlier call was cut off.
+
+    Args:
+        call: The pipeline and its data.
+        output: The folder that is written; made if it is not there.
+        told: Is told of each stage that is done.
+
+    Raises:
+        DataError: The folder holds what another pipeline made.
+        BenchError: As of :func:`dry_run`, or a stage failed.
+    """
+    require_permitted(call.loaded.requests)
+    pipeline = call.loaded.pipeline
+    stages, named = build_stages(call.loaded), parse_store(call.store)
+    if named.objects:
+        raise UsageError("pipelines keep rows in a file of this machine", "Name a file with --store.")
+    written = nullcontext(call.progress)
+    if call.run_folder is not None:
+        written = progress_written(call.run_folder, call.progress)
+    with Store(named.file) as store, _own(output, pipeline.pipeline) as (work, folder), written as progress:
+        models = PipelineModels(pipeline.models, store)
+        require_models(stages, models)
+        require_judges(pipeline)
+        synthesis = Synthesis(stages, models, store, folder, work, call.executor, progress)
+        given = call.given(output)
+        rows = RowFile(folder / "given.jsonl", with_digests(given.rows()))
+        require_values(stages, call.loaded, rows.keys)
+        require_seen(stages, models, rows)
+        count = len(rows)
+        facts: list[StageFacts] = []
+        for fact, made in synthesis.carry_out(rows):
+            facts.append(fact)
+            told(fact)
+            rows = made
+        result = write_output(rows, pipeline.output, output)
+        table, remarks = judged(pipeline, rows, store.path, progress)
+        report = Report(call.loaded, given, count, facts, rows, lengths(pipeline.judged, rows), table, remarks, result)
+        write_report(report, output)
+    return report
+
+
+@contextmanager
+def _own(output: Path, name: str) -> Generator[tuple[Path, Path]]:
+    """Make the folder, and mark it as this pipeline's; give where shards lie and where rows, until all is made.
+
+    Rows go however it ends; of shards what workers made stays where it fails, as nobody else has it.
+
+    Raises:
+        DataError: It is another's.
+    """
+    mark, work = output / PIPELINE, output / WORK
+    output.mkdir(parents=True, exist_ok=True)
+    # A mark alone is of a pipeline that made nothing.
+    if any(one != mark for one in output.iterdir()):
+        found = mark.read_text(encoding="utf-8").strip() if mark.is_file() else None
+        if found is None:
+            raise DataError(f"{output} holds other things", "Name a folder that is empty, or that this pipeline made.")
+        if found != name:
+            raise DataError(f"{output} holds what pipeline '{found}' made", "Name another folder with --output.")
+    mark.write_text(f"{name}\n", encoding="utf-8")
+    remove_abandoned(work.glob(f"{ROWS}*"), ROWS)
+    # Another process may make the same at the same time.
+    rows = work / (ROWS + own_name())
+    rows.mkdir(parents=True)
+    try:
+        yield work, rows
+        for shard in work.glob("*.json"):
+            shard.unlink(missing_ok=True)
+    finally:
+        shutil.rmtree(rows, ignore_errors=True)
+        if not any(work.iterdir()):
+            work.rmdir()

@@ -1,0 +1,158 @@
+"""Writes what was made: a table that recipes and tasks read, or the folder that DCI is distributed as."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+from ...adapters.images.handles import image_suffix
+from ...atomic_files import write_whole, written_whole
+from ...errors import DataError
+from ...tasks.dci.mask_texts import BASE, entry_key
+from .contract import PipelineRow
+from .schema import Output
+from .sources import file_name
+
+_LISTS = ("captions", "negatives", "further_captions", "further_images")
+"""Columns that hold several."""
+_ROWS = 10_000
+"""Of a row group of a Parquet file."""
+OF_DCI = ("mask_data", "summaries", "negatives", "clip_scores")
+"""Values that the folder of DCI holds of each image."""
+_PERHAPS_OF_DCI = ("short_caption", "extra_caption", "mask_keys")
+
+
+def write_output(rows: Iterable[PipelineRow], output: Output, folder: Path) -> Path:
+    """Write rows, and return the file or folder that others read.
+
+    Raises:
+        DataError: A row lacks a value that the output wants.
+        OSError: It cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if output.form == "dci":
+        return _write_dci(rows, output, folder)
+    path = folder / f"rows.{output.format}"
+    values = (_values(row, output, folder) for row in rows)
+    with written_whole(path) as draft:
+        if output.format == "jsonl":
+            with draft.open("w", encoding="utf-8") as file:
+                file.writelines(f"{json.dumps(one, ensure_ascii=False)}\n" for one in values)
+        else:
+            _write_parquet(values, draft)
+    return path
+
+
+def _write_parquet(values: Iterable[dict[str, Any]], path: Path) -> None:
+    """Write rows, some at a time; what a column holds is known when all have been seen."""
+    import pyarrow
+    import pyarrow.parquet
+
+    with TemporaryFile("w+", encoding="utf-8", dir=path.parent) as lines:
+        # Its keys are not those of every row.
+        texts = ({**one, "provenance": json.dumps(one["provenance"], ensure_ascii=False)} for one in values)
+        lines.writelines(f"{json.dumps(one)}\n" for one in texts)
+        try:
+            schemas = [table.schema for table in _tables(lines)]
+            schema = pyarrow.unify_schemas(schemas, promote_options="permissive")
+            with pyarrow.parquet.ParquetWriter(path, schema) as writer:
+                for table in _tables(lines, schema):
+                    writer.write_table(table)
+        except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
+            raise DataError(
+                f"rows cannot be written as Parquet: {error}", "Write them with output.format=jsonl."
+            ) from error
+
+
+def _tables(lines: IO[str], schema: Any = None) -> Iterator[Any]:
+    """Yield the rows of a file as tables; with the columns of a schema, or those that its own rows have."""
+    import pyarrow
+
+    lines.seek(0)
+    while rows := [json.loads(line) for line in islice(lines, _ROWS)]:
+        names = schema.names if schema else dict.fromkeys(name for row in rows for name in row)
+        yield pyarrow.table({name: [row.get(name) for row in rows] for name in names}, schema=schema)
+
+
+def _values(row: PipelineRow, output: Output, folder: Path) -> dict[str, Any]:
+    values: dict[str, Any] = {"id": row.id}
+    if row.image is not None:
+        values["image"] = path_from(row.image, folder)
+    for column, key in output.columns.items():
+        found = value_at(row, key)
+        found = [found] if column in _LISTS and isinstance(found, str) else found
+        values[column] = _write_images(row, found, folder) if column == "further_images" else found
+    return {**values, "provenance": list(row.provenance)}
+
+
+def value_at(row: PipelineRow, key: str) -> Any:
+    """Return a value of a row; ``summaries.base`` is one further in.
+
+    Raises:
+        DataError: There is none.
+    """
+    found: Any = row.values
+    for part in key.split("."):
+        if not isinstance(found, Mapping) or part not in found:
+            raise DataError(
+                f"row {row.id} has no '{key}'; it has {', '.join(row.values)}",
+                "Name a value that the data hold or a stage makes.",
+            )
+        found = found[part]
+    return found
+
+
+def _write_images(row: PipelineRow, encoded: Sequence[str], folder: Path) -> list[str]:
+    names: list[str] = []
+    for number, one in enumerate(encoded):
+        content = base64.b64decode(one)
+        path = folder / "further_images" / f"{file_name(row.id)}-{number}{image_suffix(content)}"
+        path.parent.mkdir(exist_ok=True)
+        write_whole(path, content)
+        names.append(path_from(path, folder))
+    return names
+
+
+def path_from(path: Path, folder: Path) -> str:
+    """Return a path as readers of a table beside it find it: relative where it lies below."""
+    whole = folder.absolute()
+    return path.relative_to(whole).as_posix() if path.is_relative_to(whole) else str(path.absolute())
+
+
+def _write_dci(rows: Iterable[PipelineRow], output: Output, folder: Path) -> Path:
+    for name in ("photos", "complete"):
+        (folder / name).mkdir(exist_ok=True)
+    names: list[str] = []
+    for row in rows:
+        if row.image is None:
+            raise DataError(f"row {row.id} has no image, and DCI's folder holds photos", "Give images with --data.")
+        photo = f"{file_name(row.id)}{row.image.suffix}"
+        target = folder / "photos" / photo
+        if not target.exists() or not target.samefile(row.image):
+            shutil.copyfile(row.image, target)
+        content = {
+            "image": photo,
+            **{key: row.values[key] for key in _PERHAPS_OF_DCI if key in row.values},
+            "mask_data": _described_masks(row),
+            **{key: value_at(row, key) for key in OF_DCI[1:]},
+            "provenance": list(row.provenance),
+        }
+        names.append(f"{file_name(row.id)}.json")
+        write_whole(folder / "complete" / names[-1], json.dumps(content, ensure_ascii=False))
+    splits = {split: names if split == output.split else [] for split in ("train", "valid", "test")}
+    write_whole(folder / "splits.json", json.dumps(splits, indent=1))
+    return folder
+
+
+def _described_masks(row: PipelineRow) -> dict[str, Any]:
+    """Return the masks that are entries: readers take every one, and want texts of each."""
+    has = set(value_at(row, "negatives")) & set(value_at(row, "clip_scores"))
+    if BASE not in has:
+        raise DataError(f"row {row.id} has no negatives of the whole image")
+    return {number: mask for number, mask in row.values["mask_data"].items() if entry_key(mask) in has}

@@ -1,1 +1,0 @@
-"""The stages of makers: one file each."""

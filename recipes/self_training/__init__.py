@@ -1,0 +1,1 @@
+"""Self-training: a captioner's captions are synthesised into better ones, a captioner is trained on them, and so on."""

@@ -1,0 +1,312 @@
+"""Checks and carries out a self-loop, turn by turn; a turn that is finished is not carried out again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ...access import require_permitted
+from ...adapters.aliases import resolve_model
+from ...atomic_files import write_whole
+from ...benchmarks.records.reading import read_task_run
+from ...benchmarks.scale.executors import Executor
+from ...errors import AdapterError, BenchError, DataError, MetricError, UsageError, as_one
+from ...permissions import Permissions, permit
+from ...progress import Progress, silent
+from ...rows import BadRow, load_json, read_rows
+from ..data_synthesis import synthesis
+from ..data_synthesis.contract import StageFacts
+from ..data_synthesis.schema import SynthesisPipeline
+from ..data_synthesis.synthesis import SynthesisCall
+from ..training import execution as training
+from ..training.contract import TrainingCall
+from ..training.judging import JudgedRun, judged, require_judges
+from ..training.loop import StepReport
+from ..training.processes import TrainingProcesses
+from ..training.tuning import start_of, with_start
+from .report import LoopTurn, write_report
+from .schema import LoadedLoop
+
+
+@dataclass(frozen=True)
+class LoopCall:
+    """A loop, and where it is carried out.
+
+    Attributes:
+        loaded: The loop.
+        processes: The one that trains.
+        data: Task name to the path of its local data.
+        include_path: Folders with task files of the user's own.
+        allow_outside: Folders besides those of tasks and data whose files tasks may read.
+        store: What ``parse_store`` reads; None for the user's own.
+        executor: Who makes shards of rows; None is this process.
+        run_folder: Where is written how far it is; None: nowhere.
+        progress: Gives a reporter for a step.
+    """
+
+    loaded: LoadedLoop
+    processes: TrainingProcesses
+    data: Mapping[str, str | Path] = field(default_factory=dict[str, "str | Path"])
+    include_path: Sequence[str | Path] = ()
+    allow_outside: Sequence[str | Path] = ()
+    store: str | None = None
+    executor: Executor | None = None
+    run_folder: Path | None = None
+    progress: Progress = silent
+
+    def synthesis(self, captioner: str, turn: str) -> SynthesisCall:
+        """Return what makes the data of a turn.
+
+        Args:
+            captioner: The captioner of the turn before.
+            turn: The turn's name.
+        """
+        loaded = self.loaded
+        shared = self._given("include_path", "allow_outside", "store", "executor", "progress")
+        folder = self.run_folder and self.run_folder / turn
+        return SynthesisCall(
+            loaded.pipeline(captioner), loaded.data, loaded.loop.make.limit, run_folder=folder, **shared
+        )
+
+    def training(self, rows: Path) -> TrainingCall:
+        """Return what trains on the data of a turn."""
+        shared = self._given("data", "include_path", "allow_outside", "progress")
+        return TrainingCall(self.loaded.recipe(rows), self.processes, **shared)
+
+    def judging(self) -> dict[str, Any]:
+        """Return what the tasks that judge are given; see ``judged``."""
+        return self._given("store", "data", "include_path", "allow_outside", "progress")
+
+    def _given(self, *names: str) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in names}
+
+
+_OF_ROWS = ("id", "image", "box", "group")
+"""Keys of training rows that hold no texts."""
+
+
+def dry_run(call: LoopCall) -> Iterator[tuple[str, str]]:
+    """Check everything without making, training or judging, and yield what would be done: a label and a value each.
+
+    The training recipe is held against rows as the pipeline writes them: as many as it is given, each with the columns
+    that its output names. Models and data of tasks that cannot be had are named when all else is told.
+
+    Raises:
+        BenchError: A part of the loop does not do, or not with the part before it; or something cannot be had.
+    """
+    loaded, loop = call.loaded, call.loaded.loop
+    require_permitted(loaded.requests)
+    _require_captioners(call)
+    synthesis_call = call.synthesis(loop.captioner, "turn-1")
+    # What is no path is the name of a task.
+    if "/" in loop.make.data and not Path(loaded.data).exists():
+        raise UsageError(
+            f"{loaded.parsed.where('make', 'data')}: there is no {loaded.data}",
+            "Name a folder of images, a table or a task: --set make.data=DATA.",
+        )
+    pipeline = synthesis_call.loaded.pipeline
+    if pipeline.output.form != "rows":
+        raise UsageError(
+            f"{loaded.parsed.where('make', 'recipe')}: pipeline '{pipeline.pipeline}' writes a folder of the form "
+            f"'{pipeline.output.form}', which no training recipe reads.",
+            "Name a pipeline whose output has the form 'rows'.",
+        )
+    missing: list[BenchError] = []
+    yield "loop", loop.loop
+    yield "captioner", loop.captioner
+    yield "turns", f"{loop.turns:,}"
+    try:
+        yield from ((f"make: {label}", value) for label, value in synthesis.dry_run(synthesis_call))
+    except (AdapterError, MetricError) as error:
+        missing += error.parts
+    try:
+        yield from ((f"train: {label}", value) for label, value in _trained(call, pipeline))
+    except AdapterError as error:
+        missing += error.parts
+    yield "judged by", ", ".join(dict.fromkeys(judge.task for judge in loop.judge))
+    try:
+        require_judges(loop.judge, resolve_model(loop.captioner), None, (), call.judging())
+    except BenchError as error:
+        missing += error.parts
+    if missing:
+        raise as_one(list({one.message: one for one in missing}.values()))
+
+
+def _trained(call: LoopCall, pipeline: SynthesisPipeline) -> Iterator[tuple[str, str]]:
+    """Yield what the training recipe would do with as many rows as the pipeline is given."""
+    loaded, loop = call.loaded, call.loaded.loop
+    recipe = loaded.recipe().recipe
+    try:
+        resolve_model(recipe.model.name, recipe.model.arguments).check()
+    except AdapterError:
+        # Rows, steps and memory are told by the model that is opened.
+        yield "recipe", recipe.recipe
+        yield "model", recipe.model.name
+        raise
+    with TemporaryDirectory() as folder:
+        synthesis_call, file = call.synthesis(loop.captioner, "turn-1"), Path(folder) / "rows.jsonl"
+        image = next(replace(synthesis_call, limit=1).given(Path(folder)).rows()).image
+        # A text of ours in each column.
+        columns: dict[str, Any] = {
+            name: [str(image)] if name == "further_images" else ["A picture."]
+            for name in pipeline.output.columns
+            if name not in _OF_ROWS
+        }
+        columns |= {"image": str(image)} if image else {}
+        lines = [json.dumps({"id": row.id, **columns}) + "\n" for row in synthesis_call.given(None).rows()]
+        file.write_text("".join(lines), encoding="utf-8")
+        try:
+            # The rows name an image that the pipeline is allowed to read.
+            with permit(Permissions(folders=(image.parent,) if image else ())):
+                told = training.dry_run(call.training(file))
+        except BenchError as error:
+            named = ", ".join(pipeline.output.columns) or "no column"
+            raise UsageError(
+                f"{loaded.parsed.where('train', 'recipe')}: recipe '{loop.train.recipe}', on what pipeline "
+                f"'{pipeline.pipeline}' writes ({named}): {error.message}",
+                error.hint,
+            ) from error
+    yield from (one for one in told if one[0] != "judged by")
+
+
+def _require_captioners(call: LoopCall) -> None:
+    """Raise unless what is captioned with first, and what is trained, are captioners."""
+    loaded = call.loaded
+    trained = loaded.recipe().recipe.model
+    for keys, name, arguments in (
+        (("captioner",), loaded.loop.captioner, {}),
+        (("train", "recipe"), trained.name, trained.arguments),
+    ):
+        role = resolve_model(name, arguments).role
+        if role != "captioner":
+            raise UsageError(
+                f"{loaded.parsed.where(*keys)}: '{name}' is no captioner ({role}), and a loop asks and trains "
+                "captioners.",
+                "'bench ls models' lists what there is.",
+            )
+
+
+MARK, FINISHED, DATA, RUNS = "loop.json", "turn.json", "data", "runs"
+
+
+@dataclass(frozen=True)
+class LoopReporter:
+    """Whom a loop tells how far it is.
+
+    Attributes:
+        turn: Of each part of a turn that begins, in words.
+        stage: Of each stage of a pipeline that is done.
+        step: Of each step of a training.
+    """
+
+    turn: Callable[[str], object] = lambda words: None
+    stage: Callable[[StageFacts], object] = lambda facts: None
+    step: Callable[[StepReport], object] = lambda taken: None
+
+
+def carry_out(call: LoopCall, output: Path, told: LoopReporter = LoopReporter()) -> list[LoopTurn]:
+    """Carry out all turns that are not finished, and write the report after each of these and after the last.
+
+    Turn 0 is the captioner that the loop begins with. The folder of each other turn, ``turn-1`` and so on, is a model
+    as ``--model`` takes it, with the data that it was trained on below it.
+
+    Args:
+        call: The loop.
+        output: The folder that is written; made if it is not there.
+        told: Is told how far it is.
+
+    Returns:
+        All turns, from 0.
+
+    Raises:
+        DataError: The folder holds what another loop made.
+        BenchError: As of ``dry_run``, or a part failed.
+    """
+    loop = call.loaded.loop
+    if call.processes.count > 1:
+        raise UsageError(
+            f"a loop is carried out by one process, and this is one of {call.processes.count}",
+            "Start it without accelerate; --processes and --engine place what makes data.",
+        )
+    _require_own(call, output)
+    folders = [output / f"turn-{number}" for number in range(loop.turns + 1)]
+    if not all((folder / FINISHED).is_file() for folder in folders):
+        for _ in dry_run(call):
+            pass
+    turns: list[LoopTurn] = []
+    captioner = loop.captioner
+    with permit(with_start(start_of(call.loaded.recipe().recipe))):
+        for number, folder in enumerate(folders):
+            is_left = not (folder / FINISHED).is_file()
+            if is_left:
+                _carry_out_turn(call, captioner, folder, f"turn {number} of {loop.turns}", told)
+            captioner = str(folder) if number else captioner
+            turns.append(_finished(call, folder, number))
+            if is_left or number == loop.turns:
+                write_report(call.loaded, turns, output)
+    return turns
+
+
+def _carry_out_turn(call: LoopCall, captioner: str, folder: Path, name: str, told: LoopReporter) -> None:
+    """Make data, train on them and have the result judged; what was begun of it goes on."""
+    rows, remarks = 0, list[str]()
+    if folder.name != "turn-0":
+        told.turn(f"{name}: data are made with {captioner}")
+        report = synthesis.make(call.synthesis(captioner, folder.name), folder / DATA, told.stage)
+        told.turn(f"{name}: {call.loaded.loop.train.recipe} trains on {len(report.rows):,} rows")
+        # The rows name images that the pipeline was allowed to read; its own are gone with its folder of work.
+        images = (row.get("image") for row in read_rows(report.result) if not isinstance(row, BadRow))
+        seen = {(report.result.parent / image).parent for image in images if image is not None}
+        with permit(Permissions(folders=tuple(sorted(seen)))):
+            trained = training.carry_out(call.training(report.result), folder, told.step, {}, judge=False)
+        rows, remarks, captioner = len(report.rows), trained.remarks, str(folder.absolute())
+    told.turn(f"{name}: tasks judge")
+    runs = judged(call.loaded.loop.judge, resolve_model(captioner), folder / RUNS, call.judging())
+    judges = call.loaded.loop.judge
+    finished = {
+        "rows": rows,
+        "remarks": remarks,
+        "runs": [
+            [judges.index(judge), run.folder.relative_to(folder).as_posix()]
+            for judge, run in runs
+            if run.folder is not None
+        ],
+    }
+    write_whole(folder / FINISHED, json.dumps(finished, indent=1) + "\n")
+
+
+def _finished(call: LoopCall, folder: Path, number: int) -> LoopTurn:
+    """Return a turn that is finished.
+
+    Raises:
+        DataError: A run of it cannot be read.
+    """
+    kept = load_json(folder / FINISHED)
+    judges = call.loaded.loop.judge
+    runs = [JudgedRun(judges[judge], read_task_run(folder / run)) for judge, run in kept["runs"]]
+    return LoopTurn(number, kept["rows"], runs, kept["remarks"])
+
+
+def _require_own(call: LoopCall, output: Path) -> None:
+    """Make the folder, and mark it as this loop's.
+
+    Raises:
+        DataError: It is another's.
+    """
+    mark, fingerprint = output / MARK, call.loaded.fingerprint()
+    if mark.is_file():
+        found = load_json(mark)
+        if found["fingerprint"] != fingerprint:
+            raise DataError(
+                f"{output} holds turns of loop '{found['loop']}' with other settings, data or tasks",
+                "Name another folder with --output, or remove this one; the number of turns alone may change.",
+            )
+        return
+    output.mkdir(parents=True, exist_ok=True)
+    if any(output.iterdir()):
+        raise DataError(f"{output} holds other things", "Name a folder that is empty, or that this loop made.")
+    write_whole(mark, json.dumps({"loop": call.loaded.loop.loop, "fingerprint": fingerprint}) + "\n")

@@ -1,0 +1,173 @@
+"""The keys of a self-loop: what makes data, what trains on them, how often, and which tasks judge each turn."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field
+
+from ...access import Request, requests_of
+from ...boundary import HINT, OUTSIDE, Boundary
+from ...errors import UsageError, did_you_mean
+from ...permissions import is_installed
+from ...tasks.yaml_files import ParsedFile
+from ..data_synthesis.schema import LoadedPipeline, list_pipelines, load_pipeline
+from ..training.schema import JudgeTask, Loaded, LoadedRecipe, Positive, Strict, change_value, list_recipes, load_recipe
+
+FOLDER = Path(__file__).parent / "loops"
+"""Loops that ship."""
+_T = TypeVar("_T")
+
+
+class SynthesisPart(Strict):
+    """How a turn makes its data."""
+
+    recipe: str
+    """A pipeline that ships, or a file beside the loop's."""
+    data: str
+    """What each turn begins with, as ``bench make --data`` takes it; a path is beside the loop's file."""
+    limit: Positive | None = None
+    """The first so many rows alone."""
+    set: list[str] = Field(default_factory=list)
+    """``KEY=VALUE`` each, as ``bench make --set`` takes them."""
+
+
+class TrainingPart(Strict):
+    """How a turn trains; it begins with the recipe's own model each time."""
+
+    recipe: str
+    """A training recipe that ships, or a file beside the loop's; its data are those of the turn."""
+    set: list[str] = Field(default_factory=list)
+    """``KEY=VALUE`` each, as ``bench train --set`` takes them."""
+
+
+class SelfLoop(Strict):
+    """A loop: ``turns`` times data are made with the captioner of the turn before, and a captioner is trained."""
+
+    loop: str
+    """Its name."""
+    description: str = ""
+    """What it does, in a sentence."""
+    paper: str = ""
+    """Where the method, and what must come out, is printed."""
+    choices: dict[str, str] = Field(default_factory=dict)
+    """Keys that the paper leaves open, each with what this loop takes and why."""
+    captioner: str
+    """An alias, or a folder with a ``model.yaml``: the captioner of the first turn, which others are held against."""
+    make: SynthesisPart
+    """How each turn makes its data."""
+    train: TrainingPart
+    """How each turn trains on them."""
+    turns: Positive
+    """How often data are made and trained on."""
+    judge: Annotated[list[JudgeTask], Field(min_length=1)]
+    """The tasks that judge the captioner of each turn; the figure is of the first one's first metric."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Of the pipeline and of the training."""
+
+
+class LoadedLoop(Loaded[SelfLoop]):
+    """A loop with the file that it is from, its pipeline and its training recipe; see :class:`Loaded`.
+
+    Raises:
+        UsageError: The pipeline or the recipe is not there, or faulty.
+    """
+
+    kind = "loop"
+    folder = FOLDER
+    Document = SelfLoop
+
+    def __init__(self, loop: SelfLoop, parsed: ParsedFile, changed: Mapping[str, str]) -> None:
+        super().__init__(loop, parsed, changed)
+        self.loop = loop
+        self._pipeline = self._beside("make", "pipeline", list_pipelines())
+        self._recipe = self._beside("train", "training recipe", list_recipes())
+        path = self.folder_of("make", "data") / Path(loop.make.data).expanduser()
+        self.data = str(path) if path.exists() or "/" in loop.make.data else loop.make.data
+        """What data are made of: a path, or the name of a task."""
+        pipeline = self._placed("make", load_pipeline, self._pipeline, loop.make.set)
+        if "captioner" not in pipeline.pipeline.models:
+            raise UsageError(
+                f"{parsed.where('make', 'recipe')}: pipeline '{loop.make.recipe}' asks no captioner, so that no turn "
+                "would make other data than the one before.",
+                "Name one with a stage 'caption', such as detailcaps_synthesis.",
+            )
+        self.recipe()
+
+    @property
+    def requests(self) -> list[Request]:
+        """What the file, its pipeline and its training recipe ask for that costs."""
+        parsed, asked = self.parsed, super().requests
+        for section, part in (("make", self.loop.make), ("train", self.loop.train)):
+            if f"{section}.set" not in self.changed:
+                place = parsed.where(section, "set")
+                values: dict[str, Any] = {}
+                for change in part.set:
+                    change_value(values, change)
+                asked += requests_of(values, parsed.path, lambda *keys, place=place: place)
+        return [*asked, *self.pipeline(self.loop.captioner).requests, *self.recipe().requests]
+
+    def pipeline(self, captioner: str) -> LoadedPipeline:
+        """Return the pipeline of a turn, with its captioner.
+
+        Raises:
+            UsageError: Each fault of its file, with the line.
+        """
+        named = [f"models.captioner.name={json.dumps(captioner)}", f"seed={self.loop.seed}"]
+        return self._placed("make", load_pipeline, self._pipeline, [*self.loop.make.set, *named])
+
+    def recipe(self, rows: Path | None = None) -> LoadedRecipe:
+        """Return the training recipe of a turn, which the loop's tasks judge in place of its own.
+
+        Args:
+            rows: The turn's data; None for what does not depend on them.
+
+        Raises:
+            UsageError: Each fault of its file, with the line.
+        """
+        changes = [*self.loop.train.set, f"seed={self.loop.seed}", "judge=[]", "probe=null"]
+        if rows is not None:
+            changes += ["data.task=null", "data.reader=null", "data.arguments={}"]
+            changes += [f"data.file={json.dumps(str(rows.absolute()))}"]
+        return self._placed("train", load_recipe, self._recipe, changes)
+
+    def fingerprint(self) -> str:
+        """Return a hash of everything that decides what a turn makes, and how it is judged; not of how many follow."""
+        loop = self.loop
+        parts = [
+            loop.captioner,
+            self.pipeline(loop.captioner).pipeline.fingerprint(),
+            self.data,
+            loop.make.limit,
+            self.recipe().recipe.fingerprint(),
+            [one.model_dump(mode="json") for one in loop.judge],
+        ]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    def _beside(self, section: str, kind: str, shipped: Mapping[str, Path]) -> str:
+        """Return what a section's recipe is loaded by: its name, or the path of a file beside the loop's."""
+        named = getattr(self.loop, section).recipe
+        path = self.folder_of(section, "recipe") / Path(named).expanduser()
+        boundary = Boundary.around(self.parsed.path)
+        if f"{section}.recipe" not in self.changed and not (boundary.holds(path) or is_installed(path)):
+            raise UsageError(f"{self.parsed.where(section, 'recipe')}: {named} {OUTSIDE}", HINT)
+        if named in shipped or path.is_file():
+            return named if named in shipped else str(path)
+        raise UsageError(
+            f"{self.parsed.where(section, 'recipe')}: there is no {kind} '{named}'.{did_you_mean(named, shipped)}",
+            f"Name a file beside the loop's, or one that ships: {', '.join(shipped)}.",
+        )
+
+    def _placed(self, section: str, load: Callable[[str, Sequence[str]], _T], named: str, changes: Sequence[str]) -> _T:
+        """Return what is loaded with changes; its faults bear the section's place, too."""
+        try:
+            return load(named, changes)
+        except UsageError as error:
+            raise UsageError(f"{self.parsed.where(section)}: {error.message}", error.hint) from error
+
+
+list_loops, load_loop = LoadedLoop.shipped, LoadedLoop.load

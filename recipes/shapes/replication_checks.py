@@ -1,0 +1,239 @@
+"""Carries out the recipes of the shapes world with several seeds, and looks what they show of the papers.
+
+``python -m capbench.recipes.shapes.replication_checks --output FOLDER`` trains encoders; with ``--rewards`` the
+captioner: by cross-entropy, once, and by SCST of what that gives, once a reward and seed.
+
+What is finished in FOLDER is not done again. Exit code 1 where a check fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from ..training.contract import TrainingCall
+from ..training.execution import CARD, SCORES, carry_out
+from ..training.judging import markdown_table
+from ..training.processes import TrainingProcesses
+from ..training.schema import load_recipe
+
+Variants = Mapping[str, tuple[str, tuple[str, ...]]]
+"""Name to a recipe and what is changed in it."""
+VARIANTS: Variants = {
+    "pacspp": ("shapes_pacspp", ()),
+    "pacspp, texts alone": ("shapes_pacspp", ("objective.further_images=0",)),
+    "pacspp, images alone": ("shapes_pacspp", ("objective.further_texts=0",)),
+    "pacspp, neither": ("shapes_pacspp", ("objective.further_images=0", "objective.further_texts=0")),
+    "sdci_pick1": ("shapes_sdci_pick1", ()),
+    "sdci_pick1, by image": ("shapes_sdci_pick1", ("objective.sampler=by_image",)),
+    "sdci_pick1_nl0": ("shapes_sdci_pick1_nl0", ()),
+    "sdci_pick1_nl0, by image": ("shapes_sdci_pick1_nl0", ("objective.sampler=by_image",)),
+}
+_COUNTS = ("length", "rep_1", "rep_4")
+Values = Mapping[str, Mapping[str, Sequence[float]]]
+"""Variant to task and statistic to a value a seed; ``start`` has one."""
+
+
+@dataclass(frozen=True)
+class ReplicationCheck:
+    """What a paper's tables show.
+
+    Attributes:
+        figure: Task and statistic.
+        higher: The variant whose mean is higher.
+        lower: The one whose mean is lower, by more than the seeds' spread (the sum of both standard deviations).
+    """
+
+    figure: str
+    higher: str
+    lower: str
+
+
+_NEG, _FIVE, _SCM, _SCM_IN_IMAGE = (
+    f"shapes_dci_{name} accuracy" for name in ("all_neg", "pick5_neg", "all_scm", "per_image_scm")
+)
+CHECKS = (
+    ReplicationCheck(_NEG, "sdci_pick1", "start"),
+    ReplicationCheck(_NEG, "sdci_pick1", "sdci_pick1_nl0"),
+    ReplicationCheck(_FIVE, "sdci_pick1", "sdci_pick1_nl0"),
+    ReplicationCheck(_SCM, "sdci_pick1_nl0", "start"),
+    ReplicationCheck(_SCM, "sdci_pick1_nl0", "sdci_pick1"),
+    ReplicationCheck(_SCM_IN_IMAGE, "sdci_pick1_nl0, by image", "sdci_pick1_nl0"),
+)
+"""DCI, Tables 4 and 6: the loss of negatives buys Neg with a part of what SCM gains without it; grouping adds."""
+POSITIVES = tuple(
+    ReplicationCheck(figure, "pacspp", lower)
+    for figure in ("shapes_foil_1000 accuracy", "shapes_expert_shapes kendall_b")
+    for lower in ("start", "pacspp, neither")
+)
+"""PAC-S++, Table 7: training makes the metric better, and less so without further positives."""
+
+
+REWARDS = tuple(f"scst_{name}" for name in ("cider", "clip_s", "pacspp", "refpacspp"))
+_CIDER, _CLIP_S, _PAC_S, _REFPAC_S, _LENGTH, _REP = (
+    f"shapes_captions {name}" for name in ("cider", "clip_s", "pac_s", "refpac_s", "length", "rep_1")
+)
+REWARD_CHECKS = (
+    *(ReplicationCheck(_CIDER, "scst_cider", lower) for lower in ("start", "scst_clip_s", "scst_pacspp")),
+    *(ReplicationCheck(_CLIP_S, "scst_clip_s", lower) for lower in ("start", "scst_cider")),
+    *(ReplicationCheck(_PAC_S, "scst_pacspp", lower) for lower in ("start", "scst_cider", "scst_clip_s")),
+    *(ReplicationCheck(_REFPAC_S, "scst_refpacspp", f"scst_{lower}") for lower in ("cider", "clip_s", "pacspp")),
+    *(ReplicationCheck(_LENGTH, "scst_clip_s", lower) for lower in ("start", "scst_pacspp")),
+    *(ReplicationCheck(_REP, "scst_clip_s", lower) for lower in ("start", "scst_pacspp")),
+)
+"""PAC-S++, Table 9: each reward wins its own metric, and CLIP-S makes captions grow and repeat themselves, more than
+PAC-S does. What is within the seeds' spread is left out: what CLIP-S gains over PAC-S on its own metric, and how much
+PAC-S lengthens."""
+REWARD_SEEDS = 6
+"""With three, half of the intervals that do not hold 0 did."""
+
+
+def measured(folder: Path, seeds: Sequence[int], variants: Variants) -> dict[str, dict[str, list[float]]]:
+    """Return the figures of variants, each trained once a seed.
+
+    Args:
+        folder: Holds what was trained.
+        seeds: Of the trainings.
+        variants: What is trained.
+    """
+    found: dict[str, dict[str, list[float]]] = {"start": {}}
+    for seed in seeds:
+        for variant, (recipe, changes) in variants.items():
+            of_variant = found.setdefault(variant, {})
+            place = folder / f"{variant.replace(', ', '-').replace(' ', '_')}-{seed}"
+            for row in _scores(place, recipe, (*changes, f"seed={seed}")):
+                figure = f"{row['task']} {row['metric' if row['statistic'] == 'mean' else 'statistic']}"
+                found["start"][figure] = [row["before"]["value"]]
+                of_variant.setdefault(figure, []).append(row["after"]["value"])
+            told = ", ".join(f"{name} {100 * values[-1]:.1f}" for name, values in of_variant.items())
+            print(f"{variant}, seed {seed}: {told}", flush=True)
+    return found
+
+
+def _scores(place: Path, recipe: str, changes: Sequence[str]) -> list[dict[str, Any]]:
+    if (place / SCORES).is_file():
+        return json.loads((place / SCORES).read_text(encoding="utf-8"))
+    call = TrainingCall(load_recipe(recipe, changes), TrainingProcesses("cpu"))
+    return carry_out(call, place, lambda taken: None, {"store": place.parent / "store.sqlite"}).scores
+
+
+def table(values: Values) -> str:
+    """Return the figures as Markdown, a table for variants that the same tasks judged.
+
+    Cells are mean ± standard deviation over seeds, times 100 but for counts.
+    """
+    start, *others = values.items()
+    groups: dict[tuple[str, ...], list[tuple[str, Mapping[str, Sequence[float]]]]] = {}
+    for variant in others:
+        groups.setdefault(tuple(variant[1]), [start]).append(variant)
+    lines = (
+        markdown_table(
+            ["", *figures],
+            ([name, *(cell(found.get(one, ()), _scale(one)) for one in figures)] for name, found in variants),
+        )
+        for figures, variants in groups.items()
+    )
+    return "\n\n".join(map("\n".join, lines))
+
+
+def cell(values: Sequence[float], scale: int) -> str:
+    """Return values of several seeds in words: mean ± standard deviation, as tables scale them."""
+    if not values:
+        return ""
+    spread = f" ± {scale * stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{scale * fmean(values):.1f}{spread}"
+
+
+def shown(values: Values, checks: Sequence[ReplicationCheck]) -> str:
+    """Return a Markdown table of the checks whose variants both have figures.
+
+    A row has the mean difference, times 100 but for counts, and its 95 % interval by Student's t over seeds; where both
+    variants were trained, over the differences of trainings with one seed.
+    """
+    from scipy.stats import t
+
+    rows: list[list[str]] = []
+    for check, high, low in _pairs(values, checks):
+        held = low if len(low) > 1 else [*low] * len(high)
+        scale = _scale(check.figure)
+        gains = [scale * (one - other) for one, other in zip(high, held, strict=True)]
+        interval = ""
+        if len(gains) > 1:
+            reach = float(t.ppf(0.975, len(gains) - 1)) * stdev(gains) / len(gains) ** 0.5
+            interval = f" [{fmean(gains) - reach:+.1f}, {fmean(gains) + reach:+.1f}]"
+        told = "shown" if _is_shown(high, low) else "missing"
+        rows.append([check.figure, check.higher, check.lower, f"{fmean(gains):+.1f}{interval}", told])
+    return "\n".join(markdown_table(["figure", "higher", "lower", "difference", ""], rows))
+
+
+def missing(values: Values, checks: Sequence[ReplicationCheck]) -> list[str]:
+    """Return the checks that fail."""
+    return [
+        f"{check.figure}: {check.higher} is not above {check.lower}"
+        for check, high, low in _pairs(values, checks)
+        if not _is_shown(high, low)
+    ]
+
+
+def _pairs(
+    values: Values, checks: Sequence[ReplicationCheck]
+) -> Iterator[tuple[ReplicationCheck, Sequence[float], Sequence[float]]]:
+    """Yield the checks whose variants both have figures, with these."""
+    for check in checks:
+        high, low = (values.get(one, {}).get(check.figure, []) for one in (check.higher, check.lower))
+        if high and low:
+            yield check, high, low
+
+
+def _is_shown(high: Sequence[float], low: Sequence[float]) -> bool:
+    spread = sum(stdev(one) for one in (high, low) if len(one) > 1)
+    return fmean(high) - fmean(low) > spread
+
+
+def _scale(figure: str) -> int:
+    return 1 if figure.endswith(_COUNTS) else 100
+
+
+def report(faults: Sequence[str], *tables: str) -> int:
+    """Print tables and what they do not show, and return the exit code: 1 where there is some."""
+    print(*tables, sep="\n\n")
+    print("\n".join(faults), file=sys.stderr)
+    return 1 if faults else 0
+
+
+def reward_variants(start: Path) -> Variants:
+    """Return SCST from a start model, by the names of ``REWARDS``; what rules change is left to the card of each."""
+    changes = f"model={json.dumps({'name': str(start)})}", "probe=null"
+    return {name: (f"shapes_{name}", changes) for name in REWARDS}
+
+
+def main() -> int:
+    """Train, print the tables, and return 1 where a check fails."""
+    parser = argparse.ArgumentParser(description="Look whether recipes show what the papers do.")
+    parser.add_argument("--output", type=Path, required=True, help="the folder that trainings go to")
+    parser.add_argument("--rewards", action="store_true", help="train captioners by rewards, in place of encoders")
+    parser.add_argument("--seeds", type=int, help=f"how often each is trained (3; of rewards {REWARD_SEEDS})")
+    parser.add_argument("--variants", nargs="+", metavar="NAME", help="these alone")
+    options = parser.parse_args()
+    start: Path = options.output / "captioner_xe"
+    known, checks, seeds = VARIANTS, (*CHECKS, *POSITIVES), 3
+    if options.rewards:
+        known, checks, seeds = reward_variants(start), REWARD_CHECKS, REWARD_SEEDS
+    if unknown := set(options.variants or ()) - known.keys():
+        parser.error(f"no variants: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    if options.rewards and not (start / CARD).is_file():
+        call = TrainingCall(load_recipe("shapes_captioner_xe"), TrainingProcesses("cpu"))
+        carry_out(call, start, lambda taken: None, {}, judge=False)
+    variants = {name: known[name] for name in options.variants or known}
+    values = measured(options.output, range(options.seeds or seeds), variants)
+    return report(missing(values, checks), table(values), shown(values, checks))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

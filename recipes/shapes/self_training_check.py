@@ -1,0 +1,96 @@
+"""Carries out the self-loop of the shapes world with several seeds, and looks whether a turn raises CAPTURE.
+
+``python -m capbench.recipes.shapes.self_training_check --output FOLDER``
+
+Turns that are finished in FOLDER are not carried out again; ``loop.svg`` shows all seeds. Exit code 1 where what one
+turn adds is within the seeds' spread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+
+from ..self_training.report import Point, curve_of, draw_curves, rows_of
+from ..self_training.rounds import LoopCall, carry_out
+from ..self_training.schema import load_loop
+from ..training.judging import Row, markdown_table
+from ..training.processes import TrainingProcesses
+from .replication_checks import cell, report
+
+_SPREADS = 3.0
+"""Standard deviations over seeds by which the mean of turn 1 must be above turn 0."""
+
+
+def measured(folder: Path, seeds: Sequence[int], turns: int) -> dict[int, list[Row]]:
+    """Return what tasks say of each turn, a loop a seed.
+
+    Args:
+        folder: Holds the loops.
+        seeds: Of the loops.
+        turns: Of each.
+    """
+    found: dict[int, list[Row]] = {}
+    for seed in seeds:
+        loaded = load_loop("shapes_loop", [f"seed={seed}", f"turns={turns}"])
+        call = LoopCall(loaded, TrainingProcesses("cpu"), store=str(folder / "store.sqlite"))
+        found[seed] = rows_of(carry_out(call, folder / f"loop-{seed}"))
+        told = ", ".join(f"{100 * point.value:.1f}" for point in curve_of(found[seed])[1])
+        print(f"seed {seed}: {told}", flush=True)
+    return found
+
+
+def table(found: Mapping[int, Sequence[Row]]) -> str:
+    """Return the values of each turn as Markdown: mean ± standard deviation over seeds, as tables scale them."""
+    loops = list(found.values())
+    labels = list(dict.fromkeys(row["label"] for row in loops[0]))
+    lines: list[list[str]] = []
+    # All begin with one captioner.
+    for turn, some in [(turn, loops if turn else loops[:1]) for turn in sorted({row["turn"] for row in loops[0]})]:
+        of_turn = [{row["label"]: row for row in rows if row["turn"] == turn} for rows in some]
+        scaled = ([row[label]["scale"] * row[label]["value"] for row in of_turn] for label in labels)
+        lines.append([str(turn), *(cell(values, 1) for values in scaled)])
+    return "\n".join(markdown_table(["turn", *labels], lines))
+
+
+def missing(found: Mapping[int, Sequence[Row]]) -> list[str]:
+    """Return what the loops do not show: a turn that is worth more than the seeds' spread, with each of them.
+
+    Args:
+        found: Seed to rows, as of ``rows_of``.
+    """
+    faults: list[str] = []
+    starts, firsts = [], []
+    for seed, rows in found.items():
+        start, first = (row for row in rows if row["turn"] < 2 and row["metric"] == rows[0]["metric"])
+        starts.append(start["value"])
+        firsts.append(first["value"])
+        low = first["difference"]["low"]
+        if low is None or low <= 0:
+            faults.append(f"seed {seed}: the interval of what turn 1 adds does not lie above 0")
+    spread = stdev(firsts) if len(firsts) > 1 else 0.0
+    gain = fmean(firsts) - fmean(starts)
+    if gain <= _SPREADS * spread:
+        faults.append(f"turn 1 adds {gain:.4f}, and its spread over seeds is {spread:.4f}")
+    return faults
+
+
+def main() -> int:
+    """Carry out the loops, print the table, draw the curves, and return 1 where the check fails."""
+    parser = argparse.ArgumentParser(description="Look whether a turn of the self-loop raises CAPTURE.")
+    parser.add_argument("--output", type=Path, required=True, help="the folder that loops go to")
+    parser.add_argument("--seeds", type=int, default=3, help="how many loops (3)")
+    parser.add_argument("--turns", type=int, default=4, help="of each (4)")
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    found = measured(options.output, range(options.seeds), options.turns)
+    curves: dict[str, list[Point]] = {f"seed {seed}": curve_of(rows)[1] for seed, rows in found.items()}
+    draw_curves(options.output / "loop.svg", curve_of(next(iter(found.values())))[0], curves)
+    return report(missing(found), table(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

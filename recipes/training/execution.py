@@ -1,0 +1,185 @@
+"""Carries out a training recipe: checks it, trains, writes the result and has it judged."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ...access import require_permitted
+from ...adapters.aliases import ALIAS_FILE, resolve_model
+from ...atomic_files import DRAFT, own_name, put_in_place, remove_abandoned, write_whole
+from ...permissions import permit, runs_code
+from .contract import Trainer, TrainingCall, trainers
+from .judging import Row, compared, judged, model_card, noticed, require_judges
+from .loop import Loop, StepReport, draw_history, every, read_history, steps_of
+from .tuning import WEIGHTS, start_of, with_start
+
+SCORES, NOTICED, CARD, RECIPE = "scores.json", "noticed.json", "README.md", "recipe.json"
+_LIBRARIES = ("torch", "transformers", "open_clip_torch", "peft")
+_FLOAT = 4
+"""Bytes of a number in single precision."""
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What came of a training.
+
+    Attributes:
+        folder: A model, as ``--model`` takes it.
+        scores: Before and after; see ``compared``.
+        remarks: What could not be done that nothing depends on.
+    """
+
+    folder: Path
+    scores: list[Row]
+    remarks: list[str] = field(default_factory=list[str])
+
+
+def opened(call: TrainingCall) -> Trainer:
+    """Return the trainer of a recipe, with everything checked that can be.
+
+    Raises:
+        BenchError: The recipe, its data or its model do not do.
+    """
+    require_permitted(call.loaded.requests)
+    return trainers[call.loaded.recipe.trainer](call)
+
+
+def dry_run(call: TrainingCall, *, judge: bool = True) -> list[tuple[str, str]]:
+    """Check everything without a step, and return what would be done: a label and a value each.
+
+    Args:
+        call: The recipe.
+        judge: Whether tasks are to judge the model.
+
+    Raises:
+        BenchError: As of :func:`opened`.
+    """
+    recipe = call.loaded.recipe
+    if why := _unopened(call):
+        return [("recipe", recipe.recipe), ("model", recipe.model.name), ("rows", f"not read: {why}")]
+    trainer = opened(call)
+    judges = recipe.judge if judge else []
+    if judge:
+        require_judges(judges, start_of(recipe), recipe.probe, trainer.rewarded, _shared(call, {}))
+    numbers, model = _numbers(trainer), sum(one.numel() for one in trainer.module.parameters())
+    # Weights, their gradients, and the two moments of AdamW.
+    held = {"weights": model * _FLOAT, "gradients": numbers * _FLOAT, "optimiser": 2 * numbers * _FLOAT}
+    held |= trainer.memory()
+    rows = [("recipe", recipe.recipe), ("model", trainer.name)]
+    rows += [(what, f"{count:,}") for what, count in trainer.rows.counts().items()]
+    rows += [(f"left out: {name}", why) for name, why in list(trainer.rows.left_out.items())[:3]]
+    rows += [
+        ("steps", f"{steps_of(recipe, trainer):,} at most; {trainer.steps_in_an_epoch:,} are an epoch"),
+        ("checkpoints", f"every {every(recipe, trainer):,} steps"),
+        ("trained", f"{numbers:,} of {model:,} numbers ({numbers / model:.2%})"),
+        ("memory", ", ".join(f"{what} {size / 1e6:,.1f} MB" for what, size in held.items())),
+        ("judged by", ", ".join(dict.fromkeys(one.task for one in judges)) or "no task"),
+    ]
+    return rows
+
+
+def _unopened(call: TrainingCall) -> str:
+    """Return why nothing is opened now: code that is allowed, and runs in a training alone; else nothing."""
+    require_permitted(call.loaded.requests)
+    data = call.loaded.recipe.data
+    readers = (source.reader for source in (data, data.validation) if source is not None)
+    code = [str(reader) for reader in readers if reader is not None and not reader.may_run]
+    if not runs_code() and start_of(call.loaded.recipe).runs_remote_code:
+        code.append("code that comes with the model")
+    return f"a dry run does not run {' and '.join(code)}" if code else ""
+
+
+def carry_out(
+    call: TrainingCall,
+    folder: Path,
+    told: Callable[[StepReport], object],
+    options: Mapping[str, Any],
+    *,
+    judge: bool = True,
+) -> TrainingResult:
+    """Train, write the result into a folder, and have it judged; goes on where an earlier call was cut off.
+
+    Args:
+        call: The recipe.
+        folder: Made if it is not there.
+        told: Is told of each step.
+        options: Of ``evaluate``, for the tasks that judge: ``store``, …
+        judge: Whether tasks judge the model before and after.
+
+    Raises:
+        BenchError: As of :func:`opened`, or the training cannot go on.
+    """
+    trainer, recipe = opened(call), call.loaded.recipe
+    start = start_of(recipe)
+    if judge:
+        require_judges(recipe.judge, start, recipe.probe, trainer.rewarded, _shared(call, options))
+    data = trainer.rows.digest()
+    fingerprint = hashlib.sha256(f"{recipe.fingerprint()} {data}".encode()).hexdigest()
+    folder.mkdir(parents=True, exist_ok=True)
+    loop = Loop(recipe, trainer, folder, fingerprint, call.processes)
+    write_whole(folder / RECIPE, recipe.model_dump_json(indent=2) + "\n")
+    state = loop.run(told)
+    if not call.processes.is_first:
+        return TrainingResult(folder, [])
+    remarks = [f"{left}: {why}" for left, why in trainer.rows.left_out.items()]
+    if why := draw_history(folder, recipe.recipe):
+        remarks.append(f"no figure of the losses: {why}")
+    _write_result(trainer, folder)
+    scores, found, shared = list[Row](), list[Row](), _shared(call, options)
+    if judge and recipe.judge:
+        with permit(with_start(start)):
+            both = {"before": start, "after": resolve_model(str(folder))}
+        runs = {when: judged(recipe.judge, model, folder / "runs" / when, shared) for when, model in both.items()}
+        scores = compared(runs["before"], runs["after"], trainer.rewarded)
+    if judge and recipe.probe is not None and trainer.rewarded:
+        found = noticed(recipe.probe, trainer.rewarded, folder / "runs" / "reward", shared)
+        write_whole(folder / NOTICED, json.dumps(found, indent=2) + "\n")
+    card = model_card(
+        call.loaded,
+        folder.name,
+        model=trainer.name,
+        parameters=_numbers(trainer),
+        data=data,
+        counts=trainer.rows.counts(),
+        state=state,
+        seconds=sum(line.get("seconds", 0.0) for line in read_history(folder)),
+        scores=scores,
+        noticed=found,
+        versions={name: one.version for name in _LIBRARIES for one in distributions(name=name)},
+    )
+    write_whole(folder / SCORES, json.dumps(scores, indent=2) + "\n")
+    write_whole(folder / CARD, card)
+    return TrainingResult(folder, scores, remarks)
+
+
+def _write_result(trainer: Trainer, folder: Path) -> None:
+    """Write the weights and then the alias, each whole or not at all."""
+    remove_abandoned(folder.glob(f"{DRAFT}*"))
+    draft = folder / (DRAFT + own_name())
+    draft.mkdir()
+    try:
+        alias = trainer.write(draft)
+        shutil.rmtree(folder / WEIGHTS, ignore_errors=True)
+        put_in_place(draft / WEIGHTS, folder / WEIGHTS)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    write_whole(folder / ALIAS_FILE, yaml.safe_dump(dict(alias), sort_keys=False))
+
+
+def _shared(call: TrainingCall, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what all calls of ``evaluate`` are given."""
+    of_call = {name: getattr(call, name) for name in ("data", "include_path", "allow_outside", "progress")}
+    return of_call | dict(options)
+
+
+def _numbers(trainer: Trainer) -> int:
+    return sum(one.numel() for one in trainer.parameters.values())
