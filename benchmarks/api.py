@@ -11,8 +11,8 @@ from ..permissions import Permissions, permit
 from ..progress import Progress, by_place, numbered
 from .inputs.failures import FailureLog
 from .inputs.items import require_rule
-from .inputs.metric_names import split_metrics
 from .inputs.models import ROLES, Models, NamedModels, load_models, named_or_given
+from .inputs.settings import split_metrics
 from .running.execution import Execution, execution_of
 from .running.rows import Rows, given_rows, plan_rows, score_rows
 from .running.score_table import ScoreTable

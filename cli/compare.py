@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the tables; what a reader must know besides goes to stderr."""
     from ..benchmarks.comparing.comparison import CompareSettings, compare_runs
     from ..benchmarks.comparing.tables import render_comparisons
-    from ..benchmarks.inputs.metric_names import split_metrics
+    from ..benchmarks.inputs.settings import split_metrics
     from ..progress import bars
 
     settings = CompareSettings(

@@ -87,8 +87,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _direct(options: argparse.Namespace) -> tuple[Metric, CaptionRow, Judge | None]:
     from ..benchmarks.explaining.explain import require_explainable
-    from ..benchmarks.inputs.metric_names import read_metric
     from ..benchmarks.inputs.models import NamedModels, load_models, named_or_given
+    from ..benchmarks.inputs.settings import read_metric
     from ..benchmarks.running.planned_metrics import plan_metric, require_one
 
     spec = named_or_given(options.judge, options.judge_args)

@@ -158,7 +158,7 @@ def _split(options: argparse.Namespace) -> tuple[str | None, list[str]]:
 
 def _export_lm_eval(options: argparse.Namespace) -> int:
     """Write tasks as folders that a stock lm-eval runs, and print the files and the commands that run them."""
-    from ..benchmarks.inputs.metric_names import split_metrics
+    from ..benchmarks.inputs.settings import split_metrics
     from ..benchmarks.interchange.lm_eval_tasks import plan_export, write_tasks
     from ..tasks.index import build_index
 
@@ -191,7 +191,7 @@ def _export_lm_eval(options: argparse.Namespace) -> int:
 def _export_wanted(options: argparse.Namespace, fmt: str) -> int:
     """Write what a file of recorded scores (``pairs``) or answers (``prompts``) must hold; say what is left out."""
     from ..benchmarks.inputs.failures import describe
-    from ..benchmarks.inputs.metric_names import split_metrics
+    from ..benchmarks.inputs.settings import split_metrics
     from ..benchmarks.interchange.wanted import write_pairs, write_prompts
     from ..progress import bars
     from ..tasks.locate import parse_data_options

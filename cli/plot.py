@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the figure and print its file; what is left out goes to stderr."""
-    from ..benchmarks.inputs.metric_names import split_metrics
+    from ..benchmarks.inputs.settings import split_metrics
     from ..benchmarks.plots import (
         agreement_figure,
         length_figure,

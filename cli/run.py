@@ -139,7 +139,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Carry out the runs; exit code 1 if a metric failed, or the model on a document."""
     from ..benchmarks.api import evaluate
-    from ..benchmarks.inputs.metric_names import split_metrics
+    from ..benchmarks.inputs.settings import split_metrics
 
     metric_names = split_metrics(options.metrics or [])
     if options.metrics is not None and not metric_names:

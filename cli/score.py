@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 
     from ..benchmarks.api import score
     from ..benchmarks.inputs.failures import describe, outcome
-    from ..benchmarks.inputs.metric_names import split_metrics
+    from ..benchmarks.inputs.settings import split_metrics
     from ..benchmarks.running.planned_metrics import look_at_images
     from ..benchmarks.tables.text import csv_text
     from ..progress import bars

@@ -22,7 +22,7 @@ from transformers import AutoTokenizer, CLIPModel
 
 from capbench.adapters.aliases import resolve_model
 from capbench.metrics.clip_s import PROMPT
-from capbench.metrics.words.ptb_lexer import tokenize_text
+from capbench.metrics.words.ptb import tokenize_text
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.execution import opened
 from capbench.recipes.training.processes import TrainingProcesses

@@ -1,4 +1,4 @@
-"""Loads the documents of a task from a reader, local files or the hub, and joins other files to them."""
+"""Loads the documents of a task from a reader, local files or the hub; rows of large sets are read when needed."""
 
 from __future__ import annotations
 
@@ -8,20 +8,124 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
-from pathlib import Path, PurePath
-from typing import Any
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, overload
 
 from ..boundary import HINT, OUTSIDE, Boundary
-from ..errors import DataError, TaskError, did_you_mean
+from ..errors import DataError, TaskError
 from ..hub import NotInCache, asked_once, require_repository, unreachable
 from ..paths import is_file
-from ..rows import SUFFIXES, BadRow, Row, nearest_beside, no_such_file, parse_number, read_rows
-from .document_rows import RowsByNeed, collect, with_row_images
+from ..rows import SUFFIXES, BadRow, nearest_beside, read_rows
+from .joins import JoinedFile
 from .locate import DataLocations
-from .schema import Join, TaskConfig
+from .row_images import with_row_images
+from .schema import TaskConfig
 from .sources import DataSource, load_source
 from .yaml_files import display_path
+
+AT_HAND = 20_000
+"""Rows of a data set that are kept in memory; those of a larger one are read again."""
+
+Read = Callable[[], Iterable[Any]]
+"""Reads a data set from its beginning: its rows, and a ``BadRow`` for each that cannot be read."""
+
+
+@dataclass(frozen=True)
+class RowsByNeed(Sequence[Mapping[str, Any]]):
+    """The rows of a data set, read anew whenever they are gone through; each row alone takes as long as those before.
+
+    Attributes:
+        read: Reads them.
+        origin: Where they come from.
+        total: How many there are.
+        columns: The names of their columns.
+        files: The files that they are read from; none where only their reader knows.
+        stamps: What the system said of these when the rows were counted.
+    """
+
+    read: Read
+    origin: str
+    total: int
+    columns: set[str]
+    files: Sequence[Path]
+    stamps: Sequence[Stamp]
+
+    def __len__(self) -> int:
+        return self.total
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the rows.
+
+        Raises:
+            DataError: They are not those that were counted.
+        """
+        self._require_unchanged(self.total)
+        found = 0
+        for row in self.read():
+            if not isinstance(row, BadRow):
+                found += 1
+                yield row
+        self._require_unchanged(found)
+
+    @overload
+    def __getitem__(self, index: int) -> Mapping[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Mapping[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> Mapping[str, Any] | Sequence[Mapping[str, Any]]:
+        """Return one row, or several."""
+        numbers = range(self.total)[index]
+        if isinstance(numbers, int):
+            return next(islice(self, numbers, None))
+        wanted = set(numbers)
+        found = {
+            number: row for number, row in enumerate(islice(self, max(wanted, default=-1) + 1)) if number in wanted
+        }
+        return [found[number] for number in numbers]
+
+    def _require_unchanged(self, found: int) -> None:
+        if found != self.total or stamps_of(self.files) != self.stamps:
+            raise DataError(
+                f"{self.origin}: changed while it was read ({self.total:,} rows at first)",
+                "Rows of a data set of this size are read more than once. Run again when it stays as it is.",
+            )
+
+
+Stamp = tuple[int, int, int]
+"""Size, time of the last change, and number of a file."""
+
+
+def stamps_of(files: Sequence[Path]) -> list[Stamp]:
+    """Return what the system says of files."""
+    return [(one.st_size, one.st_mtime_ns, one.st_ino) for one in map(Path.stat, filter(Path.exists, files))]
+
+
+def collect(read: Read, origin: str, files: Sequence[Path] = ()) -> tuple[Sequence[Mapping[str, Any]], list[BadRow]]:
+    """Return the rows of a data set, in memory where they are few, and those that cannot be read.
+
+    Args:
+        read: Reads it.
+        origin: Where it comes from.
+        files: The files that it is read from; none where only its reader knows.
+    """
+    stamps = stamps_of(files)
+    given = read()
+    is_whole = isinstance(given, Sequence) or any(file.suffix == ".json" for file in files)
+    kept: list[Mapping[str, Any]] = []
+    bad: list[BadRow] = []
+    columns: set[str] = set()
+    count = 0
+    for row in given:
+        if isinstance(row, BadRow):
+            bad.append(row)
+            continue
+        count += 1
+        if is_whole or count <= AT_HAND:
+            kept.append(row)
+            continue
+        columns.update(row, *kept)
+        kept.clear()
+    return (kept if len(kept) == count else RowsByNeed(read, origin, count, columns, files, stamps)), bad
 
 
 def reader_of(
@@ -376,161 +480,3 @@ def _load_dataset(path: str, name: str | None = None, **kwargs: Any) -> Any:
         if isinstance(feature, datasets.Image):
             dataset = dataset.cast_column(column, datasets.Image(decode=False))
     return dataset
-
-
-_NAMED = 3
-_Key = tuple[str, ...]
-
-
-@dataclass
-class JoinedFile:
-    """The rows of a file by their key, in memory.
-
-    Attributes:
-        join: What is joined, on which columns.
-        task: The task's name, for messages.
-        rows: The columns of each row, but for its key.
-        bad_rows: Rows that cannot be read.
-        without: Documents that have no row and are used all the same.
-    """
-
-    join: Join
-    task: str
-    rows: dict[_Key, Row] = field(default_factory=dict)
-    bad_rows: list[BadRow] = field(default_factory=list)
-    without: list[BadRow] = field(default_factory=list)
-
-    @classmethod
-    def read(cls, join: Join, task: str, folder: Path) -> JoinedFile:
-        """Read the file, or files, of a join.
-
-        Args:
-            join: What is joined.
-            task: The task's name, for messages.
-            folder: Where the files lie.
-
-        Raises:
-            DataError: One is missing, has not the columns, or two rows have one key and differ.
-        """
-        found = cls(join, task)
-        numbers: dict[_Key, list[tuple[str, Row]]] = {}
-        for name in join.file:
-            if not (folder / name).is_file():
-                raise DataError(
-                    f"task '{task}': join: {no_such_file(folder.absolute() / name)}",
-                    "'file' names a file that lies where the data does.",
-                )
-            for number, row in enumerate(read_rows(folder / name), 1):
-                if isinstance(row, BadRow):
-                    found.bad_rows.append(row)
-                else:
-                    key, columns = found._keyed(row, place := f"{Path(name).name}: row {number}")
-                    numbers.setdefault(key, []).append((place, columns))
-        found.rows = {key: found._one(key, rows) for key, rows in numbers.items()}
-        return found
-
-    def joined(self, documents: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any] | BadRow]:
-        """Yield each document with its row's columns.
-
-        One that has no row is a ``BadRow``, or has nulls in their place, as the join says.
-
-        Raises:
-            DataError: No document has a row, or a document has another value in a column of its row.
-        """
-        unmatched: list[_Key] = []
-        matched, self.without = False, []
-        nulls = dict.fromkeys(name for row in self.rows.values() for name in row)
-        for number, document in enumerate(documents):
-            values = [self._value(document, column) for column in self.join.on]
-            key = self._key(self.join.on, values)
-            if None not in values and (row := self.rows.get(key)) is not None:
-                matched = True
-                self._require_agreement(number, document, row)
-                yield {**document, **row}
-                continue
-            unmatched += [key] if len(unmatched) < _NAMED else []
-            reason = f"has no row in {self.join.named}"
-            if self.join.required:
-                yield BadRow(f"document {number}", f"{reason}: {_said(self.join.on, key)}")
-            else:
-                self.without.append(BadRow(f"document {number}", reason))
-                yield {**nulls, **document}
-        if not matched:
-            raise DataError(
-                f"task '{self.task}': join: no document has a row in {self.join.named}: documents have "
-                f"{_listed(self.join.on, unmatched)}, the file has {_listed(self.join.on.values(), self.rows)}",
-                "'on' names the columns that documents and the file share; values are compared as texts.",
-            )
-
-    def _keyed(self, row: Row, place: str) -> tuple[_Key, Row]:
-        """Return the key of a row of the file, and its other columns."""
-        join = self.join
-        lacking = [column for column in (*join.on.values(), *join.mean) if row.get(column) is None]
-        if lacking := lacking or [column for column in join.columns if column not in row]:
-            raise DataError(
-                f"task '{self.task}': join: {place} has no '{lacking[0]}'; its columns are {', '.join(row)}",
-                "'on' names the columns that documents and the file share: COLUMN, or {COLUMN OF DOCUMENTS: COLUMN OF "
-                "THE FILE}; 'columns' and 'mean' name columns of the file.",
-            )
-        taken = {*join.columns, *join.mean} if join.columns else row.keys() - join.on.values()
-        key = self._key(self.join.on, [row[column] for column in self.join.on.values()])
-        return key, {name: value for name, value in row.items() if name in taken}
-
-    def _key(self, columns: Iterable[str], values: Iterable[Any]) -> _Key:
-        texts = (" ".join(str(value).split()) for value in values)
-        return tuple(
-            PurePath(text).stem if column in self.join.bare else text
-            for column, text in zip(columns, texts, strict=True)
-        )
-
-    def _one(self, key: _Key, rows: list[tuple[str, Row]]) -> Row:
-        """Return the columns of all rows of a key: what they share, and the means of what they do not."""
-        first, shared = (rows[0][0], {name: rows[0][1][name] for name in rows[0][1] if name not in self.join.mean})
-        for place, row in rows[1:]:
-            if {name: value for name, value in row.items() if name not in self.join.mean} != shared:
-                raise DataError(
-                    f"task '{self.task}': join: {place} has the key of {first} "
-                    f"({_said(self.join.on.values(), key)}), and differs from it",
-                    "A document takes the columns of one row: keep one of the two, name the columns in 'on' that tell "
-                    "them apart, or in 'mean' those whose numbers are to be averaged.",
-                )
-        return {**shared, **{name: self._mean(name, rows) for name in self.join.mean}}
-
-    def _mean(self, column: str, rows: list[tuple[str, Row]]) -> float:
-        total = 0.0
-        for place, row in rows:
-            try:
-                total += parse_number(row[column])
-            except (TypeError, ValueError, OverflowError) as error:
-                raise DataError(
-                    f"task '{self.task}': join: {place}: column '{column}' {error}", "'mean' names columns of numbers."
-                ) from error
-        return total / len(rows)
-
-    def _value(self, document: Mapping[str, Any], column: str) -> Any:
-        try:
-            return document[column]
-        except KeyError:
-            raise DataError(
-                f"task '{self.task}': join: documents have no column '{column}'.{did_you_mean(column, document)}",
-                f"Columns: {', '.join(document)}. 'on' takes {{COLUMN OF DOCUMENTS: COLUMN OF THE FILE}}, too.",
-            ) from None
-
-    def _require_agreement(self, number: int, document: Mapping[str, Any], row: Row) -> None:
-        for column in row.keys() & document.keys():
-            if row[column] != document[column]:
-                raise DataError(
-                    f"task '{self.task}': join: document {number} has {document[column]!r:.60} in column '{column}', "
-                    f"and its row in {self.join.named} has {row[column]!r:.60}",
-                    "Rename one of the two columns, or add it to 'on' where it is part of the key.",
-                )
-
-
-def _said(columns: Iterable[str], key: _Key) -> str:
-    return ", ".join(f"{column} '{value:.60}'" for column, value in zip(columns, key, strict=True))
-
-
-def _listed(columns: Iterable[str], keys: Iterable[_Key]) -> str:
-    names = list(columns)
-    found = [_said(names, key) for key, _ in zip(keys, range(_NAMED), strict=False)]
-    return "; ".join(found) or "no row"

@@ -15,7 +15,7 @@ import pytest
 from capbench.adapters import adapters
 from capbench.adapters.aliases import list_aliases, resolve_model
 from capbench.adapters.arguments import parse_arguments
-from capbench.benchmarks.inputs.metric_names import read_metric, split_metrics
+from capbench.benchmarks.inputs.settings import read_metric, split_metrics
 from capbench.benchmarks.published.values import load
 from capbench.benchmarks.statistics import statistics
 from capbench.benchmarks.suites.read import load_suite

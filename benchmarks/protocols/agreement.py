@@ -13,10 +13,11 @@ from pydantic import Field, field_validator
 
 from ..inputs.failures import FailureLog
 from ..statistics import Draws
+from ..statistics.bootstrap import by_influence, finite_value
 from ..statistics.classical import williams_test
-from ..statistics.contract import RatedScores, Statistic, UndefinedStatistic, finite_value
+from ..statistics.contract import RatedScores, Statistic, UndefinedStatistic
 from ..statistics.correlation import Pearson
-from ..statistics.influence import Spread, by_influence, spreads_of_all
+from ..statistics.influence import Spread, spreads_of_all
 from ..statistics.paired import SpreadEstimate, paired_bootstrap
 from ..statistics.rated_rows import first_seen, rated_rows
 from ..statistics.significance import Ranking, rank

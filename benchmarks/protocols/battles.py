@@ -12,7 +12,8 @@ from pydantic import Field
 
 from ...errors import DataError
 from ..inputs.failures import FailureLog
-from ..statistics.contract import Interval, RatedScores, Statistic, UndefinedStatistic, finite_value
+from ..statistics.bootstrap import finite_value
+from ..statistics.contract import Interval, RatedScores, Statistic, UndefinedStatistic
 from ..statistics.correlation import KendallB, Spearman
 from ..statistics.influence import spreads_of_values
 from ..statistics.rated_rows import first_seen

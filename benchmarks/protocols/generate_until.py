@@ -16,9 +16,9 @@ from ...errors import DataError
 from ..inputs.failures import FailureLog
 from ..inputs.items import CaptionRow, gather, scored_caption, text_fault
 from ..statistics import Draws
-from ..statistics.bootstrap import Value, resample_values
-from ..statistics.contract import Interval, Statistic, UndefinedStatistic, finite_value
-from ..statistics.influence import Influence, by_influence
+from ..statistics.bootstrap import Value, by_influence, finite_value, resample_values
+from ..statistics.contract import Interval, Statistic, UndefinedStatistic
+from ..statistics.influence import Influence
 from ..statistics.paired import paired_means
 from .asking import Question, RequestLog, answered, request_of, require_captioner
 from .checks import DataCheck, run_checks

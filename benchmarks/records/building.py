@@ -112,6 +112,7 @@ def values_of(
         failures, remarks = unquoted_failures(failures), unquoted_failures(remarks)
         for entry in (*errors, *intervals.values()):
             entry["reason"] = unquoted(entry["reason"])
+    each_metric = {name: round(seconds, 4) for name, seconds in finished.timings.metrics.items()}
     numbers = finished.collected.numbers
     ratings = Ratings(numbers["rating"], numbers["ratings"]) if "rating" in numbers else None
     record: dict[str, Any] = {
@@ -165,7 +166,7 @@ def values_of(
         "fingerprint": hash_of_json(parts),
         "fingerprint_parts": parts,
         "environment": environment.environment(),
-        "timings": finished.timings.to_json(),
+        "timings": {**finished.timings.steps, "each_metric": each_metric},
         "store": {"found": finished.found, "computed": finished.computed},
     }
     record = without_folders(plain(record))

@@ -23,13 +23,13 @@ Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class _AsWritten:
-    """Makes of ``float`` a :data:`Finite` number that stays whole where it is written so."""
+    """Makes of ``float`` a :data:`Finite` number that stays whole where it is written so and fits into 64 bits."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> CoreSchema:
         return core_schema.union_schema(
             [
-                core_schema.int_schema(strict=True, gt=-(10**100), lt=10**100),
+                core_schema.int_schema(strict=True, ge=-(2**63), lt=2**63),
                 core_schema.float_schema(strict=True, gt=-1e100, lt=1e100),
             ],
             custom_error_type="number",
@@ -284,7 +284,3 @@ class Timings:
 
     steps: Mapping[str, float] = field(default_factory=dict[str, float])
     metrics: Mapping[str, float] = field(default_factory=dict[str, float])
-
-    def to_json(self) -> dict[str, Any]:
-        """Return them as JSON values."""
-        return {**self.steps, "each_metric": {name: round(one, 4) for name, one in self.metrics.items()}}

@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -44,8 +45,12 @@ class Environment(RecordEntry):
         return self.model_dump(exclude={"libraries"}, exclude_unset=True)
 
 
-def environment() -> dict[str, Any]:
-    """Return the versions of Python, capbench and the libraries that numbers depend on, and the machine."""
+@cache
+def environment() -> Mapping[str, Any]:
+    """Return the versions of Python, capbench and the libraries that numbers depend on, and the machine.
+
+    They are those of the first call: what is imported stays what it is, whatever is installed later.
+    """
     return {
         "capbench": version("capbench"),
         "python": platform.python_version(),
@@ -56,14 +61,10 @@ def environment() -> dict[str, Any]:
 
 
 def version(distribution: str) -> str | None:
-    """Return the version of a distribution, as this process first found it, or None."""
+    """Return the version of a distribution, or None where it is not installed."""
     with suppress(importlib.metadata.PackageNotFoundError):
-        return _installed(distribution)
+        return importlib.metadata.version(distribution)
     return None
-
-
-# What is imported stays what it is, whatever is installed later; what is missing may be installed.
-_installed = cache(importlib.metadata.version)
 
 
 @cache

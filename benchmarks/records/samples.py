@@ -18,7 +18,7 @@ from ... import arrow
 from ...errors import DataError
 from ..inputs.failures import Failure
 from ..inputs.items import SeenValues
-from ..inputs.metric_names import COLUMNS, NAMING_COLUMNS, ColumnType
+from ..inputs.settings import COLUMNS, NAMING_COLUMNS, ColumnType
 from .files import read_file
 from .publishing import unquoted_row, without_folders
 from .record import Record

@@ -393,7 +393,7 @@ def _bertscore() -> Values:
 
 
 def _tokens() -> Values:
-    from ...metrics.words.ptb_lexer import tokenize_text
+    from ...metrics.words.ptb import tokenize_text
 
     texts, tokens = zip(*read_golden("ptb_hard_strings")["cases"], strict=True)
     return Values.of_answers(map(tokenize_text, texts), tokens)

@@ -16,8 +16,8 @@ from ...metrics.function_metric import FunctionMetric
 from ...metrics.hf_evaluate import EvaluateMetric
 from ...tasks.schema import MetricEntry, TaskConfig
 from ...tasks.yaml_files import FunctionReference, ParsedFile
-from ..inputs.metric_names import COLUMNS, read_metric
 from ..inputs.models import NamedModels
+from ..inputs.settings import COLUMNS, read_metric
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ def look_at_images(names: Sequence[str]) -> bool:
     """Return whether one of some metrics may look at images; one that is not known may.
 
     Args:
-        names: As :func:`~..inputs.metric_names.read_metric` reads them.
+        names: As :func:`~..inputs.settings.read_metric` reads them.
     """
     typed = (str(read_metric(one).metric) for one in names)
     known = [metrics[name] if name in metrics else None for name in typed]  # noqa: SIM401 - no dict

@@ -30,8 +30,8 @@ from ..inputs.items import (
     references_of,
     scored_caption,
 )
-from ..inputs.metric_names import read_metric
 from ..inputs.models import Models, NamedModels
+from ..inputs.settings import read_metric
 from ..protocols.job import SHARD, SHARD_OF_IMAGES, Shard, Summary
 from ..store.store import Store
 from .execution import Execution, open_shard_map

@@ -23,7 +23,7 @@ from ...errors import StoreError
 from ...metrics import Items, Scores
 from ...metrics.vectors.features import Features, PairScores
 from ...paths import cache_folder
-from ...tasks.document_rows import RowImage
+from ...tasks.row_images import RowImage
 from ..inputs.encoding import EncodedItems, ScoredItems
 from ..inputs.images import ImageFinder, LateImage
 from ..inputs.items import image_key

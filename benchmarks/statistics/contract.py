@@ -187,29 +187,6 @@ class Statistic(ABC):
         return self.value(rated, np.ones(len(rated)))
 
 
-def finite_value(function: Callable[..., float], *args: Any) -> float:
-    """Call a statistic and return its value.
-
-    It may be anybody's code: where it raises, it has no value, and the run goes on.
-
-    Args:
-        function: Gives the value.
-        args: What it is called with.
-
-    Raises:
-        UndefinedStatistic: There is no value, it is not finite, or the function raised; the message says which.
-    """
-    try:
-        value = float(function(*args))
-    except UndefinedStatistic:
-        raise
-    except Exception as error:
-        raise UndefinedStatistic(f"the statistic raised {type(error).__name__}: {error}") from error
-    if not np.isfinite(value):
-        raise UndefinedStatistic("the statistic returned no finite number")
-    return value
-
-
 class FunctionStatistic(Statistic):
     """A statistic given as a plain function ``f(scores [n], human [n], groups [n]) -> float``.
 

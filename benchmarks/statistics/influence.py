@@ -17,13 +17,9 @@ from statistics import NormalDist
 
 import numpy as np
 
-from . import Draws, Intervals
-from .bootstrap import Resamples, Value, code_images, draw, resample_all, resample_values
+from . import Draws
+from .bootstrap import Resamples, Value, by_influence, code_images, draw, resample_all, resample_values
 from .contract import Interval, RatedScores, Statistic, UndefinedStatistic
-
-INFLUENCE_ROWS = 1_000_000
-"""From so many rows on ``auto`` is by influence: a thousand resamples cost minutes, and both ways agree to a
-hundredth of the standard error."""
 
 _NORMAL = NormalDist()
 _AT_ONCE = 100_000
@@ -186,11 +182,6 @@ def spread_of_difference(first: Spread, second: Spread) -> Spread:
     if isinstance(first, Influence) and isinstance(second, Influence):
         return first - second
     raise ValueError("two numbers whose intervals were made in different ways have no difference")
-
-
-def by_influence(intervals: Intervals, rows: int) -> bool:
-    """Return whether intervals over so many rows are made by influence functions."""
-    return intervals == "influence" or (intervals == "auto" and rows >= INFLUENCE_ROWS)
 
 
 def spreads_of_values(

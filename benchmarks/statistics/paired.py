@@ -14,8 +14,8 @@ from functools import lru_cache, partial
 import numpy as np
 
 from . import Draws
-from .bootstrap import draw
-from .contract import Interval, RatedScores, Statistic, UndefinedStatistic, dot, finite_value, require_finite
+from .bootstrap import draw, finite_value
+from .contract import Interval, RatedScores, Statistic, UndefinedStatistic, dot, require_finite
 from .influence import Spread, influence_of_mean, spread_of_difference, spreads_of_all, spreads_of_values
 
 MOST_RESAMPLED = 12

@@ -162,7 +162,7 @@ class Suite(_Strict):
 @cache
 def _label_of(metric: str) -> str:
     from ...metrics import build_metric
-    from ..inputs.metric_names import read_metric
+    from ..inputs.settings import read_metric
 
     entry = read_metric(metric)
     return build_metric(str(entry.metric), entry.arguments).label

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import BenchError
 from ..api import evaluate
-from ..inputs.metric_names import read_metric
+from ..inputs.settings import read_metric
 from ..protocols.job import Result
 from ..published.values import Published
 from ..records.task_run import TaskRun

@@ -12,7 +12,7 @@ from ...errors import BenchError, MetricError
 from ...tasks.schema import MetricEntry
 from ..explaining.rows import HOWS as CAPTURE_HOWS
 from ..explaining.rows import ReferenceMatches, TextSpan, reference_matches
-from ..inputs.metric_names import read_metric
+from ..inputs.settings import read_metric
 from ..records.record import Record
 
 if TYPE_CHECKING:

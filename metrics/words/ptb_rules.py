@@ -1,7 +1,7 @@
 """What the tokens of the Penn Treebank tokeniser are: its rules, in order.
 
 A description of what ``PTBTokenizer`` of Stanford CoreNLP 3.4.1 accepts, learnt from its published
-grammar and from experiments with the program, in the notation of ``ptb_lexer``. What can make no
+grammar and from experiments with the program, in the notation of ``ptb``. What can make no
 difference to the tokens of a caption without punctuation is left out: full stops that are read twice, as
 end of an abbreviation and of the sentence; opening quotation marks; line ends; other standards.
 """

@@ -19,7 +19,7 @@ from ...adapters.aliases import resolve_model
 from ...adapters.encoders.clip_tokens import CONTEXT
 from ...atomic_files import write_whole
 from ...benchmarks.api import score
-from ...benchmarks.inputs.metric_names import read_metric
+from ...benchmarks.inputs.settings import read_metric
 from ...benchmarks.statistics import Draws
 from ...benchmarks.statistics.contract import UndefinedStatistic
 from ...benchmarks.statistics.paired import SpreadEstimate, difference, paired_means

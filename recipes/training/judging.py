@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...adapters.aliases import ModelSpec
 from ...benchmarks.api import evaluate
 from ...benchmarks.comparing.comparison import changes
-from ...benchmarks.inputs.metric_names import read_metric, split_metrics
+from ...benchmarks.inputs.settings import read_metric, split_metrics
 from ...benchmarks.records.task_run import TaskRun
 from ...benchmarks.running.plan import resolve_call
 from ...benchmarks.tables.results import result_rows

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...adapters import Encoder, Judge
 from ...adapters.aliases import resolve_model
-from ...benchmarks.inputs.metric_names import read_metric
+from ...benchmarks.inputs.settings import read_metric
 from ...benchmarks.running.planned_metrics import PlannedMetric, plan_metric, require_family
 from ...benchmarks.running.scoring import score_metric
 from ...errors import MetricError, UsageError

@@ -15,8 +15,7 @@ from scored_in_shards import corpus_state, scored_in_shards, shuffled
 from capbench.errors import DataError, MetricError
 from capbench.metrics import Context, Items
 from capbench.metrics.cider import Cider
-from capbench.metrics.words.ptb import FINGERPRINT, tokenize_items
-from capbench.metrics.words.ptb_lexer import tokenize_text
+from capbench.metrics.words.ptb import FINGERPRINT, tokenize_items, tokenize_text
 
 
 def by_definition(items: Items, variant: str) -> list[float]:

@@ -12,9 +12,9 @@ import pytest
 
 from capbench.errors import DataError, TaskError, UsageError
 from capbench.rows import BadRow
-from capbench.tasks.document_rows import RowImage
 from capbench.tasks.documents import load_documents
 from capbench.tasks.locate import DataLocations
+from capbench.tasks.row_images import RowImage
 from capbench.tasks.schema import load_task
 
 Write = Callable[..., Path]
@@ -141,7 +141,7 @@ def test_file_outside_of_the_tasks_folders_is_refused(load: Callable[..., Any], 
 
 
 def test_large_data_is_joined_when_it_is_read(load: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, write: Write):
-    monkeypatch.setattr("capbench.tasks.document_rows.AT_HAND", 2)
+    monkeypatch.setattr("capbench.tasks.documents.AT_HAND", 2)
     write("rated.jsonl", jsonl([*RATED, {"id": "d"}]))
     found = load()
     assert not isinstance(found.rows, list) and len(found.rows) == 3

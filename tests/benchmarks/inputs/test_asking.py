@@ -16,8 +16,7 @@ import capbench
 from capbench.adapters import Caption, Captioned, Captioner, CaptionRequest, ImageHandle
 from capbench.benchmarks.inputs.asking import answers, merged
 from capbench.benchmarks.inputs.failures import Failure, Stage, outcome, summarise
-from capbench.benchmarks.inputs.metric_names import read_metric, split_metrics
-from capbench.benchmarks.inputs.settings import RunSettings
+from capbench.benchmarks.inputs.settings import RunSettings, read_metric, split_metrics
 from capbench.benchmarks.store.store import Store
 from capbench.errors import AdapterError, UsageError
 from capbench.metrics import NoCache

@@ -13,7 +13,7 @@ from capbench.benchmarks.inputs import images
 from capbench.benchmarks.inputs.images import ImageFinder, boxes_fault, handle_of, pixels_value, view_fault
 from capbench.boundary import Boundary
 from capbench.errors import DataError
-from capbench.tasks.document_rows import RowImage
+from capbench.tasks.row_images import RowImage
 from capbench.tasks.schema import TaskConfig
 from capbench.tasks.shapes.clips import sample_clip
 from capbench.tasks.shapes.pictures import DrawnClip

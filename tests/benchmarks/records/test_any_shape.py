@@ -190,6 +190,7 @@ def test_whole_record_is_read_by_every_reader(tmp_path: Path):
 @example(place=("configs", "rated", "statistics"), value=[1])
 @example(place=("metric_errors", 0, "reason"), value="")
 @example(place=("intervals", KEY, "n"), value=2**70)
+@example(place=("intervals", KEY, "low"), value=2**70)
 @example(place=("intervals", KEY, "metric"), value="x")
 @example(place=("published", KEY, "scale"), value=0)
 @example(place=("total_evaluation_time_seconds",), value="")

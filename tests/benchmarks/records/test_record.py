@@ -48,7 +48,7 @@ def test_kept_records_are_read_verified_and_written_byte_for_byte_and_all_that_t
     assert {key: one.to_json() for key, one in shown["truncation"].items()} == values["truncation"]
     assert [asdict(one) for one in shown["data_checks"]] == values["data_checks"]
     assert shown["documents"].to_json() == values["n-samples"][record.task]
-    assert shown["timings"].to_json() == values["timings"]
+    assert {**shown["timings"].steps, "each_metric": shown["timings"].metrics} == values["timings"]
     assert shown["environment"].to_json() == values["environment"]
     assert shown["histograms"].keys() == values["histograms"].keys()
     assert [one.value for one in shown["results"].values()] == [
@@ -180,6 +180,8 @@ def test_links_to_folders_are_named_and_not_followed(runs: Path, tmp_path: Path)
     assert len(found) == 3
     reason = "is a link to another folder, and such links are not followed"
     assert passed == [("away", reason), ("loop", reason)]
+    assert list(runs_below(runs / "missing", lambda folder, reason: passed.append((folder.name, reason)))) == []
+    assert len(passed) == 2
 
 
 # -- Reading records: what is no record is named with its place, and costs no other

@@ -21,7 +21,7 @@ from capbench.benchmarks.scale.shards import Originals, ShardFiles, ShardScores,
 from capbench.boundary import Boundary, OutsideFile
 from capbench.errors import StoreError
 from capbench.metrics import Items, Scores
-from capbench.tasks.document_rows import RowImage
+from capbench.tasks.row_images import RowImage
 
 FINDER = ImageFinder.__new__(ImageFinder)
 IMAGES = [{"picture": b"one"}, {"picture": b"two"}]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from capbench.benchmarks.statistics import Draws, statistics
-from capbench.benchmarks.statistics import influence as influence_module
+from capbench.benchmarks.statistics import bootstrap as bootstrap_module
 from capbench.benchmarks.statistics.bootstrap import Resamples, resample_values
 from capbench.benchmarks.statistics.contract import FunctionStatistic, RatedScores, Statistic, UndefinedStatistic
 from capbench.benchmarks.statistics.correlation import KendallB, KendallC, Pearson, Spearman
@@ -116,8 +116,8 @@ def test_auto_resamples_few_rows_and_takes_influences_of_many(monkeypatch: pytes
         return {name: one.interval().method for name, one in found.items()}
 
     assert set(ways(intervals="auto").values()) == {"bootstrap"}
-    assert influence_module.INFLUENCE_ROWS == 1_000_000
-    monkeypatch.setattr(influence_module, "INFLUENCE_ROWS", 300)
+    assert bootstrap_module.INFLUENCE_ROWS == 1_000_000
+    monkeypatch.setattr(bootstrap_module, "INFLUENCE_ROWS", 300)
     # A statistic of which no influence function is known keeps the bootstrap, whatever is asked for.
     assert ways(intervals="auto") == ways(intervals="influence") == {"plain": "bootstrap", "r": "influence"}
     assert set(ways(intervals="bootstrap").values()) == {"bootstrap"}

@@ -11,7 +11,7 @@ from rated_task import write_rated
 
 from capbench.adapters.aliases import list_aliases
 from capbench.adapters.decoding.settings import decoder_of
-from capbench.benchmarks.inputs.metric_names import read_metric
+from capbench.benchmarks.inputs.settings import read_metric
 from capbench.benchmarks.protocols.job import Result
 from capbench.benchmarks.published.values import load
 from capbench.benchmarks.running.inspection import Missing

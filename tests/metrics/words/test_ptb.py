@@ -6,8 +6,7 @@ import pytest
 from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
 
 from capbench.metrics import Items
-from capbench.metrics.words.ptb import tokenize_items
-from capbench.metrics.words.ptb_lexer import tokenize_text
+from capbench.metrics.words.ptb import tokenize_items, tokenize_text
 
 pytestmark = pytest.mark.usefixtures("java_on_path")
 

@@ -15,10 +15,10 @@ from capbench.adapters import ImageHandle
 from capbench.adapters.images.reading import UnreadableImage, read_bytes
 from capbench.boundary import Boundary
 from capbench.errors import DataError
-from capbench.tasks import document_rows
-from capbench.tasks.document_rows import RowsByNeed, RowsWithImages, with_row_images
-from capbench.tasks.documents import Documents, load_documents
+from capbench.tasks import documents as module
+from capbench.tasks.documents import Documents, RowsByNeed, load_documents
 from capbench.tasks.locate import DataLocations
+from capbench.tasks.row_images import RowsWithImages, with_row_images
 from capbench.tasks.schema import TaskConfig
 
 pytestmark = pytest.mark.usefixtures("functions_may_run")
@@ -30,7 +30,7 @@ Load = Callable[..., Documents]
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_task: Callable[..., TaskConfig]) -> Load:
     """Load the documents of a task of this folder, of which more than five are not kept."""
     monkeypatch.delenv("CAPBENCH_DATA", raising=False)
-    monkeypatch.setattr(document_rows, "AT_HAND", 5)
+    monkeypatch.setattr(module, "AT_HAND", 5)
 
     def load(tail: str = "", file: str = "a.jsonl", **keys: Any) -> Documents:
         task = make_task(**{"dataset_kwargs": {"data_files": file}, "tail": tail} | keys)
