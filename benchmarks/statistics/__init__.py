@@ -1,6 +1,6 @@
-"""How far a metric agrees with human judgement: the statistics, by name.
+"""Statistics of a metric's agreement with human judgement, by name.
 
-Importing this package loads no numpy; a statistic's module is imported when its name is first asked for.
+Importing this package loads no numpy; a statistic's module is imported when its name is first looked up.
 """
 
 from __future__ import annotations
@@ -16,26 +16,24 @@ if TYPE_CHECKING:
     from .contract import Statistic
 
 Intervals = Literal["auto", "bootstrap", "influence"]
-"""How intervals are made: by resamples, by influence functions where they are known, or by these for many rows."""
+"""How intervals are computed: bootstrap, influence functions, or (``auto``) influence functions for many rows."""
 
 
 @dataclass(frozen=True)
 class Draws:
-    """How numbers are resampled, or what takes the place of that.
+    """Settings of the cluster bootstrap over images, or of the influence functions in its place.
 
-    A resample draws as many images as there are, with replacement, and every row counts as often as its image was
-    drawn. The draws follow from ``seed`` and the number of images alone, so that metrics and statistics of one task see
-    the same resamples.
+    A resample draws as many images as there are, with replacement; a row's weight is the number of draws of its image.
+    The draws depend on ``seed`` and the number of images alone, so metrics and statistics of one task see the same
+    resamples.
 
     Attributes:
-        resamples: How many; 0 asks for no intervals.
-        seed: What they follow from.
-        progress: Called with (passes done, passes in all); a pass is one resample, of one rater of one metric where
-            there are several.
-        intervals: Whether resamples are drawn, or influence functions take their place. What has none is resampled,
-            whatever is asked for.
-        processes: How many share the resamples, which are the same however many there are; None for one a core where
-            there is enough to do, and this process runs nothing beside.
+        resamples: Number of resamples; 0 computes no intervals.
+        seed: Seed of the draws.
+        progress: Called with (passes done, passes in all); a pass is one resample of one metric and rater.
+        intervals: Bootstrap or influence functions. A statistic without an influence function is always resampled.
+        processes: Number of processes, which does not change the resamples. None starts one a core if there is enough
+            work and this process runs no other threads.
     """
 
     resamples: int = 1000

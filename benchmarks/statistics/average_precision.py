@@ -1,4 +1,4 @@
-"""Average precision: how far the lowest scores find the captions that people rated lower."""
+"""Average precision of low scores as detectors of the captions that people rated lower."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .contract import RatedScores, Statistic, UndefinedStatistic, dot
 class AveragePrecision(Statistic):
     """Mean precision with which low scores find the rows of the lower of two ratings.
 
-    Rows are gone through from the least score on, those of one score together: each row of the lower rating counts the
-    share of such rows among all that have its score or less. That is ``sklearn.metrics.average_precision_score`` of
-    the lower rating by the negative score. By chance it is their share of all rows, which is remarked. Scores are taken
-    as they are: of a metric of which less is better (CHAIR) it says how far its best scores find these rows.
+    Equal to ``sklearn.metrics.average_precision_score`` of the lower rating by the negative score. Each row of the
+    lower rating counts the precision among all rows with its score or less. The chance level is the share of such rows,
+    which the remark gives. Scores keep their sign: for a metric where less is better (CHAIR), its best scores are the
+    detectors.
 
     Source: Petryk et al., NAACL 2024, section 4 (ALOHa), where the lower rating is that something is made up.
     """
@@ -40,5 +40,5 @@ class AveragePrecision(Statistic):
         return dot(lower[has_lower], precision) / float(by_rating[0])
 
     def remark(self, rated: RatedScores) -> str:
-        """Return what scores reach that know nothing."""
+        """Return the chance level."""
         return f"by chance {np.mean(rated.human == rated.human.min()):.1%}"

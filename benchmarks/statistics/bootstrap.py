@@ -1,4 +1,4 @@
-"""Numbers on resamples that draw whole images, shared out among processes: the same, however many these are."""
+"""Cluster bootstrap over images in several processes, whose number does not change the results."""
 
 from __future__ import annotations
 
@@ -23,38 +23,36 @@ from . import Draws, Intervals
 from .contract import Interval, RatedScores, Statistic, UndefinedStatistic
 
 INFLUENCE_ROWS = 1_000_000
-"""From so many rows on ``auto`` is by influence: a thousand resamples cost minutes, and both ways agree to a
+"""Rows from which on ``auto`` uses influence functions: a thousand resamples take minutes, and both ways agree to a
 hundredth of the standard error."""
 UNDEFINED_SHARE = 0.05
 """An interval is withheld when the statistic is undefined on more than this share of the resamples."""
 _ROWS_TOGETHER = 1_000_000
-"""Rows of metrics that are resampled together: about 150 bytes each, of what their statistics prepare."""
+"""Rows of metrics that are resampled together; their statistics cache about 150 bytes a row."""
 _WORTH_SHARING = 50_000_000
-"""Rows times resamples times values from which on a further process saves more than it costs."""
+"""Rows times resamples times values from which on more processes save time."""
 _BLOCK_BYTES = 32_000_000
 _MOST_IN_BLOCK = 32
-"""Draws that are multiplied together, as many as have room."""
+"""Greatest number of draws in one matrix product."""
 _ROWS_A_PRODUCT = 256
 _most: ContextVar[int | None] = ContextVar("most", default=None)
 
 Value = Callable[[np.ndarray], float]
 Found = tuple[np.ndarray, list[str]]
-"""``[resamples, values]``, NaN where a value is undefined, and why it was so the latest time."""
+"""``[resamples, values]``, NaN where a value is undefined, and the latest reason by value."""
 
 
 def by_influence(intervals: Intervals, rows: int) -> bool:
-    """Return whether intervals over so many rows are made by influence functions."""
+    """Return whether intervals over this number of rows use influence functions."""
     return intervals == "influence" or (intervals == "auto" and rows >= INFLUENCE_ROWS)
 
 
 def finite_value(function: Callable[..., float], *args: Any) -> float:
-    """Call a statistic and return its value.
-
-    It may be anybody's code: where it raises, it has no value, and the run goes on.
+    """Return the value of a statistic, which may be user code: any exception makes it undefined.
 
     Args:
-        function: Gives the value.
-        args: What it is called with.
+        function: Returns the value.
+        args: Its arguments.
 
     Raises:
         UndefinedStatistic: There is no value, it is not finite, or the function raised; the message says which.
@@ -76,8 +74,8 @@ class Resamples:
 
     Attributes:
         values: ``[resamples]``; NaN where the number is undefined.
-        images: How many images there were to draw from.
-        reason: Why the number was undefined, the latest time that it was.
+        images: Number of images to draw from.
+        reason: The latest reason why the number was undefined.
     """
 
     values: np.ndarray
@@ -114,7 +112,7 @@ class Resamples:
         return float((1 + extreme) / (1 + len(scatter)))
 
     def fault(self) -> str:
-        """Return why nothing can be said from these resamples, or an empty text."""
+        """Return why these resamples give no interval; empty where they do."""
         if self.images < 2:
             return "fewer than 2 images to draw from"
         undefined = len(self.values) - int(np.isfinite(self.values).sum())
@@ -128,7 +126,7 @@ def resample_all(
 ) -> dict[str, dict[str, Resamples]]:
     """Return each statistic of each metric on each resample.
 
-    Resamples are drawn once for all metrics that scored the same rows, as many together as do not take much memory.
+    Resamples are drawn once for all metrics of the same rows, in batches that fit into memory.
 
     Args:
         metrics: Metric to its statistics, by name, and its rows; one item a rater if there are several, whose values
@@ -163,7 +161,7 @@ def resample_all(
 
 
 def _together(metrics: Mapping[str, Sequence[RatedScores]]) -> Iterator[list[str]]:
-    """Yield the names of metrics that are resampled together: of the same rows, and few enough."""
+    """Yield batches of metrics of the same rows, which are resampled together."""
     left = dict(metrics)
     while left:
         first = next(iter(left.values()))
@@ -184,8 +182,8 @@ def resample_values(values: Mapping[str, Value], groups: np.ndarray, draws: Draw
     """Return several values of the same weighted rows, such as means or corpus scores, on each resample.
 
     Args:
-        values: By name, what gives a value for the weights ``[n]`` (whole float64 numbers, read-only, not all 0) of the
-            rows; raises :class:`UndefinedStatistic` where it has none.
+        values: Name to a function of the rows' weights ``[n]`` (whole float64 numbers, read-only, not all 0); it raises
+            :class:`UndefinedStatistic` where it has no value.
         groups: ``[n]`` integers: which image a row belongs to.
         draws: The resamples, drawn once for all values.
     """
@@ -203,7 +201,7 @@ def code_images(groups: Sequence[np.ndarray]) -> tuple[int, list[np.ndarray]]:
 
 @dataclass(frozen=True)
 class OfSums:
-    """A value of weighted sums over rows, which is quick to have of many weights at once.
+    """A value of weighted sums over rows, which many weights share in one matrix product.
 
     Attributes:
         pool: Gives the value of the sums ``[k]``; raises :class:`UndefinedStatistic` where it has none.
@@ -220,8 +218,8 @@ class OfSums:
     def sums(self, weights: np.ndarray) -> np.ndarray:
         """Return the sums ``[b, k]`` for several weights ``[b, n]`` of the rows.
 
-        They are added up by pieces so small that BLAS takes one thread for each: so they do not depend on how many
-        it has, and processes beside each other do not start more than there are cores.
+        Products are so small that BLAS uses one thread for each. So the sums do not depend on its number of threads,
+        and parallel processes start no more threads than there are cores.
         """
         n, k = self.terms.shape
         pieces = n // _ROWS_A_PRODUCT
@@ -232,7 +230,7 @@ class OfSums:
 
 
 def draw(image: np.ndarray, images: int, resamples: int, seed: int, first: int = 0) -> Iterator[np.ndarray]:
-    """Yield the row weights of each resample; read-only, so that a statistic may remember them.
+    """Yield the row weights of each resample, read-only so that statistics may cache by them.
 
     Args:
         image: ``[n]`` image of each row, from 0.
@@ -257,18 +255,17 @@ def draw(image: np.ndarray, images: int, resamples: int, seed: int, first: int =
 def on_resamples(values: Sequence[Value], image: np.ndarray, images: int, draws: Draws) -> Found:
     """Return values of weighted rows on each resample.
 
-    Each process makes all draws, which is quick, and the values of its own ones; so it does not matter which of them
-    makes what. One that is killed is made up for.
+    Each process makes all draws, which is quick, and computes the values of its block; so results do not depend on the
+    blocks. This process recomputes the block of a process that was killed.
 
     Args:
-        values: Each gives a value for the weights ``[n]`` of the rows; raises :class:`UndefinedStatistic` where it has
-            none.
+        values: Functions of the rows' weights ``[n]``; they raise :class:`UndefinedStatistic` where undefined.
         image: ``[n]`` image of each row, from 0.
         images: How many images there are.
         draws: The resamples.
     """
     resamples, work = draws.resamples, len(image) * draws.resamples * len(values)
-    # Statistics of the same rows share what they count for the latest weights.
+    # One draw at a time, unless values are sums: statistics of the same rows share counts of the latest weights.
     block = 1
     if any(isinstance(value, OfSums) for value in values):
         block = min(max(_BLOCK_BYTES // (8 * max(len(image), 1)), 1), _MOST_IN_BLOCK)
@@ -301,14 +298,14 @@ def on_resamples(values: Sequence[Value], image: np.ndarray, images: int, draws:
         if draws.progress:
             draws.progress(min(block + done * workers, resamples), resamples)
 
-    # The first ones here: what values prepare for all others is then there in each process.
+    # The first block before the fork: child processes inherit what the values cache.
     first = part(0, block)
-    # Whoever makes a block, it is of the same resamples: sums are added up in one order.
+    # Blocks do not depend on the number of processes, so sums are added up in one order.
     bounds = [block * (1 + (blocks - 1) * worker // workers) for worker in range(workers)]
     own, *others = (partial(part, start, end) for start, end in pairwise([*bounds, resamples]))
     children = [Fork(one) for one in others]
     try:
-        # One that is killed is made up for here.
+        # The block of a killed process is computed here.
         parts = [first, own(passed), *(child.made() or one() for child, one in zip(children, others, strict=True))]
     finally:
         for child in children:
@@ -323,7 +320,7 @@ def on_resamples(values: Sequence[Value], image: np.ndarray, images: int, draws:
 
 @contextmanager
 def shared_by(most: int | None) -> Generator[None]:
-    """Let no more than so many processes share resamples meanwhile; None for as many as are worth it."""
+    """Limit the number of processes of a bootstrap during the block; None for no limit."""
     before = _most.set(most)
     try:
         yield
@@ -332,22 +329,22 @@ def shared_by(most: int | None) -> Generator[None]:
 
 
 def _workers(processes: int | None, work: int) -> int:
-    """Return how many processes share the work: one a core, and 1 where something else runs in this process."""
+    """Return the number of processes: one a core, or 1 where this process runs other threads."""
     if sys.platform != "linux" or multiprocessing.current_process().daemon:
         return 1
     if processes is not None:
         return processes
-    # A thread that is not forked may hold what the forked process waits for.
+    # A thread that is not forked may hold a lock that the forked process waits for.
     alone = threading.active_count() == 1 and multiprocessing.parent_process() is None
     cores = len(os.sched_getaffinity(0)) if alone and work >= _WORTH_SHARING else 1
     return min(cores, _most.get() or cores)
 
 
 class Fork:
-    """A forked process that makes a part: it knows what this one knows, and imports nothing anew.
+    """A forked process that computes a block; it shares this one's memory and imports nothing again.
 
     Args:
-        make: Makes it.
+        make: Computes the block.
     """
 
     def __init__(self, make: Callable[[], Found]) -> None:
@@ -359,25 +356,25 @@ class Fork:
         there.close()
 
     def _run(self, there: Connection) -> None:
-        # What its parent does at a signal is the parent's: this process is ended, and has nothing to say of it.
+        # The parent's signal handlers must not run here: the process just ends.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        # Only its parent reads: where that is gone, nothing can be sent, and it ends.
+        # Only the parent reads: if it is gone, sending fails and the process ends.
         self._here.close()
         try:
             there.send(self._make())
-        except Exception:  # noqa: BLE001 - who started it makes it anew, and has the same error where it can be seen
+        except Exception:  # noqa: BLE001 - the parent computes the block again and raises the error
             os._exit(1)
 
     def made(self) -> Found | None:
-        """Return what it made; None if it did not live to send it."""
+        """Return the block; None if the process ended before it sent it."""
         try:
             return self._here.recv()
         except EOFError:
             return None
 
     def end(self) -> None:
-        """End the process, whatever it was at."""
+        """Terminate the process."""
         self._here.close()
         self._process.terminate()
         self._process.join()

@@ -1,6 +1,6 @@
-"""Classical tests of two metrics on the same data: Williams' of correlations, McNemar's of right and wrong.
+"""Classical tests of two metrics on the same data: Williams' for correlations, McNemar's for accuracies.
 
-Both suppose independent rows, which captions of one image are not: they are printed beside the bootstrap's.
+Both assume independent rows, which captions of one image are not: they are printed next to the bootstrap's p.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class WilliamsTest:
 
 
 def williams_test(first: float, second: float, between: float, n: int) -> WilliamsTest:
-    r"""Test whether two Pearson correlations that share one variable are equal.
+    r"""Test whether two Pearson correlations with a variable in common are equal.
 
     With ``r12`` and ``r13`` the correlations of two metrics with the ratings, ``r23`` that of the metrics with
     one another, ``r = (r12 + r13) / 2`` and ``|R| = 1 - r12² - r13² - r23² + 2 r12 r13 r23``::
@@ -40,8 +40,8 @@ def williams_test(first: float, second: float, between: float, n: int) -> Willia
     J. R. Stat. Soc. B 21; in this form Steiger 1980, *Tests for comparing elements of a correlation
     matrix*, eq. 7, who recommends it). Metrics for text are compared so since Graham & Baldwin 2014.
 
-    **It supposes independent rows.** Several captions of an image, or several ratings of a caption, are not:
-    the test then finds differences that are not there more often than its p says.
+    **It assumes independent rows.** Several captions of an image, or several ratings of a caption, are not:
+    the test's p is then too small.
 
     Args:
         first: ``r12``.
@@ -100,7 +100,7 @@ def mcnemar_test(first: np.ndarray, second: np.ndarray) -> McNemarTest:
     ``p`` is the probability of a sum as far from 0 as the one seen, or farther; ``mid_p`` counts
     those equally far by half (Lancaster 1961; recommended by Fagerland, Lydersen & Laake 2013).
 
-    **It supposes independent pairs**; pairs of one image are not quite.
+    **It assumes independent pairs**; pairs of one image are not quite.
 
     Args:
         first: ``[n]`` credits of 0 (wrong), 0.5 (tie) or 1 (right).

@@ -1,4 +1,4 @@
-"""Counts of concordant, discordant and tied pairs of weighted rows: what every Kendall tau is made of."""
+"""Counts of concordant, discordant and tied pairs of weighted rows, for all Kendall taus."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class PairCounts:
     Attributes:
         pairs: All pairs, ``W (W - 1) / 2`` for a total weight ``W``.
         balance: Concordant minus discordant pairs, ``C - D``.
-        tied_scores: Pairs of equal score (whatever the rating).
-        tied_human: Pairs of equal rating (whatever the score).
+        tied_scores: Pairs of equal score, with any ratings.
+        tied_human: Pairs of equal rating, with any scores.
         tied_both: Pairs of equal score and equal rating.
         distinct_scores: Number of distinct scores of positive weight.
         distinct_human: Number of distinct ratings of positive weight.
@@ -127,7 +127,7 @@ class Concordance:
         if latest is not None and latest[0] is weights:
             return latest[1]
         counts = self._count(weights)
-        # An array that its owner may still change says nothing about the next call.
+        # A writable array may have other values at the next call.
         if not weights.flags.writeable:
             self._latest = (weights, counts)
         return counts
@@ -198,8 +198,8 @@ class _Level(NamedTuple):
         lower: ``[m]`` the lower cells of all nodes.
         upper: ``[k]`` the upper cells of all nodes.
         below: ``[k]`` how many of ``lower`` come before each upper cell: those of earlier nodes, and those
-            of its own node that are smaller on the other side.
-        upto: ``[k]`` the same, with those of its own node that are equal on the other side.
+            of the same node that are smaller on the other side.
+        upto: ``[k]`` the same, with those of the same node that are equal on the other side.
         bounds: ``[nodes, 3]`` leaves of a node: lower half ``[0]:[1]``, upper half ``[1]:[2]``.
         ends: ``[nodes, 2]`` where the lower and the upper cells of a node end.
     """

@@ -1,4 +1,4 @@
-"""The contract of a statistic: how far scores agree with human judgement."""
+"""The interface of a statistic of agreement with human judgement."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class RatedScores:
-    """Scores of a metric beside the human ratings of the same rows, near ties made ties (:func:`.near_ties.settle`).
+    """Scores of a metric and human ratings of the same rows, near ties made ties (:func:`.near_ties.settle`).
 
     Attributes:
         scores: ``[n]`` float64, finite.
         human: ``[n]`` float64, finite.
         groups: ``[n]`` integers: which image (or video) a row belongs to.
-        systems: ``[n]`` integers from 0: what wrote the caption of a row; None where the data does not say.
+        systems: ``[n]`` integers from 0: the system that wrote a row's caption; None where the data names none.
         categories: ``[n]`` integers: which part of the data a row belongs to; None where it has no parts.
 
     Raises:
-        UndefinedStatistic: A score or a rating is not finite, so that nothing can be said of these rows.
+        UndefinedStatistic: A score or a rating is not finite.
     """
 
     scores: np.ndarray
@@ -99,7 +99,7 @@ class Interval:
     method: Literal["bootstrap", "influence"] = "bootstrap"
 
 
-class UndefinedStatistic(Exception):  # noqa: N818 - named for what it says; often it is no error
+class UndefinedStatistic(Exception):  # noqa: N818 - often it is no error
     """The statistic has no value on these rows; the message says why."""
 
 
@@ -108,7 +108,7 @@ def require_finite(values: np.ndarray, what: str) -> None:
 
     Args:
         values: ``[n]`` numbers.
-        what: What they are called.
+        what: Their name in the message.
 
     Raises:
         UndefinedStatistic: One is not; the message counts them and gives the first.
@@ -156,9 +156,9 @@ class Statistic(ABC):
         """
 
     def influence(self, rated: RatedScores) -> np.ndarray | None:
-        """Return how much each row moves the statistic: its derivative by the row's weight, where all weights are 1.
+        """Return the influence function: the derivative of the statistic by each row's weight, at weights of 1.
 
-        Rows of a group are only ever added up: a statistic of groups may share out a group's as it likes.
+        Callers only sum it over the rows of a group, so a group's influence may be split among its rows in any way.
 
         Args:
             rated: ``n`` rows.
@@ -172,11 +172,11 @@ class Statistic(ABC):
         return None
 
     def p_value(self, rated: RatedScores) -> float | None:
-        """Return the p of an exact test that the statistic has, on rows where it has a value; None without one."""
+        """Return the p of the statistic's exact test, for rows where it has a value; None without a test."""
         return None
 
     def remark(self, rated: RatedScores) -> str:
-        """Return what is to be said beside the value, of rows where it has one; empty for nothing."""
+        """Return a remark to print next to the value, for rows where it has one; empty for none."""
         return ""
 
     def __call__(
@@ -204,7 +204,7 @@ class FunctionStatistic(Statistic):
         self._kwargs = kwargs
 
     def value(self, rated: RatedScores, weights: np.ndarray) -> float:
-        """Call the function on rows repeated by their weight, each copy of an image a group of its own."""
+        """Call the function on rows repeated by their weight, each copy of an image as a separate group."""
         times = np.asarray(weights).astype(np.int64)
         rows = np.repeat(np.arange(len(rated)), times)
         # Were copies of an image one group, a statistic within images would see tied rows in it.

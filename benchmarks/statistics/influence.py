@@ -1,10 +1,10 @@
-"""Confidence intervals without resamples: from what each image adds to a number.
+"""Confidence intervals without resamples, from the influence of each image on a number.
 
 A statistic moves by its influence function as a row gets more weight. Summed over the rows of each image, the
-influences say what a bootstrap of whole images would: a resample that draws image ``g`` ``k`` times moves the number by
+influences approximate a bootstrap over images: a resample that draws image ``g`` ``k`` times moves the number by
 ``(k - 1) U_g``, up to terms that vanish as images become many (the infinitesimal jackknife; Efron 1982, *The jackknife,
-the bootstrap and other resampling plans*, ch. 6; by clusters: Cameron & Miller 2015). One pass over the rows takes the
-place of a thousand.
+the bootstrap and other resampling plans*, ch. 6; by clusters: Cameron & Miller 2015). One pass over the rows replaces a
+thousand.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Influence:
         return math.sqrt(images / (images - 1) * math.fsum(float(((one - mean) ** 2).sum()) for one in pieces))
 
     def fault(self) -> str:
-        """Return why nothing can be said of the scatter, or an empty text."""
+        """Return why the number has no standard error; empty where it has one."""
         return self.reason or ("fewer than 2 images to draw from" if len(self.of_image) < 2 else "")
 
     def interval(self, level: float = 0.95) -> Interval:
@@ -121,7 +121,7 @@ Spread = Resamples | Influence
 def spreads_of_all(
     metrics: Mapping[str, tuple[Mapping[str, Statistic], Sequence[RatedScores]]], draws: Draws
 ) -> dict[str, dict[str, Spread]]:
-    """Return how each statistic of each metric scatters: by its influence function where that is asked for and known.
+    """Return the spread of each statistic of each metric: by influence function where requested and known.
 
     Args:
         metrics: As of :func:`.bootstrap.resample_all`.
@@ -167,7 +167,7 @@ def _influence(statistic: Statistic, rated: RatedScores) -> np.ndarray | None:
     except UndefinedStatistic:
         raise
     except Exception as error:
-        # It may be anybody's code: the run goes on.
+        # It may be user code: the run goes on.
         raise UndefinedStatistic(f"the influence function raised {type(error).__name__}: {error}") from error
 
 

@@ -1,4 +1,4 @@
-"""Many pairs at once: Holm's correction, and letters and ranks that say which metrics do not differ."""
+"""Multiple comparisons: Holm's correction, and significance letters and rank ranges from the pairs that differ."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:
-    """Return each p corrected for the number of tests, so that all of them hold together.
+    """Return each p after Holm's correction for the number of tests.
 
     The smallest of ``m`` p is multiplied by ``m``, the next by ``m - 1``, and so on, none falling below the one
-    before it (Holm 1979). The chance that any true hypothesis is rejected at level α is then at most
-    α, however the tests depend on one another.
+    before it (Holm 1979). The probability that any true hypothesis is rejected at level α is then at most
+    α, for any dependence of the tests.
 
     Args:
         ps: The p of each test; None where there is none, which is not counted.
@@ -35,13 +35,13 @@ def holm_of(ps: np.ndarray) -> np.ndarray:
 
 
 def significance_letters(count: int, different: Iterable[tuple[int, int]]) -> list[str]:
-    """Return the letters of each metric: two share one if, and only if, they do not differ.
+    """Return the letters of each metric: two have a letter in common if, and only if, they do not differ significantly.
 
     A letter stands for a set of metrics of which no two differ, as large as it can be (Piepho 2004, *An algorithm
     for a letter-based representation of all-pairwise comparisons*, whose insert-and-absorb takes time that
-    doubles with every further letter). Sets are made from the best metric downwards: of each pair that shares no
-    letter yet, the two that stand farthest apart begin one, and what differs from none of its members joins it,
-    best first. Where two differ as soon as they stand far enough apart, these are the windows of the order.
+    doubles with every letter). Sets are made from the best metric downwards: of the pairs without a common letter,
+    the two farthest apart begin a set, and each metric that differs from none of its members joins, best first.
+    Where all pairs beyond a distance in rank differ, the sets are windows of the order.
 
     Args:
         count: Number of metrics, in the order in which letters are given (best first).

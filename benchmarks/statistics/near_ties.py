@@ -1,4 +1,4 @@
-"""When two scores are the same: the one rule of all statistics and protocols.
+"""Rounding that makes near ties ties, for all statistics and protocols.
 
 Scores that differ by rounding alone, as sums of the same numbers in another order do, are the same score. A tolerance
 would not be transitive (a ties with b, and b with c, but not a with c), which no rank statistic survives; so scores are

@@ -1,7 +1,7 @@
-"""The difference of two metrics on the same rows: its interval and its p, over whole images.
+"""Paired differences of metrics on the same rows: interval and p, by the bootstrap over images.
 
-All metrics see the same resamples of images, so whatever an image does to both of them cancels in the
-difference, which is why a difference can be certain where the two intervals overlap.
+All metrics see the same resamples of images, so the common effect of an image cancels in the difference. So a
+difference can be significant where the two unpaired intervals overlap.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .contract import Interval, RatedScores, Statistic, UndefinedStatistic, dot,
 from .influence import Spread, influence_of_mean, spread_of_difference, spreads_of_all, spreads_of_values
 
 MOST_RESAMPLED = 12
-"""Up to so many rows are compared by resamples; the pairs of more need more resamples than can be drawn."""
+"""Greatest number of rows that are compared by resamples; more pairs would need too many resamples."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Difference:
         value: First minus second.
         interval: Percentile interval of the difference.
         p: Two-sided, of the hypothesis that there is no difference; None where the resamples are too often
-            undefined (``interval.reason`` says so).
+            undefined (see ``interval.reason``).
     """
 
     value: float
@@ -126,11 +126,11 @@ def p_of_mean_differences(values: np.ndarray, *, alpha: float = 0.05, seed: int 
     standard error ``sqrt(Σ(d - mean d)²) / n`` (Efron & Tibshirani 1993, eq. 5.12).
 
     The result does not depend on the machine: values become whole multiples of a small part of their largest, whose
-    sums are exact in whatever order a processor adds them.
+    sums are exact in any order.
 
     Args:
         values: ``[rows, n]`` finite scores of the same captions.
-        alpha: The level that p is held against after the correction.
+        alpha: The level of the corrected tests.
         seed: Seed of the draws, which are those of :func:`paired_means` with a group a caption.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The rows that statistics see, made of rated samples and their scores."""
+"""Rows of scores and ratings for statistics, from rated samples."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Ratings:
     """The ratings of ``n`` samples, ``r`` in all.
 
     Attributes:
-        values: ``[r]`` float64, those of one sample side by side; NaN keeps the place of a rater who gave none.
-        counts: ``[n]`` how many each sample has.
+        values: ``[r]`` float64, those of one sample in a row; NaN stands for a rater who gave none.
+        counts: ``[n]`` number of ratings of each sample.
     """
 
     values: np.ndarray
@@ -25,13 +25,13 @@ class Ratings:
 
     @classmethod
     def of(cls, rated: Sequence[Sequence[float]]) -> Ratings:
-        """Return the ratings that a list a sample holds."""
+        """Return the ratings of samples, each given as a list."""
         counts = np.fromiter(map(len, rated), np.int64, len(rated))
         return cls(np.fromiter(chain.from_iterable(rated), np.float64, int(counts.sum())), counts)
 
     @property
     def samples(self) -> np.ndarray:
-        """``[r]`` the sample that each is of."""
+        """``[r]`` the sample of each rating."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
 
@@ -65,7 +65,7 @@ def rated_rows(
     systems: Sequence[str] | np.ndarray | None = None,
     categories: np.ndarray | None = None,
 ) -> list[RatedScores]:
-    """Return one set of rows, or one a rater; samples without a score are left out.
+    """Return one set of rows, or one a rater, without the samples that have no score.
 
     Args:
         images: ``[samples]`` image of each sample: its name, or a number that stands for it.
@@ -73,8 +73,8 @@ def rated_rows(
         scores: ``[samples]`` its score; not finite where it has none.
         raters: The task's ``protocol.raters``; ``per_rater_mean`` gives one set of rows a rater.
         decimals: The task's ``protocol.round_scores``; None rounds nothing.
-        systems: ``[samples]`` what wrote each, by name or number; None where the data does not say.
-        categories: ``[samples]`` the number of each one's part of the data; None where it has no parts.
+        systems: ``[samples]`` the system that wrote each, by name or number; None where the data names none.
+        categories: ``[samples]`` the number of each one's category; None without categories.
     """
     if decimals is not None:
         scores = np.round(scores, decimals)

@@ -61,7 +61,7 @@ class SampleKendall(Statistic):
     def _groups(self, rated: RatedScores) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the first row of each image, the image of each row, and the τ of each image.
 
-        They are kept as long as the rows are, because a bootstrap asks again for every resample.
+        They are cached as long as the rows exist, as a bootstrap needs them for every resample.
         """
         if rated not in self._known:
             _, first_row, group = np.unique(rated.groups, return_index=True, return_inverse=True)
@@ -70,7 +70,7 @@ class SampleKendall(Statistic):
         return self._known[rated]
 
     def _counted(self, taus: np.ndarray) -> np.ndarray:
-        """Return τ as they count: zero where that is asked for, not finite where an image is left out."""
+        """Return τ as they count: zero for undefined ones if requested, not finite where an image is left out."""
         return np.nan_to_num(taus, nan=0.0, posinf=np.inf) if self.undefined == "zero" else taus
 
     def _mean(self, taus: np.ndarray, draws: np.ndarray) -> float:

@@ -1,4 +1,4 @@
-"""Which of several metrics differ: all pairs tested on the same resamples, and letters that say so."""
+"""Which of several metrics differ significantly: paired tests on the same resamples, and significance letters."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ ALPHA = 0.05
 
 @dataclass(frozen=True)
 class Ranking:
-    """Metrics (or captioners), best first, and how every two of them differ.
+    """Metrics (or captioners), best first, and the differences of all pairs.
 
     Attributes:
         names: Best first.
-        letters: Of each: two share one if, and only if, they do not differ.
+        letters: Of each: two have a letter in common if, and only if, they do not differ significantly.
         pairs: All pairs, the better one first.
         differences: Of each pair.
         corrected: p of each pair after Holm's correction; None where it is undefined.
@@ -38,10 +38,10 @@ class Ranking:
 
 
 def rank(estimates: Mapping[str, SpreadEstimate], *, higher_is_better: bool, alpha: float = ALPHA) -> Ranking:
-    """Rank estimates that were made together, and test every pair.
+    """Rank estimates from the same resamples, and test every pair.
 
     Args:
-        estimates: Name to its value, on all rows and on the same resamples of images.
+        estimates: Name to its value on all rows and on the resamples.
         higher_is_better: Whether the greatest value is the best.
         alpha: Two differ where the p after Holm's correction is below it; intervals hold 1 - alpha.
     """

@@ -1,1 +1,1 @@
-"""Statistics over systems: does a metric rank what wrote the captions as people do?"""
+"""System-level statistics: does a metric rank captioning systems as people do?"""

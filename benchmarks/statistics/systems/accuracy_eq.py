@@ -11,18 +11,18 @@ from ..contract import RatedScores, Statistic, UndefinedStatistic
 from .means import systems_of
 
 MOST_PAIRS = 5_000_000
-"""More pairs are not looked at: each takes some 50 bytes, and a millionth of a second a resample."""
+"""Greatest number of pairs; each takes about 50 bytes, and a microsecond a resample."""
 
 By = Literal["image", "system", "all"]
 
 
 class AccuracyEq(Statistic):
-    """Share of pairs that scores put as ratings do: one above the other, or as equal (Deutsch et al. 2023).
+    """Share of pairs that scores order as ratings do, ties included (Deutsch et al. 2023).
 
-    Metrics hardly ever tie, people often do. So scores that differ by no more than ``ε`` count as equal, where ``ε`` is
-    the one that gives the greatest accuracy on these very rows, and the smallest of such; a resample has its own. Ties
-    of people are exact. Source: arXiv 2305.14324; google-research/mt-metrics-eval, ``tau_optimization.py``
-    (``acc23``; there a tenth of the pairs, drawn without seed, unless all are asked for).
+    Metrics hardly ever tie, people often do. So scores that differ by no more than ``ε`` count as equal. ``ε`` is the
+    smallest that maximises the accuracy on the rows, calibrated again for each resample. Ties of people are exact.
+    Source: arXiv 2305.14324; google-research/mt-metrics-eval, ``tau_optimization.py`` (``acc23``; there a tenth of the
+    pairs by default, drawn without seed).
 
     Args:
         by: Which pairs: of captions of one ``image``, of one ``system``, or of ``all``. Each image (or system) weighs
@@ -107,7 +107,7 @@ class _Pairs:
         return cls(rows, group, concordant.astype(float), turn, step, steps, np.searchsorted(apart, steps, "right"))
 
     def weights(self, weights: np.ndarray, *, copies_are_groups: bool) -> tuple[np.ndarray, float]:
-        """Return ``[pairs]`` what each pair counts, and what is right whatever ε is: copies of a row.
+        """Return ``[pairs]`` the weight of each pair, and that of copies of a row, which are right for any ε.
 
         Raises:
             UndefinedStatistic: No group has a pair.

@@ -1,6 +1,6 @@
-"""Battles of systems, two captions of an image against each other: strengths by Bradley and Terry, and online Elo.
+"""Battles of systems, two captions of an image compared: Bradley-Terry strengths, and online Elo.
 
-Strengths are the same whatever the order of battles; Elo ratings are medians over shuffled resamples, as CapArena
+Strengths do not depend on the order of battles; Elo ratings are medians over shuffled resamples, as CapArena
 computes them.
 """
 
@@ -21,7 +21,7 @@ _STEPS = 100
 def wins_of(
     first: np.ndarray, second: np.ndarray, share: np.ndarray, systems: int, weights: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return ``[systems, systems]`` how often the one of a row beat that of a column; a tie is half a win of both.
+    """Return ``[systems, systems]`` wins of the row's system over the column's; a tie is half a win of both.
 
     Args:
         first: ``[battles]`` a system, from 0.
@@ -37,7 +37,7 @@ def wins_of(
 
 
 def strengths(wins: np.ndarray, names: Sequence[str] = ()) -> np.ndarray:
-    """Return ``[systems]`` the likeliest strengths θ, of sum 0: one beats another at odds ``exp(θi - θj)``.
+    """Return ``[systems]`` maximum-likelihood strengths θ, of sum 0: one beats another at odds ``exp(θi - θj)``.
 
     Ties count as half a win of both (Bradley & Terry 1952; Hunter 2004, section 1).
 
@@ -46,7 +46,7 @@ def strengths(wins: np.ndarray, names: Sequence[str] = ()) -> np.ndarray:
         names: What systems are called; by their number unless given.
 
     Raises:
-        UndefinedStatistic: No strengths are the likeliest, as wins (or ties) do not lead from each system to each other
+        UndefinedStatistic: The likelihood has no maximum, as wins (or ties) do not connect each system to each other
             one: some never met, directly or through others, or some never lost. The message names them.
     """
     if fault := _fault(wins, names or [str(number) for number in range(len(wins))]):
@@ -99,7 +99,7 @@ _ELO_STEP = 4.0
 def online_elo(
     first: np.ndarray, second: np.ndarray, share: np.ndarray, systems: int, rounds: int = 1000, seed: int = 42
 ) -> np.ndarray:
-    """Return ``[systems]`` median ratings over resamples of battles, each of which is gone through in a random order.
+    """Return ``[systems]`` median Elo ratings over resamples of battles, each in a random order.
 
     A battle moves both systems by ``4 · (result - expected result)``, so that ratings depend on the order and, of few
     battles, have not gone far from 1,000; medians over resamples take most of the order away. A system that a resample

@@ -1,9 +1,9 @@
-"""Correlations of what systems score and of how people rate them, with an exact test where systems are few.
+"""Correlations of systems' mean scores and mean ratings, with an exact permutation test for few systems.
 
-Each is one of Daniels' general coefficients (Daniels 1944): a sum over pairs of systems of what scores and ratings say
-of the pair. So all are tested alike: ratings are given to the systems in every order, and the p is the share of orders
-that agree with the scores as much as the one seen, or more. The bootstrap draws images, with systems fixed; for systems
-as a sample of others it says nothing, and the test says that.
+Each is one of Daniels' general coefficients (Daniels 1944): a sum over pairs of systems of products of scores' and
+ratings' values for the pair. All have one test: it permutes the ratings over the systems, and p is the share of
+permutations that agree with the scores at least as much as the observed one. The bootstrap draws images, with systems
+fixed; only the test covers the sampling of systems.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..contract import RatedScores, Statistic, UndefinedStatistic, dot
 from .means import said_of_systems, system_means
 
 MOST_PERMUTED = 8
-"""Up to so many systems, all orders of them are looked at: 40,320."""
+"""Greatest number of systems that are permuted exhaustively: 40,320 orders."""
 
 
 class OverPairs(Statistic):
@@ -46,7 +46,7 @@ class OverPairs(Statistic):
         return float(self.agreement(scores[pairs], human[pairs]))
 
     def p_value(self, rated: RatedScores) -> float | None:
-        """Return the exact p, one-sided, of the hypothesis that systems are in any order; None of many systems."""
+        """Return the one-sided p of the exact permutation test; None for many systems."""
         scores, human = map(self.of_pairs, system_means(rated, np.ones(len(rated))))
         systems = len(scores)
         if systems > MOST_PERMUTED:

@@ -1,4 +1,4 @@
-"""What each system scores: the mean over its captions, by the metric and by people."""
+"""Mean score and mean rating of each system over its captions."""
 
 from __future__ import annotations
 

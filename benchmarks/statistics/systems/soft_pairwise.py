@@ -12,7 +12,7 @@ from ..contract import RatedScores, Statistic, UndefinedStatistic
 from .means import said_of_systems, systems_of
 
 MOST_ENUMERATED = 12
-"""Up to so many images ``mid_p`` looks at all signs: 4,096."""
+"""Greatest number of images for which ``mid_p`` enumerates all signs: 4,096."""
 
 
 class SoftPairwiseAccuracy(Statistic):
@@ -25,8 +25,8 @@ class SoftPairwiseAccuracy(Statistic):
     Args:
         variant: ``released`` counts equal sums as greater, in float32, as google-research/mt-metrics-eval
             (``pce.py``) does; the value then depends on the order in which systems first occur in the data, and scores
-            that contradict people are not at 0. ``mid_p`` counts them half, which depends on no order, and looks at all
-            signs of up to 12 images.
+            that contradict people are not at 0. ``mid_p`` counts them half, which depends on no order; it enumerates
+            all signs of up to 12 images.
         permutations: How many signs are drawn.
         seed: Seed of the signs.
     """
@@ -101,7 +101,7 @@ class SoftPairwiseAccuracy(Statistic):
 
 @lru_cache(maxsize=2)
 def _signs(permutations: int, images: int, seed: int) -> np.ndarray:
-    """Return ``[permutations, images]`` signs, float32; kept, as people and metric have the same."""
+    """Return ``[permutations, images]`` signs, float32; cached, as people and metric have the same."""
     drawn = np.random.default_rng(seed).random((permutations, images), dtype=np.float32)
     return 2 * np.rint(drawn) - 1
 
