@@ -51,27 +51,26 @@ def evaluate(
     """Run tasks with a model.
 
     Args:
-        model: An alias, an adapter's name, ``captions:FILE``, or an adapter of your own (an object): what
-            writes the captions, or encodes images and texts or judges for the metrics; None for tasks and
-            metrics that need none.
+        model: An alias, an adapter's name, ``captions:FILE``, or an adapter object. It writes the captions,
+            or encodes or judges for the metrics; None for tasks and metrics that need none.
         tasks: Names of tasks, groups or tags.
         model_args: ``key=value,...`` for the adapter, or a mapping.
-        encoder: The model that encodes for the metrics, beside one that writes captions.
-        encoder_args: The same for its adapter.
-        judge: The model that judges for the metrics, beside one that writes captions.
-        judge_args: The same for its adapter.
-        metrics: Metrics in place of those of the tasks; ``"cider[variant=plain]"`` gives one settings.
+        encoder: The encoder of the metrics, next to a ``model`` that writes captions.
+        encoder_args: As ``model_args``, for the encoder.
+        judge: The judge of the metrics, next to a ``model`` that writes captions.
+        judge_args: As ``model_args``, for the judge.
+        metrics: Metrics in place of those of the tasks; ``"cider[variant=plain]"`` sets options of one.
         data: Task name to the path of its local data.
-        include_path: Folders with task files of your own.
-        output_path: Folder below which runs are written; None writes nothing.
-        log_samples: What of samples is written: ``full`` (True), ``none`` (False), or ``scores``: no texts or ratings.
-        store: The store's file (the user's own), or what results lie at that machines share: a URL, or ``FOLDER/``.
-        engine: Where shards are worked on: an ``Executor`` of ``capbench.benchmarks.scale``; None is this process.
-        progress: Gives a reporter of (done, total) for a step; in a notebook bars are shown unless it is given.
-        on_finish: Called with each finished ``TaskRun``, so that a later failure loses nothing.
-        allow_server: Servers, ``HOST`` or ``HOST:PORT``, that files may name; what ``model_args`` names may be called.
-        run_functions: Whether functions of task files (``!function``) may run: for files that you have read.
-        trust_remote_code: Whether code that comes with models may run; for one, name it in ``model_args``.
+        include_path: Folders with your task files.
+        output_path: Folder in which runs are written; None writes nothing.
+        log_samples: What is written of samples: ``full`` (True), ``none`` (False) or ``scores`` (no texts, no ratings).
+        store: The store's file (default: the user's store), or results shared by machines: a URL or ``FOLDER/``.
+        engine: The ``Executor`` of ``capbench.benchmarks.scale`` that runs the shards; None is this process.
+        progress: Returns a reporter of (done, total) for a step; by default a notebook shows progress bars.
+        on_finish: Called with each finished ``TaskRun``, before the next task starts.
+        allow_server: Servers that files may name, as ``HOST`` or ``HOST:PORT``; servers in ``model_args`` are allowed.
+        run_functions: Whether functions of task files (``!function``) may run; read the files first.
+        trust_remote_code: Whether the code of all models may run; for one model, set it in ``model_args``.
         **settings: Fields of ``RunSettings`` (``limit``, ``resamples``, ``seed``, ``strict``, ``allow_outside``, ...).
 
     Returns:
@@ -104,7 +103,7 @@ def evaluate(
         if output:
             require_folder(output)
         with shared_by(execution.processes), Store(file, late=True) as opened:
-            # Loaded once for all tasks, and before any of them starts. What serves recorded captions costs nothing.
+            # Models are loaded once, before the first task. A source of recorded captions costs nothing.
             is_recorded = call.models.captioner is not None and call.models.captioner.is_recorded
             roles = ROLES if not execution.is_always_elsewhere else ("captioner",) if is_recorded else ()
             loaded = load_models(call.models, roles)
@@ -141,38 +140,38 @@ def score(
     empty_caption: Literal["zero", "leave_out"] = "zero",
     progress: Progress | None = None,
 ) -> ScoreTable:
-    """Score captions that are at hand: rows, lists of one length, or mappings of the same ids.
+    """Score existing captions: rows, lists of equal length, or mappings with the same ids.
 
     Args:
         rows: Mappings with ``candidate`` or ``caption`` and, for most metrics, ``references`` (a list); for CHAIR
             ``objects`` (a list); ``id`` and ``image`` if there are any: a path (of an image, a video, or features of
             its frames), encoded bytes, an image of Pillow, or an array ``[h, w, 3]`` of uint8 in RGB, for metrics that
             look at it; ``boxes`` of its parts. A ``BadRow`` (of ``capbench.rows.read_rows``) is counted as a failure.
-        metrics: Names of metrics; ``"cider[variant=plain]"`` gives one settings.
-        predictions: In place of rows: the captions. Or ``{id: [caption]}``, as pycocoevalcap has them; references and
-            images are then by id, too.
+        metrics: Names of metrics; ``"cider[variant=plain]"`` sets options of one.
+        predictions: The captions, in place of rows; or ``{id: [caption]}`` as in pycocoevalcap, with references and
+            images by id, too.
         references: For each prediction a list of references, or one text.
         images: For each prediction its image, as in rows.
-        model: What encodes images and texts, for metrics that need it.
+        model: The encoder of images and texts, for metrics that need one.
         model_args: ``key=value,...`` for its adapter, or a mapping.
-        judge: What judges captions, for metrics that need it.
-        judge_args: The same for its adapter.
-        allow_outside: Folders besides the one that this runs in, in which images may lie that rows name by a
-            text. A ``Path`` is the caller's own, and may lead anywhere.
+        judge: The judge of captions, for metrics that need one.
+        judge_args: As ``model_args``, for the judge.
+        allow_outside: Folders, in addition to the working directory, from which rows may name images by a text.
+            A ``Path`` object may lead anywhere.
         allow_server: As of :func:`evaluate`.
         trust_remote_code: As of :func:`evaluate`.
         store: As of :func:`evaluate`.
-        engine: As of :func:`evaluate`; models are named then, and none is given as an object.
+        engine: As of :func:`evaluate`; models must then be names, not objects.
         strict: Raise at the first row that cannot be scored.
-        empty_caption: A caption that says nothing, or is none, counts as an empty one, as released code counts it
-            (``zero``), or is left out with its references (``leave_out``).
+        empty_caption: An empty or invalid caption is scored as an empty one, as in released code (``zero``), or is
+            excluded with its references (``leave_out``).
         progress: As of :func:`evaluate`.
 
     Returns:
-        A table with one row a caption and the system-level value of each metric.
+        A table with one row per caption and the system-level value of each metric.
 
     Raises:
-        BenchError: An unknown metric, or nothing can be scored; lists of several lengths, or mappings of several ids.
+        BenchError: A metric is unknown, nothing can be scored, or lengths of lists or ids of mappings differ.
     """
     given = given_rows(rows, predictions, references, images)
     rule, failures, names = require_rule(empty_caption), FailureLog(strict), split_metrics(metrics)

@@ -1,6 +1,6 @@
-"""Asks a captioner for what the store does not have, a window of requests at a time.
+"""Requests captions that the store does not have, a window of requests at a time.
 
-Whatever the number of documents, only the images of the first windows are hashed before the first caption is asked for.
+Before the first caption only the images of the first windows are hashed, for any number of documents.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ...progress import Reporter, unheard
 from .items import image_key
 
 _FIRST_WINDOW, _LAST_WINDOW = 64, 4096
-"""Requests of the first window and of the later ones, each twice the one before; whole batches in any case."""
+"""Size of the first window and the largest size; windows double, and are multiples of the batch size."""
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """A request, where it stands among all, and its key in the store; none where nothing is kept."""
+    """A request with its position among all and its key in the store; the key is empty where nothing is cached."""
 
     position: int
     request: CaptionRequest
@@ -39,22 +39,21 @@ def answers(
     report: Reporter = unheard,
     total: int = 0,
 ) -> Iterator[Captioned]:
-    """Yield what a captioner answers; what the store knows is not asked for again.
+    """Yield the answers of a captioner; captions in the store are not requested again.
 
-    Requests are taken a window at a time, whose images are hashed while the model works on those before. It is asked in
-    the order of the requests and in full batches, of which the last alone may be smaller. Captions are kept a batch at
-    a time, as soon as they are written.
+    Images of a window are hashed while the model works on the window before. The model receives full batches in the
+    order of the requests; only the last may be smaller. Each batch of captions is cached as soon as it is written.
 
     Args:
-        captioner: Who is asked.
-        requests: What for; an iterator will do.
-        cache: What knows captions, and keeps new ones.
-        batch_size: Requests at once; None leaves it to the captioner.
-        report: Is told how many captions there are, of ``total``.
-        total: How many requests there are.
+        captioner: The captioner.
+        requests: The requests; may be an iterator.
+        cache: The cache of captions.
+        batch_size: Requests per batch; None is the captioner's default.
+        report: Receives the number of captions so far, and ``total``.
+        total: Number of requests.
 
     Yields:
-        Answers by position among all requests. Each position comes once, and in one of the four kinds of answers.
+        Answers by position among all requests; each position occurs once, in one of the four kinds of answers.
 
     Raises:
         AdapterError: The model failed as a whole.
@@ -85,7 +84,7 @@ def answers(
 
 
 def merged(pieces: Iterable[Captioned]) -> Captioned:
-    """Return answers that came in pieces as one, captions in the order of the requests."""
+    """Return pieces of answers as one, with captions in the order of the requests."""
     captions: dict[int, Caption] = {}
     failures: dict[int, str] = {}
     unseen: dict[int, str] = {}
@@ -99,12 +98,12 @@ def merged(pieces: Iterable[Captioned]) -> Captioned:
 
 
 def _windows(requests: Iterable[CaptionRequest], batch: int, keys: bool) -> Iterator[tuple[list[_Asked], bool]]:
-    """Yield requests in order, and whether they are the last; their keys are made while those before are used."""
+    """Yield windows in order, and whether each is the last; keys are computed while the window before is in use."""
     numbered = enumerate(requests)
     size = -(-_FIRST_WINDOW // batch) * batch
 
     def taken(count: int) -> Future[list[_Asked]] | None:
-        # In the caller's own thread: whoever gives the requests may not know of others.
+        # In the caller's thread: the iterator of requests may not be thread-safe.
         window = list(islice(numbered, count))
         return ahead.submit(_keyed, window, keys) if window else None
 
@@ -128,7 +127,7 @@ def _keyed(window: Sequence[tuple[int, CaptionRequest]], keys: bool) -> list[_As
 
 
 def _key(request: CaptionRequest, digest: str | OSError | None) -> str:
-    # A file that is missing is the captioner's to report.
+    # The captioner reports a missing file.
     image = digest if isinstance(digest, str) else image_key(request.image)
     return json.dumps(
         [request.prompt, dict(request.generation_kwargs), image, request.id],
@@ -146,7 +145,7 @@ def _ask(
     batch_size: int | None,
     tell: Callable[[int], object],
 ) -> Captioned:
-    """Return the answers to some requests, one each, by position among all; captions are kept, and counted."""
+    """Return the answers to some requests by position among all; captions are cached and counted."""
     captions: dict[int, Caption] = {}
     failures: dict[int, str] = {}
     unseen: dict[int, str] = {}

@@ -1,4 +1,4 @@
-"""Encodes images and the texts that are held against them, for protocols that match these by themselves."""
+"""Encodes images and the texts that are compared with them, for protocols that match them without a metric."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ...progress import Progress
 
 @dataclass(frozen=True)
 class EncodedItems:
-    """The features of ``n`` items: of their images, and of their references, of which there are ``m`` in all.
+    """The features of the images and the ``m`` references of ``n`` items.
 
     Attributes:
         images: Of the image of each.
@@ -42,11 +42,11 @@ class EncodedItems:
         return not (self.images.failures or self.texts.failures)
 
     def spread(self, kept: np.ndarray, references: np.ndarray, reason: str) -> EncodedItems:
-        """Return these as the features of some of more items, of which the others have none.
+        """Return the features of a larger list of items, in which the other items have none.
 
         Args:
-            kept: ``[n]`` which of them these are.
-            references: How many references each of them has.
+            kept: ``[n]`` which items have features.
+            references: Number of references of each item.
             reason: Why the others have none.
         """
         others = np.setdiff1d(np.arange(len(references)), kept).tolist()
@@ -61,10 +61,10 @@ class EncodedItems:
 
 @dataclass(frozen=True)
 class ScoredItems:
-    """The scores of ``n`` items: of the image of each with its references, of which there are ``m`` in all.
+    """The scores of the image of each of ``n`` items with its references, ``m`` in all.
 
     Attributes:
-        scores: Of the pairs, item by item.
+        scores: ``[m]`` scores of the pairs, item by item.
         cut: ``[m]`` whether a reference has more tokens than the encoder takes.
         seen: ``[m]`` as of :func:`~...metrics.vectors.features.seen_tokens`.
     """
@@ -79,7 +79,7 @@ class ScoredItems:
         return not self.scores.failures
 
     def spread(self, kept: np.ndarray, references: np.ndarray, reason: str) -> ScoredItems:
-        """Return these as the scores of some of more items, of which the others have none; see ``EncodedItems``."""
+        """Return the scores of a larger list of items, in which the others have none; see ``EncodedItems``."""
         pairs = np.flatnonzero(np.repeat(np.isin(np.arange(len(references)), kept), references))
         n, found = int(references.sum()), self.scores
         failures = dict.fromkeys(np.setdiff1d(np.arange(len(references)), kept).tolist(), reason)
@@ -96,13 +96,13 @@ AnyEncoded = EncodedItems | ScoredItems
 
 
 def encode_items(items: Items, encoder: Encoder | None, cache: Cache, progress: Progress) -> AnyEncoded:
-    """Encode the images of items and their references; what the cache knows is not encoded again.
+    """Encode the images and references of items; cached features are not computed again.
 
     Args:
-        items: The items; their candidates are not looked at.
-        encoder: Who encodes.
-        cache: Keeps features, input by input.
-        progress: Gives a reporter of the steps ``images`` and ``texts``.
+        items: The items; their candidates are ignored.
+        encoder: The encoder.
+        cache: The cache of features, one entry per input.
+        progress: Returns a reporter of the steps ``images`` and ``texts``.
 
     Raises:
         MetricError: There is no encoder.
@@ -124,14 +124,14 @@ def encode_items(items: Items, encoder: Encoder | None, cache: Cache, progress: 
 
 
 def _filled(values: np.ndarray, at: np.ndarray, n: int, other: float = 0) -> np.ndarray:
-    """Return ``[n]`` values at some places, and another number at the others."""
+    """Return ``[n]`` the values at some indices, and a fill value at the others."""
     filled = np.full(n, other, dtype=values.dtype)
     filled[at] = values
     return filled
 
 
 def _spread(found: Features, at: np.ndarray, n: int) -> Features:
-    """Return features as those of ``n`` inputs, among which theirs are at some places."""
+    """Return the features of ``n`` inputs, with these at some indices."""
     rows = np.full(n, -1, dtype=np.int64)
     rows[at] = found.rows
     failures, remarks = (

@@ -1,4 +1,4 @@
-"""What could not be read, captioned or scored: named, counted, never silently left out."""
+"""Samples that could not be read, captioned or scored: each is named and counted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...errors import DataError
 
 Stage = str
 """The step: ``data``, ``caption``, ``candidate``, ``reference``, ``objects``, ``image``, ``rating``, ``metric``, or a
-protocol's own; ``model`` is a model that failed on a sample, which is no answer: asked again it may give one."""
+name for its own step. ``model``: the model failed on a sample; another request may succeed."""
 _NAMED_SAMPLES = 20
 _SUBJECTS = {"data": "row", "model": "caption"}
 
@@ -23,9 +23,9 @@ class Failure:
     """One sample that a step could not use.
 
     Attributes:
-        sample: The sample's id, or the place of its row in a file.
+        sample: The sample's id, or the location of its row in a file.
         stage: The step.
-        reason: Why, in words.
+        reason: Why it could not be used.
     """
 
     sample: str
@@ -34,12 +34,12 @@ class Failure:
 
     @property
     def subject(self) -> str:
-        """What the reason is said of, in a sentence for people."""
+        """The subject of the reason, in a message."""
         return _SUBJECTS.get(self.stage, self.stage)
 
 
 class FailureSummary(TypedDict):
-    """Samples that one step could not use for one reason: how many, and the first of them."""
+    """Samples that one step could not use for one reason: their number and the first of them."""
 
     stage: Stage
     reason: str
@@ -52,9 +52,9 @@ class FailureLog:
     """Collects failures; in strict mode the first one ends the run.
 
     Attributes:
-        strict: Whether it does.
+        strict: Whether the first failure ends the run.
         entries: The samples that could not be used.
-        empty: Captions that say nothing, or are none, and are scored as empty ones.
+        empty: Empty or invalid captions, which are scored as empty ones.
     """
 
     strict: bool
@@ -67,7 +67,7 @@ class FailureLog:
         Raises:
             DataError: In strict mode.
         """
-        self._add(self.entries, Failure(sample, stage, reason), "such samples are counted and left out")
+        self._add(self.entries, Failure(sample, stage, reason), "such samples are excluded and counted")
 
     def add_empty(self, sample: str, stage: Stage, reason: str) -> None:
         """Record a caption that is scored as an empty one.
@@ -84,12 +84,12 @@ class FailureLog:
 
 
 def outcome(entry: FailureSummary) -> str:
-    """Return what became of the samples: left out, as what they are; or a model or metric failed on them."""
+    """Return the outcome of the samples: excluded, or failed in a model or metric."""
     return "failed" if entry["stage"] in ("model", "metric") else "left out"
 
 
 def describe(entry: FailureSummary) -> str:
-    """Return an entry of ``summarise`` as a line for people."""
+    """Return an entry of ``summarise`` as a line of text."""
     subject = _SUBJECTS.get(entry["stage"], entry["stage"])
     first = entry["samples"][0]
     return f"{entry['count']:,} × {subject} {entry['reason']} (first: {'document ' * first.isdecimal()}{first})"

@@ -19,21 +19,21 @@ from ...tasks.schema import TaskConfig
 
 _NAMES_AT_HAND = 1 << 16
 _VIDEO_SUFFIXES = (".npy", ".pt", ".mp4", ".webm", ".mkv", ".avi", ".mov")
-"""In order of preference: recorded features before the video itself."""
+"""In order of preference: recorded features before video files."""
 
 
 class ImageFinder:
-    """Turns what ``doc_to_image`` gives into a handle.
+    """Turns the value of ``doc_to_image`` into a handle.
 
-    A name is looked for in the task's ``image_folder`` or ``video_folder``, inside the data set's folder, as
-    it is, with a suffix, and without the folders that it may begin with.
+    A name is searched in the task's ``image_folder`` or ``video_folder`` inside the data set's folder: unchanged,
+    with a suffix, and without its leading folders.
 
     Args:
         task: The task.
-        data: The data set's folder, or a file in it; None if it is not on this machine. Paths that documents
-            name are relative to it, or else to where the program runs.
-        boundary: Which files may be read; for another an ``OutsideFile`` stands, which says so when it is read.
-        late: Whether images are looked for when they are read, and not before: where no metric looks at them.
+        data: The data set's folder, or a file in it; None if it is not on this machine. Paths in
+            documents are relative to it, or to the working directory.
+        boundary: Which files may be read; other files become an ``OutsideFile``, which raises when it is read.
+        late: Whether images are located only when they are read, where no metric looks at them.
     """
 
     def __init__(self, task: TaskConfig, data: Path | None, boundary: Boundary, late: bool = False) -> None:
@@ -49,7 +49,7 @@ class ImageFinder:
 
     @property
     def outside(self) -> DataError | None:
-        """What is to be said of the images, of those that were asked for, that may not be read; None where all may."""
+        """The error about requested images that may not be read; None where all may."""
         if not self._outside:
             return None
         count, folders = len(self._outside), outermost(file.resolve().parent for file in self._outside)
@@ -58,14 +58,14 @@ class ImageFinder:
         return DataError(
             f"task '{self._task}': {what} {lie}, in {', '.join(map(str, folders))}",
             f"{' '.join(f'--allow_outside {shlex.quote(str(one))}' for one in folders)} lets the task read them; "
-            "do so if you trust it with that.",
+            "use it only if you trust the task.",
         )
 
     def require(self) -> None:
-        """Raise if the task names folders of images or videos, and none of them is there.
+        """Raise if the task names folders of images or videos, and none of them exists.
 
         Raises:
-            DataError: So it is.
+            DataError: None exists.
         """
         folders = [*self._images, *self._videos]
         if folders and not any(folder.is_dir() for folder in folders):
@@ -73,20 +73,20 @@ class ImageFinder:
             raise DataError(
                 f"task '{self._task}': its {what} are not on this machine (looked in "
                 f"{', '.join(str(folder.absolute()) for folder in folders)}).",
-                f"'bench data {self._task}' says what is expected in a folder of $CAPBENCH_DATA, or in one that "
-                f"--data {self._task}=PATH names; what looks at no {what} needs none.",
+                f"'bench data {self._task}' prints the files expected in a folder of $CAPBENCH_DATA, or in one that "
+                f"--data {self._task}=PATH names; metrics of texts need no {what}.",
             )
 
     def __call__(self, image: Any, span: tuple[float, float, float] | None = None) -> ImageHandle | VideoHandle | None:
-        """Return the handle of an image or video; None if the task does not say where its pixels are.
+        """Return the handle of an image or video; None if the task does not locate its pixels.
 
         Args:
-            image: Encoded bytes or what reads them, what gives the frames of a video, a mapping with ``bytes``
-                or ``path`` (as datasets has undecoded images), a path, or a name in the task's folder.
+            image: Encoded bytes or a reader of them, a source of frames, a mapping with ``bytes`` or ``path`` (an
+                undecoded image of datasets), a path, or a name in the task's folder.
             span: Start, end and duration in seconds, of a video.
         """
         if isinstance(image, str):
-            # Many captions are of one image, whose file is looked for once.
+            # Many captions share an image; its file is located once.
             if image not in self._of_text:
                 if len(self._of_text) == _NAMES_AT_HAND:
                     self._of_text.clear()
@@ -107,7 +107,7 @@ class ImageFinder:
         return self._within(self._found(handle, path))
 
     def look_for(self, path: Path) -> ImageHandle | VideoHandle | None:
-        """Return the handle of the file that a path or name leads to now."""
+        """Return the handle of the file that a path or name leads to, located now."""
         return self._within(self._found(ImageHandle(path), path))
 
     def _within(self, found: ImageHandle | VideoHandle | None) -> ImageHandle | VideoHandle | None:
@@ -117,7 +117,7 @@ class ImageFinder:
         return handle
 
     def _found(self, handle: ImageHandle | VideoHandle, path: Path) -> ImageHandle | VideoHandle | None:
-        """Return the handle of the file that a path or name leads to; None if there is none, and need not be."""
+        """Return the handle of the file that a path or name leads to; None if it is missing and optional."""
         name = str(path)
         if self._videos:
             return VideoHandle(_first_file(self._videos, [name, *(name + s for s in _VIDEO_SUFFIXES)]))
@@ -130,11 +130,11 @@ class ImageFinder:
 
 @dataclass(frozen=True)
 class LateImage:
-    """An image that is looked for when it is read.
+    """An image that is located when it is read.
 
     Attributes:
-        finder: Who finds it.
-        name: The path or name that the document gives.
+        finder: The finder that locates it.
+        name: The path or name in the document.
     """
 
     finder: ImageFinder
@@ -144,7 +144,7 @@ class LateImage:
         """Return the encoded bytes.
 
         Raises:
-            OSError: There is no such file, or it lies outside of what may be read.
+            OSError: The file does not exist, or lies outside the allowed folders.
         """
         found = self.finder.look_for(Path(self.name))
         if found is None or not isinstance(found.source, Path | EncodedImage):
@@ -156,20 +156,20 @@ class LateImage:
 
 
 def _is_of_image(name: str) -> bool:
-    """Return whether a name is clearly none of a video: where one of a video's suffixes is in it, its path tells."""
+    """Return whether a name is clearly not of a video; one with a video's suffix in it is decided by its path."""
     return bool(name) and not any(suffix in name.lower() for suffix in _VIDEO_SUFFIXES)
 
 
 def handle_of(image: Any) -> ImageHandle | VideoHandle | None:
     """Return the handle of an encoded image, of a path, or of a mapping with either; None for anything else.
 
-    What gives its frames is a video. A path that ends as videos, or features of their frames, do is one of a video.
+    A source of frames is a video, and so is a path with the suffix of a video or of features of frames.
     """
     if image is None:
         return None
     if isinstance(image, Mapping):
         image = image.get("bytes") or image.get("path")
-    # A path comes first: it reads bytes, too, and the others are told by their methods, which takes longer.
+    # Paths first: a path has read_bytes, too, and checking the other types' methods takes longer.
     if isinstance(image, str | Path):
         path = Path(image)
         handle = VideoHandle(path) if path.suffix.lower() in _VIDEO_SUFFIXES else ImageHandle(path)
@@ -180,8 +180,8 @@ def handle_of(image: Any) -> ImageHandle | VideoHandle | None:
 
 
 def handle_within(image: Any, boundary: Boundary) -> ImageHandle | VideoHandle | None:
-    """Return the handle of what a row names; of a text that leads outside, one that says so when it is read."""
-    # Data hold texts: a path as an object is what the calling program says itself.
+    """Return the handle of a row's image; for a text that leads outside, one that raises when it is read."""
+    # Data sets hold texts: a path object comes from the calling program.
     return handle_of(image) if isinstance(image, Path) else _within(handle_of(image), boundary)
 
 
@@ -192,19 +192,19 @@ def _within(handle: ImageHandle | VideoHandle | None, boundary: Boundary) -> Ima
 
 
 def outermost(folders: Iterable[Path]) -> list[Path]:
-    """Return folders without those that are in another of them, in order."""
+    """Return the folders in order, without subfolders of others."""
     given = set(folders)
     return sorted(one for one in given if not given.intersection(one.parents))
 
 
 def _first_file(folders: Sequence[Path], names: Sequence[str]) -> Path:
-    """Return the first file there is; the first name in the first folder if there is none."""
+    """Return the first file that exists, or the first name in the first folder."""
     paths = (folder / name for folder in folders for name in dict.fromkeys(names))
     return next(filter(is_file, paths), folders[0] / names[0])
 
 
 def pixels_value(values: Mapping[str, Any]) -> Any:
-    """Return what says where a document's image is: ``doc_to_pixels``, or ``doc_to_image`` where there is none."""
+    """Return the location of a document's image: ``doc_to_pixels``, or else ``doc_to_image``."""
     pixels = values.get("doc_to_pixels")
     return values["doc_to_image"] if pixels is None else pixels
 
@@ -214,7 +214,7 @@ def view_fault(task: TaskConfig, values: Mapping[str, Any]) -> str | None:
 
     Args:
         task: The task.
-        values: What the document gave for each ``doc_to_*`` key.
+        values: The document's value for each ``doc_to_*`` key.
     """
     span: Any = values.get("doc_to_span")
     if "doc_to_span" in task.templates:
@@ -227,7 +227,7 @@ def view_fault(task: TaskConfig, values: Mapping[str, Any]) -> str | None:
 
 
 def boxes_fault(boxes: Any) -> str | None:
-    """Return why a value cannot stand as the boxes of an image, or None if it can."""
+    """Return why a value is not a list of boxes, or None if it is."""
     if not isinstance(boxes, Sequence) or isinstance(boxes, str):
         return f"has no list of boxes but {type(boxes).__name__}"
     faulty = (n for n, box in enumerate(boxes, 1) if not _numbers(box, 4))

@@ -24,20 +24,20 @@ _Value = TypeVar("_Value")
 EmptyCaption = Literal["zero", "leave_out"]
 
 MEANINGS = {
-    "zero": "a caption that says nothing, or is none, counts as an empty one and keeps its references",
-    "leave_out": "a caption that says nothing, or is none, is left out with its references",
+    "zero": "an empty or invalid caption is scored as an empty one and keeps its references",
+    "leave_out": "an empty or invalid caption is excluded with its references",
 }
 
 MAX_REFERENCE_CHARACTERS = 20_000
-"""No reference of any data set comes near; a text beyond it is a broken row. A model's captions may have any length."""
+"""References of known data sets are far shorter; a longer one is a broken row. Model captions have no limit."""
 _LIST = re.compile(r"""\s*\[[\s\[]*["']""")
 _TEXT = r"""(?:'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")"""
 _PYTHON_LIST = re.compile(rf"\s*\[\s*{_TEXT}\s*+(?:,\s*{_TEXT}\s*+)*+(?:,\s*)?\]\s*")
-"""A flat list of texts as Python prints it: nothing else of Python is read."""
+"""A flat list of texts as Python prints it; no other Python syntax is read."""
 
 
 def text_fault(text: Any) -> str | None:
-    """Return why a value cannot stand as a caption, or None if it can."""
+    """Return why a value is not a caption, or None if it is."""
     if text is None:
         return "is null"
     if not isinstance(text, str):
@@ -51,17 +51,17 @@ def text_fault(text: Any) -> str | None:
 
 def candidate_fault(text: Any) -> str | None:
     """Return why a value cannot be scored as a caption, or None if it can."""
-    # Nearly all captions are a letter, then ASCII, which is quickly told.
+    # Nearly all captions are ASCII and begin with a letter, which is quick to check.
     if type(text) is str and text.isascii() and text[:1].isalpha():
         return None
     return text_fault(text) or (None if any(map(str.isalnum, text)) else "has no letter or digit")
 
 
 def references_of(value: Any) -> Any:
-    """Return what a data set gives as references as a list, where it can stand as one.
+    """Return the references of a data set as a list, where they are one.
 
-    None is no reference, one text is one, and a text that is a JSON list, or a list of texts as Python prints it, as
-    CSV files hold them, is that list; anything else is returned as it is, for ``references_fault`` to name.
+    None is an empty list and a text a list of one. A text that is a JSON or Python list of texts (as in CSV files) is
+    that list. Any other value is returned unchanged, for ``references_fault`` to name.
     """
     if value is None:
         return []
@@ -78,11 +78,11 @@ def references_of(value: Any) -> Any:
 
 
 def references_fault(references: Any) -> str | None:
-    """Return why a value cannot stand as the references of a caption, or None if it can.
+    """Return why a value is not a list of references, or None if it is.
 
-    One that says nothing has no meaning in released code: it is named, as one that is empty, whatever stands beside it.
+    A reference without a letter or digit is a fault, even next to valid ones: released code does not define it.
     """
-    # A list first: whether something is a Sequence takes long to tell.
+    # Lists first: the check for a Sequence is slow.
     if not isinstance(references, list) and (isinstance(references, str) or not isinstance(references, Sequence)):
         return f"is not a list of captions but {type(references).__name__}"
     if not references:
@@ -103,7 +103,7 @@ def require_rule(rule: str) -> EmptyCaption:
     """Return a rule that a user named.
 
     Raises:
-        UsageError: It is none.
+        UsageError: It is unknown.
     """
     for known in get_args(EmptyCaption):
         if rule == known:
@@ -118,17 +118,17 @@ def scored_caption(text: Any, sample: str, stage: Stage, rule: EmptyCaption, fai
     """Return a caption as metrics score it.
 
     Args:
-        text: What stands where a caption should.
+        text: The value of the caption.
         sample: Id of the sample.
-        stage: The step that gave it.
-        rule: What becomes of what is no caption.
-        failures: Is told of it.
+        stage: The step that returned it.
+        rule: The rule for an empty or invalid caption.
+        failures: Receives such a caption.
 
     Returns:
-        The caption; empty where it counts as an empty one; None where it is left out.
+        The caption; empty where it is scored as an empty one; None where it is excluded.
 
     Raises:
-        DataError: It is no caption, and the log is strict.
+        DataError: It is invalid, and the log is strict.
     """
     fault = candidate_fault(text)
     if fault is None:
@@ -141,7 +141,7 @@ def scored_caption(text: Any, sample: str, stage: Stage, rule: EmptyCaption, fai
 
 
 def objects_fault(objects: Any) -> str | None:
-    """Return why a value cannot stand as the objects of an image, or None if it can; none at all is right."""
+    """Return why a value is not a list of objects, or None if it is; the list may be empty."""
     if objects is None:
         return "are null; an image without any has an empty list"
     if isinstance(objects, str) or not isinstance(objects, Sequence):
@@ -150,7 +150,7 @@ def objects_fault(objects: Any) -> str | None:
 
 
 def image_key(image: Any) -> str:
-    """Return a text that tells images apart: a path or name as it is, encoded bytes by their hash."""
+    """Return a text that identifies an image: its path or name, or the hash of encoded bytes."""
     if isinstance(image, Mapping):
         known = (image[key] for key in ("bytes", "path", "url") if image.get(key) is not None)
         image = next(known, image)
@@ -158,7 +158,7 @@ def image_key(image: Any) -> str:
 
 
 def printable(name: str) -> str:
-    """Return a name that can be printed and written as UTF-8: lone surrogates become their escapes."""
+    """Return a name that is valid UTF-8: lone surrogates become their escapes."""
     return name if name.isascii() else name.encode("utf-8", "backslashreplace").decode()
 
 
@@ -168,14 +168,14 @@ class CaptionRow:
 
     Attributes:
         id: Its name in messages and records.
-        image: Which image it is of.
+        image: The key of its image.
         candidate: The caption.
-        references: The references that it is held against; empty where there are none.
-        weight: How many ratings stand behind it.
-        corpus: Captions of one number are a data set of their own (see ``Items.corpus``).
-        objects: What annotators marked in the image; None where the data set does not say.
-        pixels: Where the image or video itself is; None where the data set has none.
-        boxes: The parts of the image; None where the data set does not say.
+        references: Its references; empty where there are none.
+        weight: Number of its ratings.
+        corpus: Captions with the same number form one corpus (see ``Items.corpus``).
+        objects: Objects that annotators marked in the image; None where the data set has none.
+        pixels: The image or video; None where the data set has none.
+        boxes: The parts of the image; None where the data set has none.
     """
 
     id: str
@@ -190,22 +190,22 @@ class CaptionRow:
 
 
 item_key = attrgetter("corpus", "image", "candidate", "references", "objects", "pixels", "boxes")
-"""Gives what makes a row's item: rows that have it in common are scored once."""
+"""Returns the key of a row's item: rows with the same key are scored once."""
 _COLUMNS = attrgetter("id", "image", "candidate", "references", "corpus", "objects", "pixels", "boxes")
 
 
 class SeenValues:
-    """Counts distinct values by 8 bytes each, a shard's at a time."""
+    """Counts distinct values, a shard at a time; keeps 8 bytes per value."""
 
     def __init__(self) -> None:
         self._hashes = np.zeros(0, np.int64)
 
     def add(self, values: Iterable[Any]) -> None:
-        """Count values that can be hashed."""
+        """Count hashable values."""
         self._hashes = np.union1d(self._hashes, np.fromiter(map(hash, values), np.int64))
 
     def new(self, values: Iterable[_Value]) -> list[_Value]:
-        """Count values; return those that were not counted before."""
+        """Count values; return the new ones."""
         given = list(values)
         hashes = np.fromiter(map(hash, given), np.int64, len(given))
         known = np.isin(hashes, self._hashes)
@@ -213,7 +213,7 @@ class SeenValues:
         return [value for value, is_known in zip(given, known.tolist(), strict=True) if not is_known]
 
     def holds_any(self, values: Iterable[Any]) -> bool:
-        """Tell whether one of these was counted."""
+        """Return whether one of these was counted."""
         return bool(np.isin(np.fromiter(map(hash, values), np.int64), self._hashes).any())
 
     def __len__(self) -> int:
@@ -225,11 +225,11 @@ def gather(rows: Iterable[CaptionRow], by_id: bool = False) -> tuple[Items, np.n
 
     Args:
         rows: The rows.
-        by_id: Whether rows of different ids are different items, whatever else they have in common.
+        by_id: Whether rows with different ids are different items even if all else is equal.
 
     Returns:
-        The items; ``[rows]`` the index of each row's item; and ``[n]`` a number for each item: equal ones for equal
-        items, of this process alone.
+        The items; ``[rows]`` the index of each row's item; and ``[n]`` a number per item, equal for equal items
+        within this process.
     """
     index: dict[tuple[Any, ...], int] = {}
     weights: list[int] = []
@@ -245,11 +245,11 @@ def gather(rows: Iterable[CaptionRow], by_id: bool = False) -> tuple[Items, np.n
         of_row.append(position)
     columns: list[list[Any]] = list(map(list, zip(*map(_COLUMNS, first), strict=True))) or [[] for _ in range(8)]
     ids, names, candidates, references, corpora, objects, pixels, boxes = columns
-    # All rows of a data set say, or none does.
+    # Either all rows of a data set have them, or none has.
     has_pixels, has_boxes, has_objects = (one.count(None) < len(one) for one in (pixels, boxes, objects))
     keys: Iterable[Any] = index
     if has_boxes:
-        # To Python's hash -1 and -2 are the same, which may be the left of two boxes.
+        # Python's hash is the same for -1 and -2, which may be the left of two boxes.
         keys = zip(index, map(str, boxes), strict=True)
     items = Items(
         ids=ids,
@@ -257,7 +257,7 @@ def gather(rows: Iterable[CaptionRow], by_id: bool = False) -> tuple[Items, np.n
         references=references,
         weights=np.array(weights, np.float64),
         corpus=np.array(corpora, np.int64) if any(corpora) else None,
-        # A name beside others that are files is that of a file which is missing.
+        # A name among others that are files is that of a missing file.
         images=[one or ImageHandle(Path(name)) for one, name in zip(pixels, names, strict=True)] if has_pixels else [],
         boxes=boxes if has_boxes else [],
         objects=objects if has_objects else [],

@@ -1,4 +1,4 @@
-"""The models of a call: which are named, what each of them does, and the same when loaded."""
+"""The models of a call by role: named, and loaded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...errors import AdapterError, UsageError
 _Model = TypeVar("_Model", Captioner, Encoder, Judge)
 
 ROLES = ("captioner", "encoder", "judge")
-"""What models do in a run."""
+"""The roles of models in a run."""
 _DOES = {"encoder": "encode images and texts", "judge": "judge"}
 
 
@@ -39,26 +39,26 @@ class NamedModels:
         """Return what ``--model``, ``--encoder`` and ``--judge`` name; ``--model`` may name any of the three.
 
         Raises:
-            UsageError: Two models for one thing, or something else where an encoder or judge should stand.
+            UsageError: Two models have one role, or a model does not fit its role.
         """
         named = {"encoder": encoder, "judge": judge}
         for role, spec in named.items():
             if spec is not None and spec.role != role:
-                hint = "'bench ls models' lists what there is."
+                hint = "'bench ls models' lists the models."
                 if role == "judge" and f"{spec.adapter}_judge" in adapters:
-                    hint = f"Adapter '{spec.adapter}_judge' does."
+                    hint = f"Use adapter '{spec.adapter}_judge'."
                 raise UsageError(f"--{role} {spec.name}: adapter '{spec.adapter}' does not {_DOES[role]}", hint)
         if model is None or model.role == "captioner":
             return cls(model, encoder, judge)
         if model.role not in ROLES:
             raise UsageError(
                 f"--model {model.name}: adapter '{model.adapter}' is a {model.role}, which no task runs.",
-                "Recipes name it; 'bench ls models' lists what there is.",
+                "Name it in a recipe; 'bench ls models' lists the models.",
             )
         if (other := named[model.role]) is not None:
             raise UsageError(
                 f"two {model.role}s were named: --model {model.name} and --{model.role} {other.name}",
-                f"--{model.role} goes with a --model that does something else.",
+                f"Leave one out: --{model.role} goes with a --model of another role.",
             )
         named[model.role] = model
         return cls(None, named["encoder"], named["judge"])
@@ -80,17 +80,17 @@ class Models:
 
 
 class LoadedWhenAsked:
-    """Models that are loaded when one is asked for, by the name of its role.
+    """Models that are loaded on first use, by role.
 
     Args:
-        named: The models, as they were named.
+        named: The names of the models.
     """
 
     def __init__(self, named: NamedModels) -> None:
         self._named = named
 
     def __getattr__(self, role: str) -> Any:
-        """Return the model of a role; None where that has none."""
+        """Return the model of a role, or None."""
         if role not in ROLES:
             raise AttributeError(role)
         model = getattr(load_models(self._named, (role,)), role)
@@ -99,14 +99,14 @@ class LoadedWhenAsked:
 
 
 AnyModels = Models | LoadedWhenAsked
-"""Models, loaded or loaded when one is asked for."""
+"""Models, loaded now or on first use."""
 
 
 def load(spec: ModelSpec, kind: type[_Model]) -> _Model:
-    """Load a model, or take the one that was given, and see that it does what it is wanted for.
+    """Load a model, or take the given object, and check that it fits its role.
 
     Raises:
-        UsageError: It does something else, or its adapter does not take its arguments.
+        UsageError: It does not fit the role, or its adapter does not take its arguments.
         BenchError: It could not be loaded.
     """
     model = spec.load()
@@ -117,13 +117,13 @@ def load(spec: ModelSpec, kind: type[_Model]) -> _Model:
 
 
 def load_models(named: NamedModels, roles: Collection[str] = ROLES) -> Models:
-    """Load models, of some roles; see :func:`load`."""
+    """Load the models of some roles; see :func:`load`."""
     kinds: dict[str, Any] = {"captioner": Captioner, "encoder": Encoder, "judge": Judge}
     return Models(**{role: load(spec, kinds[role]) for role in roles if (spec := getattr(named, role)) is not None})
 
 
 def named_or_given(model: str | Adapter | None, model_args: str | Mapping[str, Any]) -> ModelSpec | None:
-    """Return a model that was named, or given itself; None where there is none.
+    """Return the spec of a model by name or of a given object; None for None.
 
     Raises:
         UsageError: The name is unknown, or it is neither a name nor an adapter.
@@ -142,12 +142,12 @@ def named_or_given(model: str | Adapter | None, model_args: str | Mapping[str, A
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What a record says of a model that was used.
+    """What a record holds of a model that was used.
 
     Attributes:
-        fingerprint: Everything that decides what it gives.
-        usage: What it has cost.
-        context_length: Tokens that a text may have, of an encoder; None where it cuts none.
+        fingerprint: Everything that decides its output.
+        usage: Its usage, such as requests and tokens.
+        context_length: Of an encoder: the most tokens of a text; None where it does not truncate.
     """
 
     fingerprint: Mapping[str, Any]
@@ -155,22 +155,22 @@ class ModelFacts:
     context_length: int | None = None
 
     def since(self, before: ModelFacts) -> ModelFacts:
-        """Return the same with what it cost since then."""
+        """Return the same with the usage since then."""
         usage = {key: value - before.usage.get(key, 0) for key, value in self.usage.items()}
         return replace(self, usage=usage)
 
 
 def added_up(found: Sequence[ModelFacts], role: str) -> ModelFacts:
-    """Return what the units of one model say of it.
+    """Return the facts of all copies of one model as one.
 
     Raises:
-        AdapterError: They used different ones.
+        AdapterError: Their fingerprints differ.
     """
     first = found[0]
     if any(one.fingerprint != first.fingerprint for one in found):
         raise AdapterError(
             f"workers loaded different models as {role}: their fingerprints differ",
-            "Is it one checkpoint, and one version of the libraries, on all machines?",
+            "Use the same checkpoint and the same versions of the libraries on all machines.",
         )
     usage: dict[str, float] = {}
     for one in found:
@@ -179,7 +179,7 @@ def added_up(found: Sequence[ModelFacts], role: str) -> ModelFacts:
 
 
 def facts_of(model: Captioner | Encoder | Judge) -> ModelFacts:
-    """Return what a record says of a model."""
+    """Return what a record holds of a model."""
     if isinstance(model, Encoder):
         limit = None if model.context_length == UNLIMITED else model.context_length
         return ModelFacts(model.fingerprint(), context_length=limit)
@@ -187,11 +187,11 @@ def facts_of(model: Captioner | Encoder | Judge) -> ModelFacts:
 
 
 def model_facts(models: AnyModels, role: str) -> ModelFacts | None:
-    """Return what a record says of the model of a role; None where that is none."""
+    """Return what a record holds of the model of a role; None where there is none."""
     model = getattr(models, role, None)
     return None if model is None else facts_of(model)
 
 
 def facts_of_loaded(models: Models) -> dict[str, ModelFacts]:
-    """Return what a record says of the models that are loaded, by their role."""
+    """Return what a record holds of the loaded models, by role."""
     return {role: facts_of(model) for role in ROLES if (model := getattr(models, role)) is not None}

@@ -1,4 +1,4 @@
-"""What a user may set for a run, whatever the task; and metrics as he names them."""
+"""Settings of a run that apply to every task; and metrics as users name them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BETWEEN = re.compile(r",(?![^\[]*\])")
 _NAMED = re.compile(r"(?P<metric>[^\[\]]+)(?:\[(?P<arguments>[^\[\]]*)\])?")
 ColumnType = Literal["text", "texts", "numbers", "integer"]
 NAMING_COLUMNS = ("id", "image", "system", "category", "failure")
-"""Columns of texts that tell samples apart; all others are what the data set, or a model that saw it, says."""
+"""Columns of texts that identify samples; all others hold content of the data set or of a model."""
 COLUMNS: Mapping[str, ColumnType] = {
     **dict.fromkeys(NAMING_COLUMNS, "text"),
     "candidate": "text",
@@ -33,9 +33,9 @@ COLUMNS: Mapping[str, ColumnType] = {
     "systems": "texts",
     "preferred": "integer",
 }
-"""Columns whose type the values alone might not tell (``ratings.precision`` has that of ``ratings``).
+"""Columns whose type may not follow from the values (``ratings.precision`` has that of ``ratings``).
 
-No metric is called so, as its own name is that of its column.
+No metric may have these names: a metric's name is that of its column.
 """
 
 
@@ -44,18 +44,18 @@ class RunSettings:
     """Settings of a run.
 
     Attributes:
-        limit: Only the first documents of a task; data checks and published values do not apply then.
+        limit: Number of documents, from the first; data checks and published values do not apply then.
         resamples: Bootstrap resamples behind each interval; 0 for none.
         seed: Seed of the bootstrap.
         level: Share of the resamples that an interval holds.
-        intervals: How intervals are made: ``bootstrap`` by resamples, ``influence`` by influence functions where they
-            are known, ``auto`` by these from a million rows on.
+        intervals: Method of intervals: ``bootstrap``; ``influence``, by influence functions where they are known;
+            ``auto``, which is ``influence`` from a million rows on.
         strict: Stop at the first sample that cannot be used, instead of counting it.
-        skip_checks: Go on with data that is not what the task expects.
-        subset: Recorded captions may be of a part of the documents; the run is of these alone, and says so.
-        batch_size: Captions asked of the model at once; None leaves it to the adapter.
-        generation_kwargs: Decoding settings, over those of the task.
-        allow_outside: Folders besides those of tasks and data whose files tasks may read.
+        skip_checks: Continue with data that fails the task's checks.
+        subset: Recorded captions may cover a part of the documents; the run scores these only and records it.
+        batch_size: Captions per batch of the model; None is the adapter's default.
+        generation_kwargs: Decoding settings, which override those of the task.
+        allow_outside: Folders that tasks may read, in addition to those of tasks and data.
     """
 
     limit: int | None = None
@@ -74,7 +74,7 @@ class RunSettings:
         """Check the values.
 
         Raises:
-            UsageError: One is not what the setting takes.
+            UsageError: A value is invalid.
         """
         whole = {"limit": 1, "resamples": 0, "seed": 0, "batch_size": 1}
         for name, least in whole.items():
@@ -95,7 +95,7 @@ class RunSettings:
         """Return settings from named values.
 
         Raises:
-            UsageError: An unknown name, or a value that the setting does not take.
+            UsageError: A name is unknown, or a value invalid.
         """
         known = [one.name for one in fields(cls)]
         for name in arguments:
@@ -107,12 +107,12 @@ class RunSettings:
         """Return how numbers are resampled.
 
         Args:
-            progress: Told of the passes.
+            progress: Receives the number of passes.
         """
         return Draws(self.resamples, self.seed, progress, self.intervals)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings as JSON values; folders that are allowed besides, and how intervals are made, if set."""
+        """Return the settings as JSON values; ``allow_outside`` and ``intervals`` only where they are set."""
         values = asdict(self)
         if self.intervals == "auto":
             del values["intervals"]
@@ -121,19 +121,19 @@ class RunSettings:
 
 
 def split_metrics(names: str | Sequence[str]) -> list[str]:
-    """Return the single names in texts that hold several, by comma; those inside of ``[...]`` divide nothing."""
+    """Return the names in texts, split at commas outside of ``[...]``."""
     texts = [names] if isinstance(names, str) else names
     return [name.strip() for text in texts for name in _BETWEEN.split(text) if name.strip()]
 
 
 @cache
 def read_metric(name: str) -> MetricEntry:
-    """Return the metric and its settings that a name stands for.
+    """Return the metric and settings that a name stands for.
 
-    The result is called by its label where one is given, else by the whole name.
+    The result is named by its label where one is given, else by the whole name.
 
     Raises:
-        UsageError: It is not of that form, or a setting that all metrics have is not what it must be.
+        UsageError: It has another form, or a setting that all metrics have is invalid.
     """
     found = _NAMED.fullmatch(name)
     if found is None:

@@ -1,4 +1,4 @@
-"""The images of a task's documents on this machine, as browsers show them."""
+"""The images of a task's documents on this machine, in formats that browsers show."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _TYPES: Mapping[str, tuple[bytes, bytes]] = {
     "image/webp": (b"RIFF", b"WEBP"),
     "image/bmp": (b"BM", b""),
 }
-"""How files begin that every browser shows, and what stands at the ninth byte."""
+"""The first bytes of files that every browser shows, and the bytes from the ninth on."""
 _LARGEST = 64 << 20
 
 
 @dataclass(frozen=True)
 class Picture:
-    """An image as a browser is given it.
+    """An image for a browser.
 
     Attributes:
-        content: Its file.
-        media_type: What that is.
+        content: The bytes of its file.
+        media_type: Its media type.
     """
 
     content: bytes
@@ -45,12 +45,12 @@ class Picture:
 
     @property
     def ending(self) -> str:
-        """How its file's name ends."""
+        """The suffix of its file, without the dot."""
         return self.media_type.removeprefix("image/").replace("jpeg", "jpg")
 
 
 def picture_of(content: bytes | None) -> Picture | None:
-    """Return the file of an image as a browser is given it; None where it is none that every browser shows."""
+    """Return an image for a browser; None where its format is not one that every browser shows."""
     for media_type, (start, ninth) in _TYPES.items():
         if content and content.startswith(start) and content[8:].startswith(ninth):
             return Picture(content, media_type)
@@ -83,15 +83,15 @@ class TaskImages:
 
     @property
     def outside(self) -> DataError | None:
-        """What is to be said of the images that were asked for and may not be read; None where all may."""
+        """The error about requested images that may not be read; None where all may."""
         return self._finder.outside
 
     def read(self, sample: str, image: str | None) -> bytes | None:
-        """Return the encoded image of a sample; None where there is none.
+        """Return the encoded image of a sample, or None.
 
         Args:
             sample: Its id.
-            image: What it calls its image.
+            image: The name of its image.
         """
         found = self._file(image)
         if found is None:
@@ -105,27 +105,27 @@ class TaskImages:
             return None
 
     def _file(self, image: str | None) -> Path | None:
-        """Return the file in the folders of images that a name leads to, its links followed."""
+        """Return the file in the image folders that a name leads to, with links resolved."""
         if not image:
             return None
         try:
             handle = self._finder(image)
             if not isinstance(handle, ImageHandle) or not isinstance(path := handle.source, Path):
                 return None
-            # What the program finds from where it runs is not of the data.
+            # A file found from the working directory is not part of the data.
             return path.resolve() if self._within.holds(path) and path.is_file() else None
         except (OSError, ValueError):
             return None
 
     @property
     def _named(self) -> Mapping[str, str | EncodedImage]:
-        # Requests for a page of images come together: one reads the documents.
+        # Requests of a page arrive together: only one reads the documents.
         with self._lock:
             return self._documents
 
     @cached_property
     def _documents(self) -> Mapping[str, str | EncodedImage]:
-        """By the id of a document, and by what it calls its image: the name of the file, or what gives the image."""
+        """File name or image by document id, and by the document's image name."""
         found: dict[str, str | EncodedImage] = {}
         try:
             documents = load_documents(self._task, self._path, self._locations)
@@ -143,7 +143,7 @@ class TaskImages:
             pixels = pixels_value(values)
             if not isinstance(pixels, str):
                 handle = handle_of(pixels)
-                # What lies in the rows themselves is not held: a large data set may be of images alone.
+                # Images inside rows are not kept: a large data set may consist of them.
                 if not isinstance(handle, ImageHandle) or isinstance(handle.source, bytes | Path):
                     continue
                 pixels = handle.source

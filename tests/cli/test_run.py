@@ -441,7 +441,7 @@ def answers(tmp_path: Path) -> Callable[..., Path]:
     [
         (("--metrics", "length", "--judge", "FILE"), "none of the metrics of small uses a model that judges"),
         (("--metrics", "clair", "--judge", "FILE", "--model", "FILE"), "two judges were named: --model gpt"),
-        (("--metrics", "clair", "--judge", "openai", "--judge_args", "model=m"), "Adapter 'openai_judge' does."),
+        (("--metrics", "clair", "--judge", "openai", "--judge_args", "model=m"), "Use adapter 'openai_judge'."),
         (("--metrics", "clair", "--judge", "captions:x"), "adapter 'captions' does not judge"),
         (("--metrics", "clair", "--judge", "responses:"), "responses:FILE serves recorded responses"),
         (("--metrics", "clair", "--judge", "responses:none.jsonl"), "there is no such file"),

@@ -119,7 +119,7 @@ def test_missing_folders_are_told_before_work_starts(data: Path):
         DataError, match=r"task 'mine': its images are not on this machine \(looked in /.*gone\)"
     ) as raised:
         finder_of(make_task(image_folder="gone"), data).require()
-    assert raised.value.hint.endswith("what looks at no images needs none.")
+    assert raised.value.hint.endswith("metrics of texts need no images.")
     with pytest.raises(DataError, match="its videos are not"):
         finder_of(make_task(video_folder="gone"), data).require()
     finder_of(make_task(image_folder=["gone", "first"]), data).require()

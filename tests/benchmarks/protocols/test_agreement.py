@@ -346,7 +346,7 @@ def test_strict_stops_with_exit_code_1_naming_the_row(tmp_path: Path, capsys: py
     assert main([*arguments, "--strict"]) == 1
     message = capsys.readouterr().err
     assert "bench: error: bad: rating is not a number: 'good'" in message
-    assert "Without --strict such samples are counted and left out." in message
+    assert "Without --strict such samples are excluded and counted." in message
     assert not list(out.rglob("run.json"))
     assert main(arguments) == 0
 
