@@ -3,7 +3,7 @@
 A file of ``adapters/models`` holds one alias, whose name is the file's, or several by name. An alias's keys are
 ``adapter``, ``description``, ``size`` (its parameters, such as ``151M``), ``source`` (the hub id or address
 that its weights come from) and, all others, the adapter's arguments. One that begins with ``./`` is a file or
-folder beside the file of the alias. Models of open_clip are named by architecture and tag, as
+folder next to the alias file. Models of open_clip are named by architecture and tag, as
 ``vit-b-32.laion2b_s34b_b79k``; those of transformers as on the hub, without the owner.
 """
 
@@ -29,7 +29,7 @@ from .images.handles import ImageHandle
 
 ALIAS_FOLDER = Path(__file__).parent / "models"
 ALIAS_FILE = "model.yaml"
-"""What makes a folder a model by itself, such as one that a recipe made: the alias of what lies beside it."""
+"""The alias file that makes a folder a model, such as a folder that a recipe wrote."""
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _OF_FILES = ("captions", "pair_scores", "responses")
 """Adapters that ``ADAPTER:FILE`` names with their file."""
@@ -101,7 +101,7 @@ class ModelSpec:
         Raises:
             AdapterError: The hint says how to get them.
         """
-        # What only code of the model's own can tell is not looked at where none runs.
+        # Skip what needs the model's own code where that code does not run.
         build = adapters[self.adapter]
         if isinstance(build, type) and issubclass(build, Model) and (runs_code() or not self.runs_remote_code):
             build.check({"source": self.source, **self._arguments_of(build)})
@@ -128,7 +128,7 @@ class ModelSpec:
         build = adapters[self.adapter]
         arguments = self._arguments_of(build)
         if self.runs_remote_code and not runs_code():
-            raise AdapterError(f"{self.name}: comes with code of its own, which a dry run does not run.")
+            raise AdapterError(f"{self.name}: has its own code, which a dry run does not execute.")
         known = inspect.signature(build).parameters
         hint = f"Its arguments: {', '.join(known)}."
         takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
@@ -162,7 +162,7 @@ class ModelSpec:
         known = inspect.signature(build).parameters
         arguments = dict(self.arguments)
         if self.source and "source" in known:
-            # For adapters that download nothing, to say where it can be had.
+            # Adapters that download nothing name the source in messages.
             arguments.setdefault("source", self.source)
         if permitted().remote_code and "trust_remote_code" in known:
             arguments.setdefault("trust_remote_code", True)
@@ -170,7 +170,7 @@ class ModelSpec:
 
 
 def list_aliases() -> dict[str, ModelSpec]:
-    """Return the models that have a name of their own; a file that was read is read again once it has changed."""
+    """Return the models that have an alias; a file is read again once it has changed."""
     found: dict[str, ModelSpec] = {}
     for path in sorted(ALIAS_FOLDER.glob("*.yaml")):
         status = path.stat()
@@ -194,7 +194,7 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
         model_args: ``key=value,key=value``, as in lm-eval, JSON, or a mapping; added to an alias's own.
 
     Raises:
-        UsageError: Not known; the nearest name is proposed. Or a folder's ``model.yaml`` asks for what nobody allowed.
+        UsageError: Not known; the nearest name is proposed. Or a folder's ``model.yaml`` needs more permissions.
     """
     given = model_args
     arguments: dict[str, Any] = {}
@@ -213,7 +213,7 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
         spec = _read_alias(folder.name, _read_yaml(folder / ALIAS_FILE), folder)
     if spec is not None:
         name = str(arguments.get("name") or spec.name)
-        # Other weights come from elsewhere.
+        # Other weights have another source.
         source = "" if arguments.keys() & {"pretrained", "architecture"} else spec.source
         return replace(spec, name=name, source=source, arguments={**spec.arguments, **arguments})
     if model in adapters:
@@ -244,7 +244,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _beside(value: Any, folder: Path) -> Any:
-    """Return where a file is that lies beside an alias."""
+    """Return the path of a file next to an alias file."""
     return str(folder / value) if isinstance(value, str) and value.startswith("./") else value
 
 

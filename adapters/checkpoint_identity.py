@@ -49,7 +49,7 @@ def hub_commit(name: str, revision: str | None) -> str:
             # In the hub's cache a file lies in a folder that is named for its commit.
             return Path(hf_hub_download(name, "config.json", revision=revision)).parent.name
     except Exception as error:
-        # Libraries raise whatever they like here: for no network, no such model, no right to it.
+        # Libraries raise errors of any type: no network, no such model, no right to it.
         raise AdapterError(
             f"model '{name}': {first_line(error)}",
             f"Name a local folder, or fetch it where the hub can be reached: hf download {name}",

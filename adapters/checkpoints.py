@@ -16,7 +16,7 @@ _NAMED = 3
 def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """Return the shapes of a checkpoint's tensors by name, without reading their values.
 
-    Pickled files are read with ``weights_only``: what they name besides tensors is never run.
+    Pickled files are read with ``weights_only``: only tensors are loaded, and no code runs.
 
     Raises:
         AdapterError: The file is missing, empty, damaged, or holds code.
@@ -39,7 +39,7 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
             if isinstance(value, torch.Tensor)
         }
     except Exception as error:
-        # Libraries raise whatever they like here.
+        # Libraries raise errors of any type here.
         if refused := _refusal(str(error)):
             raise AdapterError(f"checkpoint {path}: {refused[0]}.", refused[1]) from error
         raise AdapterError(f"checkpoint {path}: cannot be read: {first_line(error)}", _COPY_AGAIN) from error
@@ -49,7 +49,7 @@ _COPY_AGAIN = "Copy or download it again, and compare its SHA-256 with the sourc
 
 
 def _refusal(message: str) -> tuple[str, str] | None:
-    """Return why torch reads a file not as tensors alone, and what to do; None where it says something else.
+    """Return why torch cannot read a file as tensors alone, and what to do; None for any other message.
 
     Torch itself advises to run what the file holds.
     """
@@ -57,7 +57,7 @@ def _refusal(message: str) -> tuple[str, str] | None:
         return None
     if "TorchScript" in message:
         return (
-            "is a TorchScript archive, which holds code beside the weights",
+            "is a TorchScript archive, which holds code as well as weights",
             "OpenAI's released .pt files are such archives; pretrained=openai loads the same weights as "
             "safetensors. Save the state dict of others by torch.save.",
         )
@@ -103,7 +103,7 @@ def first_of(tensors: Sequence[str]) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of what a library says, or the kind of its error where it says nothing."""
+    """Return the first line of a library's error message, or the error's type where the message is empty."""
     return _first_line(str(error)) or type(error).__name__
 
 

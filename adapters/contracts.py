@@ -66,7 +66,7 @@ class Caption:
 class Captioned:
     """What a captioner made of some of its requests.
 
-    A model that says nothing gives an empty caption, which counts as one; only where it gave no answer is there none.
+    An empty answer is an empty caption, which counts as one; without an answer there is no caption.
 
     Attributes:
         captions: Position among the requests to the caption.
@@ -102,14 +102,14 @@ class Model:
         return ""
 
     def lend(self) -> TrainableModel:
-        """Return the model's module with what belongs to it, to be trained.
+        """Return the model's module and its parts for training.
 
         Raises:
             AdapterError: It has none that can be trained here.
         """
         raise AdapterError(
-            f"the module of {getattr(self, 'name', type(self).__name__)} cannot be lent: "
-            f"{type(self).__name__} holds none that can be trained here.",
+            f"{getattr(self, 'name', type(self).__name__)} cannot be trained: "
+            f"{type(self).__name__} has no module that can be trained here.",
             "Recipes train dual encoders of the adapters open_clip, hf_clip and pac, and captioners of the adapter hf.",
         )
 
@@ -151,7 +151,7 @@ class Captioner(Model, ABC):
         raise NotImplementedError(f"{type(self).__name__} overrides neither 'caption' nor 'stream'")
 
     def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
-        """Write the captions of all requests, in whatever order is fastest.
+        """Write the captions of all requests, in the fastest order.
 
         Each batch is given out as soon as it is done, so that it can be kept.
 
@@ -197,8 +197,8 @@ class Encoded:
 class Encoder(Model, ABC):
     """A dual encoder: images and texts become vectors of one space.
 
-    Inputs are encoded in batches, in whatever order is fastest; each batch is given out as soon as it is
-    done, so that it can be kept. One input that cannot be read costs no other.
+    Inputs are encoded in batches, in the fastest order; each batch is yielded as soon as it is done, so that
+    it can be stored. One unreadable input fails no other.
     """
 
     family: ClassVar[str] = "clip"
@@ -240,7 +240,7 @@ class Encoder(Model, ABC):
 
     @abstractmethod
     def frames(self, videos: Sequence[VideoHandle]) -> Iterator[Encoded]:
-        """Encode the frames of videos, whatever their span; features ``[frames, d]``.
+        """Encode all frames of videos, regardless of their span; features ``[frames, d]``.
 
         Raises:
             AdapterError: The model failed as a whole.
@@ -289,19 +289,19 @@ class PairwiseEncoder(Encoder):
         """
 
     def images(self, images: Sequence[ImageHandle]) -> Iterator[Encoded]:
-        """Raise: no image has a vector of its own."""
+        """Raise: a single image has no vector."""
         self._refuse()
 
     def texts(self, texts: Sequence[str]) -> Iterator[Encoded]:
-        """Raise: no text has a vector of its own."""
+        """Raise: a single text has no vector."""
         self._refuse()
 
     def tokens(self, texts: Sequence[str]) -> Iterator[Encoded]:
-        """Raise: no token has a vector of its own."""
+        """Raise: a single token has no vector."""
         self._refuse()
 
     def frames(self, videos: Sequence[VideoHandle]) -> Iterator[Encoded]:
-        """Raise: no frame has a vector of its own."""
+        """Raise: a single frame has no vector."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:
@@ -405,7 +405,7 @@ class Judge(Model, ABC):
         raise NotImplementedError(f"{type(self).__name__} overrides neither 'complete' nor 'stream'")
 
     def stream(self, requests: Sequence[JudgeRequest]) -> Iterator[Judged]:
-        """Answer all requests, in whatever order is fastest.
+        """Answer all requests, in the fastest order.
 
         Each batch is given out as soon as it is done, so that it can be kept.
 
@@ -433,7 +433,7 @@ class Judge(Model, ABC):
 
 
 Alias = Mapping[str, Any]
-"""The keys of a model's alias; a value that begins with ``./`` is a file or folder beside it."""
+"""The keys of a model's alias; a value that begins with ``./`` is a path relative to its file."""
 
 
 @dataclass(frozen=True)
@@ -508,7 +508,7 @@ class TrainableEncoder(TrainableModel):
         family: As of ``Encoder.family``.
         head_width: Width of the attention heads of the vision tower; None where the model has no such number.
         quick_gelu: Whether activations are QuickGELU; None where they are others.
-        tokenizer_files: Those of a tokenizer of the model's own; none where it is OpenAI's.
+        tokenizer_files: The files of the model's own tokenizer; none where it is OpenAI's.
     """
 
     transform: ImageTransform

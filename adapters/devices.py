@@ -55,7 +55,7 @@ def torch_dtype(dtype: str) -> torch.dtype:
 
 
 def torch_version() -> str:
-    """Return torch's version as fingerprints have it: further digits change no number."""
+    """Return torch's version for fingerprints: the digits left out change no number."""
     import torch
 
     return ".".join(torch.__version__.split(".")[:2])
@@ -91,7 +91,7 @@ class BatchSize:
             length: Of a thing; a batch is padded to that of its longest.
 
         Yields:
-            A batch, and what was made of it; None of a single thing that does not fit by itself.
+            A batch, and what was made of it; None for a single input that does not fit.
         """
         start = 0
         while start < len(things):
@@ -128,7 +128,7 @@ def is_out_of_memory(error: Exception) -> bool:
     """Return whether a device has no memory left, be it a GPU or the CPU."""
     import torch
 
-    # The CPU's allocator raises an exception of no type of its own.
+    # The CPU's allocator has no exception type.
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error)
 
 

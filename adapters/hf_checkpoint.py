@@ -90,7 +90,7 @@ class HfSource:
                     **settings,
                 )
         except Exception as error:
-            # The library raises whatever it likes: for no network, no such model, a damaged file.
+            # The library raises errors of any type: no network, no such model, a damaged file.
             raise AdapterError(f"{self.path}: {mismatch(str(error))}", self.remedy()) from error
 
     def load_whole(self, kind: str, dtype: torch.dtype, used: tuple[str, ...] = ("",)) -> Any:
@@ -143,7 +143,7 @@ class HfSource:
             with loading(self.path):
                 yield
         except Exception as error:
-            # Libraries raise whatever they like here: for no network, no such model, a damaged file.
+            # Libraries raise errors of any type: no network, no such model, a damaged file.
             raise AdapterError(f"{self.path}: {what}{first_line(error)}", self.remedy()) from error
 
     def remedy(self) -> str:
@@ -201,11 +201,11 @@ def require_fit(source: HfSource, found: Mapping[str, Any], more: Iterable[str] 
 
     Args:
         source: Where the model is.
-        found: What the library says of them beside the model: keys that are missing, or of another shape.
-        more: Further faults, as they are told.
+        found: The library's loading report: keys that are missing, or of another shape.
+        more: Messages of additional faults.
 
     Raises:
-        AdapterError: Weights are missing, or of another shape, or there are further faults.
+        AdapterError: Weights are missing, or of another shape, or there are additional faults.
     """
     # The library fills what is missing with random numbers, and leaves out what does not fit.
     wrong = [f"{name}: not in the checkpoint" for name in sorted(found["missing_keys"])]
@@ -222,7 +222,7 @@ def require_fit(source: HfSource, found: Mapping[str, Any], more: Iterable[str] 
 
 
 def ask_nobody_about_code() -> None:
-    """Keep transformers from asking at the terminal whether code of a checkpoint may run: the command line says so."""
+    """Keep transformers from asking at the terminal whether a checkpoint's code may run: an option decides that."""
     from transformers import dynamic_module_utils
 
     dynamic_module_utils.TIME_OUT_REMOTE_CODE = 0

@@ -43,7 +43,7 @@ def quiet_peft() -> Iterator[None]:
 
 
 def with_peft(model: Any, peft: str) -> Any:
-    """Return a model with adapter weights beside its own, every one of which it has a place for.
+    """Return a model with adapter weights added to its own; the model has a place for each.
 
     Raises:
         AdapterError: They cannot be read, or are those of another model.
@@ -68,7 +68,7 @@ def with_peft(model: Any, peft: str) -> Any:
             for name, value in biases.items():
                 places[old[name]].copy_(value)
     except Exception as error:
-        # Libraries raise whatever they like here.
+        # Libraries raise errors of any type here.
         raise AdapterError(f"peft={peft}: {mismatch(str(error))}", _HINT) from error
     stored = {old[name] if name in biases else name for name in stored}
     # What does not fit is left out by the library, or filled with its first values.

@@ -68,7 +68,7 @@ class PromptFormat:
             raise AdapterError(f"system=... needs a chat template, not prompt_format={form}.")
 
     def text(self, prompt: str) -> str | None:
-        """Return what is sent beside the image; None for the image alone.
+        """Return the text that is sent with the image; None for the image alone.
 
         Raises:
             AdapterError: The chat template does not take such a conversation.
@@ -163,7 +163,7 @@ def batches_ahead(
         order: Positions of those that are wanted.
         size: Returns how many samples the next batch should have; those that cannot be read count.
         workers: Threads that read.
-        collate: Makes the model's inputs, in a thread of its own.
+        collate: Makes the model's inputs, in a separate thread.
     """
     readers = ThreadPoolExecutor(workers, thread_name_prefix="read image")
 
@@ -193,7 +193,7 @@ def _read(request: CaptionRequest) -> CaptionSample | str:
         return CaptionSample(request.id, request.prompt, read.image.convert("RGB"), read.remark)
     except UnreadableImage as error:
         return f"was not written: {error}"
-    except Exception as error:  # noqa: BLE001 - one image must not cost the others, whatever a decoder raises
+    except Exception as error:  # noqa: BLE001 - decoders raise any type; one image must not fail the others
         return f"was not written: {request.pixels.name}: {type(error).__name__}: {error}"
 
 
@@ -203,7 +203,7 @@ def _batch(read: Mapping[int, Future[CaptionSample | str]], collate: Collate | N
     failures = {position: one for position, one in found.items() if isinstance(one, str)}
     inputs = None
     if samples and collate is not None:
-        # What fails is tried again, where the sample that is at fault can be told.
+        # A failed batch is tried again later, where the faulty sample can be identified.
         with suppress(Exception):
             inputs = collate(list(samples.values()))
     return SampleBatch(list(samples), list(samples.values()), inputs, failures)
@@ -344,7 +344,7 @@ class HfCaptioner(Captioner):
         return count if any(count <= one <= count + 2 for one in learned) else None
 
     def room(self, inputs: Mapping[str, torch.Tensor], tokens: int) -> int:
-        """Return how many of so many tokens captions can have after their instructions.
+        """Return how many of ``tokens`` tokens captions can have after their instructions.
 
         Raises:
             ValueError: The instructions leave no room; or each leaves another, so that they are to be written apart.
@@ -385,7 +385,7 @@ class HfCaptioner(Captioner):
         }
 
     def lend(self) -> TrainableCaptioner:
-        """Return the model with what belongs to it, in single precision; see ``Model.lend``.
+        """Return the trainable model in single precision; see ``Model.lend``.
 
         Raises:
             AdapterError: It is quantised, spread over devices, or has adapter weights already.
@@ -395,7 +395,7 @@ class HfCaptioner(Captioner):
         others = {**self._settings, "device_map": self._device_map}
         if named := [name for name, value in others.items() if value is not None]:
             raise AdapterError(
-                f"the module of {self.name} cannot be lent with {' and '.join(named)}.",
+                f"{self.name} cannot be trained with {' and '.join(named)}.",
                 "Train the model without; adapter weights can be merged into it beforehand.",
             )
         return trainable_captioner(self)
@@ -442,14 +442,14 @@ class HfCaptioner(Captioner):
             yield self._captioned([(batch.positions[n], batch.samples[n]) for n in piece], written)
 
     def _try(self, decoder: Decoder, batch: SampleBatch) -> list[Written]:
-        """Return what was written; where the model fails, each half is tried until those at fault are alone."""
+        """Return the captions; where the model fails, halves are tried until the faulty samples are isolated."""
         try:
             inputs = None if batch.inputs is None else self._place(batch.inputs)
             return decoder.write(self, batch.samples, inputs)
         except BenchError:
             raise
         except Exception as error:
-            # Whatever a model raises of one sample, the others go on.
+            # Models raise errors of any type; one sample must not fail the others.
             if is_out_of_memory(error):
                 raise
             fault = f"{type(error).__name__}: {first_line(error)}"
@@ -510,7 +510,7 @@ class HfCaptioner(Captioner):
         config = copy.deepcopy(self.model.generation_config)
         if self.positions is not None and "max_new_tokens" in settings:
             settings["max_new_tokens"] = min(settings["max_new_tokens"], self.positions)
-        # Tokens are drawn by random numbers of the sample's own, not by the library.
+        # Each sample has its own random numbers; the library draws no tokens.
         plain = {"do_sample": False, "temperature": 1.0, "top_p": 1.0, "top_k": 50, "max_length": None}
         config.update(**{**plain, **settings})
         config.eos_token_id = self.end_ids
@@ -521,8 +521,8 @@ class HfCaptioner(Captioner):
     def generate(self, inputs: Mapping[str, torch.Tensor], **settings: Any) -> Any:
         """Return what the library's ``generate`` makes of the model's inputs.
 
-        A decoder that begins with a token of its own is told that all its tokens count: the padding behind captions
-        that have ended would else be taken for that of an input.
+        A decoder that begins with its own token gets a mask in which all its tokens count. Without it, the library
+        takes the padding of ended captions for padding of an input.
         """
         import torch
 

@@ -51,12 +51,12 @@ def find_captioner(pretrained: str, revision: str | None, trust_remote_code: boo
         )
     if not native and not trust_remote_code:
         raise AdapterError(
-            f"{pretrained}: transformers has no class for '{kind}'; its repository brings code of its own, which was "
+            f"{pretrained}: transformers has no class for '{kind}'; its repository has its own code, which was "
             "not run.",
             _ELSEWHERE,
         )
     with source.reading():
-        # Where the library has a class of its own, the repository's code is not needed.
+        # Where the library has a class, the repository's code is not needed.
         config: Any = AutoConfig.from_pretrained(
             source.path, revision=revision, trust_remote_code=trust_remote_code and not native
         )
@@ -155,7 +155,7 @@ def load_processor(source: HfSource, trust_remote_code: bool, *, min_pixels: int
         return _side_by_side(source)
     processor = source.part("AutoProcessor", "processor", trust_remote_code=trust_remote_code)
     if not (hasattr(processor, "image_processor") and hasattr(processor, "tokenizer")):
-        # Of others what is missing would have put the instruction beside the image.
+        # Other models need the missing part to combine the instruction with the image.
         if source.config.model_type != "vision-encoder-decoder":
             raise AdapterError(
                 f"{source.path}: {type(processor).__name__} does not take both images and texts.", source.remedy()

@@ -23,7 +23,7 @@ _TYPES = ("token_type_ids", "mm_token_type_ids")
 
 
 def trainable_captioner(captioner: HfCaptioner) -> TrainableCaptioner:
-    """Return what a captioner lends."""
+    """Return the trainable model of a captioner."""
     own = _Lending(captioner)
     model = captioner.model.float()
     has_grid = hasattr(getattr(model, "encoder", None), "grid")
@@ -43,7 +43,7 @@ def trainable_captioner(captioner: HfCaptioner) -> TrainableCaptioner:
 
 
 class _Lending:
-    """What is done with a lent captioner; see ``TrainableCaptioner`` for each method."""
+    """The methods of a trainable captioner; see ``TrainableCaptioner``."""
 
     def __init__(self, captioner: HfCaptioner) -> None:
         self._captioner = captioner

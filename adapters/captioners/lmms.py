@@ -63,7 +63,7 @@ class LmmsCaptioner(Captioner):
         self._chat_template = sees if chat_template is None else chat_template
         self._sees = sees
         pretrained = str(arguments.get("pretrained", ""))
-        # Weights on the hub are fetched by the package, by whatever name and revision the arguments say.
+        # The package downloads weights from the hub, by the name and revision in the arguments.
         folder = pretrained and Path(pretrained).expanduser().is_dir()
         self._identity = checkpoint_identity(pretrained, None) if folder else {}
 
@@ -117,13 +117,13 @@ class LmmsCaptioner(Captioner):
     def _write(
         self, asked: Sequence[int], requests: Sequence[CaptionRequest], images: Mapping[int, Any]
     ) -> tuple[dict[int, Caption], dict[int, str]]:
-        """Return the captions of a batch, and why there are none; of a batch that fails each by itself."""
+        """Return captions or failures; requests of a batch that fails are tried one by one."""
         build = self._of_lmms_eval if self.package == "lmms_eval" else self._of_lm_eval
         instances = build([(requests[at], images[at]) for at in asked])
         try:
             answers = self._loaded.generate_until(instances)
         except Exception as error:
-            # Model classes raise whatever they like here.
+            # Model classes raise errors of any type here.
             reason = f"{type(error).__name__}: {first_line(error)}"
             if len(asked) == 1:
                 return {}, {asked[0]: reason}

@@ -22,7 +22,7 @@ _CAPTION_COLUMNS = ("caption", "candidate", "response", "prediction", "answer")
 class _RecordedRow:
     caption: Any
     image: str | None = None
-    """The image beside an id."""
+    """The image of a row that has an id, too."""
     is_claimed: bool = False
 
 
@@ -70,10 +70,10 @@ class RecordedCaptions(Captioner):
             return hashlib.file_digest(content, "sha256").hexdigest()
 
     def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
-        """Give the recorded caption of each request, as it stands in the file; a null is one that says nothing.
+        """Yield the recorded caption of each request, unchanged; null is an empty caption.
 
         Raises:
-            AdapterError: A row's id is of one document, and the image beside it of another.
+            AdapterError: A row's id and its image belong to different documents.
         """
         captions: dict[int, Caption] = {}
         for at, request in enumerate(requests):
@@ -91,11 +91,11 @@ class RecordedCaptions(Captioner):
     def _row_of(self, request: CaptionRequest) -> _RecordedRow | None:
         """Return the row of a request's caption.
 
-        A document is found by its id, else by its image; where it has a name of its own, each may be called as the
-        other. The number of a document is no image, and an image is an id only where the file says so.
+        A document is found by its id, else by its image; where it has its own name, each may be called as the
+        other. The number of a document is no image. An image is an id only where the file declares it.
 
         Raises:
-            AdapterError: The id is that of the row, and the image beside it is that of another document.
+            AdapterError: The id matches the row, but the row's image belongs to another document.
         """
         # Encoded images are no names, and large.
         image = str(request.image) if isinstance(request.image, str | int | Path) else None

@@ -122,7 +122,7 @@ class VllmCaptioner(Captioner):
     def _captions(
         self, asked: Mapping[int, list[dict[str, Any]]], settings: Sequence[Mapping[str, Any]]
     ) -> tuple[dict[int, Caption], dict[int, str]]:
-        """Return the captions of a piece, and why there are none; of a piece that is refused each by itself."""
+        """Return captions or failures; requests of a piece that is refused are tried one by one."""
         if not asked:
             return {}, {}
         vllm: Any = importlib.import_module("vllm")
@@ -152,7 +152,7 @@ class VllmCaptioner(Captioner):
             vllm: Any = importlib.import_module("vllm")
             return vllm.LLM(**self._engine_settings)
         except Exception as error:
-            # The engine raises whatever it likes here: no GPU, too little memory, an unknown architecture.
+            # The engine raises errors of any type: no GPU, too little memory, an unknown architecture.
             raise AdapterError(
                 f"vLLM cannot run '{self.name}': {first_line(error)}",
                 "Less memory: gpu_memory_utilization, max_model_len; more GPUs: tensor_parallel_size.",

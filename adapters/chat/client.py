@@ -27,7 +27,7 @@ _LONGEST_MESSAGE = 300
 """Characters of a server's message that are passed on; some servers repeat the whole request."""
 
 
-class UnusableAnswer(Exception):  # noqa: N818 - what the caller is told of is a reason, not an error
+class UnusableAnswer(Exception):  # noqa: N818 - callers handle it as a reason, not as an error
     """An answer that holds no text; its text says why.
 
     Args:
@@ -152,7 +152,7 @@ _Result = TypeVar("_Result")
 
 
 def finished_first(work: Callable[[Callable[[_Result], None]], Awaitable[None]]) -> Iterator[_Result]:
-    """Run a coroutine in a thread of its own, and yield what it gives out, as it does.
+    """Run a coroutine in a separate thread, and yield its results as they arrive.
 
     The thread goes on while the caller is busy with a result, and works inside notebooks, whose own loop
     runs already. If the caller stops early, the work is cancelled.

@@ -34,7 +34,7 @@ def chat_messages(prompt: str, image: ImageHandle | None, system: str | None) ->
 def data_url(image: ImageHandle) -> tuple[str, str]:
     """Return an image as a data URL, and a remark as of :func:`chat_messages`.
 
-    A whole JPEG, PNG or WebP goes as it is, and how it is read is the server's to say; any other goes as PNG.
+    A whole JPEG, PNG or WebP is sent unchanged, and the server decides how to read it; any other is sent as PNG.
 
     Raises:
         UnreadableImage: It is missing, damaged, truncated, or no image: servers may read what is left of it.
@@ -104,7 +104,7 @@ def sampling_settings(generation_kwargs: Mapping[str, Any]) -> dict[str, Any]:
         generation_kwargs: Settings as tasks write them, in the names of transformers and lm-eval.
 
     Raises:
-        AdapterError: A setting has no counterpart, such as beams, or does nothing beside another.
+        AdapterError: A setting has no counterpart, such as beams, or has no effect with another.
     """
     given = {name: value for name, value in generation_kwargs.items() if value is not None}
     if unknown := sorted(given.keys() - set(_KNOWN)):
@@ -125,7 +125,7 @@ def sampling_settings(generation_kwargs: Mapping[str, Any]) -> dict[str, Any]:
         if greedy and name in given and given[name] not in neutral:
             beside = "do_sample=False" if given.get("do_sample") is False else "temperature=0"
             raise AdapterError(
-                f"generation_kwargs: {name}={given[name]!r} does nothing beside {beside}",
+                f"generation_kwargs: {name}={given[name]!r} has no effect with {beside}",
                 f"Set do_sample=true and a temperature to draw tokens; --gen_kwargs {name}=null leaves it out.",
             )
     for limit in _LIMITS:

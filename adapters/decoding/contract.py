@@ -66,7 +66,7 @@ class Host(Protocol):
         ...
 
     def room(self, inputs: Mapping[str, torch.Tensor], tokens: int) -> int:
-        """Return how many of so many tokens captions can have after their instructions.
+        """Return how many of ``tokens`` tokens captions can have after their instructions.
 
         Raises:
             ValueError: The instructions leave no room; or each leaves another, so that they are to be written apart.
@@ -115,12 +115,12 @@ class Decoder(ABC):
 
 
 def first_pass(model: Any, input_ids: torch.Tensor, settings: Mapping[str, Any]) -> tuple[Any, torch.Tensor | None]:
-    """Return what the model makes of an instruction, and the positions of its tokens, where it is told them.
+    """Return the model's output for an instruction, and the token positions where they are passed to it.
 
     Args:
         model: The model of transformers.
         input_ids: ``[1, prompt]``.
-        settings: What ``generate`` has prepared for a loop of its own.
+        settings: The inputs that ``generate`` prepared for a custom loop.
     """
     inputs = {name: value for name, value in settings.items() if name not in _NOT_INPUTS}
     prepared = model.prepare_inputs_for_generation(input_ids, is_first_iteration=True, **inputs)

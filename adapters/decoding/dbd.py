@@ -8,7 +8,7 @@ Captioning?". What it leaves open is settled so:
 - The hidden state of a token is that of the last layer, after its norm, where the token is the input.
 - The first step starts from one empty candidate: n copies of it would have the same continuations n times.
 - A fact that is complete has its end token: it counts in the log-likelihood, the differential score and the length.
-- A complete fact is none of the next-step candidates, so later picks are not held against it.
+- A complete fact is none of the next-step candidates, so later picks are not compared with it.
 - The first fact that is selected has "the highest pure likelihood" by the words, the highest per token by the formula
   (which has 1/|y| for the first, too). The formula is taken; which of the two the numbers were made with is open.
 - Of equal scores the first counts: by candidate, then by the token's rank.
@@ -56,7 +56,7 @@ class UnitFact:
 
 @dataclass(frozen=True)
 class FactPrompts:
-    """What the model is told.
+    """The prompts of the model.
 
     Attributes:
         search: While facts are searched.
@@ -102,7 +102,7 @@ class DifferentiatedBeams(Decoder):
         max_fact_tokens: Steps of the search.
         selection_alpha: Weight of the differential score in the selection.
         facts: Facts that are summed up.
-        prompts: What the model is told.
+        prompts: The prompts of the model.
     """
 
     summary: Generating
@@ -207,7 +207,7 @@ class DifferentiatedBeams(Decoder):
     def pick(self, sub_candidates: Sequence[UnitFact], weight: float, ends: set[int]) -> tuple[list[int], list[int]]:
         """Pick the next-step candidates, one after another.
 
-        The first has the highest log-likelihood; each further one the highest hybrid score,
+        The first has the highest log-likelihood; each later one the highest hybrid score,
         ``log p(y | v, x) + alpha_t sum_k d(y, y_k)`` over the candidates picked before. What ends is complete
         and makes room for the next.
 
@@ -268,7 +268,7 @@ class _Steps:
     Args:
         model: The model of transformers.
         input_ids: ``[1, prompt]``.
-        settings: What ``generate`` has prepared for a loop of its own.
+        settings: The inputs that ``generate`` prepared for a custom loop.
     """
 
     def __init__(self, model: Any, input_ids: torch.Tensor, settings: Mapping[str, Any]) -> None:
@@ -300,7 +300,7 @@ class _Steps:
         inputs: dict[str, Any] = {"input_ids": tokens[:, None].to(self._device)}
         if self._positions is not None:
             self._positions = self._positions[..., -1:] + 1
-            # [1, 1], or [dimensions, 1, 1] where an image has positions of its own.
+            # [1, 1], or [dimensions, 1, 1] where images have separate positions.
             shape = self._positions.shape[:-2]
             inputs["position_ids"] = self._positions.expand(*shape, len(parents), 1)
         found = self._model(

@@ -62,7 +62,7 @@ class FiniteLogits:
 
 
 class SeededChoice:
-    """Samples tokens by random numbers of the sample's own, so that other samples change nothing.
+    """Samples tokens by each sample's own random numbers, so that other samples change nothing.
 
     Each token is drawn by inverting the distribution function of its row at one uniform number.
 
@@ -103,7 +103,7 @@ class Sampling:
     Attributes:
         temperature: Logits are divided by it.
         top_p: Only the most probable tokens that together have this probability are drawn.
-        top_k: Only so many of the most probable tokens are drawn; 0 for all.
+        top_k: Only the ``top_k`` most probable tokens are drawn; 0 for all.
         seed: Other seeds give other captions.
     """
 
@@ -121,7 +121,7 @@ class Generating(Decoder):
         max_new_tokens: Tokens that a caption may have.
         num_beams: Width of the beam.
         sampling: How tokens are drawn; None takes the most probable.
-        more: Further settings of ``generate``.
+        more: Additional settings of ``generate``.
     """
 
     max_new_tokens: int

@@ -12,7 +12,7 @@ What is otherwise:
 
 - The tokens of the image are those that the model's configuration names, wherever they lie; released code counts them
   from a start and, for InstructBLIP, is off by one.
-- Attention is weighed in 32 bits, whatever the model's own precision.
+- Attention is weighed in 32 bits, regardless of the model's precision.
 - A return that fails is an error, where released code goes on with half of it done.
 
 Captions trust a token too far that holds no more than what was said before. Rows of attention are those of the last
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 _EARLY = 10
-"""While a caption has so many tokens at most, attention to the image is rewarded instead; no search returns to them."""
+"""Up to this number of tokens, attention to the image is rewarded instead; no search returns to these tokens."""
 PRECISIONS = ("half", "log")
 _UNIT = 1e-7
 _MOST = 500.0
@@ -59,7 +59,7 @@ class OverTrust:
         weight: Of the penalty.
         threshold: A search returns when, in every beam, more steps than these had one location.
         candidates: Next tokens that are looked at in each beam; how often a search returns to one place.
-        window: A search returns by so many tokens at most, and to none behind so many.
+        window: Maximum length of a return in tokens; a search returns only to the first ``window`` tokens.
         precision: ``half`` stores trust in 16 bits, as released: above 65,504 it is infinite, and where it is so of all
             candidates others are written; below 6e-8 it is 0. ``log`` does neither: sums of logarithms in 64 bits.
 
@@ -192,7 +192,7 @@ class Retrospection:
         """
         length = len(self._locations)
         left = min(place, length - 2)
-        # As released, what was rejected further on is kept, but for the place that follows and the window's end.
+        # As released, later rejections are kept, except at the next place and at the window's end.
         end = self._settings.window - (length - place - 2)
         self._rejected = {one: flat for one, flat in self._rejected.items() if one < end and one != place + 1}
         del self._locations[left + 1 :]
@@ -238,8 +238,8 @@ class Completed:
         beams: How many these are.
         asked: Tokens of the instruction, which count in the length of a caption.
         length_penalty: Exponent of the length; above 0 it favours long captions.
-        early_stopping: Whether the search ends as soon as so many captions are complete; else when none in progress
-            can become better, as far as its present length says.
+        early_stopping: Whether the search ends as soon as ``beams`` captions are complete; else when none in progress
+            can become better at its present length.
         found: The captions.
         done: Whether the search has ended.
     """
@@ -383,7 +383,7 @@ class TokenTree:
     Args:
         model: The model of transformers.
         input_ids: ``[1, prompt]``.
-        settings: What ``generate`` has prepared for a loop of its own.
+        settings: The inputs that ``generate`` prepared for a custom loop.
         watch: Of the last layer.
 
     Attributes:
@@ -470,7 +470,7 @@ class TokenTree:
         self._cache.crop(len(places) - read)
 
     def drop(self, length: int) -> None:
-        """Leave so many tokens behind the instruction."""
+        """Keep ``length`` tokens behind the instruction."""
         self._cache.crop(self._prompt + length - self._cache.get_seq_length())
 
 
@@ -490,7 +490,7 @@ class Opera(Decoder):
         max_new_tokens: Tokens that a caption may have.
         beams: Width of the search, 2 at least.
         trust: The penalty and its settings, with as many candidates as beams at least.
-        more: Further settings of ``generate``, those of the search (``length_penalty``, ``early_stopping``) among them.
+        more: Additional settings of ``generate``, including ``length_penalty`` and ``early_stopping`` of the search.
 
     Raises:
         UsageError: Beams and candidates do not go together.
@@ -562,7 +562,7 @@ def searching(
         strategy: The strategy.
         model: The model of transformers.
         input_ids: ``[1, prompt]``.
-        settings: What ``generate`` has prepared for a loop of its own.
+        settings: The inputs that ``generate`` prepared for a custom loop.
         ends: Tokens that end a caption.
 
     Raises:
@@ -622,7 +622,7 @@ class OperaSearch:
         self.returns: dict[int, int] = {}
 
     def run(self, tokens: int) -> Written:
-        """Write a caption of so many tokens at most."""
+        """Write a caption of at most ``tokens`` tokens."""
         import torch
 
         trust, beams = self._settings.trust, self._settings.beams

@@ -3,7 +3,7 @@
 Keys are spelled as in lm-eval: ``max_new_tokens`` (or ``max_gen_toks``; 512), ``do_sample``, ``temperature``,
 ``top_p``, ``top_k``, ``num_beams``, ``repetition_penalty``, ``length_penalty``, ``no_repeat_ngram_size``,
 ``min_new_tokens``, ``early_stopping``. What is drawn at random is drawn from the whole distribution, unless
-``top_p`` or ``top_k`` say otherwise: the model's own settings of these are left out. Ours beside them:
+``top_p`` or ``top_k`` say otherwise: the model's own settings of these are ignored. Additional settings:
 
 - ``seed``: of what is drawn at random (0).
 - ``decoding``: ``greedy``, ``beam``, ``nucleus``, ``vcd``, ``opera`` or ``dbd``. Without it ``num_beams`` above 1

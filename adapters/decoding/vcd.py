@@ -1,4 +1,4 @@
-"""Visual contrastive decoding: what the model would say of a noisy image is held against it.
+"""Visual contrastive decoding: contrasts the logits for the image with those for a noisy image.
 
 Leng et al.: Mitigating Object Hallucinations in Large Vision-Language Models through Visual Contrastive Decoding,
 CVPR 2024.
@@ -86,7 +86,7 @@ def contrasted(logits: torch.Tensor, alpha: float, beta: float) -> torch.Tensor:
 
 
 def kept_share(step: int) -> float:
-    """Return the share of an image's variance that is left after so many steps of diffusion.
+    """Return the share of an image's variance that is left after ``step`` steps of diffusion.
 
     The variance of the noise that a step adds rises along a sigmoid from 1e-5 to 5e-3, as in the released code.
     """

@@ -53,7 +53,7 @@ def reserved_positions(model: Any) -> int:
     """Return how many of a text tower's positions no token can stand at.
 
     RoBERTa, and what is made of it (AltCLIP), counts positions from the number of its padding token on: of 514
-    positions the first two are nobody's.
+    positions the first two are unused.
 
     Args:
         model: A model of transformers.

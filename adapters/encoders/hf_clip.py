@@ -116,7 +116,7 @@ class HfClipEncoder(HfModel, TorchEncoder):
         dtype = torch_dtype(self._dtype)
         if peft is None:
             return _load(self._source, dtype)
-        # Added in single precision, whatever the model computes in.
+        # Added in single precision, regardless of the model's precision.
         exact = _load(self._source, torch_dtype("fp32"))
         return merged_with_peft(exact, peft).to(dtype).eval().requires_grad_(False)
 
@@ -195,7 +195,7 @@ class HfClipEncoder(HfModel, TorchEncoder):
     def _text_inputs(self, texts: Sequence[str], ids: Sequence[list[int]]) -> dict[str, torch.Tensor]:
         if self._preprocess == "official":
             return {"input_ids": clip_token_rows(ids, min(max(map(len, ids)), self.context_length))}
-        # SigLIP looks at the last position, whatever stands there, and was trained without a mask.
+        # SigLIP pools the last position, even padding, and was trained without a mask.
         is_siglip = self._kind in _SIGLIP
         made = self._tokenizer(
             self._spelled(texts),

@@ -1,6 +1,6 @@
 """Pairwise encoders of the transformers library: the match heads of BLIP and FLAVA.
 
-Pairs are of one length at a time, beside images that are encoded once.
+Pairs of a batch have one length; each image is encoded once.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class HfPairs(HfModel, TorchBatches, PairwiseEncoder):
     Args:
         pretrained: A hub id, or a folder that ``save_pretrained`` wrote: model, tokenizer, image processor.
         revision: Branch, tag or commit of a hub id.
-        dtype: ``fp32``, ``fp16`` or ``bf16``. Scores are float32 whatever it is.
+        dtype: ``fp32``, ``fp16`` or ``bf16``. Scores are always float32.
         device: Such as ``cpu`` or ``cuda:1``; a GPU by default, where there is one.
-        batch_size: Images to start with; halved whenever the device's memory does not do.
+        batch_size: Images to start with; halved when the device runs out of memory.
         workers: Threads that read images; one a core by default.
         max_tokens: Tokens of a text, start and end included, after which it is cut; None for as many as there are
             places for.
@@ -188,7 +188,7 @@ class BlipItm(HfPairs):
         revision: Branch, tag or commit of a hub id.
         dtype: ``fp32``, ``fp16`` or ``bf16``.
         device: Such as ``cpu`` or ``cuda:1``; a GPU by default, where there is one.
-        batch_size: Images to start with; halved whenever the device's memory does not do.
+        batch_size: Images to start with; halved when the device runs out of memory.
         workers: Threads that read images; one a core by default.
         head: ``itm``, ``itc`` or ``itm+itc``.
         first_token: What stands before a text that the match head sees: ``enc`` or ``cls``.
@@ -284,12 +284,12 @@ class Flava(HfPairs):
         revision: Branch, tag or commit of a hub id.
         dtype: ``fp32``, ``fp16`` or ``bf16``.
         device: Such as ``cpu`` or ``cuda:1``; a GPU by default, where there is one.
-        batch_size: Images to start with; halved whenever the device's memory does not do.
+        batch_size: Images to start with; halved when the device runs out of memory.
         workers: Threads that read images; one a core by default.
         max_tokens: Word pieces of a text, start and end included, after which it is cut; None, as in ARO, for all that
             there are places for.
         padding: ``seen``: the multimodal encoder attends to padding behind texts of fewer than 77 tokens, the text
-            encoder does not; ``none``: nobody does, as in transformers since 4.39.
+            encoder does not; ``none``: neither does, as in transformers since 4.39.
         name: How results call the model.
 
     Raises:
@@ -347,7 +347,7 @@ class Flava(HfPairs):
 
 
 def _head_logits(head: Any, states: torch.Tensor) -> torch.Tensor:
-    """Return ``[p, k]`` float32 what a linear head makes of states ``[p, d]``, each row by itself.
+    """Return ``[p, k]`` float32 the outputs of a linear head for states ``[p, d]``, row by row.
 
     A product of matrices with so few columns has other last bits for few rows than for many.
 

@@ -92,8 +92,8 @@ class OpenClipSource:
     """Where a model is.
 
     Attributes:
-        model_name: What open_clip is told to make.
-        load: The tag or file that it is told to load; None where ``model_name`` says it all.
+        model_name: The model name for open_clip.
+        load: The tag or file for open_clip to load; None where ``model_name`` is enough.
         name: Of the architecture, for messages.
         configuration: The architecture.
         checkpoint: The file with the weights.
@@ -111,7 +111,7 @@ class OpenClipSource:
 
     @property
     def quick_gelu(self) -> bool:
-        """Whether the weights were trained with QuickGELU, as far as is known."""
+        """Whether the weights were trained with QuickGELU, by the tag or the configuration."""
         return self.quick_tag or bool(self.configuration.get("quick_gelu", False))
 
     def loading(self) -> AbstractContextManager[None]:
@@ -313,7 +313,7 @@ class OpenClipTowers(TorchEncoder):
 
     @property
     def _is_clips_own(self) -> bool:
-        """Whether the tokenizer is OpenAI's, which cuts a text by itself."""
+        """Whether the tokenizer is OpenAI's, which truncates texts."""
         return hasattr(self._tokenizer, "encode") and getattr(self._tokenizer, "reduction_fn", None) is None
 
     @property
@@ -431,7 +431,7 @@ class OpenClipEncoder(OpenClipTowers):
         }
         model = _load(self._source, dtype, self._device, self._quick_gelu, lora_alpha)
         if peft:
-            # Added in single precision, whatever the model computes in.
+            # Added in single precision, regardless of the model's precision.
             exact = _load(self._source, "fp32", self._device, self._quick_gelu, lora_alpha)
             model.load_state_dict(merged_with_peft(exact, str(peft)).state_dict())
         pixels = open_clip_transform(model.visual.preprocess_cfg, transform, self._device)
@@ -510,7 +510,7 @@ def _load(source: OpenClipSource, dtype: str, device: torch.device, quick_gelu: 
         ours = {name: tuple(value.shape) for name, value in empty.named_parameters()}
         raise _does_not_fit(source, first_of(differing(shapes, ours)) or str(error)) from error
     except Exception as error:
-        # Whatever open_clip, timm and transformers raise over a configuration or a checkpoint.
+        # open_clip, timm and transformers raise errors of any type for a configuration or a checkpoint.
         raise _does_not_fit(source, mismatch(str(error))) from error
     # open_clip stretches position embeddings, so that another architecture seems to fit.
     ours = {name: tuple(value.shape) for name, value in model.named_parameters() if name in _POSITIONS}
@@ -564,7 +564,7 @@ def _tokenizer(source: OpenClipSource, context_length: int | None = None) -> Any
     text = source.configuration.get("text_cfg", {})
     # Of these open_clip makes another one than OpenAI's.
     if text.keys() & {"hf_tokenizer_name", "tokenizer_kwargs"} or "siglip" in source.model_name.lower():
-        # A configuration is data: it does not decide that code beside it runs.
+        # A configuration is data: it does not decide that code in its folder runs.
         trusted: dict[str, Any] = {"trust_remote_code": False} if "hf_tokenizer_name" in text else {}
         return open_clip.get_tokenizer(source.model_name, context_length=context_length, **trusted)
     return clip_tokenizer(context_length or text.get("context_length", CONTEXT))

@@ -50,8 +50,8 @@ class PacCheckpoint:
 def read_pac_checkpoint(path: Path, head_width: int = 64) -> PacCheckpoint:
     """Read a checkpoint and add its LoRA weights to those that released code adds them to.
 
-    PAC-S files hold all weights of a CLIP under ``state_dict``. PAC-S++ files hold LoRA weights of rank 4
-    besides. The effect of released code is kept, which builds the model, puts it into evaluation mode and
+    PAC-S files hold all weights of a CLIP under ``state_dict``. PAC-S++ files hold LoRA weights, too, of
+    rank 4. The effect of released code is kept, which builds the model, puts it into evaluation mode and
     only then loads the file: attention (both projections) and patch convolution add theirs, the MLP's
     layers believe to have added theirs already and use the stored weight alone
     (``models/custom_loralib/layers.py``, ``Linear.train``).
@@ -96,7 +96,7 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
     except OSError as error:
         raise AdapterError(f"{path}: {error.strerror or error}") from error
     except Exception as error:
-        # The library raises whatever it meets: for pickled objects, a damaged file, a TorchScript archive.
+        # The library raises errors of any type: pickled objects, a damaged file, a TorchScript archive.
         raise AdapterError(
             f"{path}: not a file of tensors alone: {first_line(error)}",
             "Is it whole, and is it the PAC checkpoint? TorchScript archives (OpenAI's own CLIP) and pickled "
@@ -220,7 +220,7 @@ def write_pac(
         folder: Is there; gets the file and the tokenizer's.
         head_width: Width of the vision tower's attention heads.
         quick_gelu: Whether activations are QuickGELU.
-        tokenizer_files: Those of a tokenizer of the model's own.
+        tokenizer_files: The files of the model's own tokenizer.
 
     Returns:
         The alias, as of a file in ``folder``.
@@ -393,7 +393,7 @@ def _load_tokenizer(path: Path, read: PacCheckpoint, folder: Path | None) -> Any
     try:
         tokenizer = HFTokenizer(str(folder), context_length=text["context_length"])
     except Exception as error:
-        # transformers raises whatever it likes over a folder.
+        # transformers raises errors of any type for a folder.
         raise AdapterError(
             f"tokenizer {folder}: {first_line(error)}", "Name a folder with a tokenizer.json."
         ) from error

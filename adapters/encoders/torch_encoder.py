@@ -97,10 +97,10 @@ class TorchBatches(Encoder):
         self._reading: Reading | None = reading
 
     def _by_processes(self, images: int) -> bool:
-        """Return whether processes read so many images.
+        """Return whether processes read this number of images.
 
-        By default they do where a GPU waits for images whose transform keeps other threads waiting, where there are
-        cores enough, and for so many images that it pays to begin them. On a CPU the model itself needs the cores.
+        By default they do where a GPU waits for images whose transform blocks other threads, where there are enough
+        cores, and where the number of images is worth the start of processes. On a CPU the model needs the cores.
         """
         pays = self._device.type == "cuda" and self._workers >= _FEWEST_CORES and images >= _FEWEST_IMAGES
         is_wanted = pays if self._reading is None else self._reading == "processes"
@@ -109,8 +109,8 @@ class TorchBatches(Encoder):
     def _of_one_length(self, ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
         """Yield the numbers of the texts of each batch.
 
-        They are of one length: padding moves features in their last bits, and so they would depend on the texts beside
-        them. The longest come first, which finds out at once whether they fit.
+        They have one length: padding changes the last bits of features, so they would depend on the other texts of
+        the batch. The longest come first, which shows at once whether they fit.
         """
 
         def length(number: int) -> int:
@@ -124,7 +124,7 @@ class TorchBatches(Encoder):
     def _filled(
         self, kind: Literal["image", "text"], positions: Sequence[int], inputs: dict[str, torch.Tensor]
     ) -> tuple[Sequence[int], dict[str, torch.Tensor]]:
-        """Return inputs of so many rows at least that they are computed as those of many are; the first is repeated."""
+        """Return inputs padded on a CPU to the smallest batch that rounds like large ones, by copies of the first."""
         fills = self._device.type == "cpu" and self._batch[kind].now >= _FEWEST_ON_CPU
         if not fills or not 0 < len(positions) < _FEWEST_ON_CPU:
             return positions, inputs
@@ -203,7 +203,7 @@ class TorchEncoder(TorchBatches):
         """
 
     def lend(self) -> TrainableEncoder:
-        """Return the module with what belongs to it; see ``Model.lend``.
+        """Return the trainable encoder; see ``Model.lend``.
 
         Raises:
             AdapterError: It is not in single precision.
@@ -211,7 +211,7 @@ class TorchEncoder(TorchBatches):
         if self._dtype != "fp32":
             raise AdapterError(
                 f"a model in {self._dtype} is not trained.",
-                "Leave 'dtype' out: steps compute in lower precision where a recipe says so.",
+                "Leave 'dtype' out: the recipe sets the precision of training steps.",
             )
         return TrainableEncoder(
             module=self._model,

@@ -100,7 +100,7 @@ class FastTransform(ImageTransform):
 
         if self._device.type != "cuda":
             return self._normalized([one.pixels for one in batch]), {}
-        # On a stream of its own, so that the decoder does not wait for the model.
+        # On a separate stream, so that the decoder does not wait for the model.
         stream = torch.cuda.Stream(self._device)
         with torch.cuda.stream(stream):
             found, failures = self._decoded_on_gpu(batch)
@@ -206,7 +206,7 @@ def _decode(images: Sequence[_Encoded], device: torch.device) -> list[torch.Tens
 
 
 def _pieces(images: dict[int, _Encoded]) -> Iterator[list[int]]:
-    """Yield the keys of images, so many at a time as may be decoded together."""
+    """Yield the keys of images in groups that may be decoded together."""
     piece: list[int] = []
     pixels = 0
     for number, one in images.items():

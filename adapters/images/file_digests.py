@@ -1,4 +1,4 @@
-"""Digests of files: each is read once for all who ask, in this process, beside it and after it."""
+"""Digests of files: each file is read once for all callers, in this process, in parallel ones and in later ones."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Manifest:
                 query = f"SELECT * FROM digests WHERE path IN ({','.join('?' * len(paths))})"  # noqa: S608
                 for *state, digest, crc in self._db.execute(query, paths):
                     known = FileState(*state)
-                    # What is not as it was written (a bit that flipped on the disk) is not known.
+                    # A row with a wrong checksum (a bit that flipped on the disk) is ignored.
                     if known in wanted and isinstance(digest, bytes) and _crc(known, digest) == crc:
                         found[known] = digest
         except sqlite3.Error as error:
@@ -135,7 +135,7 @@ def _open(path: Path) -> sqlite3.Connection:
 
 def _set_wal_mode(db: sqlite3.Connection) -> None:
     """Let one process write while others read."""
-    # SQLite does not wait for the lock here by itself, and two processes may make the file at once.
+    # SQLite does not wait for the lock here, and two processes may create the file at once.
     give_up = time.monotonic() + _LOCK_SECONDS
     while True:
         try:
@@ -162,7 +162,7 @@ def _say_that_it_is_not_used(path: Path, reason: str) -> None:
 
 
 _IN_MEMORY = 1 << 15
-"""Digests that are at hand without a look into the manifest: 15 MB."""
+"""Digests that are kept in memory: 15 MB."""
 _AT_ONCE, _STATES_A_TASK = 4096, 256
 _A_TRANSACTION = 512
 _SETTLED_NS = 2_000_000_000
@@ -170,7 +170,7 @@ _SETTLED_NS = 2_000_000_000
 
 
 class FileDigests:
-    """The digests of files, at hand in this process and kept in a manifest for others.
+    """The digests of files, in memory for this process and in a manifest for others.
 
     Args:
         manifest: What keeps them.
@@ -240,7 +240,7 @@ class FileDigests:
         return found
 
     def _hashed(self, state: FileState) -> bytes | OSError:
-        """Return what a file hashes to now, kept if it has not changed meanwhile and is not about to."""
+        """Return a file's digest; it is stored if the file did not change during the read and is not too recent."""
         try:
             with open(state.path, "rb") as content:  # noqa: PTH123 - the system's own spelling
                 before = os.fstat(content.fileno())

@@ -196,7 +196,7 @@ def as_png(image: Image.Image | np.ndarray) -> bytes:
             RGBA.
 
     Raises:
-        UsageError: An array of other values or another shape, or an image of numbers whose range nobody knows.
+        UsageError: An array of other values or another shape, or an image whose value range is unknown.
     """
     from PIL import Image
 
@@ -213,7 +213,7 @@ def as_png(image: Image.Image | np.ndarray) -> bytes:
             f"an image of Pillow's mode {image.mode} has numbers whose range is not known", "image.convert('RGB')"
         )
     bare = image.copy() if image.mode in _AS_IT_IS else image.convert("RGB")
-    # What the file that it was read of says besides (how to turn it, its colours) is not of the pixels.
+    # Other metadata of the file (orientation, colour profile) is not part of the pixels.
     bare.info = {key: value for key, value in bare.info.items() if key == "transparency"}
     buffer = io.BytesIO()
     Image.Image.save(bare, buffer, "png", compress_level=1)

@@ -21,8 +21,8 @@ class PlainJpeg:
         width: In pixels, as stored.
         height: The same.
         has_exif: Whether there is EXIF data, which may say how to turn the image.
-        unturned: The file without that data, which decodes to the pixels as they are stored whatever the decoder
-            thinks of orientations.
+        unturned: The file without that data: every decoder returns the stored pixels, whether or not it applies
+            orientations.
     """
 
     width: int
@@ -45,7 +45,7 @@ def plain_jpeg(encoded: bytes) -> PlainJpeg | None:
     for marker, at, end in _segments(encoded):
         body = encoded[at + 4 : min(at + 20, end)]
         if marker == _SCAN:
-            # Between the scans there may be further segments, which nobody writes.
+            # More segments are allowed between the scans, but no encoder writes them.
             if size is None or encoded.find(_APPLICATION_1, at) >= 0:
                 return None
             return PlainJpeg(*size, has_exif, b"".join([*kept, encoded[at:]]))
@@ -66,7 +66,7 @@ def plain_jpeg(encoded: bytes) -> PlainJpeg | None:
 def end_of_scans(encoded: bytes) -> int | None:
     """Return where the end mark after a JPEG file's first scan is; None where there is none.
 
-    Thumbnails, which lie before the first scan, have end marks of their own.
+    Thumbnails, which lie before the first scan, have separate end marks.
     """
     for marker, at, _ in _segments(encoded):
         if marker == _SCAN:

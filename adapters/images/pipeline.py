@@ -53,7 +53,7 @@ def default_workers() -> int:
 
 
 def made_ahead(makers: Iterator[Callable[[], _T]]) -> Iterator[_T]:
-    """Yield what each function returns; they are called in a thread of their own, ahead of whoever takes."""
+    """Yield the result of each function; a separate thread calls them ahead of the consumer."""
     thread = ThreadPoolExecutor(1, thread_name_prefix="make batches")
     ahead: deque[Future[_T]] = deque()
     try:
@@ -109,7 +109,7 @@ def read_image_with(read: Callable[[ImageHandle], _T], handle: ImageHandle) -> _
         return read(handle)
     except UnreadableImage as error:
         return str(error)
-    except Exception as error:  # noqa: BLE001 - one image must not cost the others, whatever a transform raises
+    except Exception as error:  # noqa: BLE001 - transforms raise any type; one image must not fail the others
         return f"{handle.name}: cannot be prepared: {type(error).__name__}: {error}"
 
 
@@ -155,7 +155,7 @@ def _parts_by_processes(
                 yield made
                 done += 1
         except RuntimeError as error:
-            # So says torch that a process died. The image that it had is found where each has a process of its own.
+            # Torch reports a dead process like this. One process per image shows which image caused it.
             alone = [_by_itself(source, at) for at in parts[done]]
             yield _joined(alone, source.transform)
             done += 1
@@ -173,7 +173,7 @@ def _parts_by_processes(
 
 
 def _by_itself(source: _Parts, at: int) -> ImageBatch:
-    """Return a batch of one image, which a process of its own reads."""
+    """Return a batch of one image, which a separate process reads."""
     try:
         (made,) = _loaded(source, [[at]], 1)
     except RuntimeError:
@@ -195,7 +195,7 @@ def _loaded(source: _Parts, parts: Sequence[Sequence[int]], workers: int) -> Any
 
 
 def _shared(batch: ImageBatch) -> ImageBatch:
-    """Put inputs into shared memory, here, where it is told that there is too little of it."""
+    """Put inputs into shared memory; here an error reports that there is too little of it."""
     for tensor in batch.inputs.values():
         tensor.share_memory_()
     return batch

@@ -4,7 +4,7 @@ An image whose data end before its pixels do is none that can be read. Pillow ra
 may have its end mark and too little before it, and decoders fill the rest without an error:
 
 - PNG: a stream that ends after some of its rows leaves the others 0, and sums of image data are not checked.
-- JPEG: what follows the last data is grey (each coefficient is 0), and without an end mark further bytes are data.
+- JPEG: what follows the last data is grey (each coefficient is 0), and without an end mark additional bytes are data.
 - PCX: a palette at the end of the file that is not there makes greys of the indices.
 """
 
@@ -40,7 +40,7 @@ _CUT = "16 bits a channel cut to 8"
 _CLIPPED = "grey levels of 16 bits clipped at 255"
 
 
-class UnreadableImage(Exception):  # noqa: N818 - what the caller is told of is a reason, not an error
+class UnreadableImage(Exception):  # noqa: N818 - callers handle it as a reason, not as an error
     """An image that cannot be read; its text names the image and the cause."""
 
 
@@ -49,9 +49,9 @@ class ReadImage:
     """An image that was read.
 
     Attributes:
-        image: The pixels, loaded, in the mode in which Pillow gives them. Whether RGB is made of them before or
-            after the resize is for the model's transform to say.
-        remarks: What was done to read it that is not as usual.
+        image: The pixels, loaded, in Pillow's mode. The model's transform decides whether it converts them to RGB
+            before or after the resize.
+        remarks: Anything unusual that was done to read it.
     """
 
     image: Image.Image
@@ -114,7 +114,7 @@ def read_image(handle: ImageHandle, encoded: bytes | None = None) -> ReadImage:
     except Image.UnidentifiedImageError as error:
         raise UnreadableImage(f"{handle.name}: is not an image in a known format") from error
     except Exception as error:
-        # Decoders raise whatever they like here: OSError, SyntaxError, struct.error, ValueError, ...
+        # Decoders raise errors of any type: OSError, SyntaxError, struct.error, ValueError, ...
         raise UnreadableImage(f"{handle.name}: {_cause(error)}") from error
     if handle.box is None:
         return read

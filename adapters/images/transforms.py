@@ -86,7 +86,7 @@ class ImageTransform(ABC):
 
 
 class ExactTransform(ImageTransform):
-    """The transform of the model's own library, in Python and Pillow, which keep other threads waiting.
+    """The transform of the model's library, in Python and Pillow, which block other threads.
 
     Args:
         transform: Makes the model's inputs of one image, by name, without a batch dimension.

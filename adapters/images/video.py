@@ -69,10 +69,10 @@ RECORDED = (".npy", ".pt")
 """Suffixes of files that hold features of frames, not the video itself."""
 
 _FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi"
-"""Formats that hold the video itself. FFmpeg knows others that name further files or addresses to open."""
+"""Formats that hold the video itself. FFmpeg knows others that name additional files or addresses to open."""
 
 
-class UnreadableVideo(Exception):  # noqa: N818 - what the caller is told of is a reason, not an error
+class UnreadableVideo(Exception):  # noqa: N818 - callers handle it as a reason, not as an error
     """A video that cannot be read; its text names the file and the cause."""
 
 
@@ -85,7 +85,7 @@ def read_frames(handle: VideoHandle) -> Iterator[Image.Image] | np.ndarray:
     """Return every frame of a video, or its recorded features.
 
     All frames are decoded, in order, as in the released EMScore code (``extract_video_embeddings.py``), and
-    turned upright where the video says so. Few of them are in memory at a time.
+    turned upright according to the video's metadata. Few of them are in memory at a time.
 
     Args:
         handle: The video. Its span is not looked at.
@@ -116,7 +116,7 @@ def _recorded(path: Path) -> np.ndarray:
     except UnreadableVideo:
         raise
     except Exception as error:
-        # Readers raise whatever they like here: OSError, EOFError, ValueError, RuntimeError, UnpicklingError.
+        # Readers raise errors of any type: OSError, EOFError, ValueError, RuntimeError, UnpicklingError.
         raise UnreadableVideo(
             f"{path}: holds no plain array of features, or is damaged; nothing in it was executed "
             f"({type(error).__name__})"

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 class HfJudge(Judge):
     """Judgements by a model of transformers, with the exact probabilities of tokens.
 
-    Models with images (``AutoModelForImageTextToText``) and without (``AutoModelForCausalLM``) are told
-    apart by their configuration. Prompts go through the model's chat template if it has one. Decoding is
-    greedy unless a request says otherwise; tokens are drawn by random numbers of the request's own, so that
+    The configuration decides between models with images (``AutoModelForImageTextToText``) and without
+    (``AutoModelForCausalLM``). Prompts go through the model's chat template if it has one. Decoding is
+    greedy unless a request says otherwise; tokens are drawn by each request's own random numbers, so that
     other requests of a batch change nothing.
 
     Args:
@@ -194,7 +194,7 @@ class HfJudge(Judge):
                 processor = reader.from_pretrained(self._pretrained, **options)
                 model, found = build.from_pretrained(self._pretrained, dtype=dtype, output_loading_info=True, **options)
         except Exception as error:
-            # Libraries raise whatever they like here: a damaged file, a missing package, code not trusted.
+            # Libraries raise errors of any type: a damaged file, a missing package, code not trusted.
             raise AdapterError(f"judge '{self.name}': {first_line(error)}") from error
         if missing := sorted(found["missing_keys"]):
             # The library fills them with random numbers.

@@ -199,7 +199,7 @@ class Painter(Model, ABC):
 
         Args:
             texts: What the images should show.
-            seed: Of its random numbers, 0 or more: a text and a seed have one image, whatever else is asked for.
+            seed: Of its random numbers, 0 or more: a text and a seed have one image, regardless of the other texts.
 
         Raises:
             AdapterError: The model failed, or cannot paint one of the texts.

@@ -59,7 +59,7 @@ def preparing(image: ImageHandle) -> Iterator[None]:
     """Name an image of which a model's processor makes no inputs, such as one of a single row of pixels.
 
     Raises:
-        UnreadableImage: Whatever the library raised.
+        UnreadableImage: The library raised an error of any type.
     """
     try:
         yield
@@ -118,7 +118,7 @@ class HfDetector(HfRegionModel, Detector):
         return Detections(torch.stack(edges, dim=-1).cpu().numpy(), scores.double().cpu().numpy())
 
     def _look(self, image: ImageHandle) -> tuple[tuple[int, int], Any]:
-        """Return width and height of an image in pixels, and what the model makes of it whatever is asked for."""
+        """Return an image's width and height in pixels, and the model's output for it, which depends on no phrase."""
         encoded = read_bytes(image)
         if self._seen is None or self._seen[0] != (encoded, image.box):
             picture = read_image(image, encoded).image.convert("RGB")
@@ -147,10 +147,10 @@ class HfDetector(HfRegionModel, Detector):
 
 
 class Owlv2Detector(HfDetector):
-    """OWLv2 of transformers: each phrase is a query of its own, as it is written (no ``a photo of``).
+    """OWLv2 of transformers: each phrase is a separate query, unchanged (no ``a photo of``).
 
     A phrase is cut to the 16 tokens that the model takes. A score is the sigmoid of a box's logit for a phrase, the
-    same whatever else is asked for. See ``HfDetector`` for the arguments.
+    same for any set of phrases. See ``HfDetector`` for the arguments.
 
     Source: Minderer et al., Scaling Open-Vocabulary Object Detection (2023).
     """

@@ -57,7 +57,7 @@ class DiffusionPainter(Painter):
                 self._pretrained, revision=revision, torch_dtype=torch_dtype(dtype)
             )
         except Exception as error:
-            # The library raises whatever it likes: for no network, no such model, a damaged file.
+            # The library raises errors of any type: no network, no such model, a damaged file.
             raise AdapterError(f"{pretrained}: {first_line(error)}", _REMEDY) from error
         pipeline.set_progress_bar_config(disable=True)
         self._pipeline = pipeline.to(self._device)
@@ -85,7 +85,7 @@ class DiffusionPainter(Painter):
 
         painted = []
         for text in texts:
-            # One by one, each with numbers of its own: so an image does not depend on its neighbours.
+            # One by one, each with its own random numbers: so an image does not depend on its neighbours.
             numbers = torch.Generator(self._device).manual_seed(seed)
             (image,) = self._pipeline(text, generator=numbers, **self._settings).images
             encoded = io.BytesIO()

@@ -30,7 +30,7 @@ def crop_windows(size: tuple[int, int], layers: int, overlap: float) -> list[tup
 
     Args:
         size: Width and height in pixels.
-        layers: How many layers of crops beside the whole.
+        layers: Number of layers of crops in addition to the whole.
         overlap: Share of the shorter side by which crops of the first layer overlap; half of it in the next, and so on.
     """
     width, height = size
@@ -127,8 +127,8 @@ class SamSegmenter(HfRegionModel, Segmenter):
         stability: Stability that a mask must have: the IoU of what is above the threshold by the offset, and below it.
         stability_offset: How far both are from the threshold.
         box_nms: IoU of two boxes of one crop above which the less sure mask goes.
-        crop_layers: Layers of crops beside the whole; layer i has 2^i crops a side.
-        crop_points_downscale: The grid of layer i has so many times fewer points a side, i times over.
+        crop_layers: Layers of crops in addition to the whole; layer i has 2^i crops a side.
+        crop_points_downscale: Points a side of layer i are divided by this factor to the power i.
         crop_overlap: Share of the shorter side by which crops overlap.
         crop_nms: IoU of two boxes of several crops above which the one of the larger crop goes.
         min_region: Pixels that a hole or an island must have to stay; 0 leaves masks as they are.

@@ -26,8 +26,8 @@ class PlantedCaptioner(SeesShapes, Captioner):
 
     Args:
         model: The captioner of whole pictures.
-        omitted: Sentences that are left out at the end, as far as one is left.
-        inventions: Share of captions that get a thing that the picture does not hold, in a sentence of its own.
+        omitted: Number of sentences omitted at the end; at least one is kept.
+        inventions: Share of captions that get a thing that the picture does not show, in an additional sentence.
         seed: Of what is drawn.
         name: How results call it.
     """

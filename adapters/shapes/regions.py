@@ -63,7 +63,7 @@ def see(image: ImageHandle) -> SceneView:
     """Return what a picture of the shapes world shows.
 
     A picture that is drawn knows its scene. Of a file the name ends with the scene's seed (``photos/17.jpg``), and its
-    pixels are held against those of that scene.
+    pixels are compared with those of that scene.
 
     Raises:
         UnreadableImage: It cannot be read, or it is no picture of the shapes world whose scene is known.
@@ -167,7 +167,7 @@ def _boxes(seen: SceneView) -> list[Box | None]:
     left, top = (min(box[edge] for box in drawn) for edge in (0, 1))
     right, bottom = (max(box[edge] for box in drawn) for edge in (2, 3))
     side = seen.side
-    # Beside all things, so that no suppression takes it for one of them.
+    # Outside all objects, so that non-maximum suppression takes it for none of them.
     strips = [(0, 0, left, side), (right, 0, side, side), (0, 0, side, top), (0, bottom, side, side)]
     background = max(strips, key=lambda strip: (strip[2] - strip[0]) * (strip[3] - strip[1]))
     return [_shown(box, seen) for box in (*drawn, background)]

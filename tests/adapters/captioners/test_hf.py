@@ -354,7 +354,7 @@ def test_code_of_a_repository_is_not_run_unless_it_is_trusted(tiny_llava: Path, 
     folder = without(tiny_llava, tmp_path / "remote")
     (folder / "ran.py").write_text(f"open({str(tmp_path / 'trace')!r}, 'w')\nclass Config: ...\n")
     rewrite(folder, model_type="cogvlm", auto_map={"AutoConfig": "ran.Config"})
-    with pytest.raises(AdapterError, match="brings code of its own, which was not run") as caught:
+    with pytest.raises(AdapterError, match="has its own code, which was not run") as caught:
         HfCaptioner(str(folder))
     assert "captions:FILE" in caught.value.hint
     assert "trust_remote_code=true" in caught.value.hint

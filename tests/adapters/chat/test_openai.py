@@ -400,9 +400,9 @@ def test_settings_of_tasks_get_the_names_of_servers(given: dict[str, Any], setti
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        ({"do_sample": False, "temperature": 0.2}, "temperature=0.2 does nothing beside do_sample=False"),
-        ({"top_p": 0.9}, "top_p=0.9 does nothing beside temperature=0"),
-        ({"temperature": 0, "top_k": 5}, "top_k=5 does nothing beside temperature=0"),
+        ({"do_sample": False, "temperature": 0.2}, "temperature=0.2 has no effect with do_sample=False"),
+        ({"top_p": 0.9}, "top_p=0.9 has no effect with temperature=0"),
+        ({"temperature": 0, "top_k": 5}, "top_k=5 has no effect with temperature=0"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused_and_both_named(given: dict[str, Any], named: str):

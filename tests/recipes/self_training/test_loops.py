@@ -168,7 +168,7 @@ def refused(file: Path, *changes: str) -> str:
         ({"make": {"limit": 3}}, ("3 rows make no batch of 4", "a smaller objective.batch")),
         (
             {"train": {"set": ["model.name=shapes-planted", "objective.batch=4"]}},
-            ("the module of shapes-planted cannot be lent", "Recipes train"),
+            ("shapes-planted cannot be trained", "Recipes train"),
         ),
         (
             {"train": {"recipe": "shapes_pacspp"}},

@@ -339,7 +339,7 @@ def test_what_cannot_be_trained_is_refused_before_it_begins(call: Make, keys: di
 
 
 def test_model_whose_module_cannot_be_lent_is_refused(call: Make):
-    with pytest.raises(AdapterError, match=r"iiw-p5b.* cannot be lent"):
+    with pytest.raises(AdapterError, match=r"iiw-p5b.* cannot be trained"):
         opened(call(model={"name": "iiw-p5b"}))
 
 

@@ -194,7 +194,7 @@ def test_lora_tunes_a_llava_whose_adapter_is_read_again(scst: Make, tiny_llava: 
     factors = load_file(tmp_path / "out" / "weights" / "adapter_model.safetensors")
     assert any(one.abs().max() > 0 for name, one in factors.items() if "lora_B" in name)
     tuned = resolve_model(str(tmp_path / "out")).on("cpu").load()
-    with pytest.raises(AdapterError, match="cannot be lent with peft"):
+    with pytest.raises(AdapterError, match="cannot be trained with peft"):
         tuned.lend()
 
 
@@ -239,7 +239,7 @@ def test_reward_that_needs_references_and_cross_entropy_need_captions(scst: Make
 
 def test_models_that_cannot_be_tuned_are_refused(scst: Make, encoder: Path, tmp_path: Path):
     (tmp_path / "captions.jsonl").write_text('{"id": "0", "caption": "a"}\n', encoding="utf-8")
-    with pytest.raises(AdapterError, match=r"cannot be lent.*\n?.*captioners of the adapter hf"):
+    with pytest.raises(AdapterError, match=r"cannot be trained.*\n?.*captioners of the adapter hf"):
         opened(scst(model={"name": f"captions:{tmp_path / 'captions.jsonl'}"}))
     with pytest.raises(UsageError, match="writes no captions"):
         opened(scst(model={"name": "open_clip", "arguments": {"pretrained": str(encoder)}}, train=["*"]))
