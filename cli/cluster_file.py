@@ -1,4 +1,4 @@
-"""Cluster files: where the shards of a run are worked on, and what workers take there."""
+"""Cluster files: where the shards of a run are computed, and the resources of workers."""
 
 from __future__ import annotations
 
@@ -65,19 +65,19 @@ class PoolsSettings(_Strict):
 
 
 class SlurmSettings(_Strict):
-    """What a job of Slurm asks for besides what its pool takes."""
+    """Settings of Slurm jobs, in addition to the resources of their pool."""
 
     slots: int = Field(default=8, ge=1)
-    """Jobs of an array, where a pool does not say how many replicas it has."""
+    """Jobs of an array, for pools without ``replicas``."""
     options: list[Annotated[str, Field(pattern=r"^--[a-z][a-z-]*(=[^\r\n]*)?$")]] = Field(default_factory=list)
     """Options of sbatch, such as --partition=gpu or --time=04:00:00."""
 
 
 class ClusterFile(_Strict):
-    """Where the shards of a run are worked on."""
+    """Where the shards of a run are computed."""
 
     engine: Literal["local", "ray", "slurm"] = "ray"
-    """What works on them."""
+    """The executor."""
     address: str = "auto"
     """Of a cluster of ray: auto, local or HOST:PORT."""
     processes: int = Field(default=1, ge=1)
@@ -99,7 +99,7 @@ class ClusterFile(_Strict):
 
 
 def _requests(parsed: ParsedFile) -> list[Request]:
-    """Return what a cluster file asks for: the head of ray's cluster, and where results lie, call servers."""
+    """Return what a cluster file asks for: the head of ray's cluster and the folder of results may be servers."""
     asked = requests_of(parsed.values, parsed.path, parsed.where)
     address = str(parsed.values.get("address", "auto"))
     if address not in ("auto", "local") and not is_installed(parsed.path):
@@ -118,7 +118,7 @@ def read_cluster(path: Path) -> ClusterFile:
     """Read a cluster file.
 
     Raises:
-        UsageError: It names servers or folders that nobody allowed.
+        UsageError: It names servers or folders that are not allowed.
         TaskError: It cannot be read, or has keys or values that it may not have; each with its line.
     """
     parsed = parse(path)

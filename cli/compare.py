@@ -17,11 +17,11 @@ follows from the task:
   captions of a model        the models of the runs, by the mean of the first metric (--metrics for others)
 Runs must be of the same task, version and data; only rows that all have a score for count.
 
-Two tables are printed. The first ranks them, with an interval and a group: those that share a letter do not
-differ at level --alpha. The second has each pair: the difference, its interval, p by a bootstrap that draws
-the same images for both, p after Holm's correction for the number of pairs (from which the letters follow),
-and, where it applies, the p of the classical test that supposes independent rows: Williams for pearson,
-McNemar for accuracy. Intervals that overlap do not mean that two metrics are equal: look at the pair.
+Two tables are printed. The first ranks them, with an interval and a group: those with a letter in common are
+not significantly different at level --alpha. The second has each pair: the difference, its interval, p by a
+paired bootstrap over images, p after Holm's correction for the number of pairs (which gives the letters),
+and, where it applies, p of the classical test for independent rows: Williams for pearson, McNemar for
+accuracy. Overlapping intervals do not mean that two metrics are equal: look at the pair.
 
 examples:
   bench compare runs/flickr8k_expert/no-model/20260101T120000-0a1b2c3d
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the tables; what a reader must know besides goes to stderr."""
+    """Print the tables; notes go to stderr."""
     from ..benchmarks.comparing.comparison import CompareSettings, compare_runs
     from ..benchmarks.comparing.tables import render_comparisons
     from ..benchmarks.inputs.settings import split_metrics

@@ -103,7 +103,7 @@ def _java() -> Finding:
     try:
         java = find_java()
         asked = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)
-        # Options that it finds in the environment it tells before.
+        # Java prints the options of its environment first.
         version, *_ = (line for line in asked.stderr.splitlines() if " version " in line)
         return Finding("ok", "Java", f"{java}: {version}")
     except BenchError as error:
@@ -117,7 +117,7 @@ def _java() -> Finding:
 def _checked(
     subject: str, check: Callable[[], object], found: str, lacking: Literal["note", "fault"] = "note", need: str = ""
 ) -> Finding:
-    """Return what a check gives, in the place of ``{}``, or its error with who needs what is not there."""
+    """Return the result of a check, in place of ``{}``, or its error with ``need``."""
     try:
         return Finding("ok", subject, found.format(check()))
     except BenchError as error:

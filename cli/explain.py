@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("--candidate", metavar="TEXT", help="a caption")
     parser.add_argument(
-        "--reference", metavar="TEXT", action="append", default=[], help="what it is held against (may be repeated)"
+        "--reference", metavar="TEXT", action="append", default=[], help="a reference caption (may be repeated)"
     )
     parser.add_argument(
         "--image", metavar="FILE", type=Path, help="what the caption is of, where the metric looks at it"
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     if direct and options.candidate is None:
         raise UsageError("--reference TEXT goes with --candidate TEXT")
     if options.image and not direct:
-        raise UsageError("--image goes with --candidate; a task has images of its own")
+        raise UsageError("--image goes with --candidate; --task gives the image itself")
     if not direct and options.sample is None:
         raise UsageError("--task goes with --sample ID")
     if options.html and not options.html.absolute().parent.is_dir():

@@ -35,7 +35,7 @@ examples:
   bench export prompts --tasks flickr8k_expert --metrics clair -o prompts.jsonl
   bench export runs --push_to_hub me/caption-results --samples
 
-docs/interchange.md tells more."""
+More: docs/interchange.md"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,14 +59,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--answers",
         type=Path,
         metavar="FILE",
-        help="with prompts: answers that are there already, where what is asked next follows from them (dcscore)",
+        help="with prompts: existing answers, where further questions depend on them (dcscore)",
     )
     parser.add_argument(
         "--images",
         type=Path,
         metavar="DIR",
-        help="with pairs and prompts: where images are put that are no files of their own (drawn, or in rows of the "
-        "data), which rows name as 'image_file'",
+        help="with pairs and prompts: folder for images that are not files (drawn, or in rows of the data); rows name "
+        "them as 'image_file'",
     )
     add_options(parser, *TASK, *PERMISSIONS)
     parser.add_argument(
@@ -88,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write what was asked for; exit code 1 if a run could not be read, the others being written."""
+    """Write the export; exit code 1 if a run could not be read (the others are written)."""
     fmt, places = _split(options)
     if options.tasks:
         if fmt not in ("lm-eval", *WANTED) or places or options.push_to_hub:
@@ -180,7 +180,7 @@ def _export_lm_eval(options: argparse.Namespace) -> int:
         ],
         "--model hf --model_args pretrained=MODEL": [one.name for one in exported if one.generates and not one.images],
     }
-    print("\nRun them, with capbench installed beside lm-eval:")
+    print("\nRun them where both capbench and lm-eval are installed:")
     for model, tasks in commands.items():
         if tasks:
             folder = shlex.quote(str(options.output))
@@ -189,7 +189,7 @@ def _export_lm_eval(options: argparse.Namespace) -> int:
 
 
 def _export_wanted(options: argparse.Namespace, fmt: str) -> int:
-    """Write what a file of recorded scores (``pairs``) or answers (``prompts``) must hold; say what is left out."""
+    """Write the rows to be scored (``pairs``) or answered (``prompts``) elsewhere; print what is left out."""
     from ..benchmarks.inputs.failures import describe
     from ..benchmarks.inputs.settings import split_metrics
     from ..benchmarks.interchange.wanted import write_pairs, write_prompts

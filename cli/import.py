@@ -10,22 +10,22 @@ from .options import tell, tell_rows
 
 _NAMED = 5
 _EPILOG = """\
-formats (told by the file where none is named):
+formats (detected from the file by default):
   lmms-eval    sample log, DATE_samples_TASK.jsonl (--log_samples)
   lm-eval      sample log, samples_TASK_DATE.jsonl (--log_samples)
   vlmevalkit   table of predictions: .xlsx (pip install "capbench[xlsx]"), .tsv or .json; no pickles
   coco         COCO result file: [{"image_id": ..., "caption": ...}, ...]
 
-A row of what is written holds id, caption and, where the file has them, image, references and logged_METRIC, the
-harness's own value of that caption. What the harness printed for the whole is read from the file that it wrote
-beside (DATE_results.json, results_DATE.json, NAME_score.json), and shown, to be compared with ours.
+An output row holds id, caption and, where the file has them, image, references and logged_METRIC, the harness's
+value of that caption. The harness's value over all captions is read from its results file in the same folder
+(DATE_results.json, results_DATE.json, NAME_score.json), and printed for comparison with ours.
 
 examples:
   bench import logs/model/20260101_120000_samples_coco2014_cap_val.jsonl -o captions.jsonl
   bench import vlmevalkit outputs/model_COCO_VAL.xlsx --key image_path -o captions.jsonl
   bench run --model captions:captions.jsonl --task coco_caption
 
-docs/interchange.md tells more."""
+More: docs/interchange.md"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the captions; say how many, what was left out, and what the harness made of them."""
+    """Write the captions; print how many, what was left out, and the harness's values."""
     from ..benchmarks.interchange.import_captions import FORMATS, import_captions, write_captions
 
     first, *rest = options.inputs

@@ -1,4 +1,4 @@
-"""``bench leaderboard``: the tables of all finished runs, made anew, held against what is there, compared."""
+"""``bench leaderboard``: build the leaderboard of finished runs, check the existing one, compare two."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ build   writes README.md, index.html with a page a run, leaderboard.csv, leaderb
         between captioners) and nothing else: the same runs give the same bytes on every machine. A record
         that is damaged, edited by hand, of a newer capbench or a copy of another one is left out and named;
         runs of a part of the data are marked and not ranked.
-check   exits with 1, and says what differs, when the leaderboard is not what the runs give. For CI.
+check   lists what differs, and exits with 1, when the leaderboard is not what the runs give. For CI.
 diff    prints, as a comment in Markdown, what changed since a git revision, or between two leaderboards.
 
 Unless --runs names another folder, it is made of the runs that are kept in results/runs; 'bench run' writes to runs.
@@ -33,20 +33,20 @@ examples:
 'bench leaderboard COMMAND --help' explains a command."""
 
 _BUILD = """\
-Rows are metrics, for tasks that hold metrics against human judgement, or models, for tasks that score captions or
+Rows are metrics, for tasks that compare metrics with human judgement, or models, for tasks that score captions or
 test encoders. Of several runs of one row the newest of those with the most documents counts; the others are listed
-as superseded. Two versions of a task are two tables. Beside a number stands what a paper prints for it; rows that a
-paper prints and nobody here ran are shown as published only.
+as superseded. Two versions of a task are two tables. Each number is followed by its published value; published rows
+without a run here are shown as published only.
 
-Significance letters: of metrics, those that their run holds; of captioners, by a paired bootstrap over the captions
-that all of them have a score for (Holm's correction, 5 %).
+Significance letters: of metrics, those of their run; of captioners, by a paired bootstrap over the captions that all
+of them have a score for (Holm's correction, 5 %).
 
 Files of an earlier build that are no longer made are removed; files that are not the leaderboard's stay."""
 
 _DIFF = """\
 BASE and HEAD are each a git revision, a leaderboard.json or the folder of a leaderboard. Of a revision the
 leaderboard in the folder --output is read. Prints new and removed rows, values that moved with their difference
-and change of rank, and runs that are left out since; 'Nothing moves.' where there is nothing to say."""
+and change of rank, and runs that are left out since; 'Nothing moves.' where nothing changed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "exit with 1 unless the leaderboard is what the runs give",
         "Nothing is written. 'bench leaderboard build' mends what is found.",
     )
-    diff = add("diff", "say what changed since a git revision, or between two leaderboards", _DIFF)
+    diff = add("diff", "print what changed since a git revision, or between two leaderboards", _DIFF)
     for one in (build, check):
         one.add_argument("--runs", type=Path, default=RUNS, metavar="DIR", help=f"folder of the runs ({RUNS})")
         one.add_argument(
@@ -83,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry out the subcommand."""
+    """Run the subcommand."""
     if options.action == "diff":
         from ..benchmarks.leaderboard.diff import comment, read_leaderboard
 
@@ -91,11 +91,11 @@ def run(options: argparse.Namespace) -> int:
         head, _ = read_leaderboard(options.head or str(options.output), options.output)
         print(comment(base, head, note))
         return 0
-    # An empty leaderboard is not what somebody asks for.
+    # Without this check the leaderboard would be empty.
     if not options.runs.exists():
         raise UsageError(
             f"{options.runs}: there is no such folder",
-            "--runs names the folder of the runs; 'bench run' writes them to runs, unless --output_path says else.",
+            "--runs names the folder of the runs; the default of 'bench run --output_path' is runs.",
         )
     if options.action == "check":
         return _check(options)

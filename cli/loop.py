@@ -1,4 +1,4 @@
-"""``bench loop``: data are made with a captioner, the next one is trained on them, and so on; tasks judge each."""
+"""``bench loop``: self-training: a captioner makes data, the next one is trained on them; tasks evaluate each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .recipe_options import (
 _EPILOG = """\
 RECIPE is a YAML file, or the name of a loop that ships ('bench loop --list'); docs/data_synthesis.md explains its keys.
 DIR gets a folder a turn, which 'bench run --model DIR/turn-1' takes, report.md, report.json and the curve loop.svg.
-The same call goes on where an earlier one was cut off; a turn that is finished is not carried out again.
+The same call resumes an interrupted one; a finished turn is not run again.
 
 examples:
   bench loop shapes_loop --dry_run
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry out the turns, and print what tasks say of each."""
+    """Run the turns, and print the report."""
     from ..progress import bars
     from ..recipes.self_training.rounds import LoopCall, LoopReporter, carry_out, dry_run
     from ..recipes.self_training.schema import list_loops, load_loop
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.list:
         return print_recipes(list_loops(), lambda path: load_loop(path).loop.description)
-    recipe, folder = recipe_of(options, "--output DIR says where the turns go")
+    recipe, folder = recipe_of(options, "--output DIR is missing")
     executor, run_folder = executor_of(options)
     call = LoopCall(
         load_loop(recipe, options.set),

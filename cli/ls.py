@@ -12,8 +12,8 @@ from ..hub import asking_nobody
 from .options import TASK, add_options, locations_of, print_table, tell
 
 _EPILOG = """\
-A list fits the terminal: the last column is cut, and some columns are left out. 'bench show NAME' tells all of a task,
-metric or model; '--format json' prints all of all."""
+A list fits the terminal: the last column is cut, and some columns are left out. 'bench show NAME' describes a task,
+metric or model in full; '--format json' prints every column in full."""
 _LEFT_OUT = {"tasks": {"tags"}, "groups": {"about"}, "metrics": {"source"}, "models": {"adapter", "source"}}
 _WIDTH = 100
 """Columns of a line where the output is no terminal."""

@@ -19,7 +19,7 @@ from typing import NoReturn
 # Only the chosen subcommand's module is imported, so that --help answers at once.
 COMMANDS = {
     "run": "run tasks with a model: bench run --model iiw-p5b --task iiw_400",
-    "compare": "say which metrics or models differ: bench compare runs/TASK/MODEL/TIME",
+    "compare": "test which metrics or models differ: bench compare runs/TASK/MODEL/TIME",
     "leaderboard": "make the leaderboard of finished runs, check it, compare two: bench leaderboard build --runs runs",
     "plot": "draw finished runs for a paper: bench plot agreement runs -o agreement.svg",
     "view": "look at finished runs and their samples in a browser: bench view runs",
@@ -34,12 +34,12 @@ COMMANDS = {
     "import": "take captions from logs of lmms-eval, lm-eval, VLMEvalKit or COCO: bench import FILE -o c.jsonl",
     "ls": "list tasks, groups, tags, suites, metrics, statistics, protocols, models, adapters or stages",
     "show": "explain a task: data, protocol, metrics, published values; or a metric or model with its settings",
-    "data": "say where a task's data comes from, what is expected, what was found; fetch it",
+    "data": "show where a task's data comes from, what is expected, what was found; fetch it",
     "validate": "check task files: syntax, keys, metrics, templates, readers, data",
     "doctor": "check this machine: Java, GPU, packages, caches, disk",
-    "verify": "check that runs are what was written, or that this machine computes as released code: bench verify runs",
-    "status": "say how far a run is, from any machine: bench status RUN",
-    "store": "look after the store: stats, prune, verify",
+    "verify": "check that runs are intact, or that this machine reproduces released code: bench verify runs",
+    "status": "show the progress of a run, from any machine: bench status RUN",
+    "store": "manage the store: stats, prune, verify",
 }
 _EPILOG = """\
 examples:
@@ -52,17 +52,17 @@ examples:
 
 
 def program() -> NoReturn:
-    """Be the program ``bench``, which ends with the exit code of ``main``.
+    """Run ``bench`` and exit with the code of ``main``.
 
-    Behind all else that ends with it, the process is left to the system as it is: Python would take apart what was
-    imported piece by piece, which takes a core a second or two once a model was loaded.
+    The last exit handler ends the process with ``os._exit``: Python's own teardown of imported modules takes a second
+    or two once a model was loaded.
     """
     codes: list[int] = []
     atexit.register(lambda: os._exit(codes[0]) if codes else None)
-    # A library of models makes a million objects while it is imported, and to look for circles takes as long.
+    # Importing a library of models creates a million objects; collecting cycles would take as long as the import.
     gc.set_threshold(10_000)
     code = main()
-    # Where nothing can be written any more, Python says so at its end.
+    # If stdout is closed, Python reports it at exit.
     with suppress(OSError):
         sys.stdout.flush()
         codes.append(code)
@@ -151,7 +151,7 @@ def _guarded(run, options: argparse.Namespace) -> int:
 
 
 class _Terminated(KeyboardInterrupt):
-    """A queue or the machine's owner ended the process (SIGTERM): it is left as by Ctrl-C, children and all."""
+    """SIGTERM ended the process: it exits as by Ctrl-C, with its children."""
 
 
 @contextmanager
@@ -164,7 +164,7 @@ def _ended_by_signals() -> Iterator[None]:
         ended.append(number)
         raise ways[signal.Signals(number)]
 
-    # Signals are the main thread's; and who calls this from Python and handles one goes on doing so.
+    # Only the main thread handles signals; handlers that a Python caller has set stay.
     in_main_thread = threading.current_thread() is threading.main_thread()
     ours = [number for number in usual if in_main_thread and signal.getsignal(number) == usual[number]]
     for number in ours:
@@ -172,7 +172,7 @@ def _ended_by_signals() -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        # A library that is interrupted, while it is imported, say, may make an error of its own of that.
+        # A library that is interrupted (during its import, for example) may raise another error instead.
         if ended:
             raise ways[signal.Signals(ended[0])] from error
         raise
@@ -182,7 +182,7 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _drop_output() -> None:
-    """Let what Python flushes at exit go nowhere, without a word."""
+    """Redirect what Python flushes at exit to the null device."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

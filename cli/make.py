@@ -13,8 +13,8 @@ _EPILOG = """\
 RECIPE is a YAML file, or the name of a pipeline that ships ('bench make --list'); its keys: docs/data_synthesis.md.
 DATA is a folder of images, a table of rows (jsonl, json, csv, parquet) with 'image' or texts, a folder as DCI is
 distributed, or the name of a task.
-OUTPUT gets the data (rows.jsonl, or DCI's own folder), report.md and report.json. What stages made is in the store: the
-same call goes on where an earlier one was cut off, and after a change makes only what is new.
+OUTPUT gets the data (rows.jsonl, or a folder laid out as DCI's), report.md and report.json. Results of stages are
+cached in the store: the same call resumes an interrupted one, and after a change computes only what is new.
 
 examples:
   bench make --list
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = _EPILOG
     add_recipe_options(parser, kind="pipeline", such_as="seed=1, models.judge.name=NAME or stages.STAGE.KEY=VALUE")
-    parser.add_argument("--data", metavar="DATA", help="what is begun with: a folder, a table, or a task")
+    parser.add_argument("--data", metavar="DATA", help="the input: a folder, a table, or a task")
     parser.add_argument("--output", metavar="DIR", type=Path, help="where the result goes")
     parser.add_argument("--limit", metavar="N", type=positive, help="the first N rows alone")
     add_options(parser, "--include_path", *PERMISSIONS, "--store", *ENGINE)
@@ -40,9 +40,9 @@ def run(options: argparse.Namespace) -> int:
 
     if options.list:
         return print_recipes(list_pipelines(), lambda path: load_pipeline(path).pipeline.description)
-    recipe, folder = recipe_of(options, "--output DIR says where the result goes")
+    recipe, folder = recipe_of(options, "--output DIR is missing")
     if options.data is None:
-        raise UsageError("bench make: --data says what is begun with.", "A folder of images, a table, or a task.")
+        raise UsageError("bench make: --data is missing.", "A folder of images, a table, or a task.")
     executor, run_folder = executor_of(options)
     call = SynthesisCall(
         load_pipeline(recipe, options.set),

@@ -1,4 +1,4 @@
-"""Options that several subcommands share, how their values are read, and what is told beside the results."""
+"""Options that several subcommands share, the parsing of their values, and output."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def share(text: str) -> float:
 
 
 def _processes(text: str) -> int:
-    """Read how many processes are asked for; 0 is auto."""
+    """Read the number of processes; 0 is auto."""
     if text == "auto":
         return 0
     try:
@@ -72,7 +72,7 @@ def _processes(text: str) -> int:
 _REPEATED = {"action": "append", "default": []}
 _ARGUMENTS = {"metavar": "K=V,...", "default": ""}
 _OPTIONS: dict[str, dict[str, Any]] = {
-    "--include_path": _REPEATED | {"metavar": "DIR", "help": "folder with task files of your own (may be repeated)"},
+    "--include_path": _REPEATED | {"metavar": "DIR", "help": "folder with your task files (may be repeated)"},
     "--data": _REPEATED
     | {
         "metavar": "TASK=PATH",
@@ -81,8 +81,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--allow_outside": _REPEATED
     | {
         "metavar": "DIR",
-        "help": "folder whose files tasks and rows may name besides those beside them and their data "
-        "(may be repeated); see docs/tasks.md",
+        "help": "additional folder whose files tasks and rows may name (may be repeated); see docs/tasks.md",
     },
     "--run_functions": {
         "action": "store_true",
@@ -105,8 +104,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--model_args": _ARGUMENTS | {"help": "arguments of its adapter"},
     "--judge": {
         "metavar": "NAME",
-        "help": "what judges captions, for metrics that ask a model: alias, adapter, or responses:FILE for "
-        "responses recorded elsewhere",
+        "help": "model that judges captions, for metrics that need one: alias, adapter, or responses:FILE for "
+        "recorded responses",
     },
     "--judge_args": _ARGUMENTS | {"help": "arguments of its adapter"},
     "--seed": {"type": not_negative, "default": 1234, "metavar": "N", "help": "seed of the bootstrap (1234)"},
@@ -131,7 +130,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "--engine": {
         "choices": ("local", "ray", "slurm"),
-        "help": "where shards are worked on: this machine (local), a cluster of ray, Slurm (local)",
+        "help": "where shards are computed: this machine (local), a cluster of ray, Slurm (local)",
     },
     "--processes": {
         "type": _processes,
@@ -145,22 +144,22 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "--run_folder": {
         "metavar": "DIR",
-        "help": "where results of shards lie, and how far the run is ('bench status DIR'); for ray and slurm a folder "
-        "that all machines see",
+        "help": "folder for results of shards and the progress of the run ('bench status DIR'); for ray and slurm a "
+        "folder that all machines see",
     },
     "--cluster": {
         "type": Path,
         "metavar": "FILE",
-        "help": "YAML file that says all that, and what workers take: docs/scale.md",
+        "help": "YAML file with these options and the resources of workers: docs/scale.md",
     },
 }
 """What ``add_argument`` takes of each option that several subcommands have."""
 
 TASK = ("--include_path", "--data")
 READING = ("--allow_outside", "--run_functions")
-"""What files decide of a command that loads no model."""
+"""Permissions of files, for a command that loads no model."""
 PERMISSIONS = (*READING, "--allow_server", "--trust_remote_code")
-"""The options that let files decide what costs."""
+"""Permissions of files, for a command that loads models."""
 JUDGE = ("--judge", "--judge_args")
 SERVER = ("--port", "--host")
 ENGINE = ("--engine", "--processes", "--address", "--run_folder", "--cluster")
@@ -172,7 +171,7 @@ def add_options(parser: argparse.ArgumentParser, *options: str, **settings: Any)
     Args:
         parser: The subcommand's.
         *options: Their names.
-        **settings: What ``add_argument`` takes besides, or in place of what is usual.
+        **settings: Arguments of ``add_argument``, added to the shared ones or in place of them.
     """
     for option in options:
         parser.add_argument(option, **(_OPTIONS[option] | settings))
@@ -189,7 +188,7 @@ def permissions_of(options: argparse.Namespace) -> Permissions:
 
 
 def locations_of(options: argparse.Namespace, index: TaskIndex | None = None) -> DataLocations:
-    """Return where data may be: what ``--data`` and ``--allow_outside`` say, and the environment.
+    """Return where data may be, from ``--data``, ``--allow_outside`` and the environment.
 
     Args:
         options: The command's.
@@ -211,13 +210,13 @@ def names(values: list[str] | None) -> list[str]:
 
 
 def tell(*lines: str) -> None:
-    """Print lines on stderr, beside the results."""
+    """Print lines on stderr."""
     for line in lines:
         print(line, file=sys.stderr, flush=True)
 
 
 def tell_rows(what: str, rows: Iterable[BadRow]) -> None:
-    """Print rows on stderr, each with what became of it and why."""
+    """Print rows on stderr, each with its outcome and the reason."""
     tell(*(f"{what}: {row.place}: {row.reason}" for row in rows))
 
 
@@ -259,10 +258,10 @@ def describe_model_folder(name: str | None, given: Collection[str] = ()) -> str:
 
 
 def execution_of(options: argparse.Namespace, *, has_models: bool) -> Execution:
-    """Return where a run is carried out: as the options say, or else as suits this machine.
+    """Return where a run is executed.
 
-    Options come before what the cluster file says. Without any, what needs no model and is more than a shard is shared
-    by worker processes, and all else is done by this process.
+    Options override the cluster file. Without any, worker processes compute what needs no model and is more than a
+    shard; this process computes the rest.
 
     Args:
         options: Those of ``ENGINE``.

@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     write_figure(figure, options.output)
     height = figure.get_size_inches()[1]
     if height > PAGE:
-        wider = ", --width double puts panels beside each other" if options.width == "single" else ""
+        wider = ", --width double puts panels side by side" if options.width == "single" else ""
         notes.append(f"the figure is {height:.1f} in high, more than a page: --metrics chooses some{wider}")
     tell(*(f"bench: {note}" for note in notes))
     print(options.output)

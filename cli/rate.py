@@ -1,4 +1,4 @@
-"""``bench rate``: people rate captions in a browser, and what they said becomes a task."""
+"""``bench rate``: people rate captions in a browser, and their ratings become a task."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 TASK gives images and references, FILE the captions: rows of id and caption, as 'bench import' writes them and
-'--model captions:FILE' reads them. Raters open the address that is printed, say their name, and see one image
-after the other, in an order of their own. No page tells who wrote a caption. An answer is on the disk before the next
-image shows: whatever ends the program, the same command goes on where each rater was. Ctrl-C ends it, writes what was
-said as rows and a task, and says how far raters agree; --report does so at any time, without a server.
+'--model captions:FILE' reads them. Raters open the printed address, enter their name, and see one image after the
+other, each rater in another order. No page shows which system wrote a caption. An answer is on the disk before the
+next image shows, and the same command resumes the session. Ctrl-C ends it, writes the ratings as rows and a task, and
+prints the agreement of raters; --report does so at any time, without a server.
 
 what is asked:
   --aspect NAME=LOW-HIGH    a number from LOW to HIGH (0 to 9) of each caption; may be repeated. Words behind a colon,
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--interval", type=share, default=0.05, metavar="W",
-        help="say how many more answers intervals of ±W need (0.05)",
+        help="print how many more answers intervals of ±W need (0.05)",
     )  # fmt: skip
     add_options(parser, "--format", help="how the report is printed")
     add_options(parser, *SERVER, *TASK, *READING)
@@ -107,10 +107,10 @@ def _report(session: Session, options: argparse.Namespace) -> None:
     made = write_task(session, given)
     print(report(session, given, options.interval, options.format))
     if made is None:
-        tell("nothing is said yet, so no task is written")
+        tell("no ratings yet: no task is written")
         return
     if made.unsaid:
-        tell(f"left out: {made.unsaid:,} images of which nobody could tell")
+        tell(f"left out: {made.unsaid:,} images that no rater could judge")
     tell(f"{made.path}: {made.rows:,} rows")
     tell(f"next: bench run --include_path {session.folder} --task {made.name}")
 
@@ -127,7 +127,7 @@ def _asked(options: argparse.Namespace) -> Questionnaire | None:
 
 
 def _said(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what of a design the command line says, as the design has it in JSON."""
+    """Return the keys of a design that the command line sets, as in its JSON."""
     from ..benchmarks.rate.collecting import recorded
 
     asked = _asked(options)
@@ -156,7 +156,7 @@ def _begun(folder: Path, options: argparse.Namespace) -> Session:
     asked = _asked(options)
     if asked is None or not options.captions:
         raise UsageError(
-            f"{folder}: no session lies there, and one begins with captions and what is asked of them",
+            f"{folder}: no session to resume; a new one needs --captions and questions",
             f"bench rate {options.task} --captions FILE ... with --better, --aspect NAME=1-5 or --questions FILE",
         )
     captions = recorded(options.captions)

@@ -32,7 +32,7 @@ def add_recipe_options(parser: argparse.ArgumentParser, *, kind: str, such_as: s
     """
     parser.add_argument("recipe", metavar="RECIPE", nargs="?", help=f"a YAML file, or the name of a {kind} that ships")
     parser.add_argument("--list", action="store_true", help=f"list the {kind}s that ship")
-    parser.add_argument("--dry_run", action="store_true", help="check everything, and say what would be done")
+    parser.add_argument("--dry_run", action="store_true", help="check everything, and print what would be done")
     parser.add_argument(
         "--set",
         metavar="KEY=VALUE",
@@ -47,7 +47,7 @@ def recipe_of(options: argparse.Namespace, missing: str) -> tuple[str, Path | No
 
     Args:
         options: The command's.
-        missing: What ``--output`` says, for the message where it is not given.
+        missing: The message if ``--output`` is not given.
 
     Raises:
         UsageError: There is no recipe, or no folder although the run is not dry.
@@ -61,7 +61,7 @@ def recipe_of(options: argparse.Namespace, missing: str) -> tuple[str, Path | No
 
 
 def executor_of(options: argparse.Namespace) -> tuple[Executor | None, Path | None]:
-    """Return what carries the work out, and the folder of the run, where it is no bucket."""
+    """Return the executor, and the folder of the run if it is no bucket."""
     from ..benchmarks.store.store import is_address
 
     execution = execution_of(options, has_models=True)
@@ -74,7 +74,7 @@ def print_recipes(files: Mapping[str, Path], description: Callable[[str], str]) 
 
     Args:
         files: The YAML file of each.
-        description: Gives what a file says of its recipe.
+        description: Returns the description in a recipe's file.
     """
     for name, path in files.items():
         print(f"{name:28} {description(str(path))}")

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 
 _EPILOG = """\
-Metrics that share a letter of the column Group do not differ, by the paired bootstrap of 'bench compare'
-(docs/compare.md), with as many resamples as the intervals have.
+Metrics with a letter in common in the column Group are not significantly different, by the paired bootstrap of
+'bench compare' (docs/compare.md), with as many resamples as the intervals have.
 
-On stderr, 'left out' is what cannot be used as the data, or the task's rule, has it: another run leaves out the same.
-'failed' is what a model or a metric did not do, which it may do when it is asked again.
+On stderr, 'left out' and 'excluded' are samples that every run leaves out, because of the data or the task's rule.
+'failed' is what a model or a metric did not do; it may succeed when run again.
 
 A run is a folder with run.json, from which tables and plots can be made without the data, and samples.parquet.
-'bench data TASK' says whether the data's terms allow to pass the samples on; where they do not, run with
+'bench data TASK' shows whether the data's terms allow to pass the samples on; where they do not, run with
 --log_samples scores before you publish a run (results/README.md)."""
 
 _AFTER = {
@@ -78,9 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_options(parser, "--model_args")
     parser.add_argument(
-        "--encoder",
-        metavar="NAME",
-        help="what encodes images and texts for the metrics, beside a --model that writes captions",
+        "--encoder", metavar="NAME", help="encoder of images and texts for the metrics, where --model writes captions"
     )
     parser.add_argument("--encoder_args", metavar="K=V,...", default="", help="arguments of its adapter")
     add_options(parser, *JUDGE)
@@ -101,7 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--subset",
         action="store_true",
-        help="recorded captions may be of a part of the documents: the run is of these alone, and says so",
+        help="recorded captions may cover a part of the documents: the run is of these alone, and is marked",
     )
     parser.add_argument(
         "--output_path",
@@ -116,7 +114,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("full", "scores", "none"),
         const="full",
         default="full",
-        help="what samples.parquet beside run.json holds: full (the default), or scores: no texts, ratings or "
+        help="content of samples.parquet: full (the default), or scores: no texts, ratings or "
         "references, for runs over data that may not be passed on",
     )
     parser.add_argument(
@@ -137,7 +135,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry out the runs; exit code 1 if a metric failed, or the model on a document."""
+    """Run the tasks; exit code 1 if a metric failed, or the model on a document."""
     from ..benchmarks.api import evaluate
     from ..benchmarks.inputs.settings import split_metrics
 
@@ -261,7 +259,7 @@ def _print_table(finished: list[TaskRun], options: argparse.Namespace) -> None:
 
 
 def _tell(finished: TaskRun) -> None:
-    """Say on stderr what a finished run left out, what failed, and where it was written."""
+    """Print on stderr what a finished run left out, what failed, and where it was written."""
     from ..benchmarks.inputs.failures import describe, outcome
     from ..boundary import OUTSIDE
 
@@ -271,8 +269,7 @@ def _tell(finished: TaskRun) -> None:
         tell(finished.outside)
     lines: list[str] = []
     if record.ruled_out:
-        rule = "caption that is one of its own references (rated_reference)"
-        lines.append(f"left out by the task's rule: {record.ruled_out:,} × {rule}")
+        lines.append(f"excluded {record.ruled_out:,}: the candidate is one of its own references (rated_reference)")
     failures = [one for one in finished.failures if not finished.outside or OUTSIDE not in one["reason"]]
     lines += [f"{outcome(failure)}: {describe(failure)}" for failure in failures[:8]]
     lines += [f"and {len(failures) - 8} more reasons in run.json"] if len(failures) > 8 else []
@@ -303,18 +300,18 @@ def _unused(left_out: Mapping[str, str]) -> Iterator[str]:
     needing = [metric for metric, reason in left_out.items() if reason.startswith("needs")]
     if needing:
         yield (
-            f"{', '.join(needing)} (--model, or --encoder beside a model that writes captions, names what encodes "
-            "images and texts, --judge what judges)"
+            f"{', '.join(needing)} (name an encoder with --model, or with --encoder if the model writes captions; "
+            "a judge with --judge)"
         )
     yield from (f"{metric}: it {reason}" for metric, reason in left_out.items() if metric not in needing)
 
 
 _NOT_WITH_SUITE = ("tasks", "model", "encoder", "judge", "metrics")
-"""Options that a suite leaves no room for."""
+"""Options that do not go with a suite."""
 
 
 def _run_suite(options: argparse.Namespace, data: dict[str, Path], **settings: Any) -> int:
-    """Say what is missing, run what can be run, and print the table.
+    """Print what is missing, run what can be run, and print the table.
 
     The exit code is 1 if nothing was run, a metric failed, or the model did on a document.
 
@@ -334,7 +331,7 @@ def _run_suite(options: argparse.Namespace, data: dict[str, Path], **settings: A
     for option in _NOT_WITH_SUITE:
         if getattr(options, option):
             raise UsageError(
-                f"--suite {options.suite} says which tasks, models and metrics are run",
+                f"--suite {options.suite} sets the tasks, models and metrics",
                 f"Leave --{'task' if option == 'tasks' else option} out.",
             )
     suite = load_suite(options.suite)

@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     result = score(
         _with_paths(rows, folder) if look_at_images(names) else rows,
         names,
-        # That the file is missing is for its reader to say.
+        # The reader reports a missing file.
         allow_outside=[*([folder] if folder.is_dir() else []), *options.allow_outside],
         engine=execution_of(options, has_models=bool(options.model or options.judge)),
         progress=bars(),
@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _with_paths(rows: Iterable[Any], folder: Path) -> Iterator[Any]:
-    """Yield rows; an image that lies beside their file is named by its path from here."""
+    """Yield rows; the path of an image in the folder of their file is prefixed with that folder."""
     for row in rows:
         image = row.get("image") if isinstance(row, dict) else None
         if isinstance(image, str) and not is_file(Path(image)) and is_file(folder / image):

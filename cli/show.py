@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
         if (entry := read_entry(file)) is None or entry.kind == "group":
             raise UsageError(
                 f"{file}: declares no task.",
-                "What a recipe, pipeline or loop asks for is told by --dry_run of 'bench train', 'make' or 'loop'.",
+                "For a recipe, pipeline or loop: --dry_run of 'bench train', 'make' or 'loop' prints what it asks for.",
             )
         print(_explain(file))
         return 0
@@ -107,7 +107,7 @@ def _explain(path: Path) -> str:
 
 
 def _protocol(task: TaskConfig, protocol: Protocol[Any]) -> list[str]:
-    """Return what the protocol is told: what documents give, and its settings as far as they have a say."""
+    """Return the fields of documents that the protocol reads, and its settings that have an effect."""
     values = {**task.templates, **{key: getattr(task, key) for key in ("image_folder", "video_folder")}}
     lines = [f"protocol     {task.output_type}"]
     for key in protocol.reads:
@@ -132,7 +132,7 @@ def _published(task: TaskConfig, table: PublishedTable, protocol: Protocol[Any])
 
     lines = [f"published    {load(table.paper).title}, table {table.table}, {table.task}"]
     for label, printed in table.metrics.items():
-        lines.append(f"             {label}: beside '{printed}' of the model of the run, where the table has it")
+        lines.append(f"             {label}: published as '{printed}', of the run's model, if the table has it")
     for entry in task.metric_list:
         label = _label(entry)
         values = []
@@ -204,11 +204,11 @@ def _described(heading: str, thing: Callable[..., Any], facts: Mapping[str, str]
 
 
 def settings_of(function: Callable[..., Any], given: Mapping[str, Any]) -> list[str]:
-    """Return the settings, each with its value, or that it is required, and what the docstring says of it.
+    """Return the settings, each with its value or ``required``, and its meaning from the docstring.
 
     Args:
         function: A function or class.
-        given: Values in place of defaults, or beside them.
+        given: Values that replace defaults, or are added to them.
     """
     section = re.search(r"^Args:\n((?:[ ]{4}.*\n?)+)", inspect.getdoc(function) or "", flags=re.MULTILINE)
     entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section[1] if section else "", flags=re.MULTILINE)

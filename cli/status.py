@@ -1,4 +1,4 @@
-"""``bench status``: how far a run is, seen from any machine."""
+"""``bench status``: the progress of a run, from any machine."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from ..errors import DataError
 
 _EPILOG = """\
-RUN is the folder that --run_folder named, or that of one task in it. The process that was called writes there how far
-it is, each second; any machine that sees the folder can look, while it runs and after it. Nothing is started and
-nothing is changed. A run is quiet where it has written nothing for a minute: it was killed, or its machine is gone."""
+RUN is the folder that --run_folder named, or that of one task in it. The driver of a run writes its progress there each
+second; any machine that sees the folder can read it, during the run and after it. Nothing is started or changed. A run
+is quiet if it has written nothing for a minute: it was killed, or its machine is gone."""
 _QUIET_SECONDS = 60.0
 
 
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print how far a run is."""
+    """Print the progress of a run."""
     from tabulate import tabulate
 
     from ..benchmarks.scale.progress_file import PROGRESS_FILE
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     files = sorted(options.run.rglob(PROGRESS_FILE))
     if not files:
         raise DataError(
-            f"{options.run}: no run has written here how far it is",
+            f"{options.run}: holds no progress file of a run",
             "Name the folder that --run_folder named, or that of a task in it.",
         )
     for number, file in enumerate(files):

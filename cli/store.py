@@ -31,18 +31,18 @@ def _days(text: str) -> float:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the action says; ``verify`` exits 1 if something is damaged."""
+    """Run the action; ``verify`` exits 1 if something is damaged."""
     from ..benchmarks.store.sqlite_file import DamagedStoreError
     from ..benchmarks.store.store import Store, parse_store
 
     named = parse_store(options.store)
     if named.objects is not None:
         raise UsageError(
-            f"{named.objects} holds results of shards, which no run looks after",
-            "Delete what you need no more with the folder's or bucket's own tools: it is computed anew when needed.",
+            f"{named.objects} holds results of shards, which 'bench store' does not manage",
+            "Delete files there with the tools of the folder or bucket: results are computed anew when needed.",
         )
     if options.action == "prune" and options.older_than is options.containing is None and not options.all:
-        raise UsageError("bench store prune: say what goes: --older_than DAYS, --containing TEXT or --all")
+        raise UsageError("bench store prune: needs --older_than DAYS, --containing TEXT or --all")
     path = named.file
     if not path.is_file():
         print(f"there is no store at {path}; the first run makes it")

@@ -1,4 +1,4 @@
-"""``bench train``: a model is trained by a recipe, and judged by tasks before and after."""
+"""``bench train``: a recipe trains a model, and tasks evaluate it before and after."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .recipe_options import add_recipe_options, print_dry_run, print_recipes, re
 _EPILOG = """\
 RECIPE is a YAML file, or the name of one that ships ('bench train --list'); docs/recipes.md explains its keys.
 FOLDER gets checkpoints, metrics.jsonl, a figure, a model card and the result, which 'bench run --model FOLDER' takes.
-The same call goes on where an earlier one was cut off. Several GPUs: accelerate launch -m capbench.cli.main
-train RECIPE --output FOLDER
+The same call resumes an interrupted one. Several GPUs:
+accelerate launch -m capbench.cli.main train RECIPE --output FOLDER
 
 examples:
   bench train shapes_sdci_pick1 --dry_run
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train, and print what tasks say of the model before and after."""
+    """Train, and print the model card with the results before and after."""
     from ..progress import bars
     from ..recipes.training.contract import TrainingCall
     from ..recipes.training.execution import carry_out, dry_run
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.list:
         return print_recipes(list_recipes(), lambda path: load_recipe(path).recipe.description)
-    recipe, folder = recipe_of(options, "--output FOLDER says where the result goes")
+    recipe, folder = recipe_of(options, "--output FOLDER is missing")
     call = TrainingCall(
         load_recipe(recipe, options.set),
         TrainingProcesses(options.device),

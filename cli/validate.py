@@ -1,4 +1,4 @@
-"""``bench validate``: task files, checked as far as they can be without scoring."""
+"""``bench validate``: checks of task files, without scoring."""
 
 from __future__ import annotations
 

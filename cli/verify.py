@@ -1,4 +1,4 @@
-"""``bench verify``: are finished runs what was written, and does this machine compute what it should?"""
+"""``bench verify``: are finished runs intact, and does this machine reproduce released code?"""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ if TYPE_CHECKING:
     from ..benchmarks.running.rescoring import Rescored, Verified
 
 _EPILOG = """\
-RUN is the folder of a finished run, as 'bench run' prints it, or a folder with runs below it. Looked at are the
+RUN is the folder of a finished run, as 'bench run' prints it, or a folder with runs below it. Checked are the
 layout of run.json, its fingerprint and checksum, and the SHA-256 of samples.parquet and of each picture. Records of
-older versions are held against what they have. Sums tell accidents and careless edits; whoever wants to deceive can
-compute them anew, but not what --again finds.
+older versions are checked by the checksums that they have. Checksums reveal accidents and careless edits; a forger
+can recompute them, but --again finds changed values.
 
 --again scores each run anew, by its task and from the data: captions that a model wrote are those that the run kept,
 encoders and judges are loaded and asked again. Nothing is taken from the store. Values that differ by no more than
-1e-05 are the same; a value that only one of the two has is missing in the other, and the run differs. Where a run
-kept no captions, or its data, task or model is not here, or what a metric needs, or images lie outside of the folders
-of the task and its data (--allow_outside DIR lets them be read), the table says that this is not checkable.
+1e-05 are the same; a value that only one of the two has is missing in the other, and the run differs. The table shows
+'not checkable' where a run kept no captions, where data, task, model or what a metric needs is missing here, or where
+images lie outside of the folders of the task and its data (--allow_outside DIR lets them be read).
 
---parity takes no RUN. It computes on this machine (its torch, Pillow, transformers, tokenizers, Java) what released
-code printed elsewhere, metric by metric, on inputs that capbench brings along, and says how far the two are apart. What
-lacks a package, Java or WordNet is not run, and the table says what would have it run. It takes a minute, needs no
-network, and leaves the store alone.
+--parity takes no RUN. It computes metrics on this machine (its torch, Pillow, transformers, tokenizers, Java) on inputs
+that ship with capbench, and compares them with the values of released code. A component that lacks a package, Java or
+WordNet is not run, and the table names what is missing. It takes a minute, and uses neither network nor store.
 
-Exit code 1 where a run is not what was written, or differs, or a component differs from released code. What is not
-checkable, or was not run, is no failure.
+Exit code 1 if a run is not intact or differs, or a component differs from released code. 'not checkable' and 'not run'
+are no failures.
 
 examples:
   bench verify runs
@@ -45,13 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="*", metavar="RUN", type=Path, help="folder of a run, or of runs")
     parser.add_argument("--again", action="store_true", help="score the runs anew, and compare the values")
     parser.add_argument(
-        "--parity", action="store_true", help="hold this machine's metrics against what released code printed"
+        "--parity", action="store_true", help="compare this machine's metrics with values of released code"
     )
     add_options(parser, *TASK, *PERMISSIONS)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print a row a run, or a component; exit code 1 if something speaks against one."""
+    """Print a row a run, or a component; exit code 1 if one fails its check."""
     if options.parity:
         return _parity(options)
     if not options.runs:
@@ -111,7 +110,7 @@ def _parity(options: argparse.Namespace) -> int:
     print_table(rows)
     counts = Counter(one.verdict for one in outcomes)
     print(
-        f"\n{counts['ok']} of {len(outcomes)} components give what released code printed; "
+        f"\n{counts['ok']} of {len(outcomes)} components reproduce released code; "
         f"{counts['differs']} differ, {counts['not run']} were not run."
     )
     return 1 if counts["differs"] else 0
@@ -122,11 +121,11 @@ def _found(one: Verified) -> str:
         return "; ".join(one.faults)
     record = one.run.record
     if record.checksum is None:
-        return "its fingerprint fits (an older record, without checksum and sums of files)"
+        return "fingerprint matches (older record, without checksums)"
     if record.files is None:
-        return "as written (an older record, without sums of files)"
+        return "intact (older record, without checksums of files)"
     count = len(record.files)
-    return f"as written, with {count} file{'' if count == 1 else 's'} beside it"
+    return f"intact (run.json and {count} file{'' if count == 1 else 's'})"
 
 
 def _came_out(again: Rescored | None) -> str:

@@ -10,9 +10,9 @@ from .options import SERVER, TASK, add_options, locations_of, serve_pages, tell
 
 _EPILOG = """\
 RUN is the folder of a finished run, as 'bench run' prints it, or a folder with runs below it. The address that is
-printed holds a token, without which nothing is shown; open it in a browser, and end with Ctrl-C. Runs that are written
-meanwhile appear when a page is loaded again. Images come from the run, or from the folder of the task's data
-($CAPBENCH_DATA, --data), and from nowhere else; nothing is fetched from other machines.
+printed holds a token, without which nothing is shown; open it in a browser, and end with Ctrl-C. New runs appear when
+a page is reloaded. Images come from the run or from the folder of the task's data ($CAPBENCH_DATA, --data); nothing is
+fetched from other machines.
 
 examples:
   bench view runs

@@ -49,7 +49,7 @@ def test_wrong_use_is_refused(bench: Bench, tmp_path: Path):
     # A folder that is not there is named with where runs are written.
     for action in ("build", "check"):
         bench("leaderboard", action).failed(
-            2, "results/runs: there is no such folder", "'bench run' writes them to runs"
+            2, "results/runs: there is no such folder", "the default of 'bench run --output_path' is runs"
         )
     assert not (tmp_path / "results").exists()
 

