@@ -1,4 +1,4 @@
-"""What a leaderboard shows: tables by task and by suite, and the runs behind them."""
+"""Contents of a leaderboard: tables by task and by suite, and their runs."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Literal
 from ..records.record import Record
 
 MOST_ROWS = 2500
-"""Rows, and runs, that one page shows: about 6 MB of HTML, and half a megabyte of Markdown."""
+"""Maximum number of rows and runs on one page: about 6 MB of HTML and 0.5 MB of Markdown."""
 TOP_ROWS = 10
-"""Rows of each table on the first page of a leaderboard that has more."""
+"""Rows per table on the first page of a large leaderboard."""
 
 
 @dataclass(frozen=True)
 class BoardRun:
-    """A run that the leaderboard is made from.
+    """A run that the leaderboard shows.
 
     Attributes:
-        key: Its folder below that of the runs, with ``/`` (``flickr8k_expert/no-model/20261120T…``).
+        key: Its folder, relative to the folder of runs, with ``/`` (``flickr8k_expert/no-model/20261120T…``).
         folder: The folder itself.
         record: Its ``run.json``.
-        marks: What a reader must know before comparing it (``"50 of 400 documents (--limit)"``,
+        marks: Warnings for comparisons with other runs (``"50 of 400 documents (--limit)"``,
             ``"version 1.0; the task is at 2.0"``, ``"the data failed its checks"``).
     """
 
@@ -34,22 +34,22 @@ class BoardRun:
 
     @property
     def model(self) -> str:
-        """The model, as text."""
+        """Name of the model, or ``no model``."""
         return self.record.model_name or "no model"
 
     @property
     def began(self) -> str:
-        """When it began, in UTC, to the minute."""
+        """Start time in UTC, to the minute."""
         return f"{self.record.started:%Y-%m-%d %H:%M}"
 
 
 @dataclass(frozen=True)
 class OmittedRun:
-    """A run that the leaderboard does not show.
+    """A run that is excluded from the leaderboard.
 
     Attributes:
-        key: As of :class:`BoardRun`.
-        reason: Why, in a sentence without a full stop.
+        key: See :class:`BoardRun`.
+        reason: Why it is excluded, without a full stop.
     """
 
     key: str
@@ -58,13 +58,13 @@ class OmittedRun:
 
 @dataclass(frozen=True)
 class PrintedValue:
-    """A published number beside a measured one, or in place of one.
+    """A published value that accompanies or replaces a measured one.
 
     Attributes:
-        value: Plain value (a tau of 0.439).
-        printed: As the paper prints it (``"43.9"``).
-        citation: The paper in a few words.
-        table: Its table.
+        value: Unscaled value (a tau of 0.439).
+        printed: The value as the paper prints it (``"43.9"``).
+        citation: Short citation of the paper.
+        table: Number or name of its table.
     """
 
     value: float
@@ -75,19 +75,18 @@ class PrintedValue:
 
 @dataclass(frozen=True)
 class Cell:
-    """One number of a table; plain values, to be shown times the column's scale.
+    """One table cell; values are unscaled, and tables multiply them by the column's scale.
 
     Attributes:
         value: The measured value; None where a published row has only the printed one, or there is none.
         low: Lower end of its confidence interval.
         high: Upper end.
-        n: Rows behind it.
-        published: What a paper prints for the same thing.
-        group: Significance letters within the column; empty where nothing was tested, and where they would be too
-            many to read.
+        n: Number of rows that the value is computed from.
+        published: The corresponding published value.
+        group: Significance letters within the column; empty if nothing was tested or there are too many letters.
         rank: 1 for the best measured value of the column; published values have none.
-        reason: Why there is no value.
-        rank_range: Best and worst rank within the column that tests leave open; None where nothing was tested here.
+        reason: Why the value is missing.
+        rank_range: Best and worst rank that the tests do not exclude; None if nothing was tested.
     """
 
     value: float | None
@@ -106,11 +105,11 @@ class Column:
     """A column of numbers.
 
     Attributes:
-        key: The statistic, or the metric, as records call it (``kendall_c``, ``cider``, ``accuracy.HM``).
-        label: As tables print it.
-        scale: Tables show values times this.
-        decimals: Digits behind the point that tables show.
-        higher_is_better: Whether more is better; None where that says nothing, and nobody is ranked.
+        key: Name of the statistic or metric in records (``kendall_c``, ``cider``, ``accuracy.HM``).
+        label: Its name in tables.
+        scale: Factor by which tables multiply values.
+        decimals: Number of decimal places in tables.
+        higher_is_better: Direction; None if there is none, in which case rows have no rank.
     """
 
     key: str
@@ -121,7 +120,7 @@ class Column:
 
     @property
     def lower_is_better(self) -> bool:
-        """Whether the least value is the best."""
+        """Whether lower values are better."""
         return self.higher_is_better is False
 
 
@@ -131,10 +130,10 @@ class BoardRow:
 
     Attributes:
         name: The metric (``CIDEr``) or the model (``llava-1.5``).
-        model: Beside a metric: the model that it was computed with; empty where it needs none.
-        kind: ``measured``, or ``published`` for a row that nobody here has run.
+        model: For a metric, the model that it was computed with; empty if it needs none.
+        kind: ``measured``, or ``published`` for a row without a run.
         run: Key of its run; empty for published rows.
-        cells: One a column, None where it has none.
+        cells: One per column; None for an empty cell.
         marks: Those of its run.
     """
 
@@ -153,18 +152,18 @@ class BoardRow:
 
 @dataclass(frozen=True)
 class TaskTable:
-    """All numbers of one version of a task, measured rows best first, then the published ones.
+    """Results for one version of a task: measured rows, best first, then published rows.
 
     Attributes:
         task: Name of the task.
         alias: Its name in tables.
         version: Its version.
-        about: What it measures, in a sentence.
-        subject: What its rows are: ``metric`` (rows are metrics, columns statistics) or ``model`` (rows are
+        about: One sentence on what it measures.
+        subject: Type of its rows: ``metric`` (rows are metrics, columns statistics) or ``model`` (rows are
             models, columns metrics or measures).
         columns: The columns.
         rows: The rows.
-        notes: What a reader must know.
+        notes: Notes below the table.
     """
 
     task: str
@@ -177,25 +176,25 @@ class TaskTable:
     notes: tuple[str, ...] = ()
 
     def top(self) -> TaskTable:
-        """Return the table with its first rows alone."""
+        """Return the table reduced to its first rows."""
         return replace(self, rows=self.rows[:TOP_ROWS])
 
     @property
     def anchor(self) -> str:
-        """Name of the table in links, unique within a leaderboard."""
+        """Link target of the table, unique within a leaderboard."""
         return f"{self.task}-{self.version}".replace(".", "-")
 
 
 @dataclass(frozen=True)
 class SuiteCell:
-    """A cell of a published table, on the scale that the paper prints.
+    """A cell of a published table, on the paper's scale.
 
     Attributes:
-        measured: Ours, as text; empty where nothing was measured.
-        printed: The paper's; empty where it prints nothing.
-        difference: Ours minus the paper's, with sign; empty where one is missing.
-        run: Key of the run behind ours.
-        reason: Why nothing was measured.
+        measured: The measured value, as text; empty if there is none.
+        printed: The published value; empty if there is none.
+        difference: Measured minus published, with sign; empty if either is missing.
+        run: Key of the run with the measured value.
+        reason: Why the measured value is missing.
     """
 
     measured: str
@@ -207,14 +206,14 @@ class SuiteCell:
 
 @dataclass(frozen=True)
 class SuiteTable:
-    """A published table beside what was measured.
+    """A published table with the measured values.
 
     Attributes:
         suite: Name of the suite.
-        about: What it is, in a sentence.
-        heads: What stands above the columns.
-        rows: What a row is called, and its cells by column; None where the table has none.
-        note: What to know when the two are compared.
+        about: One sentence on the table.
+        heads: Column headers.
+        rows: Row label, and cells by column; None for an empty cell.
+        note: A note on comparing measured with published values.
     """
 
     suite: str
@@ -225,25 +224,25 @@ class SuiteTable:
 
     @property
     def measured(self) -> int:
-        """Number of cells that were measured."""
+        """Number of measured cells."""
         return sum(bool(cell and cell.measured) for _, cells in self.rows for cell in cells)
 
     @property
     def total(self) -> int:
-        """Number of cells."""
+        """Number of all cells."""
         return sum(cell is not None for _, cells in self.rows for cell in cells)
 
 
 @dataclass(frozen=True)
 class RankTable:
-    """How the same metrics, or models, rank over tasks.
+    """Ranks of the same metrics or models across tasks.
 
     Attributes:
         subject: ``metric`` or ``model``.
-        tasks: Aliases of the tasks, each with the column that its ranking is by (``("Composite", "τ-c")``).
-        ranks: Name to its rank in each task among those that all these tasks have; None where it is missing.
-        tau: Kendall's tau-b between the rankings of two tasks (indices of ``tasks``), over what they share;
-            None where they share fewer than three.
+        tasks: Aliases of the tasks, each with its ranking column (``("Composite", "τ-c")``).
+        ranks: Name to its rank in each task, among the rows that all these tasks have; None if missing.
+        tau: Kendall's tau-b between the rankings of two tasks (indices of ``tasks``), over their common rows;
+            None for fewer than three common rows.
     """
 
     subject: Literal["metric", "model"]
@@ -254,14 +253,14 @@ class RankTable:
 
 @dataclass(frozen=True)
 class Board:
-    """A leaderboard.
+    """All contents of a leaderboard.
 
     Attributes:
-        tables: By task, in order of their aliases; older versions of a task after the newest.
-        suites: Published tables of which at least one cell was measured.
-        ranks: Rank stability, for metrics and for models, where two tasks or more share three or more.
+        tables: By task, sorted by alias; older versions of a task follow the newest.
+        suites: Published tables with at least one measured cell.
+        ranks: Rank stability, for metrics and for models, if two or more tasks have three or more rows in common.
         runs: The runs that are shown.
-        left_out: The runs that are not.
+        left_out: The excluded runs.
     """
 
     tables: tuple[TaskTable, ...]
@@ -272,5 +271,5 @@ class Board:
 
     @property
     def is_large(self) -> bool:
-        """Whether one page would be too long to be opened and read, so that it shows the top of each table."""
+        """Whether all rows are too many for one page, so that it shows only the top of each table."""
         return sum(len(table.rows) for table in self.tables) + len(self.runs) > MOST_ROWS

@@ -1,4 +1,4 @@
-"""Writes a leaderboard: every file anew, in one go."""
+"""Writes all files of a leaderboard."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from .task_tables import rank_tables, task_table
 
 
 def build(runs: Path, output: Path, readme_of_repository: Path | None = None) -> Board:
-    """Make the leaderboard of the runs below a folder.
+    """Build the leaderboard from the runs in a folder.
 
-    Files of an earlier leaderboard that are no longer made are removed; other files stay.
+    Removes files of an earlier leaderboard that are no longer part of it; keeps other files.
 
     Args:
-        runs: The folder of the runs; a missing one gives an empty leaderboard.
+        runs: The folder of the runs; a missing folder gives an empty leaderboard.
         output: The folder of the leaderboard.
-        readme_of_repository: A Markdown file between whose marks the top rows are written, too.
+        readme_of_repository: A Markdown file; the top rows are written between its two markers.
 
     Raises:
         UsageError: ``runs`` is a file.
-        DataError: The leaderboard cannot be written, or the Markdown file has no marks.
+        DataError: The leaderboard cannot be written, or the Markdown file has no markers.
     """
     board, files = made(runs)
     text = with_excerpt(readme_of_repository, board) if readme_of_repository else ""
@@ -46,23 +46,23 @@ def build(runs: Path, output: Path, readme_of_repository: Path | None = None) ->
             write_whole(readme_of_repository, text)
     except OSError as error:
         raise DataError(
-            f"the leaderboard cannot be written to {output}: {error.strerror or error}",
-            "Name another folder with --output.",
+            f"cannot write the leaderboard to {output}: {error.strerror or error}",
+            "Choose another folder with --output.",
         ) from error
     return board
 
 
 def made(runs: Path) -> tuple[Board, Iterator[tuple[str, bytes]]]:
-    """Return the leaderboard of the runs below a folder, and its files: path in its folder, and content.
+    """Return the leaderboard of the runs in a folder, and an iterator over its files (relative path, content).
 
-    The same runs give the same bytes. A file is made as it is asked for, as there is one a run;
+    The output is deterministic. Files are generated lazily, as there is one per run;
     ``leaderboard.json``, which lists all others, comes last.
 
     Raises:
         UsageError: ``runs`` is a file.
     """
     if runs.exists() and not runs.is_dir():
-        raise UsageError(f"--runs {runs}: is a file; name the folder that runs are written to")
+        raise UsageError(f"--runs {runs}: is a file, not a folder; give the --output_path of the runs")
     index = build_index()
     found, left_out = collect(runs, index)
     board = board_of(found, left_out, index)
@@ -80,7 +80,7 @@ def _files(board: Board) -> Iterator[tuple[str, bytes]]:
 
 
 def listed_files(folder: Path) -> list[str]:
-    """Return the files of the leaderboard that is there, as its ``leaderboard.json`` lists them; else none."""
+    """Return the files that an existing ``leaderboard.json`` lists; empty if there is none."""
     try:
         listed = json.loads(unlinked(folder / JSON_FILE).read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, LookupError, TypeError):
@@ -89,7 +89,7 @@ def listed_files(folder: Path) -> list[str]:
 
 
 def _inside(path: object) -> bool:
-    """Return whether a path stays in the folder, however its list was edited."""
+    """Return whether a path stays in the folder; the list may have been edited."""
     if not isinstance(path, str) or "\0" in path or "\\" in path:
         return False
     parts = PurePosixPath(path)
@@ -99,7 +99,7 @@ def _inside(path: object) -> bool:
 def _write(files: Iterable[tuple[str, bytes]], output: Path) -> None:
     output.mkdir(parents=True, exist_ok=True)
     killed = [draft for draft in output.glob(f"{DRAFT}*") if is_abandoned(draft)]
-    # What killed builds had put in place: what their drafts list and no longer hold.
+    # Files that killed builds had moved into place: listed in their drafts, but no longer there.
     placed = [path for draft in killed for path in listed_files(draft) if not (draft / path).exists()]
     earlier = dict.fromkeys((*listed_files(output), *placed))
     draft = draft_beside(output / JSON_FILE)
@@ -112,8 +112,8 @@ def _write(files: Iterable[tuple[str, bytes]], output: Path) -> None:
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
-    # From here on whoever is killed leaves the earlier list and a draft, from which the next build knows every file:
-    # the list goes last, and drafts after it.
+    # A build killed from here on leaves the earlier list and a draft; together they name every file for the next
+    # build. Therefore the list is replaced last, and drafts are removed after it.
     for path in sorted(paths - {JSON_FILE}):
         (output / path).parent.mkdir(parents=True, exist_ok=True)
         (draft / path).replace(output / path)
@@ -128,17 +128,17 @@ def _write(files: Iterable[tuple[str, bytes]], output: Path) -> None:
 
 
 def pages(board: Board) -> Iterator[tuple[str, bytes]]:
-    """Yield the pages of a leaderboard, each made as it is asked for.
+    """Yield the HTML pages of a leaderboard lazily.
 
-    They are read as files, from anywhere: each holds its style and script, fetches nothing, links only to the
-    others and to ``README.md`` beside ``index.html``, and is the same, byte by byte, for the same board.
+    The pages work as local files: each embeds its style and script, loads nothing, and links only to the other
+    pages and to ``README.md`` in the same folder as ``index.html``. The output is deterministic.
 
     Args:
-        board: What to show.
+        board: The leaderboard.
 
     Yields:
-        Path below the leaderboard's folder (``index.html``, ``runs/….html``; of a large leaderboard
-        ``overview.html`` and ``tasks/….html``, too), and content.
+        Path relative to the leaderboard's folder (``index.html``, ``runs/….html``; for a large leaderboard also
+        ``overview.html`` and ``tasks/….html``), and content.
     """
     paths = run_pages(board.runs)
     tasks = task_pages(board)
@@ -156,7 +156,7 @@ def pages(board: Board) -> Iterator[tuple[str, bytes]]:
 
 
 def board_of(runs: Sequence[BoardRun], left_out: Sequence[OmittedRun], index: TaskIndex) -> Board:
-    """Make a leaderboard of runs that were read; what it is does not depend on their order."""
+    """Build a leaderboard from runs; the result does not depend on their order."""
     by_version: dict[tuple[str, str], list[BoardRun]] = {}
     for run in sorted(runs, key=lambda run: run.key):
         by_version.setdefault((run.record.task, str(run.record.version)), []).append(run)
@@ -166,7 +166,7 @@ def board_of(runs: Sequence[BoardRun], left_out: Sequence[OmittedRun], index: Ta
         table, keys = task_table(of_version)
         tables.append(table)
         used[f"{task} {version}"] = keys
-    # Stable: the newest version of a task stands first among those of its name.
+    # Stable sort: the newest version of a task comes first among tables of the same name.
     tables.sort(key=lambda table: _version(table.version), reverse=True)
     tables.sort(key=lambda table: (table.alias.casefold(), table.task))
     shown = {key for keys in used.values() for key in keys}
@@ -182,13 +182,13 @@ def board_of(runs: Sequence[BoardRun], left_out: Sequence[OmittedRun], index: Ta
 
 
 def _version(version: str) -> tuple[tuple[int, int | str], ...]:
-    """Return a version so that 10 comes after 9, and words before numbers."""
+    """Return a sort key for a version: 10 after 9, words before numbers."""
     parts = re.findall(r"\d+|[^\d.]+", version)
     return tuple((1, int(part)) if part.isdecimal() and part.isascii() else (0, part) for part in parts)
 
 
 def _superseded(run: BoardRun, runs: Sequence[BoardRun], shown: set[str]) -> BoardRun:
-    """Mark a run of which no number is shown, naming the run that counts in its place."""
+    """Mark a run without shown results with the run that supersedes it."""
     if run.key in shown:
         return run
     record = run.record

@@ -1,4 +1,4 @@
-"""Finds the runs that a leaderboard is made from, and says of each other one why it is left out."""
+"""Collects the runs for a leaderboard, and the reasons for excluding others."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from ..records.record import Record
 from .board import BoardRun, OmittedRun
 
 _SAME = 1e-6
-"""Numbers that differ by a smaller part are the same: machines round sums otherwise."""
+"""Relative tolerance for equal numbers: floating-point sums differ between machines."""
 
 
 def collect(folder: Path, index: TaskIndex) -> tuple[list[BoardRun], list[OmittedRun]]:
-    """Read the runs below a folder.
+    """Read the runs in a folder.
 
-    Links to folders are not followed, nor links to files that leave the folder.
+    Links to folders, and links to files outside of the folder, are not followed.
 
     Args:
-        folder: That of the runs; it may be missing or empty.
-        index: The tasks that are installed, whose versions runs are held against.
+        folder: The folder of the runs; it may be missing or empty.
+        index: The installed tasks, whose versions are compared with those of the runs.
 
     Returns:
-        The runs, and what was left out, each by key.
+        The runs and the excluded runs, both sorted by key.
     """
     by_identity: dict[str, list[BoardRun]] = {}
     left_out: list[OmittedRun] = []
@@ -53,7 +53,7 @@ def collect(folder: Path, index: TaskIndex) -> tuple[list[BoardRun], list[Omitte
 
 
 def _key(path: Path, root: Path) -> str:
-    # A line break in the name of a folder must break no table.
+    # A line break in a folder's name would break tables.
     return " ".join(printable(path.relative_to(root).as_posix()).split())
 
 
@@ -61,27 +61,27 @@ def _read(path: Path, root: Path) -> Record:
     """Return the record of a run.
 
     Raises:
-        DataError: It is none that the leaderboard may show.
+        DataError: The record cannot be read, or is of a run that the leaderboard may not show.
     """
     if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
-        raise DataError(f"{path}: is a link that leaves the folder of the runs")
+        raise DataError(f"{path}: is a link to a file outside of the folder of runs")
     record = read_record(path)
     require_files(path.parent, record)
     return record
 
 
 def _one_of_copies(runs: Sequence[BoardRun], left_out: list[OmittedRun]) -> BoardRun:
-    """Keep one of the runs of a fingerprint: the one with the most values, of those the earliest."""
+    """Return one of the runs with the same fingerprint: the one with the most values, then the earliest."""
     first, *others = sorted(runs, key=lambda run: (-len(_numbers(run.record)), run.record.date, run.key))
     differing = []
     for other in others:
         if difference := _difference(other, first):
-            reason = f"has the fingerprint of {first.key}, and other numbers ({difference})"
+            reason = f"has the same fingerprint as {first.key} but different values ({difference})"
             differing.append(other.key)
         else:
             reason = f"the same run as {first.key}"
         left_out.append(OmittedRun(other.key, reason))
-    marks = [f"{key} has the same fingerprint and other numbers" for key in sorted(differing)]
+    marks = [f"{key} has the same fingerprint but different values" for key in sorted(differing)]
     return replace(first, marks=tuple(marks))
 
 
@@ -90,7 +90,7 @@ def _numbers(record: Record) -> dict[str, float]:
 
 
 def _difference(one: BoardRun, other: BoardRun) -> str:
-    """Return the first result that both have and that differs; what one of them lacks differs in nothing."""
+    """Return the first differing result among those that both runs have; empty if none differs."""
     first, second = _numbers(one.record), _numbers(other.record)
     for key, value in first.items():
         if key in second and not math.isclose(value, second[key], rel_tol=_SAME, abs_tol=1e-12):
@@ -99,7 +99,7 @@ def _difference(one: BoardRun, other: BoardRun) -> str:
 
 
 def installed_versions(index: TaskIndex, tasks: set[str]) -> dict[str, str]:
-    """Return the version of each task that is installed; a faulty file has none."""
+    """Return the version of each installed task; tasks with a faulty file are missing."""
     versions = {}
     for task in tasks & index.entries.keys():
         try:
@@ -119,9 +119,9 @@ def _marks(record: Record, versions: Mapping[str, str]) -> list[str]:
         marks.append(f"{counts.effective:,} of {counts.original:,} documents (--limit)")
     marks += record.notes
     if (least := _least_scored(record)) is not None:
-        marks.append(f"n is short of the task's documents: {least:,} of {record.documents.original:,}")
+        marks.append(f"only {least:,} of {record.documents.original:,} documents scored")
     if (level := record.settings.level) != 0.95:
-        marks.append(f"intervals hold {level:g} of the resamples")
+        marks.append(f"{100 * level:g}% intervals")
     if lost := sum(one["count"] for one in record.failures if one["stage"] != "model"):
         marks.append(f"{lost:,} samples lost")
     marks += [f"{metric} failed: {reason.partition(chr(10))[0]}" for metric, reason in record.metric_errors.items()]
@@ -129,7 +129,7 @@ def _marks(record: Record, versions: Mapping[str, str]) -> list[str]:
 
 
 def _least_scored(record: Record) -> int | None:
-    """Return the fewest documents behind a number of a model, where they are not all that the run was to be of."""
+    """Return the smallest n of a model's results if it is below the number of documents of the run; else None."""
     if not record.documents_hash or record.settings.limit is not None:
         return None
     subset = record.subset

@@ -1,4 +1,4 @@
-"""What changed between two leaderboards, as a comment in Markdown."""
+"""Differences between two leaderboards, as a Markdown comment."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _EMPTY: _Json = {"tables": [], "left_out": []}
 
 
 def read_leaderboard(named: str, folder: Path) -> tuple[_Json, str]:
-    """Return a leaderboard, and what must be said of it.
+    """Return a leaderboard as JSON, and a note on it; the note is empty if there is none.
 
     Args:
-        named: Its folder, its ``leaderboard.json``, or a git revision in which it is looked up.
-        folder: The folder of the leaderboard in the working tree, whose path is the same in the revision.
+        named: Its folder, its ``leaderboard.json``, or a git revision that contains it.
+        folder: The folder of the leaderboard in the working tree; its path in the revision is the same.
 
     Raises:
-        UsageError: It is none of these.
-        DataError: It cannot be read.
+        UsageError: ``named`` is none of these.
+        DataError: The leaderboard cannot be read.
     """
     path = Path(named)
     if (path / JSON_FILE).is_file():
@@ -43,10 +43,10 @@ def read_leaderboard(named: str, folder: Path) -> tuple[_Json, str]:
 
 def _of_revision(revision: str, folder: Path) -> tuple[_Json, str]:
     refused = UsageError(
-        f"'{revision}' is no leaderboard ({JSON_FILE}, or its folder) and no git revision",
-        "Name a branch, a tag or a commit: bench leaderboard diff main",
+        f"'{revision}' is neither a leaderboard ({JSON_FILE} or its folder) nor a git revision",
+        "Give a branch, a tag or a commit: bench leaderboard diff main",
     )
-    # A revision that begins so would be an option of git.
+    # Git would read a revision with a leading dash as an option.
     if revision.startswith("-"):
         raise refused
     place = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.is_dir())
@@ -60,11 +60,11 @@ def _of_revision(revision: str, folder: Path) -> tuple[_Json, str]:
 
 
 def _git(place: Path, *arguments: str) -> bytes | None:
-    """Return what git prints, or None where it fails."""
+    """Return the output of git, or None if git fails."""
     try:
         done = subprocess.run(["git", "-C", str(place), *arguments], capture_output=True, check=False)
     except FileNotFoundError as error:
-        raise DataError("git is not on the PATH", f"Name two leaderboards by their {JSON_FILE} instead.") from error
+        raise DataError("git is not on the PATH", f"Give the {JSON_FILE} of both leaderboards instead.") from error
     return done.stdout if done.returncode == 0 else None
 
 
@@ -72,25 +72,25 @@ def _parsed(content: bytes, name: str) -> _Json:
     try:
         board = json.loads(content)
         version = board["schema_version"]
-        # Everything that is compared is touched here, so that a damaged file is named once.
+        # Access every compared field here, so that a damaged file is reported once.
         moved_lines(board, board)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise DataError(f"{name}: cannot be read as a leaderboard") from error
     if version != SCHEMA_VERSION:
         raise DataError(
             f"{name}: has schema version {version}, this capbench knows {SCHEMA_VERSION}",
-            "Build it again: bench leaderboard build",
+            "Rebuild it: bench leaderboard build",
         )
     return board
 
 
 def comment(base: _Json, head: _Json, note: str = "") -> str:
-    """Return what changed from one leaderboard to another, in Markdown.
+    """Return the changes from one leaderboard to another, in Markdown.
 
     Args:
-        base: The earlier one, as ``leaderboard.json`` has it.
-        head: The later one.
-        note: What must be said first.
+        base: The content of the earlier ``leaderboard.json``.
+        head: The content of the later one.
+        note: Text above the changes.
     """
     lines = ["### Leaderboard", "", *([markdown(note), ""] if note else [])]
     changes = moved_lines(base, head)
@@ -98,7 +98,7 @@ def comment(base: _Json, head: _Json, note: str = "") -> str:
 
 
 def moved_lines(base: _Json, head: _Json) -> list[str]:
-    """Return a line a change; none where nothing that a table shows has changed."""
+    """Return one line per change in the tables; empty if they are equal."""
     lines: list[str] = []
     before, after = _tables(base), _tables(head)
     for key in sorted(before.keys() | after.keys()):
@@ -109,7 +109,7 @@ def moved_lines(base: _Json, head: _Json) -> list[str]:
     known = {(one["key"], one["reason"]) for one in base["left_out"]}
     left_out = [one for one in head["left_out"] if (one["key"], one["reason"]) not in known]
     if left_out:
-        lines += ["**Runs that are left out**", ""]
+        lines += ["**Excluded runs**", ""]
         lines += [f"- {markdown(one['key'])}: {markdown(one['reason'])}" for one in left_out]
     return lines
 
@@ -192,20 +192,20 @@ def _value(cell: _Json | None, column: _Json) -> str:
 
 _MOST_LINES = 60
 _EXPLAINED = (JSON_FILE, "README.md")
-"""Files of which it is said what differs in them."""
+"""Files whose differences are listed."""
 
 
 def differences(runs: Path, output: Path, readme_of_repository: Path | None = None) -> list[str]:
-    """Return how the leaderboard in a folder differs from the one that the runs give; nothing if it does not.
+    """Return the differences between the leaderboard in a folder and a new build; empty if there are none.
 
     Args:
         runs: The folder of the runs.
         output: The folder of the leaderboard.
-        readme_of_repository: A Markdown file that shows the top rows.
+        readme_of_repository: A Markdown file with the top rows.
 
     Raises:
         UsageError: ``runs`` is a file.
-        DataError: The Markdown file has no marks.
+        DataError: The Markdown file has no markers.
     """
     board, files = made(runs)
     paths: set[str] = set()
@@ -243,7 +243,7 @@ def _content(path: Path) -> bytes | None:
 
 
 def _moved_now(output: Path, made_now: bytes) -> Iterator[str]:
-    """Yield what moved, from the leaderboard that is there to the one that the runs give."""
+    """Yield the changes from the existing leaderboard to a new build."""
     try:
         there, _ = read_leaderboard(str(output / JSON_FILE), output)
     except BenchError as error:

@@ -1,4 +1,4 @@
-"""The leaderboard as text: Markdown as GitHub shows it, LaTeX tables, JSON and CSV."""
+"""Text formats of the leaderboard: GitHub Markdown, LaTeX, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _CSV_COLUMNS = (
     "group", "published", "printed", "citation", "table", "run", "marks", "reason",
 )  # fmt: skip
 _MOST_PUBLISHED = 12
-"""More published rows than that are folded away below the measured ones."""
+"""Maximum number of published rows in the main table; if there are more, they go into a folded table."""
 BEGIN = "<!-- leaderboard: made by 'bench leaderboard build --readme' -->"
 END = "<!-- end of leaderboard -->"
 _PLACES = 3
-_HEAD = r"""% Needs \usepackage{booktabs}. Take it in by \input, inside of a table or where it shall stand.
+_HEAD = r"""% Needs \usepackage{booktabs}. Include it with \input, for example in a table environment.
 \providecommand{\best}[1]{\textbf{#1}}
 \providecommand{\second}[1]{\underline{#1}}
 """
@@ -52,12 +52,12 @@ _LATIN = re.compile(r"[À-ÖØ-öø-ÿ]")
 
 
 def value_text(cell: Cell, column: Column) -> str:
-    """Return the measured value; empty where there is none."""
+    """Return the measured value; empty if missing."""
     return "" if cell.value is None else show_number(cell.value * column.scale, column.decimals)
 
 
 def interval_text(cell: Cell, column: Column) -> str:
-    """Return the interval as ``low, high``; empty where there is none."""
+    """Return the interval as ``low, high``; empty if missing."""
     if cell.value is None or cell.low is None or cell.high is None:
         return ""
     low, high = (show_number(end * column.scale, column.decimals) for end in (cell.low, cell.high))
@@ -65,7 +65,7 @@ def interval_text(cell: Cell, column: Column) -> str:
 
 
 def ranks_text(cell: Cell) -> str:
-    """Return the ranks that tests leave open, as ``3–17``; empty where nothing was tested."""
+    """Return the range of ranks that the tests do not exclude, as ``3–17``; empty if nothing was tested."""
     if cell.rank_range is None:
         return ""
     best, worst = cell.rank_range
@@ -73,7 +73,7 @@ def ranks_text(cell: Cell) -> str:
 
 
 def difference_text(cell: Cell, column: Column) -> str:
-    """Return measured minus published, with its sign; empty where one is missing."""
+    """Return measured minus published, with sign; empty if either is missing."""
     if cell.value is None or cell.published is None:
         return ""
     return show_difference((cell.value - cell.published.value) * column.scale, column.decimals)
@@ -83,7 +83,7 @@ def difference_text(cell: Cell, column: Column) -> str:
 
 
 def markdown(text: str) -> str:
-    """Return text that Markdown shows as it is, within a table, too."""
+    """Escape text for Markdown, also within tables."""
     return re.sub(r"([\\`*_\[\]|~$#!])", r"\\\1", _html(text))
 
 
@@ -92,7 +92,7 @@ def _html(text: str) -> str:
 
 
 def _with_code(text: str) -> str:
-    """Return text as Markdown shows it, in which commands in backticks stay."""
+    """Escape text for Markdown, but keep code in backticks."""
     parts = re.split(r"(`[^`|<>]*`)", text)
     return "".join(part if at % 2 else markdown(f"x{part}x")[1:-1] for at, part in enumerate(parts))
 
@@ -101,7 +101,7 @@ def _with_code(text: str) -> str:
 def _templates() -> jinja2.Environment:
     import jinja2
 
-    made = jinja2.Environment(  # noqa: S701 - what is escaped is Markdown
+    made = jinja2.Environment(  # noqa: S701 - the output is Markdown
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -142,7 +142,7 @@ def _section(table: TaskTable, board: Board, *, several: bool) -> dict[str, Any]
 
 
 def _heads(table: TaskTable, rows: Sequence[BoardRow]) -> tuple[list[str], list[bool]]:
-    """Return what stands above the names of rows, and which columns have a published value beside them."""
+    """Return the headers of the name columns, and which columns have published values."""
     with_model = table.subject == "metric" and any(row.model for row in rows)
     printed = [any((cell := row.cells[at]) and cell.published for row in rows) for at in range(len(table.columns))]
     return [table.subject.capitalize(), *(["Model"] if with_model else [])], printed
@@ -216,7 +216,7 @@ def _suite_grid(suite: SuiteTable, reasons: dict[str, int]) -> Iterator[list[str
 
 
 def _suite_cell(cell: SuiteCell, reasons: dict[str, int]) -> str:
-    # Most cells of a large table were just not run, which the dash says.
+    # Most empty cells of a large table were not run; the dash shows that without a note.
     why = [cell.reason] if cell.reason not in ("", NOT_RUN) else []
     ours = f"**{cell.measured}**" if cell.measured else f"–{_marks(why, reasons)}"
     printed = f" ({markdown(cell.printed)})" if cell.printed else ""
@@ -224,10 +224,10 @@ def _suite_cell(cell: SuiteCell, reasons: dict[str, int]) -> str:
 
 
 def with_excerpt(path: Path, board: Board) -> str:
-    """Return a Markdown file's text with the board's top rows between its two marks.
+    """Return the text of a Markdown file with the board's top rows between its two markers.
 
     Raises:
-        DataError: The file cannot be read, or does not hold both marks, once each and in order.
+        DataError: The file cannot be read, or does not contain both markers once and in order.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -235,14 +235,14 @@ def with_excerpt(path: Path, board: Board) -> str:
         raise DataError(f"{path}: cannot be read: {error}") from error
     if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
         raise DataError(
-            f"{path}: has no place for the leaderboard's top rows.", f"Add two lines to it:\n{BEGIN}\n{END}"
+            f"{path}: has no markers for the leaderboard's top rows.", f"Add two lines to it:\n{BEGIN}\n{END}"
         )
     before, _, rest = text.partition(BEGIN)
     return "".join([before, BEGIN, "\n", excerpt(board), END, rest.partition(END)[2]])
 
 
 def excerpt(board: Board) -> str:
-    """Return a table with a line a task: the best rows of its main column. Tasks that rank nothing are left out."""
+    """Return a table with the best rows of each task by its main column; tasks without ranks are omitted."""
     lines = list(_best_rows(board))
     heads = ["Task", "By", *map(str, range(1, _PLACES + 1))]
     table = [heads, [":--"] * len(heads), *lines] if lines else []
@@ -273,7 +273,7 @@ def _superscript(letters: str) -> str:
 
 
 def latex_files(board: Board) -> dict[str, bytes]:
-    """Return a file a task table and a file a suite, below ``latex/``."""
+    """Return one file per task table and per suite, in ``latex/``."""
     files: dict[str, bytes] = {}
     for name, text in (
         *((table.anchor, _latex_task(table)) for table in board.tables),
@@ -284,7 +284,7 @@ def latex_files(board: Board) -> dict[str, bytes]:
 
 
 def latex(text: str) -> str:
-    """Return text that LaTeX prints as it is; a character that it has no letter for becomes its number."""
+    """Escape text for LaTeX; characters that it cannot print become their code point."""
     plain = unicodedata.normalize("NFC", " ".join(text.split()))
     return "".join(_character(one) for one in plain)
 
@@ -300,7 +300,7 @@ def _character(one: str) -> str:
 
 
 def _free(name: str, files: dict[str, bytes]) -> str:
-    """Return a path that no other file has, on disks that do not tell cases apart, too."""
+    """Return an unused path; case does not count, as on case-insensitive file systems."""
     taken = {path.casefold() for path in files}
     number, path = 1, f"latex/{name}.tex"
     while path.casefold() in taken:
@@ -355,7 +355,7 @@ def _tabular(comment: str, columns: str, heads: Sequence[str], groups: Sequence[
 
 
 def _joined(cells: Sequence[str]) -> str:
-    # A bracket behind \\ would be read as its argument: the first cell of the next line never begins with one bare.
+    # LaTeX reads a bracket after \\ as its argument, so {} precedes a bracket at the start of a line.
     first, *others = cells
     return " & ".join([f"{{}}{first}" if first.startswith(("[", "*")) else first, *others]) + r" \\"
 
@@ -364,11 +364,11 @@ def _joined(cells: Sequence[str]) -> str:
 
 
 def board_json(board: Board, files: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the whole leaderboard as JSON values, without the records behind it.
+    """Return the whole leaderboard as JSON values, without the records of its runs.
 
     Args:
         board: The leaderboard.
-        files: The files that are made with it, relative to its folder.
+        files: The other files of the leaderboard, relative to its folder.
     """
     return {
         "schema_version": SCHEMA_VERSION,
@@ -400,9 +400,9 @@ def json_file(board: Board, files: Sequence[str]) -> bytes:
 
 
 def csv_file(board: Board) -> dict[str, bytes]:
-    """Return ``leaderboard.csv``: a row a number, values as they are (a tau of 0.439).
+    """Return ``leaderboard.csv``: one row per value, unscaled (a tau of 0.439).
 
-    Where captioners were tested against one another it has a column ``ranks``: those that the tests leave open.
+    If captioners were compared by tests, the column ``ranks`` has the range of ranks that the tests do not exclude.
     """
     tested = any(cell and cell.rank_range for table in board.tables for row in table.rows for cell in row.cells)
     rows = [

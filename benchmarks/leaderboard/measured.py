@@ -1,4 +1,4 @@
-"""What runs measured, row by row, before it is ranked."""
+"""Measured results of runs as table rows, before ranking."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .board import BoardRun, Column
 
 
 class MeasuredValue(NamedTuple):
-    """A number of a row: the result, the run behind it, and its key in the run's record."""
+    """A value of a row: the result, its run, and its key in the run's record."""
 
     result: Result
     run: BoardRun
@@ -34,16 +34,16 @@ class MeasuredValue(NamedTuple):
 
 @dataclass(frozen=True)
 class MeasuredRow:
-    """A row that was measured.
+    """A row of measured results.
 
     Attributes:
         name: The metric, or the model.
-        model: Beside a metric: the model that it was computed with.
+        model: For a metric, the model that it was computed with.
         metric: Name of the metric in records; empty for rows that are models.
-        run: The run behind it; of several, the one behind most of it.
-        values: Its numbers by column.
-        ranked: Whether it is held against others: it is of all data, and of the data that most rows are of.
-        marks: What a reader must know.
+        run: Its run; if there are several, the one with most of its values.
+        values: Its values by column.
+        ranked: Whether it is ranked: it covers all the data, and the same data as most rows.
+        marks: Warnings for comparisons with other rows.
     """
 
     name: str
@@ -55,16 +55,16 @@ class MeasuredRow:
     marks: tuple[str, ...] = ()
 
     def result(self, column: str) -> Result | None:
-        """Return the number of a column; None where the row has none."""
+        """Return the result of a column; None if there is none."""
         return self.values[column].result if column in self.values else None
 
     def has(self, column: str) -> bool:
-        """Tell whether the row has a number in a column, and it is defined."""
+        """Return whether the row has a defined value in a column."""
         return column in self.values and self.values[column].result.value is not None
 
 
 def measured_metrics(runs: Sequence[BoardRun]) -> list[MeasuredRow]:
-    """Return a row a metric and model: of several runs the newest of those with the most documents."""
+    """Return one row per metric and model, from the newest of the runs with the most documents."""
     names = _names_of_models(runs)
     found: dict[tuple[str, str], MeasuredRow] = {}
     for run in sorted(runs, key=_merit, reverse=True):
@@ -78,7 +78,7 @@ def measured_metrics(runs: Sequence[BoardRun]) -> list[MeasuredRow]:
             found.setdefault((metric, model), MeasuredRow(label, model, metric, run, values))
     rows = list(found.values())
     known = Counter((row.name, row.model) for row in rows)
-    # Two settings of one metric may have one label.
+    # Two settings of a metric may have the same label.
     return _same_data(
         [replace(row, name=f"{row.name} ({row.metric})") if known[row.name, row.model] > 1 else row for row in rows],
         with_captions=True,
@@ -86,7 +86,7 @@ def measured_metrics(runs: Sequence[BoardRun]) -> list[MeasuredRow]:
 
 
 def _shown(record: Record) -> dict[str, Result]:
-    """Return the results that have a column: of rules that change captions, the first of each."""
+    """Return the results with a column; for rules that change captions, only the first of each."""
     if not record.protocol.by_rule:
         return dict(record.results)
     first: dict[tuple[str, str], str] = {}
@@ -96,7 +96,7 @@ def _shown(record: Record) -> dict[str, Result]:
 
 
 def measured_models(runs: Sequence[BoardRun]) -> list[MeasuredRow]:
-    """Return a row a model and its settings; runs of the same captions fill each other's gaps."""
+    """Return one row per model and settings; runs on the same captions are merged."""
     labels, names = _row_names(runs), _names_of_models(runs)
     several = _metrics_of_several_models(runs)
     by_row: dict[tuple[str, ...], list[BoardRun]] = {}
@@ -122,7 +122,7 @@ def measured_models(runs: Sequence[BoardRun]) -> list[MeasuredRow]:
 
 
 def models_of_metric(record: Record, metric: str) -> list[tuple[str, str]]:
-    """Return name and arguments (as JSON) of the models that a metric of a run was computed with."""
+    """Return name and arguments (as JSON) of the models that a metric of a run used."""
     name = record.registered_name(metric)
     needs: Iterable[str] = ("encoder", "judge")
     if name in known_metrics and isinstance(stated := known_metrics[name].needs, frozenset):
@@ -143,13 +143,13 @@ def _as_json(value: Any) -> str:
 
 
 def _identity(record: Record) -> tuple[str, ...]:
-    """Return what tells models apart: name, arguments and decoding settings."""
+    """Return the identity of a model: name, arguments and decoding settings."""
     settings = record.settings
     return record.model_name or "no model", _as_json(settings.model_arguments), _as_json(settings.decoding)
 
 
 def _row_names(runs: Sequence[BoardRun]) -> dict[tuple[str, ...], str]:
-    """Return the name of each model, with the settings in which it differs from others of its name."""
+    """Return the name of each model, with the settings that differ from other models of the same name."""
     identities = {_identity(run.record) for run in runs}
     names = {}
     for identity in identities:
@@ -162,7 +162,7 @@ def _row_names(runs: Sequence[BoardRun]) -> dict[tuple[str, ...], str]:
 
 
 def _names_of_models(runs: Sequence[BoardRun]) -> dict[tuple[str, str], str]:
-    """Return what an encoder or judge is called: with its arguments where two of them share the name."""
+    """Return the name of each encoder or judge, with its arguments if the name is ambiguous."""
     known = {_named(one) for run in runs for one in run.record.settings.metric_models.values()}
     shared = Counter(name for name, _ in known)
     return {
@@ -172,7 +172,7 @@ def _names_of_models(runs: Sequence[BoardRun]) -> dict[tuple[str, str], str]:
 
 
 def _metrics_of_several_models(runs: Sequence[BoardRun]) -> set[str]:
-    """Return the metrics that were computed with several encoders or judges, and so are several columns."""
+    """Return the metrics with several encoders or judges; each of these has a column."""
     models: dict[str, set[tuple[tuple[str, str], ...]]] = {}
     for run in runs:
         for metric in run.record.metrics:
@@ -181,14 +181,14 @@ def _metrics_of_several_models(runs: Sequence[BoardRun]) -> set[str]:
 
 
 def _same_data(rows: list[MeasuredRow], *, with_captions: bool) -> list[MeasuredRow]:
-    """Leave rows of a part of the data, or of other data than most, out of the ranking, and mark the latter.
+    """Exclude rows on a part of the data or on other data than most rows from the ranking, and mark the latter.
 
-    Rows of a subset are ranked among themselves, where no row is of all documents.
+    If no row covers all documents, rows on a subset are ranked among themselves.
     """
 
     def data(row: MeasuredRow) -> str:
         record, subset = row.run.record, row.run.record.subset
-        # Captions of two models differ; those that metrics judge may not.
+        # Captions differ between captioners, but metrics must be computed on the same captions.
         scored = record.data_hash if with_captions else [record.documents_hash, subset and subset.hash]
         return _as_json([scored, record.protocol.fingerprint()])
 
@@ -208,22 +208,22 @@ def _same_data(rows: list[MeasuredRow], *, with_captions: bool) -> list[Measured
 ALPHA = 0.05
 SEED = 1234
 LONGEST_LABEL = 12
-"""Where the letters of a row would be longer, its column has ranks alone: nobody could read them in a table."""
+"""Maximum number of letters of a row; above it, the column shows only ranges of ranks."""
 
 
 _SampleColumns = tuple[Any, dict[str, np.ndarray]]
-"""Ids of samples, and their columns of numbers."""
+"""Ids of samples, and their scores by column."""
 Group = tuple[str, tuple[int, int] | None]
-"""What tests say of a number among those of its column: letters, of which two rows share one if, and only if, they do
-not differ (empty where only ranks are given); and best and worst rank that the tests leave open."""
+"""Significance letters (two rows have a letter in common if and only if they do not differ significantly; empty if only
+ranks are given), and the best and worst rank that the tests do not exclude."""
 Groups = Mapping[str, Mapping[int, Group]]
-"""Column to row (its identity) to group."""
+"""Column to ``id`` of a row to group."""
 
 
 def groups_of_metrics(columns: Sequence[Column], rows: Sequence[MeasuredRow]) -> tuple[Groups, list[str]]:
-    """Return the letters that records hold, where all numbers of a column are of one run.
+    """Return the letters from the record, for columns whose values all come from the same run.
 
-    Letters of two runs say nothing of a metric of one and a metric of the other. A row without a number has none.
+    Letters of different runs are not comparable. A row without a value has no letters.
     """
     groups: dict[str, dict[int, Group]] = {}
     several = False
@@ -234,12 +234,12 @@ def groups_of_metrics(columns: Sequence[Column], rows: Sequence[MeasuredRow]) ->
             (record,) = runs.values()
             groups[column.key] = {at: (record.letters(one.result), None) for at, one in values.items()}
         several = several or len(runs) > 1
-    note = "The rows are of several runs, so no groups are given; `bench compare RUN RUN` tests them."
+    note = "No groups, as the rows come from several runs; `bench compare RUN RUN` tests differences."
     return groups, [note] if several else []
 
 
 def groups_of_models(columns: Sequence[Column], rows: Sequence[MeasuredRow]) -> tuple[Groups, list[str]]:
-    """Return groups of captioners, by the mean over the captions that all of them have a score for."""
+    """Return groups of captioners, by the mean score over the documents that all of them have a score for."""
     if len(rows) < 2:
         return {}, []
     groups: dict[str, dict[int, Group]] = {}
@@ -259,7 +259,7 @@ def groups_of_models(columns: Sequence[Column], rows: Sequence[MeasuredRow]) -> 
             crowded.append(column.label)
     notes = [f"{', '.join(labels)}: no groups, as {reason}." for reason, labels in reasons.items()]
     if crowded:
-        notes.append(f"{', '.join(crowded)}: no letters, which would be too many to read; ranks say who differs.")
+        notes.append(f"{', '.join(crowded)}: no letters, as there are too many; ranges of ranks show differences.")
     return groups, notes
 
 
@@ -270,11 +270,11 @@ def _groups(
     metric, records = values[0].result.metric, [one.run.record for one in values]
     made = [record.made_by.get(metric) for record in records]
     if made[0] is None:
-        return [], "they are not of metrics"
+        return [], "these are not metrics"
     if any(one != made[0] for one in made):
-        return [], "the metric was not computed alike in all runs"
+        return [], "the settings of the metric differ between runs"
     if records[0].is_of_corpus(metric):
-        return [], "their values are of all captions together, not means over captions"
+        return [], "these are corpus-level values, not means over captions"
     scores, reason = _common([one.run for one in values], metric, samples)
     if scores is None:
         return [], reason
@@ -295,12 +295,12 @@ def _groups(
 def _common(
     runs: Sequence[BoardRun], metric: str, known: dict[Path, _SampleColumns | None]
 ) -> tuple[np.ndarray | None, str]:
-    """Return ``[models, documents]`` scores of the documents that all runs scored, or why there are none.
+    """Return ``[models, documents]`` scores on the documents that all runs scored, or the reason for having none.
 
     Args:
         runs: The runs.
         metric: The metric.
-        known: The samples that were read, by the folder of the run; each is read once.
+        known: Cache of samples, by the folder of the run.
     """
     scores: list[tuple[Any, np.ndarray]] = []
     for run in runs:
@@ -308,7 +308,7 @@ def _common(
             known[run.folder] = _columns_of(run, known)
         read = known[run.folder]
         if read is None or metric not in read[1]:
-            return None, "not every run has its samples"
+            return None, "samples of a run are missing"
         scores.append((read[0], read[1][metric]))
     aligned = [values for _, values in scores]
     if any(ids is not scores[0][0] for ids, _ in scores):
@@ -323,12 +323,12 @@ def _common(
     stacked = np.stack(aligned)
     stacked = stacked[:, np.isfinite(stacked).all(axis=0)]
     if stacked.shape[1] < 2:
-        return None, "fewer than two documents were scored in all runs"
+        return None, "the runs have fewer than two scored documents in common"
     return stacked, ""
 
 
 def _columns_of(run: BoardRun, known: Mapping[Path, _SampleColumns | None]) -> _SampleColumns | None:
-    """Return ids and the columns of numbers; None where the file is missing or damaged, or ids occur twice."""
+    """Return ids and scores by column; None if the file is missing or damaged, or an id occurs twice."""
     import pyarrow
 
     if (run.folder / SAMPLES_FILE).is_symlink():
@@ -343,7 +343,7 @@ def _columns_of(run: BoardRun, known: Mapping[Path, _SampleColumns | None]) -> _
     except (DataError, OSError, pyarrow.ArrowException):
         return None
     columns = {name: numbers(table[name]) for name in names}
-    # Runs of a task are mostly of the same documents: their ids are kept, and looked at, once.
+    # Most runs of a task have the same documents, so their ids are stored and compared once.
     usual = next((read[0] for read in known.values() if read is not None), None)
     if usual is not None and table["id"].equals(usual):
         return usual, columns

@@ -1,4 +1,4 @@
-"""Published tables beside what finished runs measured."""
+"""Published tables with the results of finished runs."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from .board import BoardRun, SuiteCell, SuiteTable
 from .measured import models_of_metric
 
 NOT_RUN = "not run"
-"""Why a cell is empty that a run would fill."""
+"""Reason for an empty cell that a run can fill."""
 
 
 def suite_tables(runs: Sequence[BoardRun], index: TaskIndex, outdated: set[str]) -> tuple[SuiteTable, ...]:
-    """Return every published table of which a cell was measured.
+    """Return every published table with at least one measured cell.
 
     Args:
         runs: The runs that are shown.
-        index: The tasks that are installed.
-        outdated: Keys of runs of another version of their task than the installed one.
+        index: The installed tasks.
+        outdated: Keys of runs whose task version is not the installed one.
     """
     by_task: dict[str, list[BoardRun]] = {}
     for run in sorted(runs, key=lambda run: (run.record.documents.effective, run.record.date, run.key), reverse=True):
@@ -60,7 +60,7 @@ def _table(suite: Suite, by_task: Mapping[str, Sequence[BoardRun]]) -> SuiteTabl
     for cell in suite_cells(suite, found, reasons):
         heads[cell.head] = None
         known = rows.setdefault(cell.label, {}).get(cell.head)
-        # Two rows of one label fill each other's gaps: another metric for the videos of a table, say.
+        # Rows with the same label are merged, for example if a table uses another metric for videos.
         if known is None or not known.measured:
             rows[cell.label][cell.head] = _cell(cell, keys.get(id(cell.result), ""))
     return SuiteTable(
@@ -73,7 +73,7 @@ def _table(suite: Suite, by_task: Mapping[str, Sequence[BoardRun]]) -> SuiteTabl
 
 
 def _results(record: Record, models: RowModels, metric: str) -> list[Result]:
-    """Return the numbers of a run for a row of a suite, or nothing where the run is of other models."""
+    """Return the results of a run for a row of a suite; empty if the run used other models."""
     if record.settings.decoding != json.loads(models.decoding):
         return []
     results = list(record.results.values())

@@ -26,7 +26,7 @@ _Name = TypeVar("_Name")
 
 
 def task_table(runs: Sequence[BoardRun]) -> tuple[TaskTable, set[str]]:
-    """Return the table of some runs of one task and version, and the keys of the runs that its numbers are of."""
+    """Return the table for runs of one task and version, and the keys of the runs that it uses."""
     newest = max(runs, key=lambda run: (run.record.date, run.key)).record
     subject = newest.protocol.subject
     measured = measured_metrics(runs) if subject == "metric" else measured_models(runs)
@@ -66,21 +66,21 @@ def task_table(runs: Sequence[BoardRun]) -> tuple[TaskTable, set[str]]:
 
 
 def main_column(subject: Subject, columns: Sequence[Column]) -> Column | None:
-    """Return the column that a task is ranked by: the first statistic over all categories, or the first metric."""
+    """Return the ranking column of a task: the first statistic over all categories, or the first metric."""
     whole = [column for column in columns if subject == "model" or "." not in column.key]
     ranked = [column for column in whole if column.higher_is_better is not None]
     return next(iter(ranked or whole or columns), None)
 
 
 def _marks(row: MeasuredRow) -> tuple[str, ...]:
-    """Return the marks of all runs behind a row, and its own."""
+    """Return the marks of a row and of all its runs."""
     behind = {one.run.key: one.run for one in row.values.values()}
     of_runs = [mark for key in sorted(behind) for mark in behind[key].marks]
     return tuple(dict.fromkeys([*of_runs, *row.marks]))
 
 
 def _columns(subject: Subject, measured: Sequence[MeasuredRow]) -> list[Column]:
-    # Runs of all data come first, so that their order of columns is that of the table.
+    # Runs on all the data come first and set the order of columns.
     found: dict[str, Result] = {}
     for row in sorted(measured, key=lambda row: (not row.ranked, -row.run.record.date, row.run.key)):
         for key, one in row.values.items():
@@ -120,7 +120,7 @@ def _order(row: MeasuredRow, main: Column | None) -> tuple[bool, bool, float, st
 
 
 def _ranks(column: Column, measured: Sequence[MeasuredRow]) -> dict[int, int]:
-    """Return the rank of each row that has one, by the row's identity."""
+    """Return the rank of each ranked row, by the ``id`` of the row."""
     if column.higher_is_better is None:
         return {}
     values = {
@@ -133,7 +133,7 @@ def _ranks(column: Column, measured: Sequence[MeasuredRow]) -> dict[int, int]:
 
 
 def _with_ties(values: Mapping[_Name, float]) -> dict[_Name, int]:
-    """Return the rank of each value, 1 for the greatest; equal values share the better rank."""
+    """Return the rank of each value, 1 for the greatest; ties get the better rank."""
     first: dict[float, int] = {}
     for place, value in enumerate(sorted(values.values(), reverse=True), 1):
         first.setdefault(value, place)
@@ -159,7 +159,7 @@ def _cell(row: MeasuredRow, column: Column, groups: Groups, ranks: Mapping[str, 
 
 
 def beside(row: MeasuredRow, column: str) -> PrintedValue | None:
-    """Return what a paper prints for a number that was measured, as its record says."""
+    """Return the published counterpart of a measured value, from the run's record."""
     if column not in row.values:
         return None
     one = row.values[column].run.record.published.get(row.values[column].key)
@@ -169,23 +169,23 @@ def beside(row: MeasuredRow, column: str) -> PrintedValue | None:
 def published_rows(
     subject: Subject, table: PublishedTable | None, columns: Sequence[Column], measured: Sequence[MeasuredRow]
 ) -> tuple[list[BoardRow], list[str]]:
-    """Return a row for everything that the task's published table prints and nobody here measured.
+    """Return the rows of the task's published table that were not measured.
 
     Args:
-        subject: What the rows are.
-        table: The published table of the task; None where there is none.
+        subject: Type of the rows.
+        table: The published table of the task; None if there is none.
         columns: The columns of the table.
-        measured: The rows that were measured.
+        measured: The measured rows.
 
     Returns:
-        The rows in the order of the paper, and notes on where the numbers stand.
+        The rows in the order of the paper, and notes that cite the published table.
     """
     if table is None:
         return [], []
     try:
         records = _by_task(table.paper, table.table)
     except BenchError:
-        # A paper that this capbench does not have: its numbers stand beside measured ones all the same.
+        # The installed capbench lacks the paper; records still have the published values of measured rows.
         return [], []
     covered = _covered(subject, table, measured)
     rows: dict[tuple[str, str], dict[str, PrintedValue]] = {}
@@ -193,7 +193,7 @@ def published_rows(
     for column in columns:
         statistic, _, category = column.key.partition(".")
         if subject == "metric" and not category and table.categories and categories != set(table.categories):
-            # The paper's mean is over other categories than ours.
+            # The paper averages over other categories.
             continue
         category = category if subject == "metric" else ""
         called = table.metrics.get(column.label, column.label)
@@ -227,7 +227,7 @@ def _by_task(paper: str, table: int | str) -> dict[str, list[Published]]:
 
 
 def _covered(subject: Subject, table: PublishedTable, measured: Sequence[MeasuredRow]) -> set[str]:
-    """Return the paper's names of the rows that stand beside measured numbers."""
+    """Return the paper's names of the rows that are shown with measured values."""
     covered: set[str] = set()
     for row in measured:
         if not any(beside(row, column) for column in row.values):
@@ -266,22 +266,22 @@ def _printed_as() -> dict[tuple[str, str, str], str]:
 
 
 _LEAST = 3
-"""So many must be shared before rankings are compared."""
+"""Minimum number of common rows for comparing rankings."""
 
 
 def rank_tables(tables: Sequence[TaskTable]) -> tuple[RankTable, ...]:
-    """Return how rows of the newest version of each task rank, for metrics and for models.
+    """Return the ranks of metrics and of models across the newest versions of all tasks.
 
-    Tasks that share fewer than three rows with every other one are left out. Ranks are among the rows that all of
-    these tasks have; where those are fewer than three, among the rows that two or more have, None where a task
-    lacks one.
+    Tasks that have fewer than three rows in common with every other task are excluded. Ranks are among the rows that
+    all these tasks have. If those are fewer than three, ranks are among the rows that at least two tasks have; the
+    rank is None in a task without the row.
     """
     found = (_rank_table(subject, newest_tables(tables)) for subject in ("metric", "model"))
     return tuple(one for one in found if one is not None)
 
 
 def newest_tables(tables: Sequence[TaskTable]) -> list[TaskTable]:
-    """Return the table of the newest version of each task, which comes first among those of its task."""
+    """Return the table of the newest version of each task, which is the first table of the task."""
     newest: dict[str, TaskTable] = {}
     for table in tables:
         newest.setdefault(table.task, table)
@@ -320,7 +320,7 @@ def _rank_table(subject: Subject, tables: Sequence[TaskTable]) -> RankTable | No
 
 
 def _ranked_values(table: TaskTable, column: Column) -> dict[str, float]:
-    """Return the values of the ranked rows, more being better, by the name of the row."""
+    """Return the values of the ranked rows by name, negated if lower is better."""
     place = table.columns.index(column)
     towards = -1 if column.lower_is_better else 1
     return {
@@ -336,7 +336,7 @@ def _mean(ranks: Sequence[int | None]) -> float:
 
 
 def _tau(first: Mapping[str, float], second: Mapping[str, float]) -> float | None:
-    """Return Kendall's τ-b of two rankings over what they share; None for fewer than three, or all tied."""
+    """Return Kendall's τ-b of two rankings over common rows; None for fewer than three, or if all are tied."""
     shared = list(first.keys() & second.keys())
     if len(shared) < _LEAST:
         return None

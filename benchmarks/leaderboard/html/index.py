@@ -1,4 +1,4 @@
-"""The leaderboard's first page: every table, and what is needed to read it."""
+"""The leaderboard's first page: every table and a legend."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from .rendering import address, rendered, task_id
 from .tables import legend, shade_of, shown_ranks, shown_suite, shown_table
 
 _MAX_CHART_RUNS = 8
-"""Runs whose scores are drawn against ratings here; the pages of the others have theirs."""
+"""Maximum number of runs with plots of scores against ratings on the first page."""
 _MAX_CHARTS_OF_RUN = 6
 _MOST_AT_ONCE = 8
-"""Tables up to which all are laid out at once."""
+"""Maximum number of tables for which the browser lays out all at once."""
 
 
 def index_page(board: Board, pages: Mapping[str, str], task_pages: Mapping[str, str]) -> bytes:
     """Return ``index.html``.
 
     Args:
-        board: What to show.
+        board: The leaderboard.
         pages: Path of each run's page, by the key of the run.
-        task_pages: Path of the page with all rows of a table, by its anchor, where the first page shows the top alone.
+        task_pages: Path of the page with all rows of a table, by its anchor, if the first page shows only the top rows.
     """
     aliases = Counter(table.alias for table in board.tables)
     return rendered(
@@ -61,10 +61,10 @@ def index_page(board: Board, pages: Mapping[str, str], task_pages: Mapping[str, 
 
 
 def overview_page(found: Sequence[Mapping[str, Any]]) -> bytes:
-    """Return ``overview.html``: the whole of the matrices of which the first page shows the first rows.
+    """Return ``overview.html``: all rows of the matrices; the first page has only their first rows.
 
     Args:
-        found: What templates show of them.
+        found: The matrices, from :func:`overviews`.
     """
     return rendered("overview_page.html", up="./", overviews=found)
 
@@ -77,12 +77,12 @@ def _shown(table: TaskTable, pages: Mapping[str, str], task_pages: Mapping[str, 
 
 
 def tasks_of(tables: Iterable[TaskTable]) -> list[tuple[str, str]]:
-    """Return the tasks by which rows can be filtered, each with what it is called."""
+    """Return name and alias of the tasks for the filter."""
     return list({table.task: table.alias for table in tables}.items())
 
 
 def chart_runs(runs: Sequence[BoardRun]) -> list[BoardRun]:
-    """Return the runs whose scores are drawn against ratings: unmarked ones first, a task as often as another."""
+    """Select the runs for plots of scores against ratings: unmarked runs first, balanced over tasks."""
     seen: dict[str, int] = {}
     order: list[tuple[bool, int, int]] = []
     for place, run in enumerate(runs):
@@ -115,11 +115,11 @@ def _drawn(runs: Sequence[BoardRun], pages: Mapping[str, str]) -> list[dict[str,
 
 
 def shown_runs(runs: Sequence[BoardRun], pages: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return what a table of runs shows.
+    """Return template values for a table of runs.
 
     Args:
         runs: The runs.
-        pages: Path of each run's page, by the key of the run, as seen from the page with the table.
+        pages: Path of each run's page, relative to the page with the table, by the key of the run.
     """
     labels_of = {run.key: dict.fromkeys(one.label[0] for one in run.record.results.values()) for run in runs}
     return [
@@ -143,12 +143,12 @@ def _short_key(run: BoardRun) -> str:
 
 
 def task_page(table: TaskTable, runs: Sequence[BoardRun], pages: Mapping[str, str]) -> bytes:
-    """Return the page of a task: its table, and its runs.
+    """Return the page of a task: its table and its runs.
 
     Args:
-        table: Its numbers.
+        table: The table of the task.
         runs: The runs of this version of the task.
-        pages: Path of each run's page, by the key of the run, as seen from the leaderboard's folder.
+        pages: Path of each run's page, relative to the leaderboard's folder, by the key of the run.
     """
     above = {run.key: f"../{pages[run.key]}" for run in runs}
     return rendered(
@@ -180,21 +180,21 @@ _CORE_SECONDS = {
     "rouge_l": 3.79e-05,
     "meteor": 0.000193,
 }
-"""Of a caption with five references, by a metric alone; of November 2026, by 2 cores of a Xeon."""
+"""Seconds per caption with five references, one metric at a time; November 2026, on 2 cores of a Xeon."""
 _RECORDED = "captions"
-"""The adapter of captions that are at hand, which no model writes."""
+"""The adapter for recorded captions, which runs no model."""
 _Place = tuple[TaskTable, Column]
 _Cost = Mapping[str, Any]
-"""A cost as a matrix shows it: by what it is sorted, its text, and whether runs took so long."""
+"""A cost in a matrix: sort value, text, and whether it was timed in runs."""
 
 
 def overviews(board: Board, pages: Mapping[str, str], first_page: str = "") -> list[dict[str, Any]]:
-    """Return what templates show of the matrices, of metrics and of models: only those of two tasks or more.
+    """Return template values for the matrices of metrics and of models; each needs at least two tasks.
 
     Args:
         board: The leaderboard.
         pages: Path of each run's page, by the key of the run.
-        first_page: Path of the page with the tables; empty on that page itself.
+        first_page: Path of the page with the tables; empty for that page itself.
     """
     found = []
     subjects: tuple[Subject, ...] = ("metric", "model")
@@ -216,7 +216,7 @@ def overviews(board: Board, pages: Mapping[str, str], first_page: str = "") -> l
 
 
 def _places(board: Board, subject: Subject) -> Iterator[_Place]:
-    """Yield the newest version of each task that something was measured in, with the column it is ranked by."""
+    """Yield the newest version of each task with measured rows, and its ranking column."""
     for table in newest_tables(board.tables):
         column = main_column(subject, table.columns) if table.subject == subject else None
         if column is not None and any(row.kind == "measured" for row in table.rows):
@@ -238,7 +238,7 @@ def _matrix_head(place: _Place, first_page: str) -> dict[str, Any]:
 def _matrix_rows(
     board: Board, subject: Subject, places: Sequence[_Place], pages: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """Return a row a metric and model, or a model: those ranked in most tasks first, then by their mean rank."""
+    """Return one row per metric and model, or per model, sorted by number of ranked tasks, then by mean rank."""
     names: dict[tuple[str, str], dict[int, BoardRow]] = {}
     for at, (table, _) in enumerate(places):
         for row in table.rows:
@@ -265,25 +265,25 @@ def _matrix_rows(
 
 
 def _last(table: TaskTable, column: Column) -> int:
-    """Return the last rank of a column."""
+    """Return the worst rank of a column."""
     place = table.columns.index(column)
     return max((cell.rank for row in table.rows if (cell := row.cells[place]) and cell.rank), default=1)
 
 
 def _matrix_cell(cell: Cell, column: Column, last: int, page: str) -> dict[str, str]:
-    """Return a value as a matrix shows it: by what it is sorted, its text, a shade by rank, and the page behind it."""
+    """Return a value in a matrix: sort value, text, shade by rank, and the page of its run."""
     shade = "unranked" if cell.rank is None else f"h{shade_of(cell.rank, last)}" if last > 1 else "alone"
     shown = number(None if cell.value is None else cell.value * column.scale, column.decimals)
     return {"value": f"{cell.value:.6g}", "shown": shown, "shade": shade, "to": address(page)}
 
 
 def _cost_of_metric(name: str, model: str, behind: Sequence[Record]) -> _Cost | None:
-    """Return the seconds for a thousand captions: alone on one core where that was measured, else as runs took."""
+    """Return the seconds per 1,000 captions: on one core if benchmarked, else as timed in runs."""
     called = [
         (record, metric)
         for record in behind
         for metric in record.metrics
-        # Tables call a metric by its label, or with its own name behind it.
+        # Tables show a metric's label, with its name in brackets if the label is ambiguous.
         if name in (label := record.metric_label(metric), f"{label} ({metric})")
     ]
     known = {_CORE_SECONDS.get(record.registered_name(metric)) for record, metric in called}
@@ -295,7 +295,7 @@ def _cost_of_metric(name: str, model: str, behind: Sequence[Record]) -> _Cost | 
 
 
 def _costs_of_model(behind: Sequence[Record]) -> list[_Cost | None]:
-    """Return the words of a caption that a model writes, and the seconds that runs took for a thousand documents."""
+    """Return the mean number of words per caption, and the seconds per 1,000 documents in runs."""
     written = [
         (float(one.generation["mean_words"]), int(one.generation.get("captions", 1)))
         for one in behind
@@ -311,7 +311,7 @@ def _costs_of_model(behind: Sequence[Record]) -> list[_Cost | None]:
 
 
 def _timed(runs: Iterable[tuple[Record, float]]) -> _Cost | None:
-    """Return the median of the seconds for a thousand documents, of runs that took nothing from the store."""
+    """Return the median seconds per 1,000 documents over runs without cache hits."""
     found = [
         1000 * seconds / record.documents.effective
         for record, seconds in runs

@@ -1,4 +1,4 @@
-"""Makes the leaderboard's pages of its templates: each holds its style and scripts, and fetches nothing."""
+"""Renders the leaderboard's pages: each embeds its style and scripts, and loads nothing."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _HERE = Path(__file__).parent
 
 
 def rendered(template: str, **values: Any) -> bytes:
-    """Return a page, which runs and fetches nothing but what is written in it.
+    """Render a self-contained page.
 
     Args:
-        template: A file of ``templates/``.
-        values: What it shows.
+        template: A file in ``templates/``.
+        values: Template values.
     """
     page = _environment().get_template(template).render(values)
-    # JSON may hold half of a surrogate pair, which UTF-8 does not.
+    # JSON may contain unpaired surrogates, which UTF-8 cannot encode.
     return page.encode("utf-8", "replace")
 
 
@@ -41,11 +41,11 @@ def _environment() -> jinja2.Environment:
     scripts = " ".join(map(_hash, (theme, columns, tables)))
     made = templates(_HERE / "templates")
     made.globals |= {
-        "policy": Markup(  # noqa: S704 - no value of a run is in it
+        "policy": Markup(  # noqa: S704 - contains no values of runs
             f"default-src 'none'; style-src {_hash(style)}; script-src {scripts}; img-src data:; base-uri 'none'; "
             "form-action 'none'"
         ),
-        # Files of capbench, and nobody else's text.
+        # Only files of capbench, no text of users.
         "style": Markup(style),  # noqa: S704
         "theme": Markup(theme),  # noqa: S704
         "columns_script": Markup(columns),  # noqa: S704
@@ -59,24 +59,24 @@ def _hash(source: str) -> str:
 
 
 def ident(name: str) -> str:
-    """Return a name as an ``id`` that a link can hold as it is."""
+    """Return a name as an ``id`` that needs no escaping in links."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name)
 
 
 def address(path: str) -> str:
-    """Return the path of a page as a link holds it."""
+    """Return the path of a page, escaped for a link."""
     return quote(path, safe="/#.-_")
 
 
 def task_id(table: TaskTable) -> str:
-    """Return the ``id`` of the table of a task."""
+    """Return the HTML ``id`` of a task's table."""
     return "task-" + ident(table.anchor)
 
 
 def run_pages(runs: Iterable[BoardRun]) -> dict[str, str]:
-    """Return, by the key of a run, the path of its page: ASCII, and unique where capitals do not count.
+    """Return the path of each run's page by the key of the run: ASCII, and unique on case-insensitive disks.
 
-    A name that does not say its key in full carries a hash of it.
+    A name that does not contain the full key contains a hash of it.
     """
     pages: dict[str, str] = {}
     taken: set[str] = set()
@@ -90,7 +90,7 @@ def run_pages(runs: Iterable[BoardRun]) -> dict[str, str]:
 
 
 def task_pages(board: Board) -> dict[str, str]:
-    """Return, by a table's anchor, the path of its page: unique where capitals do not count; none of a small board."""
+    """Return the path of each table's page by its anchor, unique on case-insensitive disks; empty for a small board."""
     paths: dict[str, str] = {}
     taken: set[str] = set()
     for table in board.tables if board.is_large else ():

@@ -1,4 +1,4 @@
-"""The page of a run: everything that its record says, and the ends of its samples."""
+"""The page of a run: its whole record, and the samples with the highest and lowest scores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..board import Board, BoardRun
 from .rendering import address, rendered, task_id
 
 _WORDS = "length"
-"""The metric that is the number of words, and says nothing by that number."""
+"""The metric that is the number of words, which a plot by number of words would only repeat."""
 
 
 def run_page(run: BoardRun, board: Board) -> bytes:
@@ -31,7 +31,7 @@ def run_page(run: BoardRun, board: Board) -> bytes:
 
     Args:
         run: The run.
-        board: The leaderboard, whose table of the task the page links back to.
+        board: The leaderboard, for the link to the table of the task.
     """
     record, timings = run.record, run.record.timings
     results = [result_row(record, key) for key in record.results]
@@ -73,30 +73,30 @@ def _back(record: Record, board: Board) -> str:
 
 
 def _caption(record: Record) -> str:
-    """Return how the intervals of results were made, and how values are shown."""
+    """Return the table caption: level and method of intervals, and scale of values."""
     results = record.results.values()
     made = {result.interval.method for result in results if result.interval} or {"bootstrap"}
     words = {"bootstrap": "bootstrap intervals", "influence": "intervals by influence functions"}
     scale = max((result.scale for result in results), default=1)
-    factor = f" Values are shown times {scale:g}, counts as they are." if scale != 1 else ""
+    factor = f" Values are multiplied by {scale:g}, except for counts." if scale != 1 else ""
     return f"{record.settings.level:.0%} {' and '.join(words[method] for method in sorted(made))}.{factor}"
 
 
 def _tested(record: Record) -> list[str]:
-    """Return how the letters were made: once a setting, with the statistics that it was made for."""
+    """Return one sentence on significance letters per test setting, with its statistics."""
     labels = {result.statistic: result.label[1] for result in record.results.values()}
     found: dict[str, list[str]] = {}
     for statistic, one in record.significance.items():
         how = f"{one.alpha} ({one.resamples:,} paired resamples, seed {one.seed}, Holm)"
         found.setdefault(how, []).append(labels.get(statistic, statistic))
     return [
-        f"Metrics that share a letter by {', '.join(statistics)} do not differ at {how}."
+        f"{', '.join(statistics)}: metrics with a letter in common are not significantly different at {how}."
         for how, statistics in found.items()
     ]
 
 
 def _charts(record: Record) -> list[tuple[str, list[Chart]]]:
-    """Return the drawings of each metric's scores."""
+    """Return the charts of each metric's scores."""
     drawn = []
     for place, (metric, one) in enumerate(record.histograms.items()):
         label = record.metric_label(metric)
@@ -110,10 +110,10 @@ def _charts(record: Record) -> list[tuple[str, list[Chart]]]:
 
 
 def _samples(run: BoardRun) -> list[tuple[str, bool, list[tuple[ScoredSample, list[tuple[str, str]]]]]]:
-    """Return the samples at either end, each once with what metrics gave it, those of most metrics first.
+    """Return the highest and lowest samples, each once with all its scores, those of most metrics first.
 
     Returns:
-        Name of the end, whether references are open there (the lowest say most), and its samples.
+        Heading, whether references are unfolded (only for the lowest), and samples.
     """
     ends, shown = ends_of_run(run), []
     for name, open_there, at in (("Lowest", True, 1), ("Highest", False, 0)) if ends else ():
@@ -145,12 +145,12 @@ def _settings(run: BoardRun) -> list[tuple[str, object]]:
 
 
 def _facts(entries: Mapping[str, Any]) -> list[tuple[str, object]]:
-    """Return names and values of a record in words; an empty value is a dash."""
+    """Return names and values of a record as text; an empty value is a dash."""
     return [(str(name), "–" if (shown := _plain(value)) == "" else shown) for name, value in entries.items()]
 
 
 def _plain(value: Any) -> object:
-    """Return a value of a record in words: nested ones as ``name: value``, none as an empty text."""
+    """Return a value of a record as text: nested ones as ``name: value``, None as an empty text."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -163,7 +163,7 @@ def _plain(value: Any) -> object:
 
 
 SHOWN = 5
-"""Samples at either end."""
+"""Number of highest and of lowest samples."""
 MAX_PICTURE_BYTES = 100_000
 CAPTION_COLUMNS = ("candidate", "candidates", "references")
 
@@ -172,10 +172,10 @@ class ScoredSample(NamedTuple):
     """A scored sample.
 
     Attributes:
-        id: Its name.
-        score: What the metric gave it.
-        captions: What may be shown of its captions, by column: text, or several.
-        picture: A ``data:`` address of its picture; empty where there is none.
+        id: Its id.
+        score: Its score by the metric.
+        captions: Its captions that may be shown, by column: one or several texts.
+        picture: A ``data:`` URL of its image; empty if there is none.
     """
 
     id: str
@@ -185,14 +185,14 @@ class ScoredSample(NamedTuple):
 
 
 Ends = tuple[tuple[ScoredSample, ...], tuple[ScoredSample, ...]]
-"""The samples that a metric scores highest, from the top, and lowest, from the bottom."""
+"""The samples with the highest scores, best first, and with the lowest, worst first."""
 
 
 def ends_of_run(run: BoardRun) -> dict[str, Ends]:
-    """Return the ends by metric; none where the run has no samples that can be read.
+    """Return the highest and lowest samples by metric; empty if the run has no readable samples.
 
-    Captions, references and pictures are given only where the record says that it holds all of the samples
-    and that they may be passed on.
+    Captions, references and images are included only if the record has all samples and they may be
+    redistributed.
     """
     import pyarrow
 
@@ -214,7 +214,7 @@ def _read_ends(run: BoardRun, file: Any) -> dict[str, Ends]:
     ]
     if not metrics or "id" not in schema.names:
         return {}
-    # Threads cost more than they save on a file of one run, of which there are thousands; so does a second reading.
+    # Threads are slower for the small file of a run, of which there are thousands; so is a second reading.
     table = file.read(["id", *metrics], use_threads=False)
     places: dict[str, tuple[list[int], list[int]]] = {}
     values: dict[str, np.ndarray] = {}
@@ -224,13 +224,13 @@ def _read_ends(run: BoardRun, file: Any) -> dict[str, Ends]:
         if not usable.size:
             continue
         rising = usable[np.argsort(values[metric][usable], kind="stable")]
-        # Equal scores in this order too: the pictures of a run are of the same samples.
+        # Order ties in the same way as the run does, which stored the images of these samples.
         places[metric] = rising[::-1][:SHOWN].tolist(), rising[:SHOWN].tolist()
     wanted = sorted({place for ends in places.values() for end in ends for place in end})
     allowed = run.record.samples == run.record.redistribution == "full"
     columns = [name for name in CAPTION_COLUMNS if allowed and name in schema.names]
     rows = _rows(file, wanted, columns) if columns else [{} for _ in wanted]
-    # A sample may be at an end of many metrics, and its picture takes longest.
+    # A sample may be highest or lowest for many metrics, and reading its image is slowest.
     shown: dict[int, tuple[str, Mapping[str, Sequence[str]], str]] = {}
     for place, name, row in zip(wanted, table["id"].take(integers(wanted)).to_pylist(), rows, strict=True):
         captions = {column: texts_of(one) for column, one in row.items()}
@@ -246,7 +246,7 @@ def _read_ends(run: BoardRun, file: Any) -> dict[str, Ends]:
 
 
 def _rows(file: Any, wanted: Sequence[int], columns: list[str]) -> list[dict[str, Any]]:
-    """Return rows by their places, rising, reading only the row groups that hold them."""
+    """Return rows by ascending index, reading only their row groups."""
     found: list[dict[str, Any]] = []
     start = 0
     for group in range(file.num_row_groups):
@@ -259,7 +259,7 @@ def _rows(file: Any, wanted: Sequence[int], columns: list[str]) -> list[dict[str
 
 
 def _picture(run: BoardRun, sample: str) -> str:
-    """Return a picture of a run as a ``data:`` address, if it is a small JPEG file inside the run's folder."""
+    """Return an image of a run as a ``data:`` URL, if it is a small JPEG file in the run's folder."""
     name = run.record.pictures.get(sample, "")
     if Path(name).suffix.lower() not in (".jpg", ".jpeg"):
         return ""

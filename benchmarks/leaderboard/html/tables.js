@@ -1,7 +1,7 @@
 (() => {
   "use strict";
 
-  // Sorting. A cell's data-v is its number; cells without one stand last, whichever way.
+  // Sorting. data-v is the value of a cell; cells without it come last in either order.
   const value = (row, column, numeric) => {
     const cell = row.cells[column];
     if (!numeric) return cell.dataset.s ?? cell.textContent.trim();
@@ -28,7 +28,7 @@
     return head.getAttribute("aria-sort") === first ? other : first;
   };
 
-  // Filtering. A row answers to its own words and to those of its block (task, metrics in its columns).
+  // Filtering. A row matches by its own words and those of its block (task, metrics in its columns).
   const box = document.getElementById("filter");
   const task = document.getElementById("task");
   const printed = document.getElementById("printed");
@@ -53,8 +53,8 @@
     for (const { block, task: own, rows } of blocks) {
       let visible = 0;
       for (const one of rows) {
-        const elsewhere = chosen && (own ?? one.task ?? chosen) !== chosen;
-        const show = !elsewhere && (printed.checked || !one.printed) && words.every((word) => one.words.includes(word));
+        const ofOtherTask = chosen && (own ?? one.task ?? chosen) !== chosen;
+        const show = !ofOtherTask && (printed.checked || !one.printed) && words.every((word) => one.words.includes(word));
         one.row.hidden = !show;
         visible += show;
       }
@@ -65,7 +65,7 @@
     count.textContent = shown === all ? `${all.toLocaleString("en")} rows` : `${shown.toLocaleString("en")} of ${all.toLocaleString("en")} rows`;
   };
 
-  // What is filtered and sorted stands in the address: q, task, published=0, and sort=TABLE:COLUMN:ascending a table.
+  // The URL holds filters and sort orders: q, task, published=0, and sort=TABLE:COLUMN:ascending per table.
   const tables = () => [...document.querySelectorAll(".block[id] table")];
   const named = (table) => table.closest(".block").id;
   const tell = () => {
@@ -79,7 +79,7 @@
       if (head) values.append("sort", `${named(table)}:${head.dataset.key}:${head.getAttribute("aria-sort")}`);
     }
     address.search = values;
-    // A browser that keeps addresses of files as they are filters and sorts all the same.
+    // Some browsers cannot change the URL of a local file; filters and sorting work without it.
     try { history.replaceState(null, "", address); } catch { /* only this page */ }
   };
   const follow = () => {
@@ -90,9 +90,9 @@
       printed.checked = values.get("published") !== "0";
       if (box.value || task?.value || !printed.checked) apply();
     }
-    for (const said of values.getAll("sort")) {
-      const [id, order] = [said.slice(0, said.indexOf(":")), said.slice(said.lastIndexOf(":") + 1)];
-      const key = said.slice(id.length + 1, said.lastIndexOf(":"));
+    for (const entry of values.getAll("sort")) {
+      const [id, order] = [entry.slice(0, entry.indexOf(":")), entry.slice(entry.lastIndexOf(":") + 1)];
+      const key = entry.slice(id.length + 1, entry.lastIndexOf(":"));
       const table = tables().find((one) => named(one) === id);
       const head = [...(table?.tHead.querySelectorAll("[data-key]") ?? [])].find((one) => one.dataset.key === key);
       if (head && (order === "ascending" || order === "descending")) sort(head, order);
@@ -107,7 +107,7 @@
   const change = () => { apply(); tell(); };
   box?.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(change, 120); });
   for (const control of [task, printed]) control?.addEventListener("change", change);
-  // A link into a block that the filter hides shows everything again.
+  // A link into a hidden block resets the filters.
   document.addEventListener("click", (event) => {
     const link = box && event.target.closest('a[href^="#"]');
     const target = link && document.getElementById(decodeURIComponent(link.hash.slice(1)));
@@ -118,6 +118,6 @@
     change();
   });
   follow();
-  // Browsers fill in forms again when one comes back to a page; the address says what was chosen.
+  // Browsers restore form fields when a user returns to a page; the URL has the actual choice.
   addEventListener("pageshow", (event) => { if (event.persisted) follow(); });
 })();

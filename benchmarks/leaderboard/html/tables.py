@@ -1,4 +1,4 @@
-"""The tables by task: values with their intervals drawn, beside what papers print."""
+"""The tables by task: values with drawn intervals and published values."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from ..formats import ranks_text
 from .rendering import address, ident, task_id
 
 _ROOMY = 3
-"""Columns up to which there is room for longer bars, with what papers print beside them."""
+"""Maximum number of columns for long bars with published values next to them."""
 
 
 class ShownCell(NamedTuple):
-    """What a table shows of a cell.
+    """Template values of a cell.
 
     Attributes:
-        value: By which rows are sorted; None where the cell is empty.
-        shown: The value, or what a paper prints in place of one.
-        note: Number of the note that says why there is no measured value; 0 for none.
-        rank: That of the value within its column.
-        letters: Its significance letters.
-        printed: What a paper prints beside it.
-        gap: Measured less printed.
-        ends: Of its interval.
-        ranks: The ranks that tests leave open.
-        bar: Its drawing.
+        value: Sort value; None for an empty cell.
+        shown: The measured value, or the published one in place of it.
+        note: Number of the note on a missing measured value; 0 for none.
+        rank: Rank within the column.
+        letters: Significance letters.
+        printed: The published value.
+        gap: Measured minus published.
+        ends: Ends of the interval.
+        ranks: The range of ranks that the tests do not exclude.
+        bar: Drawing of value and interval.
     """
 
     value: str | None
@@ -44,7 +44,7 @@ class ShownCell(NamedTuple):
 
 
 def range_of(table: TaskTable, column: int) -> Scale | None:
-    """Return the range of a column: of its values, intervals and printed values; None if it has none."""
+    """Return the range of a column over values, intervals and published values; None if it is empty."""
     found: list[float] = []
     for row in table.rows:
         if cell := row.cells[column]:
@@ -54,13 +54,13 @@ def range_of(table: TaskTable, column: int) -> Scale | None:
 
 
 def shown_table(table: TaskTable, pages: Mapping[str, str], all_rows: str = "", total: int = 0) -> dict[str, Any]:
-    """Return what templates show of a table.
+    """Return template values for a table.
 
     Args:
-        table: Its numbers.
+        table: The table.
         pages: Path of each run's page, by the key of the run.
-        all_rows: Path of the page with all rows, where the table has the first ones alone.
-        total: How many these are.
+        all_rows: Path of the page with all rows, if the table has only the first ones.
+        total: Number of all rows.
     """
     ranges = [range_of(table, place) for place in range(len(table.columns))]
     papers = _papers(table.rows)
@@ -78,7 +78,7 @@ def shown_table(table: TaskTable, pages: Mapping[str, str], all_rows: str = "", 
             filter(None, [f"{table.alias}, version {table.version}", "; ".join(printed_in)])
         ),
         "what": "Metric" if table.subject == "metric" else "Model",
-        # A lone row has nothing to be held against: neither bars nor ranks.
+        # A single row has nothing to be compared with: neither bars nor ranks.
         "line": len(table.rows) == 1,
         "roomy": len(table.columns) <= _ROOMY and bool(papers),
         "heads": [
@@ -100,7 +100,7 @@ def shown_table(table: TaskTable, pages: Mapping[str, str], all_rows: str = "", 
 
 
 def _papers(rows: Sequence[BoardRow]) -> list[str]:
-    """Return the papers that print values of these rows, each with its tables."""
+    """Return the papers with published values of these rows, each with its tables."""
     found: dict[str, dict[str, None]] = {}
     for printed in (cell.published for row in rows for cell in row.cells if cell is not None):
         if printed is not None:
@@ -137,7 +137,7 @@ def _row(
 def _cell(
     cell: Cell | None, column: Column, bars: Scale | None, notes: dict[str, int], printed_row: bool
 ) -> ShownCell | None:
-    """Return what is shown of a cell; None of one without value and reason."""
+    """Return a cell for the template; None if it has neither value nor reason."""
     if cell is None:
         return None
     if cell.value is not None:
@@ -150,13 +150,13 @@ def _cell(
 
 
 def measured(cell: Cell, value: float, column: Column, bars: Scale | None) -> ShownCell:
-    """Return what is shown of a measured value: value and letters, bar, printed value, interval.
+    """Return a measured value for the template: value, letters, bar, published value and interval.
 
     Args:
         cell: Its cell.
         value: The value.
         column: Its column.
-        bars: What bars are drawn on; None for no bar.
+        bars: Scale of the bars; None for no bar.
     """
     scale, decimals, printed = column.scale, column.decimals, cell.published
     ends = None
@@ -183,7 +183,7 @@ def _bar(cell: Cell, bars: Scale | None) -> Bar | None:
 
 
 def legend() -> dict[str, Any]:
-    """Return cells that show how tables are read."""
+    """Return example cells for the legend."""
     column = Column("", "", 100.0, 2, True)
     printed = PrintedValue(0.415, "41.5", "", "")
     return {
@@ -196,11 +196,11 @@ def legend() -> dict[str, Any]:
 
 
 def shown_suite(table: SuiteTable, to: Callable[[str], str]) -> dict[str, Any]:
-    """Return what templates show of a published table.
+    """Return template values for a published table.
 
     Args:
         table: The table.
-        to: Gives the address of a run's page by the key of the run; empty where it has none.
+        to: Returns the URL of a run's page by the key of the run; empty if it has none.
     """
     notes: dict[str, int] = {}
 
@@ -232,9 +232,9 @@ def shown_suite(table: SuiteTable, to: Callable[[str], str]) -> dict[str, Any]:
 
 
 SHADES = 5
-"""Number of shades, the strongest for the best ranks."""
+"""Number of shades; the strongest is for the best ranks."""
 MAX_LINES = 16
-"""Names up to which lines between their ranks can be told apart; more have the table alone."""
+"""Maximum number of names for a line chart of ranks; above it, lines are indistinguishable."""
 
 
 def shade_of(rank: int, last: int) -> int:
@@ -242,13 +242,13 @@ def shade_of(rank: int, last: int) -> int:
 
     Args:
         rank: From 1.
-        last: The last rank that there is; no less.
+        last: The worst rank, at least ``rank``.
     """
     return (rank - 1) * SHADES // last
 
 
 def shown_ranks(table: RankTable) -> dict[str, Any]:
-    """Return what templates show of a rank table: ranks by task, and tau between tasks."""
+    """Return template values for a rank table: ranks by task, and tau between tasks."""
     last = max((rank for ranks in table.ranks.values() for rank in ranks if rank is not None), default=1)
     tasks = [task for task, _ in table.tasks]
     return {
@@ -266,7 +266,7 @@ def shown_ranks(table: RankTable) -> dict[str, Any]:
 
 
 def _tau(table: RankTable, row: int, column: int) -> tuple[str, str]:
-    """Return what a cell of tau shows, and its class."""
+    """Return text and CSS class of a cell with tau."""
     if row == column:
         return "·", "empty"
     tau = table.tau.get((row, column), table.tau.get((column, row)))

@@ -301,16 +301,16 @@ def test_column_whose_letters_nobody_could_read_has_ranks_and_a_note(tmp_path: P
 def test_captioners_without_samples_or_with_values_of_a_corpus_have_no_groups_and_a_note(tmp_path: Path):
     runs = _captioners(tmp_path / "a", 0.2, 0.0)
     (runs[0].folder / "samples.parquet").write_bytes(b"PAR1 broken")
-    assert _letters(runs) == ({"m0": "", "m1": ""}, ("CIDEr: no groups, as not every run has its samples.",))
+    assert _letters(runs) == ({"m0": "", "m1": ""}, ("CIDEr: no groups, as samples of a run are missing.",))
     letters, notes = _letters(_captioners(tmp_path / "b", 0.2, 0.0, aggregation="corpus"))
-    assert set(letters.values()) == {""} and "all captions together" in notes[0]
+    assert set(letters.values()) == {""} and "corpus-level values" in notes[0]
 
 
 def test_metric_that_was_not_computed_alike_has_no_groups(tmp_path: Path):
     runs = _captioners(tmp_path, 0.2, 0.0)
     made_by: Any = runs[1].record.made_by
     made_by["cider"]["revision"] = 2
-    assert "not computed alike" in _letters(runs)[1][0]
+    assert "settings of the metric differ" in _letters(runs)[1][0]
 
 
 def test_ranks_are_compared_over_tasks_that_share_three_rows():
@@ -455,7 +455,7 @@ def test_revision_without_a_leaderboard_is_an_empty_one_and_says_so(repository: 
 
 @pytest.mark.parametrize("name", ["nosuch", "--help", "--output=x", ""])
 def test_what_is_no_revision_and_no_file_is_refused(repository: tuple[Path, Callable[..., None]], name: str):
-    with pytest.raises(UsageError, match="no git revision"):
+    with pytest.raises(UsageError, match="nor a git revision"):
         read_leaderboard(name, repository[0])
 
 

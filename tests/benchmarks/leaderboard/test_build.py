@@ -119,7 +119,7 @@ def test_stale_file_behind_a_link_stays(runs: Path, tmp_path: Path):
 
 def test_place_that_cannot_be_written_and_runs_that_are_a_file_are_named(runs: Path, tmp_path: Path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match=r"cannot be written to .*file"):
+    with pytest.raises(DataError, match=r"cannot write the leaderboard to .*file"):
         build(runs, tmp_path / "file/board")
     with pytest.raises(UsageError, match="is a file"):
         build(tmp_path / "file", tmp_path / "board")
@@ -234,9 +234,9 @@ def test_copy_with_other_numbers_is_left_out_and_the_kept_run_is_marked(record_f
     assert first["fingerprint"] == second["fingerprint"]
     write_record(record_folder, "first", first)
     write_record(record_folder, "second", second)
-    expected = "has the fingerprint of first, and other numbers (cider.kendall_b 0.5 instead of 0.4)"
+    expected = "has the same fingerprint as first but different values (cider.kendall_b 0.5 instead of 0.4)"
     assert reasons(record_folder) == {"second": expected}
-    assert marks(record_folder) == {"first": ("second has the same fingerprint and other numbers",)}
+    assert marks(record_folder) == {"first": ("second has the same fingerprint but different values",)}
 
 
 def test_repeated_run_in_which_a_metric_no_longer_fails_is_kept(record_folder: Path):
@@ -265,9 +265,9 @@ def test_marks_say_of_which_documents_a_captioner_was_scored(record_folder: Path
         "all": (),
         "silent": ("3 captions counted as empty: 3 × is empty",),
         "silent once": ("1 caption counted as empty: 1 × is empty",),
-        "broken": ("incomplete: the model failed on 2 documents", "n is short of the task's documents: 98 of 100"),
+        "broken": ("incomplete: the model failed on 2 documents", "only 98 of 100 documents scored"),
         "part": ("a subset: 40 of 100 documents",),
-        "part of it": ("a subset: 40 of 100 documents", "n is short of the task's documents: 39 of 100"),
+        "part of it": ("a subset: 40 of 100 documents", "only 39 of 100 documents scored"),
     }
 
 

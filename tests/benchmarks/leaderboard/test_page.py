@@ -81,7 +81,7 @@ def test_large_leaderboard_shows_the_top_of_each_table_first_and_all_of_it_on_a_
     of_tasks = index.split('id="tasks"')[1]
     assert of_tasks.count('<tr><th scope="row" data-s=') == 3 * TOP_ROWS + len(large.tables[0].rows) - 1
     address = "tasks/captions_03-1-0.html"
-    assert f'<a href="{address}">All 30 rows, of which these are the first 10, and their runs</a>' in index
+    assert f'<a href="{address}">All 30 rows (first 10 shown) and their runs</a>' in index
     page = made[address].decode()
     runs = [run for run in large.runs if run.record.task == "captions_03"]
     assert all(page.count(f'href="../{path}"') == 2 for path in run_pages(runs).values())
@@ -89,12 +89,12 @@ def test_large_leaderboard_shows_the_top_of_each_table_first_and_all_of_it_on_a_
     assert f"{len(large.runs):,} runs: each task" in index and "runs/captions_03" not in index.split('id="runs"')[1]
     of_overview = index.split('id="tasks"')[0]
     assert of_overview.count('<tr><th scope="row" data-s=') == FIRST_ROWS
-    assert '<a href="overview.html">All 30 models, of which these are the first 25</a>' in of_overview
+    assert '<a href="overview.html">All 30 models (first 25 shown)</a>' in of_overview
     whole = made["overview.html"].decode()
     assert whole.count('<tr><th scope="row" data-s=') == 30
     assert 'href="index.html#task-captions_03-1-0"' in whole and 'href="runs/captions_03--model-07' in whole
     text = readme(large)["README.md"].decode()
-    assert text.count("The first 10 of 30 rows; leaderboard.csv holds all.") == 3
+    assert text.count("The first 10 of 30 rows; leaderboard.csv has all.") == 3
     assert "captions_03/model-07" not in text
 
 
@@ -226,12 +226,13 @@ def test_results_of_a_run_stand_beside_letters_and_printed_values(board: Board) 
         "BLEU-4", "τ-b", shown[0], f"[{shown[1]}, {shown[2]}]", "a", "40.0", gap,
         f"{paper}, Table 1", "16,992",
     ]  # fmt: skip
-    assert "share a letter by τ-b do not differ at 0.05 (1,000 paired resamples, seed 1234, Holm)." in page
+    tested = "τ-b: metrics with a letter in common are not significantly different at 0.05"
+    assert f"{tested} (1,000 paired resamples, seed 1234, Holm)." in page
     results = {"ratings": {**record.values["results"]["ratings"], "bleu_4.kendall_b,none": None}}
     run = with_record(board.runs[0], results=results, significance={}, published={})
     page = page_of(run, board).split('id="results"')[1].split("</section>")[0]
     assert '<th scope="row">BLEU-4</th><td>τ-b</td><td class="number">–</td>' in page
-    assert not any(name in page for name in ("Group", "Published", "share a letter"))
+    assert not any(name in page for name in ("Group", "Published", "letter in common"))
 
 
 def test_drawings_have_columns_by_count_and_numbers_beside_their_axes() -> None:
