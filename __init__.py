@@ -1,6 +1,6 @@
 """capbench: one harness for caption evaluation.
 
-``evaluate`` runs tasks with a model, ``score`` scores captions that are at hand, ``load_run`` reads a
+``evaluate`` runs tasks with a model, ``score`` scores captions in memory, ``load_run`` reads a
 finished run; they return a ``Run`` or a ``ScoreTable``. ``register_*`` add metrics, adapters, statistics and
 protocols; ``as_evaluate`` makes a module of the evaluate library, ``as_torchmetrics`` and ``CLIPScore`` metrics with
 the interface of torchmetrics. Everything is imported on first use, so ``import capbench`` costs nothing.

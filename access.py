@@ -1,4 +1,4 @@
-"""What a file asks for that costs: servers, variables, folders, functions, remote code."""
+"""Requests of a file that need permission: servers, variables, folders, functions, remote code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ARGUMENT = re.compile(r"\b(\w*key_env|trust_remote_code)[\"']?\s*[=:]\s*[\"']?(
 _ADDRESSES = re.compile(r"[=:]\s*[\"']?([a-z][a-z0-9+.-]*://[^\s,\]}\"']+)", re.IGNORECASE)
 """The same of addresses."""
 HUB = "hub:"
-"""Begins the address of what the hub has, which may always be asked."""
+"""Prefix of addresses on the hub, which are always allowed."""
 _FAULTS: Mapping[Kind, str] = {
     "addresses": "a file may not name a server by itself",
     "variables": "a file may not name the variable of a key",
@@ -37,12 +37,12 @@ _FAULTS: Mapping[Kind, str] = {
 
 @dataclass(frozen=True)
 class Request:
-    """One thing that a file asks for.
+    """A server, variable, folder or code that a file asks for.
 
     Attributes:
         kind: What it is.
         what: The server, variable, path, function or key.
-        place: Where the file says so.
+        place: File and line of the request.
         path: Where a path leads.
     """
 
@@ -53,7 +53,7 @@ class Request:
 
     @property
     def is_permitted(self) -> bool:
-        """Whether who calls allows it."""
+        """Whether the caller allows it."""
         permissions = permitted()
         if self.kind == "addresses":
             return self.what.startswith(HUB) or permissions.allow_server(self.what)
@@ -63,7 +63,7 @@ class Request:
 
     @property
     def hint(self) -> str:
-        """What allows it."""
+        """The option that allows it."""
         return {
             "addresses": f"--allow_server {self.what} allows it.",
             "variables": f"--model_args api_key_env={self.what} allows it; else the adapter's own variable is read.",
@@ -76,13 +76,13 @@ class Request:
 def requests_of(
     values: Any, file: Path, where: Callable[..., str], typed: Iterable[tuple[str, ...]] = ()
 ) -> list[Request]:
-    """Return what the values of a file ask for; nothing of a file that is installed.
+    """Return the requests in the values of a file; none of an installed file.
 
     Args:
         values: What the file holds.
         file: The file; paths inside of its folder are its own.
-        where: Gives the place of a path of keys.
-        typed: Paths of keys that the user set in place of the file.
+        where: Returns the place of a path of keys.
+        typed: Paths of keys that the user set on the command line.
     """
     if is_installed(file):
         return []
@@ -91,10 +91,10 @@ def requests_of(
 
 
 def require_permitted(requests: Sequence[Request]) -> None:
-    """Raise if a file asks for what nobody allowed.
+    """Raise if a request is not permitted.
 
     Raises:
-        UsageError: Each request in a line; the hint is what allows them.
+        UsageError: A line for each such request; the hint names the options that allow them.
     """
     refused = [request for request in requests if not request.is_permitted]
     if refused:
@@ -103,7 +103,7 @@ def require_permitted(requests: Sequence[Request]) -> None:
 
 
 def request_lines(requests: Sequence[Request]) -> Iterator[tuple[str, str]]:
-    """Yield a line for each kind: its name, and what is asked for, with what is not allowed marked."""
+    """Yield each kind with its requests, those that are not allowed marked."""
     for kind in get_args(Kind):
         asked = dict.fromkeys(
             request.what if request.is_permitted else f"{request.what} (not allowed)"
@@ -142,7 +142,7 @@ def _requests(
 
 
 def linked_outside(folder: Path) -> Iterator[Request]:
-    """Yield the links below a folder that lead out of it and that nobody allowed; none of what is installed."""
+    """Yield the links below a folder that lead out of it and are not allowed; none of an installed folder."""
     if not is_installed(folder):
         for path in links_outside(folder):
             yield Request("folders", str(path), "a link", path)

@@ -1,6 +1,6 @@
 # pyright: basic
 # pyarrow has no types that pyright could read.
-"""Arrays of pyarrow by their buffers: its own ways import pandas, which takes longer than a small run."""
+"""Arrays of pyarrow from their buffers: its own conversions import pandas, which takes longer than a small run."""
 
 from __future__ import annotations
 

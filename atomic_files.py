@@ -1,7 +1,7 @@
-"""Files and folders that are there whole or not at all, however a process ends, and what killed ones left.
+"""Atomic writes of files and folders, and removal of the drafts of killed processes.
 
-What is written is a draft first, beside the place that it is for, and gets its name when all of it is on the disk.
-A draft bears the name of its process: who writes there next removes those of processes that are no more.
+Content is written to a draft in the same folder, which is renamed when all of it is on the disk. The name of a draft
+names its process; the next writer removes the drafts of dead processes.
 """
 
 from __future__ import annotations
@@ -23,16 +23,15 @@ _TEMPORARY = "capbench-"
 
 
 def draft_beside(path: Path) -> Path:
-    """Return a name for the draft of a file or folder, which nobody else has."""
+    """Return a unique path for the draft of a file or folder, in the same folder."""
     return path.with_name(DRAFT + own_name())
 
 
 @contextmanager
 def written_whole(path: Path) -> Generator[Path]:
-    """Give a draft to write to, which becomes the file at the end; where writing fails, the file is as it was.
+    """Yield a draft to write to, which replaces the file at the end; if writing fails, the file stays as it was.
 
-    Drafts that killed processes left beside it are removed. A link is followed, and what is no file but can be written
-    (a terminal, a pipe) is given itself.
+    Drafts of killed processes in the same folder are removed. Links are followed; a terminal or pipe is yielded itself.
 
     Args:
         path: The file; its folder must be there.
@@ -70,7 +69,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def put_in_place(draft: Path, path: Path) -> None:
-    """Give a draft its name, after all of it is on the disk: a machine that loses its power has all of it or nothing.
+    """Rename a draft after it is flushed to disk, so that a power loss leaves all of it or nothing.
 
     A file of that name is replaced.
 
@@ -84,7 +83,7 @@ def put_in_place(draft: Path, path: Path) -> None:
 
 
 def remove_abandoned(drafts: Iterable[Path], prefix: str = DRAFT) -> None:
-    """Remove those drafts that are of processes of this machine that are no more."""
+    """Remove the drafts of dead processes of this machine."""
     for draft in drafts:
         if not is_abandoned(draft, prefix):
             continue
@@ -95,7 +94,7 @@ def remove_abandoned(drafts: Iterable[Path], prefix: str = DRAFT) -> None:
 
 
 def is_abandoned(draft: Path, prefix: str = DRAFT) -> bool:
-    """Return whether a draft is of a process of this machine that is no more."""
+    """Return whether a draft is of a dead process of this machine."""
     host, process = (*draft.name.removeprefix(prefix).split("-"), "")[:2]
     if host != _host() or not process.isdecimal():
         return False
@@ -104,14 +103,14 @@ def is_abandoned(draft: Path, prefix: str = DRAFT) -> bool:
     except ProcessLookupError:
         return True
     except (OSError, OverflowError):
-        # It is another user's, or none that this system could have.
+        # Another user's process, or a number out of range.
         return False
     return False
 
 
 @contextmanager
 def temporary_folder() -> Generator[Path]:
-    """Give a folder for this user alone, which goes at the end; those that killed processes left go now."""
+    """Yield a private temporary folder, removed at the end; those of killed processes are removed now."""
     place = Path(tempfile.gettempdir())
     remove_abandoned(place.glob(f"{_TEMPORARY}*"), _TEMPORARY)
     folder = place / (_TEMPORARY + own_name())
@@ -123,13 +122,13 @@ def temporary_folder() -> Generator[Path]:
 
 
 def own_name() -> str:
-    """Return a name that tells whose something is: machine, process and a number that nobody else has."""
+    """Return a unique name of this process: machine, process and a random number."""
     return f"{_host()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 @cache
 def _host() -> str:
-    """Return what tells processes apart that may have the same number: machines, and containers on one of them."""
+    """Return host name and PID namespace: containers on one machine may have processes of the same number."""
     try:
         # "pid:[4026531836]": containers may share the name of the host, and a folder.
         space = os.readlink("/proc/self/ns/pid").strip("pid:[]")  # noqa: PTH115 - it leads to no path
@@ -154,7 +153,7 @@ def flush(path: Path) -> None:
 
 @contextmanager
 def folder_lock(folder: Path) -> Generator[None]:
-    """Wait until no other process or thread has the lock of a folder, and hold it; one that is killed lets it go.
+    """Hold the lock of a folder, after waiting for other processes and threads; a killed process releases it.
 
     Where there are no locks (Windows, some network file systems), several may hold it at once.
     """

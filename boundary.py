@@ -1,4 +1,4 @@
-"""Which files and servers a file may name: what somebody else wrote must not reach into the rest of the machine."""
+"""Which files and servers a file may name: an untrusted file must not reach the rest of the machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Boundary:
     """Folders whose files a task may read.
 
     Attributes:
-        folders: The task file's, that of its data, and those that the user named besides.
+        folders: The task file's, that of its data, and additional ones that the user allows.
     """
 
     folders: tuple[Path, ...] = ()
@@ -37,7 +37,7 @@ class Boundary:
 
     @classmethod
     def around(cls, *folders: Path) -> Boundary:
-        """Return the boundary around some folders, or the folders of some files, and what the user allows besides."""
+        """Return the boundary around some folders, or the folders of some files, and the user's additional folders."""
         return cls.of(*folders, *permitted().folders)
 
     def holds(self, path: Path) -> bool:
@@ -69,10 +69,10 @@ class Boundary:
                     raise TaskError(f"{place}: {text} {OUTSIDE}", HINT)
 
     def leads_outside(self, path: Path, relative_to: Path) -> bool:
-        """Tell whether what a file says is a path (absolute, with ``..``, or of what is there) that ends outside.
+        """Return whether a value is a path (absolute, with ``..``, or existing) that ends outside.
 
         Args:
-            path: What it says.
+            path: The value.
             relative_to: The folder in which it begins, if it is not absolute.
         """
         return _is_path(relative_to, path) and not self.holds(relative_to / path)

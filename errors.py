@@ -11,8 +11,8 @@ class BenchError(Exception):
 
     Args:
         message: What is wrong, naming the thing and the place.
-        hint: What to do next; printed on a line of its own.
-        parts: The failures that it says as one.
+        hint: What to do next; printed on a separate line.
+        parts: The failures that it combines.
     """
 
     exit_code = 1
@@ -43,11 +43,11 @@ class TaskError(UsageError):
 
 
 class CodeError(TaskError):
-    """A file names code, and nobody allowed that it runs."""
+    """A file names code that is not allowed to run."""
 
 
 def placed(error: UsageError, place: str) -> TaskError:
-    """Return an error as one of a task file, with the place in it."""
+    """Return an error as a ``TaskError`` whose message begins with the place."""
     kind = CodeError if isinstance(error, CodeError) else TaskError
     return kind(f"{place}: {error.message}", error.hint)
 
@@ -69,15 +69,15 @@ class StoreError(BenchError):
 
 
 class ExecutorError(BenchError):
-    """Workers ended before they had done a call, or none can be had."""
+    """Workers ended before they finished a call, or none can be started."""
 
 
 class TrainingError(BenchError):
-    """A training cannot go on: its loss is no number, or what it stopped at is another training's."""
+    """A training cannot go on: its loss is not finite, or its checkpoint is another training's."""
 
 
 def require_all(*checks: Callable[[], object]) -> None:
-    """Carry out every check, and raise one error for all that fail.
+    """Run every check, and raise one error for all that fail.
 
     Raises:
         BenchError: Of the kind of the first that failed; ``parts`` are all of them.

@@ -1,4 +1,4 @@
-"""The Hugging Face hub: whether it answers, and asking it once where it does not."""
+"""The Hugging Face hub: whether it is reachable, and use of its cache alone if it is not."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from typing import Any, Literal
 _TIMEOUT_SECONDS = 5
 _REMEMBERED_SECONDS = 60
 _ANSWERS: dict[str, tuple[float, str]] = {}
-"""Address of a hub to when it was asked, and why it could not be."""
+"""Address of a hub to the time of the last request, and why it failed."""
 
 _ASKS_NOBODY = ContextVar("asks_nobody", default=False)
 
 
 class NotInCache(ConnectionError):  # noqa: N818 - named for what is wrong
-    """The hub does not answer, and its cache on this machine has not what was asked for."""
+    """The hub does not answer, and its cache on this machine lacks the model or data set."""
 
 
 @contextmanager
 def asking_nobody() -> Iterator[None]:
-    """Have nobody asked inside, as of commands that only read: what this machine lacks is taken to be on the hub."""
+    """Send no requests inside, for commands that only read: what this machine lacks is assumed to be on the hub."""
     before = _ASKS_NOBODY.set(True)
     try:
         yield
@@ -36,14 +36,14 @@ def asking_nobody() -> Iterator[None]:
 
 
 def asks_nobody() -> bool:
-    """Tell whether nobody is asked now, and nothing is fetched (:func:`asking_nobody`)."""
+    """Return whether requests and downloads are off (:func:`asking_nobody`)."""
     return _ASKS_NOBODY.get()
 
 
 def unreachable() -> str:
-    """Return why the hub cannot be asked; an empty string where it can, or nobody is to find out now.
+    """Return why the hub is unreachable; empty if it is reachable, or requests are off.
 
-    It is asked once a minute at most.
+    The answer is cached for a minute.
     """
     from huggingface_hub import constants
 
@@ -77,12 +77,12 @@ def _nothing_is_fetched() -> str:
 
 
 def require_repository(name: str, kind: Literal["model", "dataset"] = "model") -> None:
-    """Raise where neither the hub answers nor a cache of this machine has anything of a repository.
+    """Raise if the hub does not answer and no cache of this machine has a repository.
 
-    This is known without the libraries that would load it, whose import takes seconds.
+    The check imports none of the libraries that would load it, which takes seconds.
 
     Args:
-        name: Owner and repository, ``owner/name``. Of what is no such name nothing is said.
+        name: Owner and repository, ``owner/name``. Other names are not checked.
         kind: What it holds.
 
     Raises:
@@ -112,15 +112,15 @@ def _not_in_cache(reason: str) -> str:
 
 @contextmanager
 def asked_once(name: str) -> Iterator[None]:
-    """Have the hub's libraries look in its cache alone where the hub does not answer.
+    """Restrict the hub's libraries to its cache if the hub does not answer.
 
-    Left alone they ask it six times, 23 seconds long, for each file.
+    Otherwise they retry six times, 23 seconds long, for each file.
 
     Args:
-        name: What is loaded. For a folder on this machine nobody is asked.
+        name: What is loaded. A folder on this machine needs no request.
 
     Raises:
-        NotInCache: The hub does not answer, and what was asked for is not in the cache.
+        NotInCache: The hub does not answer, and the model or data set is not in the cache.
     """
     if Path(name).is_dir() or not (reason := _nothing_is_fetched()):
         yield

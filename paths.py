@@ -27,7 +27,7 @@ def cache_folder() -> Path:
 
 
 def checkpoint_folder() -> Path:
-    """Return where a checkpoint is looked for that is named without a folder."""
+    """Return the folder of checkpoints that are named without one."""
     return cache_folder() / "checkpoints"
 
 

@@ -1,9 +1,9 @@
-"""What files may decide: nothing that costs. Who calls allows more, on the command line or from Python.
+"""Permissions of files: servers, folders and code need the caller's permission, on the command line or from Python.
 
-A task, model, recipe, cluster file or run folder may be anybody's. Which servers are called, what they are sent, which
-code runs and which folders are read is decided by whoever starts the command: by what is typed, and by the options
-``--allow_outside``, ``--allow_server``, ``--run_functions`` and ``--trust_remote_code``. What is installed with pip,
-capbench's own tasks and recipes among it, is trusted as the installation is.
+A task, model, recipe, cluster file or run folder is untrusted. The caller decides which servers are called, what they
+are sent, which code runs and which folders are read: by the command line, and by the options ``--allow_outside``,
+``--allow_server``, ``--run_functions`` and ``--trust_remote_code``. What is installed with pip, including capbench's
+own tasks and recipes, is trusted as the installation is.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RUN_HINT = "--run_functions runs the functions that files name; do so for files 
 
 
 class Code(ABC):
-    """What stands in the values of a file for code that it names."""
+    """Base of values in a file that name code."""
 
     @property
     @abstractmethod
@@ -47,10 +47,10 @@ class Code(ABC):
 
 @dataclass(frozen=True)
 class Permissions:
-    """What files may decide.
+    """Permissions of files.
 
     Attributes:
-        folders: Folders whose files may be read besides those of the file itself and of its data.
+        folders: Additional folders whose files may be read, next to those of the file itself and of its data.
         servers: Servers that may be called, ``HOST`` or ``HOST:PORT``.
         functions: Whether functions and readers that a file names (``!function``) may run.
         remote_code: Whether code that comes with a checkpoint may run.
@@ -108,13 +108,13 @@ _runs_code: ContextVar[bool] = ContextVar("runs_code", default=True)
 
 
 def permitted() -> Permissions:
-    """Return what files may decide now."""
+    """Return the permissions that are in effect."""
     return _current.get()
 
 
 @contextmanager
 def permit(permissions: Permissions) -> Generator[None]:
-    """Let files decide more, within the block."""
+    """Add permissions within the block."""
     token = _current.set(_current.get() | permissions)
     try:
         yield
@@ -124,7 +124,7 @@ def permit(permissions: Permissions) -> Generator[None]:
 
 @contextmanager
 def without_code() -> Generator[None]:
-    """Let no code of files run within the block, even where it is allowed: for what only tells what would be done."""
+    """Run no code of files within the block, even if it is allowed: for dry runs."""
     token = _runs_code.set(False)
     try:
         yield
@@ -159,7 +159,7 @@ def require_server(text: str, place: str) -> None:
     """Raise if a file names the address of a server that may not be called.
 
     Args:
-        text: What the file says; anything but an address is let through.
+        text: A value of the file; anything but an address passes.
         place: Where it stands.
 
     Raises:

@@ -1,4 +1,4 @@
-"""How far work is: what is told of a step, what is asked for one, and bars that show it."""
+"""Progress of work: reporters of steps, and bars that show them."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 Reporter = Callable[[int, int], object]
-"""Is told how far one step is: (done, total)."""
+"""Called with the progress of one step: (done, total)."""
 
 Progress = Callable[[str], Reporter]
-"""Gives the reporter of a step of that name."""
+"""Returns the reporter of a step of that name."""
 
 _DELAY_SECONDS = 2.0
-"""What is done sooner shows no bar."""
+"""Shorter steps show no bar."""
 
 
 def unheard(done: int, total: int) -> None:
-    """Report a step to nobody."""
+    """Report nothing."""
 
 
 def silent(step: str) -> Reporter:
-    """Report no step to anybody."""
+    """Return a reporter that reports nothing."""
     return unheard
 
 
 def numbered(progress: Progress, steps: Sequence[str], before: str = "") -> Progress:
-    """Return what gives reporters of steps that say which of how many they are: ``step 2 of 5: cider``.
+    """Return a progress that numbers steps: ``step 2 of 5: cider``.
 
     Args:
-        progress: Gives the reporters.
+        progress: Returns the reporters.
         steps: The steps to come, in order; another one has no number.
-        before: What is said before each.
+        before: Prefix of each name.
     """
     places = {step: f"step {place} of {len(steps)}: " for place, step in enumerate(steps, 1)}
     return lambda step: progress(f"{before}{places.get(step, '')}{step}")
 
 
 class ShardProgress:
-    """Reports steps that start anew with each shard as one.
+    """Reports a step of several shards as one.
 
     Args:
-        progress: Gives a reporter for a step.
+        progress: Returns the reporter of a step.
         total: How many items there will be, where that is known.
     """
 
@@ -72,15 +72,15 @@ def in_notebook() -> bool:
 
 
 def by_place() -> Progress:
-    """Return bars in a notebook, and elsewhere what reports nothing."""
+    """Return bars in a notebook, and silent progress elsewhere."""
     return bars() if in_notebook() else silent
 
 
 def bars() -> Progress:
-    """Return a maker of reporters, a bar a step; the step that was told of last has the line.
+    """Return progress with a bar a step; the step that was reported last has the line.
 
-    Bars are shown on a terminal and in notebooks, after two seconds. What is done of all that is known so far need not
-    be the end: shards learn of more as they go on, and take a step up again after another.
+    Bars are shown on a terminal and in notebooks, after two seconds. A full bar need not be the end: shards add to the
+    total, and may return to a step after another one.
     """
     tqdm, disable = _tqdm()
     # A process in which a thread runs is not forked, and does all work alone.
@@ -111,7 +111,7 @@ def bars() -> Progress:
 
 
 def _tqdm() -> tuple[Any, bool | None]:
-    """Return what draws bars, and whether it does: None leaves to it whether stderr is a terminal."""
+    """Return the class of bars, and its ``disable``: None disables it if stderr is no terminal."""
     if not in_notebook():
         from tqdm import tqdm
 

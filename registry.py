@@ -16,8 +16,8 @@ T = TypeVar("T")
 class Registry(Generic[T]):
     """Names of one kind (metrics, adapters, ...) and the objects behind them.
 
-    A value is an object, or a string ``"module:attribute"`` that is imported when the name is first
-    asked for. Packages that declare an entry point in the registry's group are known by its name.
+    A value is an object, or a string ``"module:attribute"`` that is imported on first use of the name.
+    Packages that declare an entry point in the registry's group are known by its name.
 
     Args:
         kind: What the names stand for, in the singular; used in messages (``"metric"``).

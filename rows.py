@@ -1,4 +1,4 @@
-"""Reads local files row by row, so that a bad row is named and the others survive."""
+"""Reads local files row by row, so that a bad row is reported and the others are used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import Any
 from .errors import DataError
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
-# Python's own stand first: whether a type is one of numbers' takes long to tell.
+# Builtin types first: checks against ``numbers.Real`` are slow.
 _REAL = (float, int, numbers.Real, Decimal)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NUMBER = re.compile(r"[+-]?((\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|inf|infinity|nan)", re.ASCII | re.IGNORECASE)
@@ -42,13 +42,13 @@ Row = dict[str, Any]
 
 
 def no_such_file(path: Path) -> str:
-    """Return that a file is not there, with the one beside it whose name is nearest."""
+    """Return the message for a missing file, with the nearest name in its folder."""
     return f"{path}: there is no such file{nearest_beside(path)}"
 
 
 def nearest_beside(path: Path) -> str:
-    """Return ``". Did you mean 'x'?"`` for the file beside a missing one whose name is nearest, or an empty string."""
-    # Suffixes, which many files share, make no two names alike.
+    """Return ``". Did you mean 'x'?"`` for the nearest name in a missing file's folder, or an empty string."""
+    # Without suffixes, which many files share.
     beside = {one.stem.lower(): one.name for one in path.parent.iterdir()} if path.parent.is_dir() else {}
     nearest = difflib.get_close_matches(path.stem.lower(), beside, n=1)
     return f". Did you mean '{beside[nearest[0]]}'?" if nearest else ""
@@ -58,8 +58,8 @@ def read_rows(path: Path, key: str | None = None) -> Iterator[Row | BadRow]:
     """Yield the rows of a jsonl, json, csv, tsv or parquet file.
 
     A json file holds a list of objects, or an object: of objects, a row each; of lists of objects, a row each of
-    these; of anything else, a row of key and ``value`` each. The key of the object becomes a column. One whose first
-    line is an object by itself, with more behind it, is read as jsonl.
+    these; of anything else, a row of key and ``value`` each. The key of the object becomes a column. A file whose
+    first line is a complete object, with more lines after it, is read as jsonl.
 
     Args:
         path: The file; its suffix tells the format.
@@ -179,7 +179,7 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return row
 
 
-# To make a decoder takes as long as to read a row.
+# Creating a decoder takes as long as reading a row.
 _DECODER = json.JSONDecoder(parse_constant=refuse_constant, object_pairs_hook=unique_keys)
 
 
@@ -227,7 +227,7 @@ def _json(path: Path, key: str | None) -> Iterator[Row | BadRow]:
 
 
 def _holds_lines(path: Path) -> bool:
-    """Tell whether the first line of a file is a JSON object by itself, and more follows."""
+    """Return whether the first line of a file is a complete JSON object, and more follows."""
     with path.open("rb") as lines:
         first = next((line for line in lines if line.strip()), b"").removeprefix(b"\xef\xbb\xbf").strip()
         if not (first.startswith(b"{") and first.endswith(b"}") and any(line.strip() for line in lines)):
