@@ -33,15 +33,15 @@ Read = Callable[[], Iterable[Any]]
 
 @dataclass(frozen=True)
 class RowsByNeed(Sequence[Mapping[str, Any]]):
-    """The rows of a data set, read anew whenever they are gone through; each row alone takes as long as those before.
+    """The rows of a data set that are read again for each pass; access to one row reads those before it.
 
     Attributes:
         read: Reads them.
         origin: Where they come from.
-        total: How many there are.
+        total: Number of rows.
         columns: The names of their columns.
         files: The files that they are read from; none where only their reader knows.
-        stamps: What the system said of these when the rows were counted.
+        stamps: Stamps of the files when the rows were counted.
     """
 
     read: Read
@@ -58,7 +58,7 @@ class RowsByNeed(Sequence[Mapping[str, Any]]):
         """Yield the rows.
 
         Raises:
-            DataError: They are not those that were counted.
+            DataError: The files or the number of rows changed since they were counted.
         """
         self._require_unchanged(self.total)
         found = 0
@@ -96,7 +96,7 @@ Stamp = tuple[int, int, int]
 
 
 def stamps_of(files: Sequence[Path]) -> list[Stamp]:
-    """Return what the system says of files."""
+    """Return the stamps of the files that exist."""
     return [(one.st_size, one.st_mtime_ns, one.st_ino) for one in map(Path.stat, filter(Path.exists, files))]
 
 
@@ -200,7 +200,7 @@ class Documents:
             perhaps with its images left in their rows. Images are not decoded.
         bad_rows: Rows that could not be read.
         origin: Where they came from: a path, or a hub id.
-        remarks: Rows that are used, of which something is to be said.
+        remarks: Remarks on rows that are used.
     """
 
     rows: Sequence[Mapping[str, Any]]
@@ -218,7 +218,7 @@ class Documents:
         return set(self.rows.column_names)  # type: ignore[attr-defined]
 
     def replaced(self, read: Callable[[], Iterable[Any]]) -> Documents:
-        """Return the documents that are made of these, with what is to be said of both."""
+        """Return the documents that are made of these, with bad rows and remarks of both."""
         rows, bad_rows = collect(read, self.origin)
         return replace(self, rows=rows, bad_rows=[*self.bad_rows, *bad_rows])
 
@@ -228,7 +228,7 @@ def load_documents(task: TaskConfig, path: Path, locations: DataLocations) -> Do
 
     Args:
         task: The task.
-        path: Its YAML file; data files may lie beside it.
+        path: Its YAML file; data files may lie in its folder.
         locations: Where local copies may be.
 
     Raises:

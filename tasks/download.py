@@ -1,4 +1,4 @@
-"""Fetches what a data card says may be fetched: resumed, checksummed, unpacked with care."""
+"""Downloads of data cards: resumed, verified by checksum, unpacked within their folder."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class TaskIndex:
         return list(found.values())
 
     def expand_names(self, named: Mapping[str, T]) -> dict[str, T]:
-        """Return what ``--data`` says by task, from task, group or tag; a task's own name wins.
+        """Return the values of ``--data`` by task, from tasks, groups and tags; a task's own name wins.
 
         Raises:
             UsageError: A name is not known.
@@ -120,10 +120,7 @@ class TaskIndex:
 
 
 _read: dict[Path, tuple[IndexEntry | None, ParsedFile]] = {}
-"""What files declared when they were read.
-
-What is declared is values that nobody can change, so all who ask share them.
-"""
+"""Declarations of files that were read; they are immutable, so callers share them."""
 
 
 def build_index(include_paths: Sequence[str | Path] = ()) -> TaskIndex:
@@ -163,7 +160,7 @@ def build_index(include_paths: Sequence[str | Path] = ()) -> TaskIndex:
 
 
 def _yaml_files(folder: Path) -> Iterator[Path]:
-    """Yield the YAML files below a folder, those that are hidden aside."""
+    """Yield the YAML files below a folder that are not hidden."""
     for place, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in (*folders, *files):

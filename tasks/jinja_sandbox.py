@@ -1,4 +1,4 @@
-"""Jinja for templates that somebody else wrote: they see the document alone, and what they make is bounded."""
+"""Jinja for untrusted templates: they see the document alone, and the size of their output is limited."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ MAX_OUTPUT = 1_000_000
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """A name that the document lacks is an error; nothing is escaped, and what ``*`` and ``**`` give is bounded."""
+    """A name that the document lacks is an error; nothing is escaped; results of ``*`` and ``**`` are limited."""
 
     intercepted_binops = frozenset({"*", "**"})
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """Carry out an operator whose result may be large."""
+        """Apply an operator whose result may be large."""
         size = 0
         if operator == "**" and isinstance(left, int) and isinstance(right, int):
             size = left.bit_length() * abs(right)
@@ -38,7 +38,7 @@ def compile_source(source: str) -> Callable[[Mapping[str, Any]], Any]:
 
     Raises:
         ValueError: The template is too long.
-        Exception: It is not valid Jinja; besides jinja2's own errors those of Python's compiler.
+        Exception: It is not valid Jinja: errors of jinja2 and of Python's compiler.
     """
     if len(source) > MAX_SOURCE:
         raise ValueError(f"it is longer than {MAX_SOURCE:,} characters")
@@ -82,7 +82,7 @@ def _only_expression(tree: nodes.Template) -> nodes.Expr | None:
 def _plain(value: Any) -> Any:
     """Return a value of an expression for those who know no Jinja."""
     if isinstance(value, jinja2.Undefined):
-        # Its own way to say what is undefined.
+        # Raises jinja2's error with the undefined name.
         str(value)
     views = (type({}.keys()), type({}.values()), type({}.items()), range)
     return list(value) if isinstance(value, Iterator) or type(value) in views else value

@@ -65,7 +65,7 @@ class JoinedFile:
     def joined(self, documents: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any] | BadRow]:
         """Yield each document with its row's columns.
 
-        One that has no row is a ``BadRow``, or has nulls in their place, as the join says.
+        A document without a row is a ``BadRow``, or gets nulls if the join's ``required`` is false.
 
         Raises:
             DataError: No document has a row, or a document has another value in a column of its row.

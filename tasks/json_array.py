@@ -53,12 +53,12 @@ def _read(path: Path, kind: str, what: Callable[[_Reader], Iterator[Any]]) -> It
 
 
 class _Reader:
-    """What is read of the file and not yet used.
+    """Parses a file in chunks.
 
     Args:
         path: The file's name, for messages.
         kind: What the file should hold, for messages.
-        read: Returns the next so many characters; fewer at the end.
+        read: Returns the next characters, at most the number given; fewer at the end.
     """
 
     def __init__(self, path: Path, kind: str, read: Callable[[int], str]) -> None:
@@ -89,7 +89,7 @@ class _Reader:
                 self._element()
 
     def _entries(self, begin: str, end: str) -> Iterator[None]:
-        """Stand at each entry of an array or object in turn; whoever reads it passes it."""
+        """Yield at the start of each entry of an array or object; the caller reads the entry."""
         if self._next() != begin:
             raise self._fault(f"it does not begin with '{begin}'")
         self._at += 1

@@ -22,7 +22,7 @@ class DataLocations:
     Attributes:
         named: Task name to the path given by ``--data TASK=PATH``.
         root: Folder with one folder a data set (``CAPBENCH_DATA``).
-        allowed: Folders besides those of tasks and data that tasks may read, given by ``--allow_outside``.
+        allowed: Additional folders that tasks may read, given by ``--allow_outside``.
     """
 
     named: Mapping[str, Path] = field(default_factory=dict)
@@ -125,7 +125,7 @@ def allowed_folders(named: Sequence[str | Path]) -> tuple[Path, ...]:
 
 
 def parse_data_options(options: list[str]) -> dict[str, Path]:
-    """Return what ``--data TASK=PATH`` options say.
+    """Return the paths of ``--data TASK=PATH`` options by task.
 
     Raises:
         UsageError: An option is not of that form.

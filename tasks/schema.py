@@ -37,7 +37,7 @@ class FaultyTaskError(TaskError):
 
 
 class KeyFaultsError(ValueError):
-    """What a validator of a whole model says, of several keys at once.
+    """Faults of several keys, found by a validator of a whole model.
 
     Attributes:
         faults: For each its key, and what is wrong.
@@ -91,7 +91,7 @@ def _fields(model: type[BaseModel], keys: Sequence[str]) -> dict[str, FieldInfo]
             return {}
         annotation = model.model_fields[key].annotation
         if get_origin(annotation) in (dict, list):
-            next(left, None)  # a name of the writer's own, or a number
+            next(left, None)  # a user-defined name, or a number
         members = (annotation, *get_args(annotation))  # of "PublishedTable | None", the former
         nested = [one for one in members if isinstance(one, type) and issubclass(one, BaseModel)]
         if not nested:
@@ -140,7 +140,7 @@ def _check_templates(value: Any) -> Any:
 
 
 LOCAL_FORMATS = ("json", "csv", "parquet")
-"""What ``dataset_path`` names when the data is in files beside the task."""
+"""Values of ``dataset_path`` for data in files next to the task."""
 
 Template = str | FunctionReference
 """A column, a Jinja template over the columns, or a function of the document."""
@@ -160,7 +160,7 @@ class _Named(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True, arbitrary_types_allowed=True)
 
-    # Kept in the object, it would be a key of it, and of what a run is told from others by.
+    # As an attribute it would be a key of the entry, and of the run's fingerprint.
     @property
     def arguments(self) -> dict[str, Any]:
         """The keys that go to the object."""
@@ -171,13 +171,13 @@ class MetricEntry(_Named):
     """A metric of ``metric_list``; other keys are the metric's arguments."""
 
     metric: str | FunctionReference
-    """A registered name, ``evaluate:NAME``, or a function or class of one's own."""
+    """A registered name, ``evaluate:NAME``, or a user-defined function or class."""
     name: str | None = None
     """What the result is called, where one metric is listed twice with other arguments."""
     aggregation: Literal["mean", "corpus"] | None = None
-    """How the value of a system is made, of a metric that may be told; else it must be what it says of itself."""
+    """How captions' scores give the system's value, for a metric without its own; else it must be the metric's."""
     higher_is_better: bool | None = None
-    """Whether more is better, of a metric that may be told; else it must be what the metric says of itself."""
+    """Whether more is better, for a metric with a user-defined direction; else it must be the metric's."""
 
     @property
     def called(self) -> str:
@@ -189,7 +189,7 @@ class StatisticEntry(_Named):
     """A statistic of ``statistics``; other keys are the statistic's arguments."""
 
     statistic: str | FunctionReference
-    """A registered name, or a function or class of one's own."""
+    """A registered name, or a user-defined function or class."""
     name: str | None = None
     """What the result is called, where one statistic is listed twice with other arguments."""
 
@@ -244,7 +244,7 @@ class Join(_Strict):
     """A file of which each document takes the columns of one row."""
 
     file: _Names
-    """Beside the data; several are read as one."""
+    """File in the folder of the data; several are read as one."""
     on: Annotated[dict[str, str], BeforeValidator(_as_pairs)]
     """Columns that are equal: one, a list, or those of documents to those of the file."""
     bare: _Names = Field(default_factory=list)
@@ -275,7 +275,7 @@ class Join(_Strict):
 
 
 class PublishedTable(_Strict):
-    """The published table that the results are put beside."""
+    """The published table that results are compared with."""
 
     paper: str
     """Key of the paper, as in ``benchmarks/published``."""
@@ -284,7 +284,7 @@ class PublishedTable(_Strict):
     task: str
     """Its name for the task; ``{category}`` stands for the category of a result, or ``mean``."""
     categories: list[str] | None = None
-    """The categories behind its mean; a mean of others is not put beside it."""
+    """The categories of its mean; a mean over others is not compared with it."""
     metrics: dict[str, str] = Field(default_factory=dict)
     """Label of a result's metric to the published one's, where they differ; ``{category}`` is as in ``task``."""
     statistics: dict[str, str] = Field(default_factory=dict)
@@ -308,22 +308,22 @@ class TaskConfig(_Strict):
     dataset_name: str | None = None
     """Configuration on the hub."""
     dataset_kwargs: dict[str, Any] = Field(default_factory=dict)
-    """Further arguments of the loader or of the reader."""
+    """Additional arguments of the loader or of the reader."""
     custom_dataset: _Function = None
-    """Reader of a raw format: ``f(path, **dataset_kwargs)`` yields documents (or ``BadRow``). Of data that is
-    generated, as its data card says, ``f(**dataset_kwargs)``. Where nothing names a path, as lm-eval calls it:
+    """Reader of a raw format: ``f(path, **dataset_kwargs)`` yields documents (or ``BadRow``). If the data card has
+    ``generated: true``, ``f(**dataset_kwargs)``. Without a path, as lm-eval calls it:
     ``f(**metadata, **dataset_kwargs)``. It may return splits by name."""
     test_split: str = "test"
     """Split on the hub."""
     data_source: str | None = None
-    """YAML file that says where the data comes from, under which terms, in which files."""
+    """YAML file with the data's source, terms and files (data card)."""
     join: Annotated[list[Join], BeforeValidator(as_list)] = Field(default_factory=list)
-    """Files whose columns documents have, too."""
+    """Files whose columns are added to documents."""
     process_docs: _Function = None
     """``f(documents)`` returns the documents that the task uses."""
 
     templates: dict[str, _Templates] = Field(default_factory=dict, alias=GATHERED_TEMPLATES)
-    """The keys ``doc_to_*``: what documents give. Which there are, and which are needed, the protocol says."""
+    """The keys ``doc_to_*``: fields of documents. The protocol defines which exist, and which are required."""
     image_folder: _Names = Field(default_factory=list)
     """Folders of the images that ``doc_to_image`` names, inside the folder of the data set."""
     video_folder: _Names = Field(default_factory=list)
@@ -334,17 +334,17 @@ class TaskConfig(_Strict):
     generation_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Decoding settings of the captioner."""
     metric_list: list[Annotated[MetricEntry, as_entry("metric")]] = Field(default_factory=list)
-    """What is computed, or held against ratings."""
+    """Metrics that are computed, or compared with ratings."""
     statistics: list[Annotated[StatisticEntry, as_entry("statistic")]] = Field(default_factory=list)
-    """What metrics are held against ratings by."""
+    """Statistics of the agreement between metrics and ratings."""
     protocol: dict[str, Any] = Field(default_factory=dict)
     """The choices of the protocol that move a number, as the file has them; its own ``Settings`` reads them."""
     checks: Checks = Checks()
     """What a right copy of the data holds."""
     published: PublishedTable | None = None
-    """The published table that results are put beside."""
+    """The published table that results are compared with."""
     category_names: dict[str, str] = Field(default_factory=dict)
-    """What categories stand for, by what ``doc_to_category`` gives: the legend of a table says it."""
+    """Meaning of each category (a value of ``doc_to_category``), for the legend of a table."""
     scale: float = 1.0
     """Tables show values times this, as the papers of the field do; records keep the plain value."""
     metadata: dict[str, Any]
@@ -395,7 +395,7 @@ class TaskConfig(_Strict):
 
     @property
     def is_local(self) -> bool:
-        """Whether the data is in files beside the task, without a reader of its own."""
+        """Whether the data is in files next to the task, without a custom reader."""
         return self.custom_dataset is None and self.dataset_path in LOCAL_FORMATS
 
     @property
@@ -433,12 +433,12 @@ _NOT_IN_FINGERPRINT = {
     "task", "task_alias", "description", "tag", "published", "scale", "data_source", "checks", "metric_list",
     "protocol", "templates", "category_names",
 }  # fmt: skip
-"""Names, texts and display; the metrics and the protocol, which have fingerprints of their own; and
-``templates``, of which each is a key."""
+"""Names, texts and display; the metrics and the protocol, which have separate fingerprints; and ``templates``, of
+which each is a key."""
 
 
 _ONLY_WHERE_GIVEN = {"join"}
-"""Keys that came later: without them a task is what it was."""
+"""Keys added later: tasks without them keep their fingerprint."""
 
 
 def _to_json(value: Any, function: Callable[[FunctionReference], str], *, only_set: bool) -> Any:
@@ -492,7 +492,7 @@ def load_task(path: Path) -> tuple[TaskConfig, ParsedFile]:
 
 
 def _without(faulty: Set[str], parsed: ParsedFile) -> TaskConfig:
-    """Return the task of a file as it is written, but for some keys; what every task needs is made up."""
+    """Return the task of a file without some keys; required keys get placeholders."""
     stand_ins: dict[str, Any] = {"task": parsed.path.stem, "metadata": {"version": 0}}
     known = TaskConfig.model_fields.keys() - faulty - {"templates"}
     kept = {key: value for key, value in parsed.values.items() if key in known}

@@ -68,7 +68,7 @@ class DataSource(_Card):
     generated: bool = False
     """The reader makes the data, whole, whenever it is loaded: there is no folder, and nothing to get."""
     homepage: str = ""
-    """Where others get it; data of one's own has none, and needs no licence, terms, citation or way to get it."""
+    """Where others get it. Your own data has none, and needs no ``licence``, ``terms``, ``citation`` or ``how``."""
     licence: str = ""
     """Its licence, or that none is stated."""
     terms: str = ""
@@ -136,7 +136,7 @@ def load_source(task: TaskConfig, task_path: Path) -> DataSource | None:
     """Return the data card of a task, or None if it names none; one that was read is read again once it has changed.
 
     Raises:
-        TaskError: The card is not as its schema says.
+        TaskError: The card violates its schema.
     """
     key = task.data_source or "", task_path, permitted()
     if (known := _cards.get(key)) and known[0].is_current:

@@ -86,14 +86,14 @@ def _compile_jinja(task: TaskConfig, key: str, source: str) -> Getter:
     try:
         value_of = compile_source(source)
     except Exception as error:
-        # Besides jinja2's own errors, those of Python's compiler: RecursionError, SyntaxError, MemoryError.
+        # Errors of jinja2 and of Python's compiler: RecursionError, SyntaxError, MemoryError.
         raise TaskError(f"task '{task.task}': {key}: not valid Jinja: {error}") from error
 
     def render(document: Document) -> Any:
         try:
             value = value_of(document)
         except Exception as error:
-            # Besides jinja2's own errors, what the expressions raise: {{ 1 / number }}, {{ text + 1 }}.
+            # Errors of jinja2 and of the expressions: {{ 1 / number }}, {{ text + 1 }}.
             raise DocumentError(f"{key} cannot be rendered: {error}") from error
         # An image that is called by its number has a name, as in "{{number}}.jpg".
         return str(value) if key == "doc_to_image" and isinstance(value, int) else value

@@ -54,13 +54,13 @@ class FunctionReference(Code):
 
     @property
     def file(self) -> Path | None:
-        """The Python file beside the YAML file that holds the function, if there is one."""
+        """The Python file in the YAML file's folder that holds the function, if there is one."""
         file = self.folder / (self.reference.rpartition(".")[0].replace(".", "/") + ".py")
         return file if is_file(file) else None
 
     @property
     def may_run(self) -> bool:
-        """Whether the function may run now: the user says so, or it is part of what is installed."""
+        """Whether the function may run now: the user allows it, or it is installed."""
         return may_run(self.folder)
 
     @property
@@ -134,7 +134,7 @@ class ParsedFile:
 
 
 def state_of(path: Path) -> State:
-    """Return what tells a file from what it was and will be; None where it is too new for that, or not there."""
+    """Return the state of a file, which a change alters; None if it is too new for that, or missing."""
     try:
         status = path.stat()
     except OSError:
@@ -158,7 +158,7 @@ class KnownFiles:
 
     Attributes:
         parsed: By path, with what they include.
-        loaded: By path, each by itself: what it was, its keys and their places.
+        loaded: By path, without includes: its state, its keys and their places.
     """
 
     parsed: dict[Path, ParsedFile] = field(default_factory=dict)

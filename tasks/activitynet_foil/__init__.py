@@ -1,1 +1,1 @@
-"""ActivityNet-FOIL: paragraphs on videos beside copies with one wrong noun."""
+"""ActivityNet-FOIL: paragraphs on videos, paired with copies with one wrong noun."""

@@ -3,7 +3,7 @@
 ``python -m capbench.tasks.aro.shuffles --captions coco_karpathy_test.json --output coco_order.jsonl``
 
 Released code draws them anew in every run; here they are drawn once, in the order and with the seed of its
-``main_aro.py``, and the file says by what they were made and what their hash is.
+``main_aro.py``. The first row of the file holds the versions of the libraries and the hash of the other rows.
 Source: mertyg/vision-language-models-are-bows, ``dataset_zoo/perturbations.py`` and ``aro_datasets.py``.
 """
 
@@ -27,7 +27,7 @@ from ...rows import load_json
 
 SEED = 1
 WORDS = 30
-"""Of a caption, so many are kept."""
+"""Words of a caption that are kept."""
 Tagged = Sequence[tuple[str, str]]
 """The tokens of a caption with their tags of the Penn Treebank."""
 _NOUNS = frozenset({"NN", "NNS", "NNP", "NNPS"})
@@ -35,11 +35,11 @@ _ADJECTIVES = frozenset({"JJ", "JJR", "JJS"})
 
 
 class Shuffler:
-    """Draws the four shuffles of captions; what it draws depends on the captions before.
+    """Draws the four shuffles of captions; its random state depends on the captions before.
 
     Args:
-        tag: Gives the tokens of a caption with their tags.
-        words: Gives the words of a caption.
+        tag: Returns the tokens of a caption with their tags.
+        words: Returns the words of a caption.
         seed: Of both kinds of random numbers that released code uses.
     """
 
@@ -119,7 +119,7 @@ def freeze(captions: Path, out: Path, shuffler: Shuffler, made_by: dict[str, str
         captions: As of :func:`frozen_rows`.
         out: The file to write.
         shuffler: Draws the shuffles.
-        made_by: What is said of it in the first row.
+        made_by: Versions of libraries, for the first row.
     """
     lines = [f"{json.dumps(row, ensure_ascii=False)}\n" for row in frozen_rows(captions, shuffler)]
     sha256 = hashlib.sha256("".join(lines).encode()).hexdigest()
@@ -130,7 +130,7 @@ def freeze(captions: Path, out: Path, shuffler: Shuffler, made_by: dict[str, str
 
 
 def main() -> None:
-    """Freeze the shuffles of a file as the arguments say."""
+    """Freeze the shuffles of the file that the command line names."""
     parser = argparse.ArgumentParser(description="Freeze the shuffled captions of ARO's order tasks.")
     parser.add_argument("--captions", type=Path, required=True, help="coco_karpathy_test.json or flickr30k_test.json")
     parser.add_argument("--output", type=Path, required=True, help="coco_order.jsonl or flickr30k_order.jsonl")

@@ -1,6 +1,6 @@
 """Texts of an image and of its parts, from a tree of masks with labels and captions in DCI's own layout.
 
-Source: facebookresearch/DCI, ``prepare/`` and ``dataset/dense_image.py``: what is said, and in which order.
+Source of wording and order: facebookresearch/DCI, ``prepare/`` and ``dataset/dense_image.py``.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ def entry_key(mask: Mapping[str, Any]) -> str:
 
 
 class MaskTexts:
-    """What was said of an image and of its masks, all of it.
+    """All texts on an image and its masks.
 
     Args:
         values: ``short_caption``, ``extra_caption`` and ``mask_data``: number to ``idx``, ``label``, ``caption``,
             ``parent`` (a number, or -1), ``area`` in pixels, and ``bounds``.
-        least_area: Smaller masks are not looked at, nor what they are made of.
+        least_area: Smaller masks are ignored, with the masks below them.
     """
 
     def __init__(self, values: Mapping[str, Any], least_area: int = 0) -> None:
@@ -36,7 +36,7 @@ class MaskTexts:
             parent = str(mask.get("parent", -1))
             self._children.setdefault(parent if parent in masks else "", []).append(number)
         self.masks: dict[str, Mapping[str, Any]] = {}
-        """Those that are looked at, each before what it is made of."""
+        """Masks of at least ``least_area``, each before the masks below it."""
         waiting = self._children.get("", [])[::-1]
         while waiting:
             number = waiting.pop()
@@ -54,11 +54,11 @@ class MaskTexts:
         return self._part(number, dict(self._below(number)))
 
     def said_of(self) -> dict[str, str]:
-        """Return the number of each mask of which something is said, by the key of its entry."""
+        """Return the number of each mask with a text, by the key of its entry."""
         return {entry_key(mask): number for number, mask in self.masks.items() if self._line(number)}
 
     def entries(self) -> dict[str, str]:
-        """Return the text of each entry: the whole image, then each mask of which something is said."""
+        """Return the text of each entry: the whole image, then each mask with a text."""
         return {BASE: self.whole()} | {key: self.part(number) for key, number in self.said_of().items()}
 
     def _whole(self) -> tuple[str, list[str]]:

@@ -1,1 +1,1 @@
-"""FOIL: captions beside copies with one wrong noun."""
+"""FOIL: captions, paired with copies with one wrong noun."""

@@ -1,4 +1,4 @@
-"""What a text says of a picture, be it true or not, and its scene graph."""
+"""Accounts: the content that a text states on a picture, true or false, and its scene graph."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Tuples: TypeAlias = Counter[tuple[str, ...]]
 
 @dataclass(frozen=True)
 class SceneAccount:
-    """What a text says.
+    """The content that a text states.
 
     Attributes:
         things: The things that it names, in order. Their boxes are those of the picture; of a thing that the
-            picture does not hold, the box is of no meaning.
-        relations: What it says of pairs of them.
+            picture does not hold, the box has no meaning.
+        relations: The relations that it states of pairs of them.
         background: The background that it names, or None.
     """
 
@@ -51,7 +51,7 @@ def chain(things: Sequence[Thing], background: str | None) -> SceneAccount:
 
 
 def graph_of(account: SceneAccount) -> SceneGraph:
-    """Return the scene graph of what is said.
+    """Return the scene graph of an account.
 
     Objects are the shapes and the background (``background``, ``grass``, ``sky``, ``sand`` or ``wall``);
     attributes are sizes, textures, colours and the background's.
@@ -70,7 +70,7 @@ def graph_of(account: SceneAccount) -> SceneGraph:
 
 
 def is_true(account: SceneAccount, scene: Scene) -> bool:
-    """Tell whether a scene holds every thing that is said, attributes included, and every relation."""
+    """Return whether a scene holds every thing of an account, attributes included, and every relation."""
     found = [match(thing, scene) for thing in account.things]
     if account.background not in (None, scene.background) or None in found:
         return False
@@ -85,7 +85,7 @@ def match(said: Thing, scene: Scene) -> Thing | None:
 
 
 def graph_f1(account: SceneAccount, reference: SceneAccount, scene: Scene) -> float:
-    """Return how well an account tells what a reference tells of a scene.
+    """Return the F1 of an account against a reference account of a scene.
 
     Precision is the share of the account's tuples that are true of the scene, recall the share of the
     reference's tuples that the account holds. Tuples are those of a scene graph: an object; an object and an
@@ -93,9 +93,9 @@ def graph_f1(account: SceneAccount, reference: SceneAccount, scene: Scene) -> fl
     colour, as several may be of one shape.
 
     Args:
-        account: What is judged.
-        reference: What could have been said.
-        scene: What is true.
+        account: The candidate.
+        reference: The reference account.
+        scene: The ground truth.
 
     Returns:
         The harmonic mean of both, 0 to 1.
@@ -112,7 +112,7 @@ def graph_f1(account: SceneAccount, reference: SceneAccount, scene: Scene) -> fl
 
 
 def f1(said: Tuples, true: Tuples, wanted: Tuples) -> float:
-    """Return the harmonic mean of the share of what is said that is true, and of what is wanted that is said."""
+    """Return the harmonic mean of precision (said and true / said) and recall (said and wanted / wanted)."""
     precision = (said & true).total() / said.total()
     recall = (said & wanted).total() / wanted.total()
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0

@@ -49,7 +49,7 @@ class Clip:
 
 @dataclass(frozen=True)
 class ClipAccount:
-    """What a text says of a clip: an account without relations, and a motion for each of its things."""
+    """The content that a text states on a clip: an account without relations, and a motion for each of its things."""
 
     account: SceneAccount
     motions: tuple[str, ...]

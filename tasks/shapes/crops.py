@@ -48,7 +48,7 @@ def crops_of(scene: Scene, side: int) -> list[Crop]:
         side: Width and height of the picture in pixels.
     """
     rng = generator(scene.seed, Stream.CROPS)
-    # A crop fills what a model looks at, whatever its size was, so that its captions say no sizes.
+    # A crop is scaled to the model's input size, so its captions name no sizes.
     things = [replace(thing, size="medium") for thing in scene.things]
     crops = [_crop("base", None, account_of(scene), scene, rng)]
     for number, thing in enumerate(things):

@@ -35,7 +35,7 @@ def name(thing: Thing, article: str = "a", full: bool = True) -> str:
     Args:
         thing: The thing.
         article: ``a`` (or, before a vowel, an), ``the``, or nothing.
-        full: Whether size and texture are said; the colour always is.
+        full: Whether size and texture are named; the colour always is.
     """
     words = " ".join([*(thing.attributes if full else [thing.colour]), thing.shape])
     if article == "a" and words[0] in "aeiou":
@@ -44,7 +44,7 @@ def name(thing: Thing, article: str = "a", full: bool = True) -> str:
 
 
 def detailed(account: SceneAccount) -> str:
-    """Return the detailed description of an account: a sentence for each thing, with everything that is said.
+    """Return the detailed description of an account: a sentence for each thing, with all of its content.
 
     "On grass there is a large striped red star. A blue circle is to the left of the red star. ..."
     """
@@ -64,7 +64,7 @@ def detailed(account: SceneAccount) -> str:
 
 
 def detailed_reference(scene: Scene) -> str:
-    """Return the detailed description of all that a scene holds; what a captioner is to say."""
+    """Return the detailed description of a whole scene: the target of a captioner."""
     return detailed(account_of(scene))
 
 
@@ -97,7 +97,7 @@ def short_references(scene: Scene) -> list[str]:
 
 
 def _short_text(template: int, scene: Scene, rng: np.random.Generator) -> str:
-    """Return a caption by one of ``_TEMPLATES`` ways to say what two things, or all, are and where."""
+    """Return a caption by one of ``_TEMPLATES`` templates on two things, or all, and their places."""
     things = [scene.things[index] for index in rng.permutation(len(scene.things))]
     first, second = things[:2]
     names = [name(thing, full=False) for thing in things]

@@ -33,7 +33,7 @@ def background_pixels(name: str, side: int, rng: np.random.Generator) -> np.ndar
         case "grass":
             height = 6
             blades = rng.integers(-38, 39, size=(-(-side // height) + 1, side), dtype=np.int8)
-            # Columns start at heights of their own, or the blades would stand in rows.
+            # Columns start at different heights, or the blades would stand in rows.
             rows = np.arange(side)[:, None] + rng.integers(height, size=side)
             light = blades[rows // height, np.arange(side)].astype(np.float32)
             surface = np.asarray((98, 158, 66), np.float32) + light[..., None]

@@ -1,4 +1,4 @@
-"""Captions of graded quality, how good they are, and what simulated raters say of them."""
+"""Captions of graded quality, their F1, and ratings by simulated raters."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from .scene import (
 )
 
 GRADES = ("full", "omission", "wrong_attribute", "wrong_relation", "hallucination", "shuffled")
-"""What is done to a caption: nothing; a thing is left out; an attribute is another; a relation is the
-opposite; a thing is told of that is not there; or it is another scene's caption."""
+"""The change to a caption: none; a thing is left out; an attribute is another; a relation is the opposite; a thing is
+named that is not there; or it is another scene's caption."""
 SHAPE_GRADES = ("full", "omission", "wrong_shape", "wrong_shapes")
-"""The same where only shapes are wrong: of one thing, or of both that are told of."""
+"""The same where only shapes are wrong: of one thing, or of both."""
 
 RATERS = 3
 T = TypeVar("T")
 _OTHER_SCENE = 50_000
-"""Seeds of the scenes whose captions stand for shuffled ones are so much further on, in the same split."""
+"""Offset of the seed of the scene whose caption is the shuffled one, in the same split."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class Graded(Generic[T]):
 
     Attributes:
         grade: One of ``GRADES``.
-        account: What it says.
+        account: Its content.
         text: The caption.
-        f1: How well it tells what the full caption of its kind tells; see ``accounts.graph_f1``.
+        f1: F1 against the full caption of its kind, 0 to 1; see ``accounts.graph_f1``.
     """
 
     grade: str
@@ -56,9 +56,9 @@ class Graded(Generic[T]):
 
 
 def detailed_candidates(scene: Scene) -> list[Graded[SceneAccount]]:
-    """Return a detailed caption of each grade; a full one tells everything.
+    """Return a detailed caption of each grade; a full one describes everything.
 
-    A hallucinated thing is told of beside all others; a shuffled caption is of a scene with as many things.
+    A hallucinated thing is added to all others; a shuffled caption is of a scene with the same number of things.
     """
     count = len(scene.things)
     other = sample_scene(another_seed(scene.seed), count, count)
@@ -66,7 +66,7 @@ def detailed_candidates(scene: Scene) -> list[Graded[SceneAccount]]:
 
 
 def short_candidates(scene: Scene) -> list[Graded[SceneAccount]]:
-    """Return a one-sentence caption of each grade; a full one tells of the two first things.
+    """Return a one-sentence caption of each grade; a full one describes the two first things.
 
     A hallucinated thing takes the place of the second, so that all but the omission are of one length.
     """
@@ -94,7 +94,7 @@ def _candidates(
 
 
 def shape_candidates(scene: Scene) -> list[Graded[SceneAccount]]:
-    """Return a one-sentence caption of each of ``SHAPE_GRADES``: nobody tells these apart who sees no shapes."""
+    """Return a one-sentence caption of each of ``SHAPE_GRADES``, which differ in shapes alone."""
     rng = generator(scene.seed, Stream.GRADING)
     full = _pair(scene)
     first, second = rng.choice(_absent_shapes(scene), 2, replace=False).tolist()
@@ -106,7 +106,7 @@ def shape_candidates(scene: Scene) -> list[Graded[SceneAccount]]:
 
 
 def ratings(seed: int, qualities: Sequence[float], lowest: int, highest: int) -> list[list[int]]:
-    """Return what simulated raters give each caption of a scene.
+    """Return the ratings of simulated raters for each caption of a scene.
 
     A rater's opinion is the square of F1 on the scale (people mind errors more than they value words), plus
     a noise of a sixth of the scale, to the nearest whole number; its mean rises with F1.
@@ -269,7 +269,7 @@ def another_seed(seed: int) -> int:
 
 
 def _variants(thing: Thing) -> list[list[Thing]]:
-    """Return a thing in all other colours, textures and sizes that are said; what goes without saying is none."""
+    """Return a thing in all other colours, textures and sizes that captions name (not plain, not medium)."""
     return [
         [replace(thing, colour=colour) for colour in COLOURS if colour != thing.colour],
         [replace(thing, texture=texture) for texture in TEXTURES[1:] if texture != thing.texture],
@@ -278,7 +278,7 @@ def _variants(thing: Thing) -> list[list[Thing]]:
 
 
 def _is_named(thing: Thing, scene: Scene, besides: Thing | None = None) -> bool:
-    """Tell whether a thing of the scene has this shape and colour, besides one that stands where that does."""
+    """Return whether a thing of the scene has this shape and colour, other than the one in the box of ``besides``."""
     besides_box = besides.box if besides else None
     return any(
         (one.shape, one.colour) == (thing.shape, thing.colour) and one.box != besides_box for one in scene.things

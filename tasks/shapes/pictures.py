@@ -1,4 +1,4 @@
-"""Pictures and clips that are drawn when somebody looks at them."""
+"""Pictures and clips that are drawn when they are read."""
 
 from __future__ import annotations
 

@@ -21,14 +21,14 @@ OPPOSITES: dict[Predicate, Predicate] = {
     "below": "above",
 }
 MARGIN = 0.02
-"""The least gap between two boxes, in sides of the picture, for one to be beside or above the other."""
+"""The least gap between two boxes, in sides of the picture, for one to be left of or above the other."""
 
 Box: TypeAlias = tuple[float, float, float, float]
 """Left, top, right and bottom, in sides of the picture: 0 to 1, y downwards."""
 
 
 class Stream(IntEnum):
-    """What random numbers are drawn for; each has a stream of its own, so that none moves another."""
+    """Purposes of random numbers, each with a separate stream, so that they are independent."""
 
     CONTENT = 0
     WORDING = 1
@@ -129,7 +129,7 @@ def holds(predicate: str, first: Box, second: Box) -> bool:
 
 
 def main_predicate(first: Thing, second: Thing) -> Predicate:
-    """Return the relation that one would name: along the axis on which the two are further apart.
+    """Return the relation along the axis on which the two are farther apart.
 
     Raises:
         ValueError: The boxes touch, so that none holds.

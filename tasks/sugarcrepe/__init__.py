@@ -1,1 +1,1 @@
-"""SugarCrepe: a caption of a photograph beside a fluent one that is false."""
+"""SugarCrepe: a caption of a photograph, paired with a fluent one that is false."""

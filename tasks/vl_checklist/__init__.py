@@ -1,1 +1,1 @@
-"""VL-CheckList: true phrases of photographs beside false ones, by thirteen aspects."""
+"""VL-CheckList: true phrases of photographs, paired with false ones, by thirteen aspects."""
