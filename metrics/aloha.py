@@ -66,7 +66,7 @@ Objects:"""
 _JUDGE = "judge"
 _LAST_WORD, _NO_ROOTS = "last_word", "none"
 _RELEASED_ROOTS = "en_core_web_lg"
-# Vectors of the names of so many items are held at once.
+# Number of items whose name vectors are in memory at once.
 _ITEMS_A_PIECE = 1_000
 
 Alternatives = tuple[str, ...]
@@ -81,7 +81,7 @@ class Aloha(Metric):
     scene graphs finds them. Each object of the caption is matched with another one of the references so that their
     similarities add up to the most (Hungarian matching); the value is the least of these similarities. Where a thing
     may be one of several ("bus or tram"), the choice that scores most counts. In the references the root noun of an
-    object stands beside it.
+    object is a separate object, too.
 
     ``Scores.parts``: ``objects [n]``, how many of the caption were matched or not; ``unmatched [n]``, for how many
     the references had none left; ``least [n]`` and ``mean [n]`` of the similarities, those without a match being 0;
@@ -106,7 +106,7 @@ class Aloha(Metric):
             code adds its zeros to the numbers in place of the list), or 0 (``zero``, as the paper has it).
         empty: ``undefined``: an item of which one side has no object has no value (released code: -infinity);
             ``scored``: a caption that names nothing has 1, one whose references name nothing 0.
-        detections: Whether the objects that annotators marked in the image stand beside those of the references.
+        detections: Whether the annotated objects of the image count in addition to those of the references.
         nltk_data: Folder of NLTK's data, for ``factual`` and ``recorded``.
         device: Where models run; by default the GPU if there is one.
 
@@ -243,7 +243,7 @@ class Aloha(Metric):
 
         Args:
             candidate: The caption.
-            references: Captions to hold it against.
+            references: Captions to compare it with.
             context: Cache, progress and judge.
 
         Raises:
@@ -251,7 +251,7 @@ class Aloha(Metric):
         """
         if self.detections:
             raise MetricError(
-                "ALOHa explains captions beside captions; with 'detections' objects marked in the image count, too.",
+                "ALOHa explains a score from captions alone; 'detections' also counts annotated objects of the image.",
                 "Leave 'detections' out.",
             )
         context = context or Context()
@@ -396,7 +396,7 @@ def read_objects(answer: str, *, certain: bool) -> list[Alternatives]:
         certain: Whether things that are "possibly" there are left out, as of a candidate.
 
     Raises:
-        ValueError: It says something, but none of its lines begins with "-": it is no list, not even of nothing.
+        ValueError: It is not empty, but none of its lines begins with "-": it is no list, not even an empty one.
     """
     found: list[Alternatives] = []
     lines = answer.strip().split("\n")

@@ -35,8 +35,8 @@ class BertScore(Metric):
 
     As released, with idf weights and baseline rescaling off: a token's vector is that of layer
     ``num_layers``, similarity is the cosine, the special tokens at both ends weigh nothing but may be
-    matched with, and the largest precision, the largest recall and the largest F1 over the references
-    are taken each by itself. Captions go in as written; one without a token scores 0.
+    matched with. Precision, recall and F1 are each the largest over the references.
+    Captions are not preprocessed; one without a token scores 0.
 
     ``Scores.parts``: ``precision [n]``, ``recall [n]``, ``f1 [n]``, -1 to 1.
 
@@ -152,7 +152,7 @@ class BertScore(Metric):
         if (layers := encoder.count_layers()) != self.num_layers:
             raise MetricError(
                 f"BERTScore's encoder '{self.model}' is not a plain encoder: {type(model).__name__} ran a text "
-                f"through {layers} layers of its own, not {self.num_layers}.",
+                f"through {layers} layers, not {self.num_layers}.",
                 "Name an encoder such as roberta-large, bert-base-uncased or microsoft/deberta-xlarge-mnli.",
             )
         return encoder

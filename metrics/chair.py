@@ -22,7 +22,7 @@ class _Chair(Metric):
     """What both variants count.
 
     An object is in the image if annotators marked it or a reference caption mentions it. Objects are the
-    80 of COCO, found in captions as written by the words of the released table; its singular is that of
+    80 of COCO, found in captions by the words of the released table; its singular is that of
     ``pattern.en``, which does not find "bus" or "ties" (``singular``).
 
     ``Scores.parts``: ``mentions [n]`` and ``hallucinated [n]``, counted with repeats.
@@ -203,7 +203,7 @@ class SynonymTable:
         """Return the objects that a caption mentions, one for each mention, in order.
 
         Args:
-            caption: As written.
+            caption: The caption, not preprocessed.
         """
         words = [singular(word) for word in tokens(caption.lower())]
         words = list(_with_double_words(words))

@@ -47,7 +47,7 @@ class Cider(CorpusMetric):
 
     The state is the document frequencies, the same for both variants: ``ngrams``, ascending uint64 hashes; int64
     ``frequencies``, how many rows have each in their references; ``rows [1]`` in all; ``sets [2]``, the least and the
-    greatest hash of a row's references, which are equal where all rows share them. What is kept are the n-grams.
+    greatest hash of a row's references, which are equal where all rows share them. The n-grams are its keys.
 
     Args:
         variant: ``"d"`` is CIDEr-D, what COCO and papers call CIDEr: counts clipped to the

@@ -181,7 +181,7 @@ class _Parts:
     def _keys(self) -> tuple[list[str | None], dict[int, str]]:
         """Return what each item's values depend on.
 
-        None where its caption says nothing, or, with the reason, where its image is not there.
+        None where its caption is empty, or, with the reason, where its image is missing.
         """
         keys: list[str | None] = []
         failures: dict[int, str] = {}
@@ -365,7 +365,7 @@ class _Grams:
         members: Unit members of each of ``p`` pairs.
         pair: ``[r]`` the pair of each vector.
         nearest: ``[k, r]`` the members that represent each vector.
-        there: ``[k, r]`` whether a vector has so many members.
+        there: ``[k, r]`` whether a vector has that many members.
 
     Attributes:
         there: As given.

@@ -21,7 +21,7 @@ _PAIRS_AT_ONCE = 16_384
 class ClipS(Metric):
     """The cosine of image and caption in the space of a CLIP model, 0 if negative, times ``w``.
 
-    As released: the caption goes in as written, behind ``prompt``, cut to the model's context. The value
+    As released: ``prompt`` and the caption, not preprocessed, are truncated to the model's context. The value
     is 0 to ``w``.
 
     ``Scores.parts``: ``image [n]``, the value; ``truncated [n]``, 1 where prompt and caption have more

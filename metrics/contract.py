@@ -90,7 +90,7 @@ def kept(
         for new in compute(missing) if missing else ():
             waiting |= new
             known |= new
-            # A store's index is in the order of hashes: whatever is kept at once changes most of its pages.
+            # A store's index has the order of hashes: each write changes most of its pages.
             if time.monotonic() - kept_at >= _KEEP_SECONDS:
                 batch, waiting = waiting, {}
                 cache.put(producer, batch)
@@ -128,7 +128,7 @@ class Aggregate:
     """How a system-level value is made of the scores of items: the weighted mean, unless a subclass says otherwise.
 
     It is made of sums over the items, and those of shards add up to those of the whole, exactly: equal items
-    with equal weights have one value, to the bit, in whatever order and shards they come.
+    with equal weights have one value, to the bit, regardless of their order and shards.
     """
 
     undefined: str = "no item was scored"
@@ -183,7 +183,7 @@ class Aggregate:
 
 
 MEAN = Aggregate()
-"""The weighted mean of items, whatever corpus value their metric defines."""
+"""The weighted mean of items, even where their metric defines a corpus value."""
 
 
 def add_sums(sums: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -204,8 +204,8 @@ class Metric(Aggregate, ABC):
     """Least and greatest value."""
     higher_is_better: bool = True
     has_direction: bool = True
-    """Whether a system that has more of it is better, or worse. Of a count such as ``length`` neither is said: tables
-    have no arrow and rank nobody. Held against ratings or another caption, ``higher_is_better`` counts all the same."""
+    """Whether a system that has more of it is better, or worse. False for a count such as ``length``: tables
+    have no arrow and no ranks. Comparisons with ratings or another caption still use ``higher_is_better``."""
     needs: frozenset[Need] = frozenset()
     """What must be there for it."""
     encoder_family: str | None = None
@@ -228,18 +228,18 @@ class Metric(Aggregate, ABC):
     data_files: frozenset[str] = frozenset()
     """Arguments that name a file; a relative path is one in the data set's folder."""
     own_files: frozenset[str] = frozenset()
-    """Arguments that name a file of the user's: in a task file, beside that; else from where the program runs."""
+    """Arguments that name a user's file, relative to the task file that names it, else to the working directory."""
     set_by_data: frozenset[str] = frozenset()
-    """Arguments that the field sets for each data set: whatever they are, the metric is as papers print it."""
+    """Arguments that the field sets for each data set: with any values, the metric is as papers print it."""
 
     @property
     def direction(self) -> bool | None:
-        """Whether a system that has more of it is better; None where that says nothing (``has_direction``)."""
+        """Whether a system that has more of it is better; None without a direction (``has_direction``)."""
         return self.higher_is_better if self.has_direction else None
 
     @property
     def by_id(self) -> bool:
-        """Whether scores are found by the ids of rows, which are then items of their own whatever they share."""
+        """Whether scores are found by the ids of rows; each row is then a separate item, even with equal texts."""
         return False
 
     def cut(self, items: Items) -> Items:
@@ -297,8 +297,8 @@ class CorpusMetric(Metric):
 
     ``state_map`` of each shard, ``merge`` over all shards, ``condense``, ``join``; with what ``join`` returns each
     shard is scored. A state may be cut by ``partition`` before: then each part is merged over the shards and
-    condensed by itself. Whatever the shards, their order and the number of parts, every item's value is the same to
-    the bit.
+    condensed separately. Every item's value is the same to the bit for any shards, in any order, with any number of
+    parts.
     """
 
     corpus_dependent = True
@@ -309,7 +309,7 @@ class CorpusMetric(Metric):
 
     @abstractmethod
     def partition(self, state: State, parts: int) -> list[State]:
-        """Cut a state into so many parts; all shards are cut at the same places."""
+        """Cut a state into ``parts`` parts; all shards are cut at the same places."""
 
     @abstractmethod
     def merge(self, states: Sequence[State]) -> State:

@@ -1,4 +1,4 @@
-"""DCScore: the facts of a detailed caption, held against its image and against the facts of an oracle."""
+"""DCScore: the facts of a detailed caption, compared with its image and with the facts of an oracle."""
 
 from __future__ import annotations
 
@@ -95,10 +95,10 @@ class DcScore(Metric):
     such answers is a trial: precision is the share of true facts, recall how much of the oracle they have
     (:func:`capbench.metrics.dcscore.trial`). Trials are averaged, then items.
 
-    Answers are drawn at a temperature, each with a seed of its own, and all are kept: another run from the same store
-    asks nothing, and has the same values. An answer that cannot be used (no list, a fact without a verdict, no relevant
-    fact) is asked for again, as often as ``tries`` allows; then the caption has no value, and the reason is counted.
-    Released code begins such a caption anew, as a whole. A caption that says nothing is not asked about, and has 0.
+    Answers are drawn at a temperature, each with its own seed, and all are stored: another run from the same store
+    sends no request, and has the same values. An unusable answer (no list, a fact without a verdict, no relevant
+    fact) is requested again, up to ``tries`` times; then the caption has no value, and the reason is counted.
+    Released code starts such a caption again from its first step. An empty caption has 0, without a request.
 
     The released prompts have no licence, so they are not shipped: the defaults ask for the same in other words.
 
@@ -404,7 +404,7 @@ class FactCheck:
 
     Attributes:
         facts: ``n`` facts of the caption.
-        oracle: The facts that it is held against.
+        oracle: The facts that it is compared with.
         matchings: Of each answer ``n`` places among the oracle's facts; None for a fact that is about none.
         verifications: Of each answer ``n``, whether each fact is true.
         parts: ``[6]`` means of ``PARTS`` over the trials, 0 to 1.
@@ -463,7 +463,7 @@ class FactQuestions:
         }
 
     def accounts(self, cases: Sequence[Case], context: Context) -> list[FactCheck | str]:
-        """Return what the judge says of each caption, or why it cannot be told.
+        """Return the judge's verdicts on each caption, or why there are none.
 
         Raises:
             MetricError: There is no judge.
@@ -666,7 +666,7 @@ def read_entries(answer: str) -> list[Mapping[str, Any]]:
     text = part[part.find("[") : part.rfind("]") + 1]
     try:
         with warnings.catch_warnings():
-            # A backslash that Python does not know stays one; it is no matter of the user's.
+            # An unknown escape keeps its backslash; the user needs no warning.
             warnings.simplefilter("ignore")
             entries = ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):

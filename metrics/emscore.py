@@ -34,9 +34,9 @@ class EmScore(Metric):
     Fine: each token of the caption, from start to end token, is matched with the most similar frame
     (precision, weighted by idf), each frame with the most similar token (recall, frames weigh the same);
     F1 of both. Coarse: the cosine of the end token with the mean of the frames. The value is the mean of F1
-    and coarse. Captions go in as written, cut to the model's context (released code refuses longer ones).
+    and coarse. Captions are not preprocessed, but cut to the model's context (released code refuses longer ones).
 
-    Each item is scored by itself. Released code pads the items of a batch, and a padded position has
+    Each item is scored separately. Released code pads the items of a batch, and a padded position has
     similarity 0, so that there a value can depend on its neighbours; with one item in a batch it is this.
 
     ``Scores.parts``: ``precision``, ``recall``, ``f1``, ``coarse``, each ``[n]``, -1 to 1 but for F1, which
@@ -44,7 +44,7 @@ class EmScore(Metric):
     cut, else 0.
 
     Args:
-        frames: So many frames are taken of a video, from the first to the last at equal distances; None for
+        frames: Number of frames of a video, from the first to the last at equal distances; None for
             all, as the released scorer does unless its caller samples.
         idf: The training captions whose idf weighs the tokens: a ``.json`` or text file (``token_idf``). A
             relative path is one in the data set's folder. None weighs all tokens the same.
@@ -214,8 +214,8 @@ class EmScoreRef(EmScore):
     """EMScore(X, V, X*): the mean of EMScore against the video and against the references.
 
     Against a reference, its tokens stand where the frames do, and recall is weighted by their idf too; the
-    coarse cosine is that of both end tokens. Of precision, recall, F1 and coarse the largest over the
-    references is taken, each by itself. For the rest see ``EmScore``; parts are the means of both terms.
+    coarse cosine is that of both end tokens. Precision, recall, F1 and coarse are each the largest over
+    the references. For the rest see ``EmScore``; parts are the means of both terms.
 
     Args:
         frames: As of ``EmScore``.
@@ -317,7 +317,7 @@ def _key(*texts: str) -> str:
 
 
 def _groups(items: Sequence[int], videos: Sequence[str]) -> Iterator[list[int]]:
-    """Yield the items of so many videos at a time."""
+    """Yield the items of some videos at a time."""
     of_video: dict[str, list[int]] = {}
     for item, video in zip(items, videos, strict=True):
         of_video.setdefault(video, []).append(item)
@@ -329,7 +329,7 @@ def _groups(items: Sequence[int], videos: Sequence[str]) -> Iterator[list[int]]:
 _Found = TypeVar("_Found")
 
 
-class Undefined(Exception):  # noqa: N818 - what the caller is told of is a reason, not an error
+class Undefined(Exception):  # noqa: N818 - callers handle it as a reason, not as an error
     """An item that cannot be scored; its text says why."""
 
 
@@ -523,7 +523,7 @@ def _defined_of(found: _Found | str, what: str) -> _Found:
 
 
 def frame_features(videos: Sequence[VideoHandle], context: Context) -> dict[str, np.ndarray | str]:
-    """Return by digest ``[frames, d]`` of all frames of videos, whatever their span, or why there are none.
+    """Return by digest ``[frames, d]`` of all frames of videos, regardless of their span, or why there are none.
 
     They are kept in the cache, unless they are recorded in a file already.
 
@@ -554,7 +554,7 @@ def clip_frames(features: np.ndarray, video: ImageHandle | VideoHandle, count: i
         features: ``[frames, d]`` of the whole video.
         video: With its span; frame ``time * frames // duration`` stands at a time, as released
             (``ActivityNet-FOIL_demo.py``).
-        count: So many frames from the first to the last at equal distances (``VATEX-EVAL-demo.py``); None for
+        count: Number of frames, from the first to the last at equal distances (``VATEX-EVAL-demo.py``); None for
             all.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Sums of floats without rounding: the same whatever the order of the addends, and however they are split."""
+"""Sums of floats without rounding: they do not depend on the order of the addends, nor on how they are split."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class FunctionMetric(Metric):
             given = [candidate, list(items.references[item])] if self.needs else [candidate]
             try:
                 value = self._function(*given, **self.arguments)
-            except Exception as error:  # noqa: BLE001 - whatever the function raises is this item's failure
+            except Exception as error:  # noqa: BLE001 - any error of the function is this item's failure
                 failures[item] = f"{type(error).__name__}: {error}"
                 continue
             try:

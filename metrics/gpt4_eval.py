@@ -19,8 +19,8 @@ class Gpt4Eval(PromptedMetric):
 
     All captions of one image that are scored together (three in the paper) go into one question, with its
     references. The answer's last JSON object is read: ``scores`` lists a number a caption, in order, from 0
-    to ``highest``; the value is the number / ``highest``. A ranking beside it is not needed. A caption that says
-    nothing is not asked about, and has 0.
+    to ``highest``; the value is the number / ``highest``. A ranking is not needed. An empty caption is
+    not asked about, and has 0.
 
     The paper shows its prompt as a picture, with three worked examples, and releases neither: the prompt is
     yours to give. It must ask for ``{"ranking": [...], "scores": [...]}`` and hold ``{references}`` and
@@ -104,7 +104,7 @@ def read_scores(answer: str, count: int, highest: float) -> list[float]:
         highest: The best score.
 
     Raises:
-        ValueError: There is no such object, or its scores are not so many numbers from 0 to ``highest``.
+        ValueError: There is no such object, or its scores are not one number a caption from 0 to ``highest``.
     """
     scores = None
     decoder = json.JSONDecoder()
@@ -128,7 +128,7 @@ def read_scores(answer: str, count: int, highest: float) -> list[float]:
 
 
 def _groups(items: Items, size: int) -> list[list[int]]:
-    """Return the items of each image that say something, in pieces of so many."""
+    """Return the items of each image that are not empty, in pieces of ``size``."""
     _, set_of_item = items.reference_sets
     of_image: dict[Any, list[int]] = {}
     for item, its_set in enumerate(set_of_item.tolist()):

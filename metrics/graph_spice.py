@@ -22,13 +22,13 @@ from .meteor.jar import JAR
 from .meteor.resources import SynonymSets, synonyms_of
 from .vectors.checkpoints import Checkpoint
 
-# Vectors of the phrases of so many items are held at once.
+# Number of items whose phrase vectors are in memory at once.
 _ITEMS_A_PIECE = 1_000
 _NOTHING: Fact = ("",)
 
 
 class GraphMetric(Metric):
-    """What both metrics share: facts of candidates, held against those of all references together.
+    """The base of both metrics: facts of candidates, compared with those of all references together.
 
     Captions are parsed as CAPTURE parses them, sentence by sentence, by the same parsers and with the same parses:
     whichever of the metrics comes first, the others find them in the store. Nothing is left out of the graphs,
@@ -121,7 +121,7 @@ class GraphMetric(Metric):
         """Return value, precision and recall of each candidate's facts against its references'."""
 
     def _facts(self, parsed: ParsedCaption | str | None) -> frozenset[Fact] | str:
-        """Return the facts of a caption, none of one that says nothing, or why it was not parsed."""
+        """Return the facts of a caption, none for an empty one, or why it was not parsed."""
         if isinstance(parsed, str):
             return parsed
         of_graphs = (graph.facts for graph in parsed.sentences) if parsed is not None else ()
@@ -283,7 +283,7 @@ _VARIANTS: Mapping[Compare, Sequence[str]] = {"tuples": (), "merged": ("merged",
 
 
 class FactualSpice(GraphMetric):
-    """F1 of objects, attributes and relations, held against those of all references together.
+    """F1 of objects, attributes and relations, compared with those of all references together.
 
     Tuples that are equal are matched first, then those of which each word has a synonym set of WordNet in common with
     the other's. Tuples of one side that are synonyms of each other are not merged, as the released ``Evaluator`` has it
@@ -373,16 +373,16 @@ class FactualSpice(GraphMetric):
 
 
 def _f1(matched: int, mine: int, theirs: int) -> tuple[float, float, float]:
-    """Return F1, precision and recall of so many tuples of either side."""
+    """Return F1, precision and recall from the numbers of tuples: matched, the candidate's, the references'."""
     precision = matched / mine if mine else 0.0
     recall = matched / theirs if theirs else 0.0
     return 2 * precision * recall / (precision + recall) if matched else 0.0, precision, recall
 
 
 Words = set[str]
-"""Words that mean the same."""
+"""Synonyms."""
 Merged = list[Words]
-"""A tuple, its words each beside others that mean the same."""
+"""A tuple, each of its words with its synonyms."""
 Synonyms = Callable[[str], frozenset[int]]
 """Returns the synonym sets of a word or phrase."""
 

@@ -55,7 +55,7 @@ class EvaluateMetric(Metric):
         self._module: Any = None
 
     def check(self) -> None:
-        """Load the module, which runs its code; where nobody is asked it is left alone.
+        """Load the module, which runs its code; skipped while nothing may be fetched.
 
         Raises:
             MetricError: It may not run, cannot be loaded, or does not take predictions and references.
@@ -64,7 +64,7 @@ class EvaluateMetric(Metric):
         if self._module is not None or asks_nobody():
             return
         if self.named_by is not None and not may_run(self.named_by):
-            raise MetricError("is code that the task names, and does not run by itself", RUN_HINT)
+            raise MetricError("is code that the task names, and needs permission to run", RUN_HINT)
         import evaluate
 
         try:
@@ -100,7 +100,7 @@ class EvaluateMetric(Metric):
                 values[item] = self._value(candidate, references)
             except MetricError:
                 raise
-            except Exception as error:  # noqa: BLE001 - whatever the module raises is this item's failure
+            except Exception as error:  # noqa: BLE001 - any error of the module is this item's failure
                 failures[item] = f"{type(error).__name__}: {error}"
             context.progress(item + 1, len(items))
         return Scores(values, failures=failures)

@@ -38,7 +38,7 @@ FUNCTION_WORDS = PREPOSITIONS | CONJUNCTIONS | DETERMINERS
 class IncorrectEnding(Metric):
     """1 if the last word is a preposition, conjunction or determiner, else 0; the mean is their share.
 
-    The paper says so much and no more; its word lists are not released. Chosen here: the last PTB token
+    The paper specifies no more, and its word lists are not released. Chosen here: the last PTB token
     (punctuation removed) is looked up in a list, without regard to its part of speech in the sentence.
     Of the human captions of COCO 0.5 % end so.
     """

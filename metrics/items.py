@@ -22,18 +22,18 @@ class Items:
 
     Attributes:
         ids: ``[n]`` names for messages; unique.
-        candidates: ``[n]`` captions to score, as written (not tokenised).
+        candidates: ``[n]`` captions to score, not tokenised.
         references: ``[n]`` tuples of reference captions; items of one image may share one tuple.
         weights: ``[n]`` how many rows of the data set each item stands for.
         images: ``[n]`` handles of images or videos, for metrics that look at them; empty where the data set
             has none.
         boxes: ``[n]`` boxes of the parts of each image (its regions, its objects); empty where the data set
             has none.
-        corpus: ``[n]`` integers: items of one number are scored as a data set of their own by metrics whose
+        corpus: ``[n]`` integers: items of one number are scored as a separate data set by metrics whose
             values depend on the other items. None where all are one.
         objects: ``[n]`` names of the objects that annotators marked in the image; empty where the data
             set has no such annotation. An image in which nothing was marked has an empty set.
-        image_names: ``[n]`` what the data set calls the image that each is of; empty where nobody said.
+        image_names: ``[n]`` the data set's name of each item's image; empty where it has none.
         memo: What metrics derived from the texts (tokens, n-grams), by name, so that the next metric
             of the run need not; derived from the fields above and nothing else.
     """

@@ -18,7 +18,7 @@ class ItmScore(Metric):
     """How well a caption fits its image, by a model that looks at both together (image-text matching).
 
     Its range is that of the model's head: a probability (0-1) for BLIP's ``itm`` and FLAVA, a cosine (-1 to 1) for
-    ``itc``, a logit plus a cosine for ``itm+itc``. The caption goes in as written, cut to the model's tokens.
+    ``itc``, a logit plus a cosine for ``itm+itc``. The caption is truncated to the model's maximum length.
 
     ``Scores.parts``: ``truncated [n]``, 1 where the caption has more tokens than the model takes, else 0.
     """

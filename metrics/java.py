@@ -122,7 +122,7 @@ def run_java(arguments: Sequence[str], text: str, timeout: float, name: str, jav
         ) from None
     if finished.returncode:
         said = finished.stderr.decode("utf-8", "replace").strip().splitlines()[-STDERR_LINES_KEPT:]
-        raise MetricError(f"{name} {_ending(finished.returncode)}.", "It said: " + "\n".join(said))
+        raise MetricError(f"{name} {_ending(finished.returncode)}.", "Its last output: " + "\n".join(said))
     return finished.stdout.decode("utf-8", "replace")
 
 
@@ -197,7 +197,7 @@ class LineProcess:
 
         Raises:
             ProcessSilent: No line came in time. The child still runs: ``restart`` or ``close`` it.
-            ProcessDied: The child ended; the hint holds the last that it said.
+            ProcessDied: The child ended; the hint holds its last output.
         """
         try:
             answer = self._answers.get(timeout=timeout)
@@ -227,7 +227,7 @@ class LineProcess:
         said = b"".join(list(self._said)).decode("utf-8", "replace").strip()
         return ProcessDied(
             f"{self.name} {_ending(self._process.poll())}.",
-            f"It said: {said}" if said else "It said nothing; when memory runs out, Linux kills it like this.",
+            f"Its last output: {said}" if said else "No output; when memory runs out, Linux kills it like this.",
         )
 
 

@@ -52,7 +52,7 @@ def ask(requests: Sequence[JudgeRequest], context: Context, attempt: int = 0) ->
     """Return the judge's answer to each request, or the reason why there is none.
 
     Equal requests are asked once. Answers are kept by the judge's fingerprint, the prompt, the image and
-    the rest of the request, whatever their worth; missing ones are asked for again by the next run.
+    the rest of the request, usable or not; the next run requests missing ones again.
 
     Args:
         requests: What is asked.
@@ -92,7 +92,7 @@ def ask(requests: Sequence[JudgeRequest], context: Context, attempt: int = 0) ->
 def ask_until_read(
     requests: Mapping[int, JudgeRequest], context: Context, tries: int, read: Callable[[int, Judgement], bool]
 ) -> tuple[dict[int, str], list[int]]:
-    """Ask again whatever has an answer in which nothing can be read.
+    """Repeat the requests whose answers cannot be parsed.
 
     Args:
         requests: By item what is asked.

@@ -11,7 +11,7 @@ from .items import Items, Scores
 
 
 class Length(Metric):
-    """Number of words of the candidate as written, split at white space.
+    """Number of words of the candidate, split at white space.
 
     The baseline that every metric must beat: judges tend to prefer the longer caption. A captioner is no better for
     longer ones.

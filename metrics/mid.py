@@ -256,7 +256,7 @@ def _first(rows: np.ndarray) -> list[tuple[int, int]]:
 STEP = 2.0**-30
 """Features are rounded to multiples of it: finer than float32 from 2**-6 up, that is, in all that has weight."""
 
-# A product of two numbers of 15 bits, summed over so many rows, is a whole number that float64 holds.
+# The sum of products of two 15-bit numbers over ``_ROWS`` rows is an integer that float64 holds exactly.
 _HALF = 15
 _ROWS = 8192
 
@@ -340,8 +340,8 @@ def distances(features: np.ndarray, mean: np.ndarray, whitening: np.ndarray) -> 
     """Return the squared Mahalanobis distance ``[m]`` of features from a mean.
 
     A matrix product rounds as its shape and the machine's threads have it. Here it is of whole numbers, two a factor,
-    of as many bits as their sums of products leave exact (21 each for 2,048 features): a row has one value, whatever
-    stands beside it.
+    of as many bits as their sums of products leave exact (21 each for 2,048 features): the value of a row does not
+    depend on other rows.
 
     Args:
         features: ``[m, d]`` float64.

@@ -30,7 +30,7 @@ _HINT = (
 
 
 class Recorded(Metric):
-    """Scores from a file, so that any metric that somebody has computed stands beside those that run here.
+    """Scores from a file, to compare metrics that were computed by other programs with those that run here.
 
     The file is jsonl, json, csv, tsv or Parquet. Its rows hold ``score`` and ``id``, or ``score``, ``image`` and
     ``caption``; columns of other names are named. Ids are those of the samples of a run; of a pair's captions
@@ -101,12 +101,12 @@ class Recorded(Metric):
         """Read the file.
 
         Raises:
-            MetricError: It cannot be read, or its scores cannot be told apart.
+            MetricError: It cannot be read, or its scores are ambiguous.
         """
         self._scores  # noqa: B018 - reads it
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return the file's hash, and how scores are found in it; where it lies is no matter."""
+        """Return the file's hash, and how scores are found in it; its path does not count."""
         return {
             "metric": type(self).__name__,
             "sha256": score_file_digest(self._path),
@@ -118,7 +118,7 @@ class Recorded(Metric):
         """Look up the score of each item; see ``Metric.score``.
 
         Raises:
-            MetricError: Scores are found by image, and nobody said what the images are called.
+            MetricError: Scores are found by image, and the images have no names.
         """
         scores = self._scores
         at = scores.find(self._keys(items))
@@ -131,7 +131,7 @@ class Recorded(Metric):
         )
 
     def review(self, shards: Iterable[tuple[Scores, Mapping[int, str]]]) -> list[str]:
-        """Hold the run against the file: captions without a score, and scores without a caption.
+        """Compare the run with the file: captions without a score, and scores without a caption.
 
         Raises:
             MetricError: Fewer captions have a score than must.
@@ -214,7 +214,7 @@ class ScoreColumns:
     image_names: ImageNames = "exact"
 
     def chosen(self, found: Iterable[str], file: str) -> ScoreColumns:
-        """Return the columns by which the rows of a file are found: an id where it has one and nothing else is said.
+        """Return the columns by which the rows of a file are found; by default the id, where it has one.
 
         Raises:
             MetricError: The file has no such columns.
@@ -232,7 +232,7 @@ class ScoreColumns:
         if missing:
             raise MetricError(
                 f"{file} has no column {' and none '.join(map(repr, missing))}; it has {', '.join(columns)}",
-                "A row holds 'score' and 'id', or 'score', 'image' and 'caption'; columns of other names are said so: "
+                "A row holds 'score' and 'id', or 'score', 'image' and 'caption'; name other columns: "
                 "recorded[file=FILE,label=NAME,score=COLUMN,id=COLUMN].",
             )
         return chosen
@@ -336,7 +336,7 @@ def score_file_digest(path: Path) -> str:
 
 
 def _hashed(key: str) -> int:
-    # Data sets call an image or a document whatever they like; so does a name with a lone surrogate in a record.
+    # Names in data sets may hold any character, even a lone surrogate.
     content = key.encode("utf-8", "backslashreplace")
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
 

@@ -123,8 +123,8 @@ _FIRST_JAVA_WITHOUT_ENGINE = 15
 # The jar's own words where the engine is missing; Java below 15 names the line alone.
 _NO_ENGINE = ('"scriptEngine" is null', "SpiceScorer.java:128")
 _ENGINE_REMEDY = (
-    "Add one: apt-get install librhino-java (Debian 12 or later; found by itself), or put the jar of Rhino "
-    "1.7.14 or later beside CoreNLP's jars. Or point JAVA_HOME to a full Java 8 to 14, which has one."
+    "Add one: apt-get install librhino-java (Debian 12 or later; found automatically), or put the jar of Rhino "
+    "1.7.14 or later next to CoreNLP's jars. Or point JAVA_HOME to a full Java 8 to 14, which has one."
 )
 
 
@@ -153,14 +153,14 @@ def find_program() -> tuple[str, list[Path]]:
         if any((folder / name).is_file() for folder in searched)
     }
     shipped = sorted(path for path in (jar.parent / "lib").glob("*.jar") if path.name not in CORENLP)
-    # What else lies beside CoreNLP's jars, such as a JavaScript engine.
+    # Other jars in CoreNLP's folder, such as a JavaScript engine.
     added = [
         path
         for folder in dict.fromkeys(path.parent for path in first.values()) or searched
         for path in sorted(folder.glob("*.jar"))
         if path.name not in CORENLP and path not in shipped and not path.name.startswith("stanford-corenlp")
     ]
-    # SPICE's manifest names jars beside it: what was put elsewhere must come first to be used.
+    # SPICE's manifest names jars in its own folder: jars in other folders must come first to be used.
     jars = [*first.values(), jar, *shipped, *added]
     require_all(lambda: _require_corenlp(first, searched), lambda: _find_java(added))
     java, engine = _find_java(added)
@@ -177,7 +177,7 @@ def _require_corenlp(found: Collection[str], searched: Sequence[Path]) -> None:
 
 
 def _find_java(added: Sequence[Path]) -> tuple[str, list[Path]]:
-    """Return the first Java that can run SPICE with the jars that were added, and the engine that it wants besides."""
+    """Return the first Java that can run SPICE with the added jars, and the jars of an engine that it needs."""
     javas = find_javas()
     if any(map(_has_engine, added)):
         return javas[0], []

@@ -44,7 +44,7 @@ _NAMELESS = frozenset((
 # w relative pronoun, x any other; and then for each phrase, where n is a noun phrase and p adjectives alone.
 _PHRASES = re.compile(r"(?P<n>(?:a(?:c{0,2}a)*)?o)|(?P<p>a(?:c{0,2}a)*)|.")
 _SUBJECTS = re.compile(r"n(?:c{1,2}n)*")
-# What follows an "and" is another object only if no clause of its own begins with it.
+# What follows an "and" is another object only if no separate clause begins with it.
 _STATEMENT = re.compile(r"(?P<joined>c{0,2})(?P<relative>w?)(?:l*rn(?:c{1,2}n(?![lr]))*|l+p)")
 
 
@@ -91,7 +91,7 @@ class Grammar:
     """Reads sentences such as "A red star is above a circle and a large square, which is to the left of a heart".
 
     A noun phrase is adjectives and a noun; "and" and commas join several. What follows is said of them: a relation
-    and its objects, with or without a verb, or a verb and adjectives ("is red and striped"). A further statement
+    and its objects, with or without a verb, or a verb and adjectives ("is red and striped"). Another statement
     is of the same subject behind an "and" or a comma, and of the last object behind "which" or "that", or behind
     nothing ("a star above a circle to the left of a heart"). Of several nouns joined, all are the subject of "are",
     and the last alone of anything else.

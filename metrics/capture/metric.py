@@ -24,13 +24,13 @@ from .phrases import PhraseEncoder
 from .scene_graphs import Graph, ParsedCaption, merge
 
 _STOP_WORDS = Path(__file__).parent / "stop_words.json"
-# Vectors of the phrases of so many items are held at once: some 0.2 GB.
+# Number of items whose phrase vectors are in memory at once: some 0.2 GB.
 _ITEMS_A_PIECE = 1_000
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """How a candidate was held against one reference.
+    """How a candidate was compared with one reference.
 
     Attributes:
         candidate: The candidate's graph.
@@ -61,10 +61,10 @@ class Capture(Metric):
     ``Scores.parts``, each ``[n]`` and a mean over the references: ``object_precision``, ``object_recall``,
     ``object_f1``, the same of ``attribute`` and ``relation``; ``precision`` and ``recall``, weighted as the
     value is; ``sentences_without_graph``, how many sentences of the item's captions the parser gave none for.
-    Where it gave none for a whole caption the item has no value; a candidate that says nothing has 0.
+    Where it gave none for a whole caption the item has no value; an empty candidate has 0.
 
-    ``of`` makes one of these the value: a result of its own, as CAPTURE is. Several of them on the same captions
-    parse and match once.
+    ``of`` makes one of these the value, as a separate metric. Several of them on the same captions parse and match
+    once.
 
     ``label`` names the number, and the parser and the encoder where they are not the released ones.
 
@@ -168,7 +168,7 @@ class Capture(Metric):
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings, and what parses, what knows synonyms and what encodes."""
-        # CAPTURE itself says nothing of it.
+        # The fingerprint of CAPTURE itself has no key for it.
         return self._producer() | ({} if self._of == F1 else {"of": self._of})
 
     def _producer(self) -> dict[str, Any]:
@@ -229,11 +229,11 @@ class Capture(Metric):
         return Scores(values=values, parts=parts, failures=failures)
 
     def explain(self, candidate: str, references: Sequence[str], context: Context | None = None) -> list[Explanation]:
-        """Return how a candidate is held against each reference; the mean of the values is its score.
+        """Return how a candidate compares with each reference; the mean of the values is its score.
 
         Args:
             candidate: The caption.
-            references: Captions to hold it against.
+            references: Captions to compare it with.
             context: Cache and progress.
 
         Raises:
@@ -249,7 +249,7 @@ class Capture(Metric):
     def _parse(
         self, candidates: Sequence[str], references: Sequence[str], context: Context
     ) -> dict[str, ParsedCaption | str]:
-        # As released a caption that says nothing has no element of any kind.
+        # As released, an empty caption has no element of any kind.
         blank = dict.fromkeys((one for one in candidates if not one.strip()), ParsedCaption((Graph(),), nouns=None))
         texts = [one for one in dict.fromkeys((*candidates, *references)) if one not in blank]
         return {**self._parser.parse(texts, context), **blank}
@@ -350,6 +350,6 @@ def _fault(candidate: str, references: Sequence[str], parsed: dict[str, ParsedCa
 
 
 def _weighted(columns: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
-    """Return the weighted sum of columns: no product of matrices, whose bits depend on the rows beside."""
+    """Return the weighted sum of columns: a matrix product's bits depend on the other rows."""
     weighted = [column * weight for column, weight in zip(columns, weights.tolist(), strict=True)]
     return functools.reduce(np.add, weighted)

@@ -25,7 +25,7 @@ class CaptionText:
 
     Attributes:
         sentences: Its sentences; a line break alone ends none.
-        nouns: Words tagged NN, NNS, NNP or NNPS, as written.
+        nouns: Words tagged NN, NNS, NNP or NNPS, unchanged.
     """
 
     sentences: tuple[str, ...]

@@ -230,7 +230,7 @@ def _graph(row: dict[str, Any]) -> Graph | str:
 
 
 def _written(text: Any) -> Graph | str:
-    """Return the graph that a text stands for, or what is wrong with it; one that says nothing is empty."""
+    """Return the graph of a text, or what is wrong with the text; the graph of an empty text is empty."""
     if not isinstance(text, str):
         return f"{NO_GRAPH}: its recorded graph is no text"
     if not text.strip():

@@ -21,8 +21,8 @@ class ParsedCaption:
 
     Attributes:
         sentences: The graph of each sentence that gave one; of a finished graph, that alone.
-        nouns: Words of the caption tagged as nouns, as written, for the check of the objects; None of a
-            finished graph, which is taken as it is.
+        nouns: Words of the caption tagged as nouns, unchanged, for the check of the objects; None for a
+            finished graph, which is used unchanged.
         without_graph: How many sentences gave none.
     """
 
@@ -60,7 +60,7 @@ class CaptionParser(ABC):
         """Return each caption parsed, or why it could not be.
 
         Args:
-            captions: Captions as written; equal ones are parsed once.
+            captions: Captions, not preprocessed; equal ones are parsed once.
             context: Cache and progress.
 
         Raises:
@@ -79,7 +79,7 @@ def read_graph(text: str) -> Graph | None:
     """Return the graph that a text stands for, or None if it has no parentheses at all.
 
     A fact is (object, is, attribute) or (subject, relation, object); an attribute of digits is a count and
-    says nothing here. Facts of another size count only if the text has no other: as an object.
+    is ignored. Facts of another size count only if the text has no other: as an object.
     """
     if "(" not in text and ")" not in text:
         return None
@@ -112,7 +112,7 @@ def read_graph(text: str) -> Graph | None:
 def facts_in(text: str) -> tuple[tuple[str, ...], ...]:
     """Return the parts of each fact of a graph that is written out, as FactualSceneGraph 0.7.3 compares them.
 
-    Nothing is dropped for its size, and nothing is read anew. A text that says nothing has no fact.
+    Nothing is dropped for its size, and nothing is read anew. An empty text has no fact.
     """
     facts = _spaced(text).split(") , (") if text.strip() else []
     bare = (fact.strip("()").strip() for fact in facts)
@@ -180,8 +180,8 @@ def merge(sentences: Iterable[Graph], nouns: Iterable[str], stop_words: frozense
 
     Args:
         sentences: Graphs of the caption's sentences.
-        nouns: Words of the caption that were tagged as nouns, as written.
-        stop_words: Objects that say nothing of an image.
+        nouns: Words of the caption that were tagged as nouns, unchanged.
+        stop_words: Objects that do not describe an image.
         wordnet: Knows lemmas.
     """
     objects: set[str] = set()
@@ -233,7 +233,7 @@ def in_order(graph: Graph) -> Graph:
 
 
 def complete(graph: Graph) -> Graph:
-    """Return a graph that also lists, as objects, whatever has an attribute or stands in a relation."""
+    """Return a graph that also lists, as objects, each name with an attribute or in a relation."""
     ends = [name for name, _ in graph.attributes]
     ends += [name for subject, _, other in graph.relations for name in (subject, other)]
     names: Sequence[str] = list(dict.fromkeys([*graph.objects, *ends]))

@@ -115,7 +115,7 @@ def _subjects(verb: Token, depth: int = 0) -> list[Token]:
 
 
 def _said(verb: Token) -> Iterator[tuple[str, Token]]:
-    """Yield what a verb says of its subject and each noun that it is said with."""
+    """Yield each relation of a verb's subject, and the noun that it relates to."""
     particles = [child.lower_ for child in verb.rights if child.dep_ == "prt"]
     words = " ".join([verb.lemma_.lower(), *particles])
     for child in verb.rights:

@@ -39,7 +39,7 @@ class Order:
 
     @classmethod
     def of(cls, matches: MatchTable, lengths: np.ndarray) -> Order:
-        """Return how much room each part needs for matches with references of so many words."""
+        """Return how many bits each part needs for matches with references of these lengths in words."""
         distance = np.bincount(matches.pair, np.abs(matches.start - matches.candidate_start)).max()
         weight = lengths.max() + (matches.candidate_start + matches.candidate_length).max()
         chunks, pairs = lengths.max() + 1, len(lengths)
@@ -370,7 +370,7 @@ def find_matches(texts: Texts, candidates: np.ndarray, references: np.ndarray) -
 
 
 def _place(pair: np.ndarray, start: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return the numbers of words, counted through all pairs, of which each has so many."""
+    """Return the numbers of words, counted through all pairs, of which each has ``lengths`` words."""
     return (np.cumsum(lengths) - lengths)[pair] + start
 
 

@@ -103,7 +103,7 @@ class WordRelation:
 
 
 def sorted_with(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return keys in their order, and beside each its value; values of equal keys are ascending.
+    """Return keys in ascending order, and the value of each; values of equal keys are ascending.
 
     Args:
         keys: ``[m]`` integers, 0 or more.

@@ -46,7 +46,7 @@ class PhraseMatch:
 
 @dataclass(frozen=True)
 class Alignment:
-    """How METEOR held a candidate against one reference.
+    """How METEOR compared a candidate with one reference.
 
     Attributes:
         candidate: The candidate's words as METEOR reads them.
@@ -68,7 +68,7 @@ def explain(candidate: str, references: Sequence[str], *, timeout: float = 60.0)
 
     Args:
         candidate: The caption.
-        references: Captions to hold it against.
+        references: Captions to compare it with.
         timeout: Seconds that it may take.
 
     Raises:
@@ -197,8 +197,8 @@ def meteor(statistics: np.ndarray) -> np.ndarray:
 def exempt(statistics: np.ndarray) -> np.ndarray:
     """Return the jar's statistics with no chunk where candidate and reference match wholly in one.
 
-    The paper does not say so, but the jar neither penalises such an item nor counts its chunk when it
-    sums items: without this step the corpus value is off in the fifth decimal.
+    Not in the paper: the jar neither penalises such an item nor counts its chunk when it
+    sums items. Without this step the corpus value is off in the fifth decimal.
 
     Args:
         statistics: ``[m, 23]`` of single items, as the jar answers.

@@ -1,4 +1,4 @@
-"""METEOR's tables for English, read from the jar and the paraphrase table beside it.
+"""METEOR's tables for English, read from the jar and the paraphrase table next to it.
 
 The paraphrase table is 5 million lines of text: it is made into arrays once (some seconds), as are the
 synonym sets, and these are kept in the user's cache folder. Nothing of the tables is part of this package.

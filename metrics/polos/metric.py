@@ -49,7 +49,7 @@ def mixed(states: Sequence[TextState], mix: np.ndarray, gamma: float) -> np.ndar
     """Return ``[b, d]`` float32 vectors of texts that are normalised together.
 
     Each layer is brought to mean 0 and variance 1 by one mean and one variance over all numbers of all texts, so that
-    the vector of a text depends on those beside it; the layers are added, weighed by the softmax of ``mix``.
+    the vector of a text depends on the other texts; the layers are added, weighed by the softmax of ``mix``.
 
     Args:
         states: Of the texts of a batch.
@@ -153,7 +153,7 @@ class TextModel:
 
 TEXT_MODEL = "princeton-nlp/sup-simcse-roberta-base"
 _ROWS_AT_ONCE = 32
-"""Rows of a product; always so many, since products of other sizes have other last bits."""
+"""Rows of a product; the number is fixed, since products of other sizes have other last bits."""
 _VERSION = 1
 _ITEMS_AT_ONCE = 512
 """Captions whose texts are in memory at once."""
@@ -164,10 +164,10 @@ class Polos(Metric):
 
     Two texts are compared by SimCSE's RoBERTa, whose layers are mixed, and by CLIP, image and texts by CLIP alone: the
     encoder of the run, which is OpenAI's ViT-B/32. Its features are not normalised, and it sees ``A photo depicts``
-    before each text; RoBERTa sees the text as written, of at most 512 tokens.
+    before each text; RoBERTa sees the text alone, of at most 512 tokens.
 
-    The mixture normalises all texts of a batch together, so that released scores depend on which captions stand beside
-    each other, and in what order. Here each text is a batch of its own. ``batch: 32`` takes captions as the released
+    The mixture normalises all texts of a batch together, so that released scores depend on the batches and their
+    order. Here each text is a separate batch. ``batch: 32`` takes captions as the released
     evaluation does, in the order of the data: candidates together, and first, second, ... references together; as
     released, references beyond the smallest number that a caption of the batch has are passed over, which is remarked.
 
@@ -264,7 +264,7 @@ class Polos(Metric):
         return TextModel.load(self._checkpoint, self._device, len(self._weights.mix))
 
     def _each_alone(self, some: Sequence[int], texts: _Texts) -> list[_Compared]:
-        """Compare captions with references, each text a batch of its own; what the cache has is not made again."""
+        """Compare captions with references, each text in a separate batch; cached vectors are reused."""
         producer = {**self.fingerprint(), "of": "text"}
         unique = texts.unique(some)
         known = dict(texts.context.cache.get_arrays(producer, unique))
@@ -332,7 +332,7 @@ class Polos(Metric):
 
 @dataclass(frozen=True)
 class _Compared:
-    """A caption beside one of its references.
+    """A caption and one of its references.
 
     Attributes:
         item: The caption's item.
@@ -355,7 +355,7 @@ class _Texts:
         items: The items.
         context: Where vectors are kept.
         failures: Receives items with a text that cannot be used.
-        remarks: Receives what is said of items.
+        remarks: Receives remarks on items.
     """
 
     items: Items

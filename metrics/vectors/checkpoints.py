@@ -141,7 +141,7 @@ class Checkpoint:
                     self.path, revision=_COMMITS.get(key, self.revision), **arguments
                 )
         except Exception as error:
-            # Libraries raise whatever they like here: for no network, no such model, a damaged file.
+            # Libraries raise errors of any type: no network, no such model, a damaged file.
             reason = first_line(error)
             if self.folder is None:
                 _REFUSALS[key] = reason, cached_files(self.name)

@@ -35,8 +35,8 @@ class NGrams:
 
     Attributes:
         ids: For n = 1..4, ``[w]`` int32: the number of the n-gram that starts at each word; 0 where the text ends
-            before the n-gram does. Numbers have the order of hashes: sums over them come in one order, whatever else
-            is counted beside.
+            before the n-gram does. Numbers have the order of hashes: sums over them have one order, regardless of
+            the other n-grams.
         hashes: For n = 1..4, uint64, ascending: the hash of each number.
         lengths: ``[t]`` words in each text.
         candidate: ``[n]`` the text of each item's candidate.

@@ -1,7 +1,7 @@
 """Penn Treebank tokens without Java: the text that BLEU, ROUGE-L, METEOR and CIDEr compare.
 
 Tokens are those of the COCO caption evaluation (Stanford CoreNLP 3.4.1, lower-cased, 17 punctuation tokens removed;
-pycocoevalcap ``tokenizer/ptbtokenizer.py``), each caption by itself. The jar, which is given all captions in one file,
+pycocoevalcap ``tokenizer/ptbtokenizer.py``), for each caption separately. The jar reads all captions from one file and
 looks past the end of a line, so that "no." keeps its full stop if the next caption starts with a digit.
 
 Given one caption at a time, the jar gives the same tokens on every data set that
@@ -318,7 +318,7 @@ def tokenize_text(text: str) -> str:
     """Return the tokens of a caption, lower-case and without punctuation, joined by single spaces.
 
     Args:
-        text: The caption as written. A line break in it counts as a space.
+        text: The caption. A line break in it counts as a space.
     """
     *words, last = text.split(" ")
     inner, final, final_before_blank = _memory()

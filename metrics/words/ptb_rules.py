@@ -36,8 +36,8 @@ PUNCTUATION = frozenset(
 
 # ---- characters --------------------------------------------------------------------------------------
 
-# The program knows the letters and digits of Unicode 6.2, whatever Python or Java runs. Python keeps
-# Unicode 3.2 beside its own version; these are what came between, as ranges of code points.
+# The program knows the letters and digits of Unicode 6.2 on any version of Python or Java. Python has
+# Unicode 3.2 and its own version; these are the additions between 3.2 and 6.2, as ranges of code points.
 _LETTERS_AFTER_3_2 = """
 221 234-24f 2ae-2af 2b9-2ba 2c6-2cf 2ec 370-374 376-377 37b-37d 3cf 3f7-3ff 4cf 4f6-4f7 4fa-4ff 510-527 620
 63b-63f 6ee-6ef 6ff 72d-72f 74d-77f 7ca-7ea 7f4-7f5 7fa 800-815 81a 824 828 840-858 8a0 8a2-8ac 904 971-977
@@ -143,7 +143,7 @@ _FILE_TYPES = """
 
 PIECES: dict[str, str] = {
     "blank": r"[ \t\u00a0\u2000-\u200a\u3000]",
-    # U+0085 is a line end to the rules on what follows, though an ellipsis by itself.
+    # U+0085 is a line end to the rules on what follows, but an ellipsis as a token.
     "space": r"[ \t\u00a0\u2000-\u200a\u3000\n\u0085]",
     # Words. Accents may be entities: "caf&eacute;".
     "wletter": r"{wordletter}|&[aeiouAEIOU](acute|grave|uml);",

@@ -243,7 +243,7 @@ def test_explain_says_what_it_cannot(judge: Callable[..., RecordedResponses]):
     answers = judge({}, [(["r"], "- dog")])
     with pytest.raises(MetricError, match="candidate: judge: is not among"):
         aloha().explain("c", ["r"], Context(judge=answers))
-    with pytest.raises(MetricError, match="objects marked in the image"):
+    with pytest.raises(MetricError, match="annotated objects of the image"):
         aloha(objects="grammar", detections=True).explain("a star", ["a star"])
 
 
