@@ -19,7 +19,7 @@ LABELS = {
     "bleu_1": "BLEU-1", "bleu_4": "BLEU-4", "cider": "CIDEr", "clip_s": "CLIP-S", "length": "length",
     "meteor": "METEOR", "rouge_l": "ROUGE-L", "scm": "SCM", "kendall_b": "τ-b", "kendall_c": "τ-c",
 }  # fmt: skip
-REMEDY = "Take the record as it was written, or run the task again."
+REMEDY = "Restore the original record, or run the task again."
 STATISTICS = {"agreement": ("kendall_b", "kendall_c"), "preference": ("accuracy",), "matching": ("accuracy",)}
 
 

@@ -1,1 +1,1 @@
-"""The record of a run: made, written, read, and judged."""
+"""The record of a run: built, written, read, and verified."""

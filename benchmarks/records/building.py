@@ -24,37 +24,37 @@ from .publishing import SampleContent, origin_name, unquoted, unquoted_failures,
 
 SCHEMA_VERSION = 1
 NO_ERROR = "N/A"
-"""What lm-eval writes for a standard error that there is none of."""
+"""lm-eval's text for a missing standard error."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """Everything that the record of a run is made of.
+    """A finished run, from which its record is built.
 
     Attributes:
         job: Task, documents, models and settings.
-        named: The models as they were named.
-        facts: What is known of those that were used, by their role.
-        collected: What was scored.
-        data_hash: Hash of it.
-        images_hash: Hash of the images that it is of; None where they do not matter.
+        named: The models as the user named them.
+        facts: Facts about the models that were used, by role.
+        collected: The scored samples.
+        data_hash: Hash of the samples.
+        images_hash: Hash of their images; None where no number depends on images.
         scored: The scores of each metric.
         results: The numbers.
         protocol: Every choice of the protocol, defaults spelled out.
         rankings: Which metrics differ, by statistic.
-        published: What papers print, by the key of the result.
-        rows: What is written of each sample by metrics: metric to ``[n]`` values.
-        words: ``[n]`` words of each caption; None where samples are not single captions.
-        made_by: What decides the values of each metric, by its name.
-        left_out: Metrics of the task that the run went without, with the reason.
-        failures: What could not be used.
+        published: Published values, by the key of the result.
+        rows: Values of each sample in samples.parquet: metric to ``[n]`` values.
+        words: ``[n]`` number of words of each caption; None where samples are not single captions.
+        made_by: Settings and versions that decide the values of each metric, by its name.
+        left_out: Metrics of the task that were not computed, with the reason.
+        failures: Samples that could not be used.
         empty: Captions that were scored as empty ones.
-        remarks: What models and metrics remark on images that they read.
-        card: Where the data comes from, and its terms; None for a user's own.
-        started: When, in seconds since 1970.
-        timings: How long each step took.
-        found: Results that the store knew.
-        computed: Results that it was given.
+        remarks: Remarks of models and metrics on the images they read.
+        card: Source and terms of the data; None for a user's own data.
+        started: Start, in seconds since 1970.
+        timings: Duration of each step.
+        found: Results found in the store.
+        computed: Results added to the store.
     """
 
     job: Job
@@ -83,12 +83,12 @@ class Finished:
 
     @property
     def scores(self) -> dict[str, np.ndarray]:
-        """What is written of each sample by the metrics that did not fail as a whole."""
+        """The values of each sample, of the metrics that did not fail as a whole."""
         return {one.name: self.rows[one.name] for one in self.scored if one.scores is not None}
 
     @property
     def redistribution(self) -> str:
-        """What the terms of the data allow to pass on; data without a card are the user's own."""
+        """What the data's terms allow to redistribute; data without a card are the user's own."""
         return self.card.redistribution if self.card else "full"
 
 
@@ -98,13 +98,13 @@ def values_of(
     pictures: Mapping[str, str] | None = None,
     files: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the JSON values of a record, as ``Record.of`` takes what they are made of."""
+    """Return the JSON values of a record."""
     job, named, summary = finished.job, finished.named, finished.collected.summary
     task, model = job.task, named.captioner or named.encoder or named.judge
     captioner, encoder, judge = map(finished.facts.get, ROLES)
     parts = without_folders(plain(_fingerprint_parts(finished)), distinct=True)
     values, intervals, of_results = result_entries(finished.results)
-    # Of metrics themselves, too: what is compared may be their scores.
+    # Of metrics themselves, too: comparisons may be of their scores.
     of_metrics = {without_folders(one.name): one.metric.higher_is_better for one in finished.scored}
     errors = [{"metric": one.name, "reason": one.error} for one in finished.scored if one.scores is None]
     failures, remarks = finished.failures, finished.remarks
@@ -174,7 +174,7 @@ def values_of(
 
 
 def _fingerprint_parts(finished: Finished) -> dict[str, Any]:
-    """Return what decides the numbers. A machine's folders do not; who reads the files in them hashes those."""
+    """Return what decides the numbers: not the machine's folders, but hashes of the files that are read."""
     task, settings = finished.job.task, finished.job.settings
     captioner, encoder, judge = map(finished.facts.get, ROLES)
     return {
@@ -187,14 +187,14 @@ def _fingerprint_parts(finished: Finished) -> dict[str, Any]:
         "metrics": finished.made_by,
         "settings": {
             **{key: getattr(settings, key) for key in ("limit", "seed", "resamples", "level", "generation_kwargs")},
-            # Only where it was chosen: how else intervals are made follows from the data.
+            # Only where it was chosen: otherwise the data decide.
             **({"intervals": settings.intervals} if settings.intervals != "auto" else {}),
         },
     }
 
 
 def result_entries(results: Sequence[Result]) -> tuple[dict[str, Any], dict[str, Any], dict[str, bool]]:
-    """Return results in lm-eval's layout, our intervals, and whether higher is better, where that says something.
+    """Return results in lm-eval's layout, our intervals, and whether higher is better, where there is a direction.
 
     lm-eval keys a value ``"metric,filter"`` and its error ``"metric_stderr,filter"``; an agreement of
     ``cider`` by ``kendall_c`` is the metric ``cider.kendall_c`` there.
@@ -238,10 +238,10 @@ def published_entry(one: Published) -> dict[str, Any]:
 
 
 def _truncation(finished: Finished, limit: int | None) -> dict[str, Any]:
-    """Return, for each metric whose encoder takes so many tokens only, how many captions were cut.
+    """Return, for each metric whose encoder has a token limit, how many captions were cut.
 
-    A metric says so by ``Scores.parts["truncated"]``: ``[n]`` 1 for an item whose caption was cut, else 0;
-    a protocol that encodes by ``Summary.cut``. What is not known of an item, NaN, does not count.
+    A metric reports ``Scores.parts["truncated"]``: ``[n]`` 1 for an item whose caption was cut, else 0, NaN where it is
+    unknown; a protocol that encodes reports ``Summary.cut``.
     """
     if limit is None:
         return {}

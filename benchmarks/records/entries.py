@@ -16,14 +16,14 @@ Role = Literal["encoder", "judge"]
 Count = Annotated[int, Field(ge=0, le=2**53 - 1)]
 """How many; a number that JavaScript can hold, too."""
 Finite = Annotated[float, Field(gt=-1e100, lt=1e100)]
-"""A number that can be computed with, also where it is scaled."""
+"""A number that stays finite when it is scaled."""
 Positive = Annotated[Finite, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class _AsWritten:
-    """Makes of ``float`` a :data:`Finite` number that stays whole where it is written so and fits into 64 bits."""
+    """Makes of ``float`` a :data:`Finite` number, which stays an integer if it is one and fits into 64 bits."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> CoreSchema:
@@ -45,12 +45,12 @@ Number = Annotated[float, _AsWritten]
 
 
 class RecordEntry(BaseModel):
-    """Values that stand together in ``run.json``; keys that a later capbench adds are passed over."""
+    """An object of ``run.json``; keys of later capbench versions are ignored."""
 
     model_config = ConfigDict(strict=True, frozen=True, protected_namespaces=())
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry as JSON values; what is not said unless it is told is left out."""
+        """Return the entry as JSON values, without those that equal their defaults."""
         return self.model_dump(by_alias=True, exclude_defaults=True)
 
 
@@ -100,11 +100,11 @@ class RecordedTask(RecordEntry):
 
 @dataclass(frozen=True)
 class UsedModel:
-    """A model, or what gives captions, as it was named.
+    """A model, or another source of captions, as the user named it.
 
     Attributes:
         name: Name of the model, or of its adapter.
-        arguments: Those of its adapter.
+        arguments: Arguments of the adapter.
     """
 
     name: str
@@ -112,7 +112,7 @@ class UsedModel:
 
 
 class UsedSettings(RecordEntry):
-    """lm-eval's: the models and settings of a run; ``limit`` is None where all documents were asked for."""
+    """lm-eval's: the models and settings of a run; ``limit`` is None where there was none."""
 
     adapter: str | None = Field(alias="model")
     model_args: dict[str, Any] | None
@@ -137,7 +137,7 @@ class UsedSettings(RecordEntry):
 
     @property
     def metric_models(self) -> dict[Role, UsedModel]:
-        """The models that metrics were computed with, by what they do."""
+        """The models that metrics were computed with, by role."""
         models: dict[Role, UsedModel] = {}
         if self.encoder:
             models["encoder"] = UsedModel(self.encoder, self.encoder_args or {})
@@ -161,20 +161,20 @@ class RecordedResult(RecordEntry):
     method: Literal["bootstrap", "influence"] = "bootstrap"
     """How the interval was made: percentiles of resamples, or normal, by influence functions."""
     text_alone: dict[str, Number] = Field({})
-    """What the value would be without a look at the image, by rule."""
+    """Values of image-blind baselines, by rule."""
     p: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Of an exact test."""
+    """p of an exact test."""
     remark: str = ""
-    """What is to be said beside the value: how many systems, which ties."""
+    """Remark on the value, such as the number of systems, or ties."""
 
 
 class PublishedValue(RecordEntry):
-    """What a paper prints for a result.
+    """The published value of a result.
 
     Attributes:
         value: On the scale of the result (a tau of 0.439).
         printed: As the paper prints it (``"43.9"``).
-        scale: What is printed is the value times this.
+        scale: The printed number is the value times this.
         paper: Key of the paper.
         table: Number of the table, or the name of the source.
     """
@@ -207,7 +207,7 @@ class RecordedSubset(RecordEntry):
 
 
 class RecordedCheck(RecordEntry):
-    """What a task expects of its data, and what was found."""
+    """A check of the data: what the task expects, and what was found."""
 
     check: str
     expected: Number
@@ -216,7 +216,7 @@ class RecordedCheck(RecordEntry):
 
 
 class ModelUsage(RecordEntry):
-    """What the answers of a model cost."""
+    """Usage of a model, such as tokens."""
 
     usage: dict[str, Any]
 
@@ -225,10 +225,10 @@ class Truncation(RecordEntry):
     """How many captions were longer than the encoder takes.
 
     Attributes:
-        captions: All that were encoded.
-        cut: Those that were cut.
-        share: The latter's share.
-        context_length: Tokens that the encoder takes.
+        captions: Number of encoded captions.
+        cut: Number of truncated ones.
+        share: Share of truncated ones.
+        context_length: Token limit of the encoder.
         identical: Choices with texts that are the same once they are cut; a record leaves 0 out.
     """
 
@@ -240,13 +240,13 @@ class Truncation(RecordEntry):
 
 
 class Significance(RecordEntry):
-    """Which metrics differ by a statistic.
+    """Which metrics differ significantly by a statistic.
 
     Attributes:
         alpha: Two differ where p, after Holm's correction, is below it.
-        resamples: Of the paired bootstrap.
-        seed: Of the same.
-        groups: Metric to its letters: two share one if, and only if, they do not differ.
+        resamples: Number of resamples of the paired bootstrap.
+        seed: Seed of the paired bootstrap.
+        groups: Metric to its letters: two have a letter in common if, and only if, they do not differ significantly.
     """
 
     alpha: Share
@@ -256,7 +256,7 @@ class Significance(RecordEntry):
 
 
 class FingerprintedTask(RecordEntry):
-    """What of a task decides the numbers; its further keys are kept."""
+    """The part of a task that decides the numbers; other keys are kept."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -41,7 +41,7 @@ class Environment(RecordEntry):
 
     @property
     def machine(self) -> dict[str, Any]:
-        """All that is known besides the libraries."""
+        """The environment without the libraries."""
         return self.model_dump(exclude={"libraries"}, exclude_unset=True)
 
 
@@ -49,7 +49,7 @@ class Environment(RecordEntry):
 def environment() -> Mapping[str, Any]:
     """Return the versions of Python, capbench and the libraries that numbers depend on, and the machine.
 
-    They are those of the first call: what is imported stays what it is, whatever is installed later.
+    They are those of the first call: later installations do not change imported modules.
     """
     return {
         "capbench": version("capbench"),

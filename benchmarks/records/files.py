@@ -1,4 +1,4 @@
-"""Writes the folder of a run, whole or not at all, and reads what lies in it beside the record."""
+"""Writes the folder of a run atomically, and reads the files next to its record."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NUMBERS = re.compile(r"\[\n\s+-?\d[^\]\[\"{]*\]")
 def require_folder(root: Path) -> None:
     """Make the folder below which runs are written, before any work is done for them.
 
-    What processes of this machine left there half written, as they were killed, is removed.
+    Unfinished runs of killed processes of this machine are removed.
 
     Raises:
         DataError: It cannot be written.
@@ -49,7 +49,7 @@ def _unwritable(folder: Path, error: OSError) -> DataError:
 
 
 def _folder_name(name: str) -> str:
-    """Return a name that stays below its folder, and fits a file system, whatever the task or model is called."""
+    """Return a file name for any name of a task or model: without separators, and not too long."""
     short = re.sub(r"[^A-Za-z0-9._-]+|^\.+", "_", name)
     if len(short) <= _LONGEST_NAME:
         return short
@@ -58,7 +58,7 @@ def _folder_name(name: str) -> str:
 
 @contextmanager
 def _draft_of(folder: Path) -> Generator[Path]:
-    """Give a folder to write a run to, which goes where that fails."""
+    """Give a folder to write a run to, which is removed on failure."""
     draft = draft_beside(folder)
     draft.mkdir(parents=True)
     try:
@@ -88,12 +88,12 @@ def record_text(record: Record) -> str:
 
 
 def write_run(root: Path, record: Record, files: Mapping[str, bytes | Path]) -> Path:
-    """Write a run below ``root`` and return its folder, which is there whole or not at all.
+    """Write a run below ``root`` atomically and return its folder.
 
     Args:
         root: The folder of all runs.
         record: What ``run.json`` holds.
-        files: What lies beside it: path below the run's folder to content, or to a file that is copied.
+        files: The other files: path below the run's folder to content, or to a file that is copied.
 
     Raises:
         DataError: The folder cannot be written.
@@ -115,29 +115,29 @@ def write_run(root: Path, record: Record, files: Mapping[str, bytes | Path]) -> 
 
 
 def read_file(folder: Path, record: Record, name: str) -> bytes:
-    """Return what a file beside a record holds: the one door to samples and pictures of a finished run.
+    """Return the verified content of a file next to a record: samples or a picture of a finished run.
 
     Args:
-        folder: That of the run.
-        record: Its record, by whose sums the file is held; older ones have none.
+        folder: Folder of the run.
+        record: Its record, with the file's checksum; older ones have none.
         name: Path of the file below the folder.
 
     Raises:
-        DataError: The file is not what the run wrote.
+        DataError: The file was changed after the run.
         OSError: It is missing, or cannot be read.
     """
     path = unlinked(folder / name)
     content = path.read_bytes()
     if record.files is not None and record.files.get(name) != hashlib.sha256(content).hexdigest():
         raise DataError(
-            f"{path}: was changed after the run: its SHA-256 is not that in {RECORD_FILE}",
-            "Take the file as it was written, or run the task again; 'bench verify' says what else is wrong.",
+            f"{path}: was changed after the run: its SHA-256 differs from that in {RECORD_FILE}",
+            "Restore the original file, or run the task again; 'bench verify' lists all errors.",
         )
     return content
 
 
 def require_files(folder: Path, record: Record) -> None:
-    """Raise unless the files beside a record are those of the run; one that is not there was not passed on.
+    """Raise unless the files next to a record are intact; missing ones are allowed, as they may not be redistributed.
 
     Raises:
         DataError: One was changed, or cannot be read.

@@ -1,4 +1,4 @@
-"""Hashes by which runs, their data and their records are known."""
+"""Hashes of runs, of their data and of their records."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ..protocols.job import Shard
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: what YAML or a metric's settings hold besides becomes text."""
-    # Nearly all values are of these types, and asking whether one is a Mapping takes longest.
+    """Return a value as JSON: other types, of YAML or of a metric's settings, become text."""
+    # Nearly all values are of these types, and the check for a Mapping is the slowest.
     kind = cast("type[Any]", type(value))
     if kind is str:
         return printable(value)
@@ -46,10 +46,10 @@ def hash_of_json(parts: Mapping[str, Any]) -> str:
 
 
 def checksum(values: Mapping[str, Any]) -> str:
-    """Return a hash of a whole record but for its ``checksum``, by which a hand-edited one is noticed.
+    """Return a hash of a whole record without its ``checksum``, which detects edits by hand.
 
     Args:
-        values: JSON values, as ``json.loads`` gives them back.
+        values: JSON values, as ``json.loads`` returns them.
     """
     whole = {key: value for key, value in values.items() if key != "checksum"}
     text = json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -57,21 +57,21 @@ def checksum(values: Mapping[str, Any]) -> str:
 
 
 def verify(values: Mapping[str, Any]) -> str | None:
-    """Return why a record is not what capbench wrote, or None if nothing speaks against it.
+    """Return why a record is not intact; None if it is.
 
-    Records of versions that wrote no checksum are held against their fingerprint alone.
+    Records of versions without a checksum are verified by their fingerprint alone.
 
     Args:
         values: As of :func:`checksum`.
     """
     if hash_of_json(values.get("fingerprint_parts", {})) != values.get("fingerprint"):
-        return "its fingerprint is not that of its fingerprint_parts"
+        return "its fingerprint does not match its fingerprint_parts"
     try:
         known = "checksum" not in values or checksum(values) == values["checksum"]
     except ValueError:
-        # A number past all that can be written, such as 1e999.
+        # An infinite number, such as 1e999, which JSON cannot hold.
         known = False
-    return None if known else "its checksum is not that of its content"
+    return None if known else "its checksum does not match its content"
 
 
 class DataHash:

@@ -15,7 +15,7 @@ from ..statistics.rated_rows import Ratings
 from .entries import Count, Finite, RecordEntry
 
 BINS = 20
-"""Bins of the scores, and at most so many of the ratings and of the numbers of words."""
+"""Number of bins of the scores, and the most of the ratings and of the numbers of words."""
 
 By = Literal["by_rating", "by_words"]
 

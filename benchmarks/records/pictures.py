@@ -1,4 +1,4 @@
-"""Small pictures of the samples that a metric finds best and worst."""
+"""Thumbnails of the samples that a metric scores highest and lowest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...adapters.images.reading import UnreadableImage, read_image
 SIZE = 256
 QUALITY = 80
 EACH = 5
-"""So many of the best, and of the worst, of each metric."""
+"""Number of the best, and of the worst, samples of each metric."""
 MOST = 40
 
 
@@ -29,7 +29,7 @@ def pictures(
 
     Returns:
         Id of a sample to the name of a file, made of a hash of the id, and its content: JPEG, at most 256 pixels
-        wide and high, without anything that the original says of itself. At most 40; the first ones of
+        wide and high, without the metadata of the original. At most 40; the first ones of
         all metrics come before the second ones of any. An image that cannot be read has none.
     """
     made: dict[str, tuple[str, bytes]] = {}
@@ -64,7 +64,7 @@ def _thumbnail(handle: ImageHandle) -> bytes | None:
         image.thumbnail((SIZE, SIZE))
     except (UnreadableImage, OSError, ValueError):
         return None
-    # A new image: what the file says of itself (EXIF, comments) goes no further.
+    # A new image, without the metadata of the file (EXIF, comments).
     plain = Image.new("RGB", image.size)
     plain.paste(image)
     content = io.BytesIO()

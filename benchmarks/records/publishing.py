@@ -1,4 +1,4 @@
-"""What of a run may be passed on: no folder of the machine, and scores alone where the data may not be."""
+"""What of a run may be redistributed: no folders of the machine, and scores alone where the data may not be."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _QUOTED = re.compile(r"'[^\n]*'|\"[^\n]*\"|`[^\n]*`|(?<=\s)['\"`][^\n]*")
 
 
 def sample_content(log_samples: bool | str) -> SampleContent:
-    """Return what ``--log_samples`` asks for; True is ``full``, False is ``none``.
+    """Return the content that ``--log_samples`` selects; True is ``full``, False is ``none``.
 
     Raises:
         UsageError: It is none of these.
@@ -71,8 +71,8 @@ def _last_part(path: str, distinct: bool) -> str:
 def unquoted(reason: str, stage: str = "") -> str:
     """Return a reason without what it quotes: what stands before the first colon, and no text in quotes.
 
-    Reasons are the one place of a record where a word of the data may stand: a rating that is no number, an
-    object that is unknown, the answer of a judge.
+    Reasons are the only part of a record that may quote the data: a rating that is no number, an unknown object,
+    the answer of a judge.
 
     Args:
         reason: Why something could not be used.

@@ -19,7 +19,7 @@ from .record import Record
 from .task_run import TaskRun
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_REMEDY = "Take the record as it was written, or run the task again."
+_REMEDY = "Restore the original record, or run the task again."
 _PLACES = "RUN is the folder of a finished run, as 'bench run' prints it, or a folder below which runs lie."
 
 
@@ -30,7 +30,7 @@ def runs_below(root: Path, pass_over: Callable[[Path, str], None] = lambda folde
 
     Args:
         root: The folder; a missing one holds none.
-        pass_over: Told of each folder that is not looked into, and why.
+        pass_over: Called with each folder that is skipped, and the reason.
     """
 
     def unread(error: OSError) -> None:
@@ -38,17 +38,17 @@ def runs_below(root: Path, pass_over: Callable[[Path, str], None] = lambda folde
             pass_over(Path(error.filename), f"the folder cannot be read: {error.strerror}")
 
     for place, folders, files in os.walk(root, onerror=unread):
-        # What is being written is no run yet.
+        # Drafts are runs that are being written.
         folders[:] = sorted(name for name in folders if not name.startswith(DRAFT))
         for name in folders:
             if (folder := Path(place) / name).is_symlink():
-                pass_over(folder, "is a link to another folder, and such links are not followed")
+                pass_over(folder, "is a link to another folder; links are not followed")
         if RECORD_FILE in files:
             yield Path(place)
 
 
 def find_records(places: Sequence[Path]) -> tuple[list[Path], list[DataError]]:
-    """Return the files of records, each once, in the order of the places, and why a place has none.
+    """Return the files of records, each once, in the order of the places, and an error for each place without any.
 
     Args:
         places: Folders of runs, folders below which runs lie, or files of records.
@@ -71,8 +71,8 @@ def read_record(place: Path) -> Record:
     """Return the record in a folder, or in a file.
 
     Raises:
-        DataError: Missing, not JSON, of a newer schema, not a whole record (the message says where, as JSON
-            pointer), or edited by hand; the message begins with the file.
+        DataError: Missing, not JSON, of a newer schema, not a valid record (the message has the JSON pointer),
+            or edited by hand; the message begins with the file.
     """
     path = place / RECORD_FILE if place.is_dir() else place
     values = _read_json(path)
@@ -106,10 +106,9 @@ def read_task_run(place: Path) -> TaskRun:
 
 
 def read_task_runs(files: Sequence[Path]) -> tuple[list[TaskRun], list[DataError]]:
-    """Return the runs of some records, and an error for each that cannot be read: it costs itself alone.
+    """Return the runs of some records, and an error for each that cannot be read.
 
-    A run whose samples or pictures are not those that it wrote is no run that can be read; one of which they are
-    missing is.
+    A run whose samples or pictures were changed cannot be read; one whose samples or pictures are missing can.
     """
     runs: list[TaskRun] = []
     faults: list[DataError] = []
@@ -129,17 +128,15 @@ def _read_json(path: Path) -> object:
         text = unlinked(path).read_bytes().decode("utf-8")
         values = json.loads(text, parse_constant=_refuse)
         if _SURROGATE.search(text):
-            # One that is alone can be read, and then written nowhere.
+            # A lone surrogate can be read, but not written.
             json.dumps(values, ensure_ascii=False).encode()
     except OSError as error:
         raise DataError(f"{path}: cannot be read as a run: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         reason = str(error).splitlines()[0]
-        raise DataError(
-            f"{path}: cannot be read as a run: it is no JSON that can be used ({reason})", _REMEDY
-        ) from error
+        raise DataError(f"{path}: cannot be read as a run: it is not valid JSON ({reason})", _REMEDY) from error
     return values
 
 
 def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is no number of JSON")
+    raise ValueError(f"{constant} is not a JSON number")

@@ -52,18 +52,17 @@ from .publishing import SampleContent, without_folders
 _UNKNOWN = (0.0, 1.0)
 _PICTURE = r"pictures/[0-9a-f]{16}\.jpg"
 _NO_CAPTION = ("is null", "is not text", "is empty", "is longer than", "is not valid UTF-8", "has no letter")
-"""How the reasons began for which captions were left out before records told of a choice."""
+"""Prefixes of the reasons of left-out captions in records from before ``empty_caption``."""
 _DEEPEST = 50
-"""Levels of objects and arrays; what a model or a metric says of itself has a handful."""
+"""Greatest depth of objects and arrays; facts of models and metrics have a few levels."""
 
 
 class Record(RecordEntry):
     """One task and one model.
 
-    Keys that lm-eval has keep its layout; ours stand beside them. Numbers are plain values (a tau of 0.439, not
-    43.9); a number that does not exist is null, with its reason. A key that has a default here is missing in older
-    records. The numbers, their scales and ``identity`` depend on the protocol: without it they raise, as
-    :attr:`protocol` does.
+    Keys of lm-eval keep its layout; the others are capbench's. Numbers are plain values (a tau of 0.439, not 43.9); a
+    missing number is null, with its reason. Keys with a default are missing in older records. The numbers, their scales
+    and ``identity`` depend on the protocol: without it they raise, as :attr:`protocol` does.
     """
 
     schema_version: Annotated[int, Field(ge=1, le=1)]
@@ -93,55 +92,52 @@ class Record(RecordEntry):
     published: dict[str, PublishedValue]
     """The published value of a result, on the scale of the results, and as printed."""
     metrics_left_out: dict[str, str]
-    """Metric of the task to the reason why this run went without it."""
+    """Metric of the task to the reason why this run did not compute it."""
     errors: list[FailedMetric] = Field(alias="metric_errors")
     """Metrics that failed as a whole."""
     failures: list[FailureSummary]
     """Samples that could not be used, by step and reason, with the first of each."""
     empty_captions: list[FailureSummary] = Field([])
-    """Captions that say nothing, or are none, and were scored as empty ones, as under failures. Missing in older
-    records, which left them out."""
+    """Empty and missing captions, which were scored as empty ones, as under failures. Missing in older records, which
+    left them out."""
     subset: RecordedSubset | None = None
     """Null where all documents were captioned."""
     remarks: list[FailureSummary]
-    """What was done to read an image that is not as usual (the first frame of an animation), by remark, as under
-    failures; such samples count."""
+    """Remarks on unusual images (the first frame of an animation was read), as under failures; such samples count."""
     ruled_out: Count
-    """Rated captions left out because they are references of their own image."""
+    """Number of rated captions excluded because they are references of the same image."""
     generation: dict[str, Any]
-    """Captions that a model wrote: how many, mean_words, mean_tokens, how many were cut at the allowed number of
-    tokens (null where the model does not tell), and usage, what they cost. Empty where captions were given."""
+    """Captions that a model wrote: their number, mean_words, mean_tokens, how many were cut at the token limit (null
+    where the model does not report it), and usage. Empty where captions were given."""
     judging: ModelUsage | None = None
-    """Only where a model judged captions for a metric: what its answers cost in this process."""
+    """Usage of the judge in this process; only where a metric has one."""
     checks: list[RecordedCheck] = Field(alias="data_checks")
     data_origin: str
-    """Names of the files or the folder, or the hub id, that the documents came from; no path of the machine."""
+    """Names of the files or of the folder, or the hub id, of the documents; no path of the machine."""
     documents_hash: Sha256 | None = None
-    """Where a model wrote the captions: hash of the documents that it was asked for (ids, references, objects),
-    equal for runs of all models over the same data; else null."""
+    """Where a model wrote the captions: hash of its documents (ids, references, objects), equal for runs of all models
+    over the same data; else null."""
     redistribution: Literal["full", "scores"] = "full"
-    """What the terms of the task's data allow to pass on: a run with all of its samples, or with scores alone."""
+    """What the terms of the task's data allow to redistribute: runs with full samples, or with scores alone."""
     samples: SampleContent = "scores"
-    """What samples.parquet holds: all; id, image, category, a value a metric and failure alone, in which case no
-    reason in this file quotes the data; or it was not written. Of an older record, which does not say, no
-    text may be shown."""
+    """Content of samples.parquet: full; scores (id, image, category, a value a metric and failure alone, and no reason
+    in this file quotes the data); or none. Texts of an older record without this key may not be shown."""
     truncation: dict[str, Truncation]
-    """Metric, or what a matching task measures, to how many captions were longer than the encoder takes, and
-    were cut."""
+    """Metric, or measure of a matching task, to the number of captions that were truncated to the encoder's limit."""
     significance: dict[str, Significance] = Field({})
-    """Statistic to the letters of the metrics: two share one if, and only if, they do not differ at level alpha
-    (paired bootstrap of images, Holm's correction over all pairs), as bench compare gives them. Empty where
-    fewer than two metrics have a value, or without resamples."""
+    """Statistic to the letters of the metrics, as of bench compare: two have a letter in common if, and only if, they
+    do not differ significantly at level alpha (paired bootstrap over images, Holm's correction over all pairs). Empty
+    where fewer than two metrics have a value, or without resamples."""
     histograms: dict[str, Histogram] = Field({})
     """Metric to the distribution of its scores of single captions: 20 equal bins of rising edges; and the same
     bins by rating (a caption counts once a rating) and by number of words. Metrics without such scores, and
     pairs, have none."""
     pictures: Annotated[dict[str, Annotated[str, Field(pattern=f"^{_PICTURE}$")]], Field(max_length=40)] = Field({})
-    """Id of a sample to a small JPEG file beside this one: of the best and worst samples of each metric, where
-    all samples are written and may be passed on with their pictures."""
+    """Id of a sample to a JPEG thumbnail in the run's folder: of the best and worst samples of each metric, where all
+    samples are written and may be redistributed with their pictures."""
     files: dict[Annotated[str, Field(pattern=f"^(samples\\.parquet|{_PICTURE})$")], Sha256] | None = None
-    """Path of each file beside this one to the sha256 of its bytes: one that was changed after the run is
-    noticed by it, and not read."""
+    """Path of each other file in the run's folder to the sha256 of its bytes; a file that was changed after the run is
+    not read."""
     fingerprint: Sha256
     """Hash of fingerprint_parts: equal for runs that must give equal numbers."""
     parts: FingerprintParts = Field(alias="fingerprint_parts")
@@ -149,10 +145,10 @@ class Record(RecordEntry):
     seconds_of_steps: dict[str, Finite | dict[str, Finite]] = Field(alias="timings")
     """Seconds by step; each_metric by metric."""
     store: dict[Literal["found", "computed"], Count]
-    """Results that the store knew, and that it was given."""
+    """Number of results found in the store, and added to it."""
     checksum: Sha256 | None = None
     """sha256 of this record without this key, as json.dumps(record, sort_keys=True, separators=(',', ':'),
-    ensure_ascii=False): a record that was changed by hand has another."""
+    ensure_ascii=False), to detect edits by hand."""
 
     _values: Mapping[str, Any] = PrivateAttr(default_factory=dict[str, Any])
 
@@ -163,7 +159,7 @@ class Record(RecordEntry):
             values: The JSON values, with keys that only a later capbench knows.
 
         Raises:
-            DataError: They are no whole record; the message says where, as JSON pointer.
+            DataError: They are not a valid record; the message has the JSON pointer.
         """
         if _is_deep(values):
             raise _fault(f"the record is nested deeper than {_DEEPEST} levels")
@@ -178,7 +174,7 @@ class Record(RecordEntry):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        """Check what follows from several keys: each result has its value, and the task is the same throughout."""
+        """Check that each result has its value, and that all keys are of one task."""
         for name in ("numbers", "configs", "versions", "directions", "document_counts"):
             if self.task not in getattr(self, name):
                 key = type(self).model_fields[name].alias or name
@@ -190,7 +186,7 @@ class Record(RecordEntry):
             else:
                 fits = key.endswith(",none") and value != NO_ERROR
             if not fits:
-                raise ValueError(f"{_pointer('results', self.task, key)} is not what lm-eval has there")
+                raise ValueError(f"{_pointer('results', self.task, key)} is not in lm-eval's layout")
         for key, result in self.intervals.items():
             if f"{key},none" not in values:
                 raise ValueError(f"{_pointer('results', self.task)} has no value of '{key}'")
@@ -239,12 +235,12 @@ class Record(RecordEntry):
 
     @property
     def description(self) -> str:
-        """What the task measures; empty where its file does not say."""
+        """Description of the task; empty without one."""
         return self._task_file.description
 
     @property
     def scale(self) -> float:
-        """Tables show values times this; 1 where the task file does not say."""
+        """Tables show values times this; 1 by default."""
         return self._task_file.scale
 
     @property
@@ -262,19 +258,19 @@ class Record(RecordEntry):
 
     @property
     def prompt(self) -> str:
-        """What the model was asked, as template of the task; empty where captions are given."""
+        """The prompt of the model, as the task's template; empty where captions are given."""
         return str(self.config.get("doc_to_text") or "")
 
     @property
     def output_type(self) -> str:
-        """Name of the protocol; where nothing is said, that of task files which name none."""
+        """Name of the protocol, or the default one."""
         return self._task_file.output_type or DEFAULT_OUTPUT_TYPE
 
     @property
     def protocol_choices(self) -> dict[str, Any]:
-        """Every choice of the protocol, as it is recorded; older records hold those of other protocols, too.
+        """Every recorded choice of the protocol; older records hold those of other protocols, too.
 
-        Of a record from before ``empty_caption`` was a choice, what moved its numbers.
+        For a record from before ``empty_caption``, that choice is inferred from its failures.
         """
         left_out = any(
             one["stage"] in ("caption", "candidate") and one["reason"].startswith(_NO_CAPTION) for one in self.failures
@@ -303,7 +299,7 @@ class Record(RecordEntry):
             value = self._lm_eval_values[f"{key},none"]
             error = self._lm_eval_values.get(f"{key}_stderr,none", NO_ERROR)
             interval = None
-            # Of a value that is not there, and without resamples, no interval was asked for.
+            # No interval was computed for a missing value, or without resamples.
             if one.resamples or one.method != "bootstrap" or (value is not None and one.reason):
                 stderr = None if error == NO_ERROR else error
                 interval = Interval(one.low, one.high, stderr, one.resamples, one.reason, one.method)
@@ -317,7 +313,7 @@ class Record(RecordEntry):
                 higher_is_better=self.higher_is_better(key) if self.has_direction(one.metric) else None,
                 scale=self.scale_of(one.metric, one.statistic),
                 interval=interval,
-                # Of a value that is there, the reason is that of the interval which is not.
+                # Next to a value, the reason is that of the missing interval.
                 reason=one.reason if value is None else "",
                 category=key.removeprefix(whole) if key.startswith(whole) else "",
                 alone=one.text_alone,
@@ -345,13 +341,13 @@ class Record(RecordEntry):
         return next((one.label[0] for one in self.results.values() if one.metric == metric), metric)
 
     def registered_name(self, metric: str) -> str:
-        """Return the name in the registry of a metric that the task, or the user, may call otherwise."""
+        """Return a metric's name in the registry, from its name in the task or of the user."""
         listed = [one for one in self._task_file.metric_list if not isinstance(one, str)]
         names = {one.name or one.label or one.metric: one.metric for one in listed}
         return names.get(metric, metric).partition("[")[0]
 
     def higher_is_better(self, metric: str) -> bool:
-        """Return whether more of a metric's system value is better; True where the record does not say."""
+        """Return whether a higher system value of a metric is better; True by default."""
         return self.directions[self.task].get(metric, True)
 
     def has_direction(self, metric: str) -> bool:
@@ -402,7 +398,7 @@ class Record(RecordEntry):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the run saw the right data, and answered for all that it saw: only such runs are ranked."""
+        """Whether the data passed its checks and the run is complete, without a limit: only such runs are ranked."""
         checked = all(one.passed for one in self.checks)
         return checked and self.is_complete and self.settings.limit is None
 
@@ -413,12 +409,12 @@ class Record(RecordEntry):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the model answered for every document that it was shown."""
+        """Whether the model captioned every document."""
         return not any(one["stage"] == "model" for one in self.failures)
 
     @property
     def notes(self) -> list[str]:
-        """What stands beside the numbers of the run wherever they are shown."""
+        """Notes to show next to the numbers of the run."""
         notes: list[str] = []
         if unanswered := sum(one["count"] for one in self.failures if one["stage"] == "model"):
             notes.append(f"incomplete: the model failed on {counted(unanswered, 'document')}")
@@ -430,8 +426,8 @@ class Record(RecordEntry):
             reasons = Counter[str]()
             for one in self.empty_captions:
                 reasons[one["reason"]] += one["count"]
-            told = ", ".join(f"{count:,} × {reason}" for reason, count in reasons.items())
-            notes.append(f"{counted(self.empty_count, 'caption')} counted as empty: {told}")
+            listed = ", ".join(f"{count:,} × {reason}" for reason, count in reasons.items())
+            notes.append(f"{counted(self.empty_count, 'caption')} counted as empty: {listed}")
         same = (
             f"{counted(one.identical, 'choice')} of texts that are the same once cut to {one.context_length} tokens"
             for one in self.truncation.values()
@@ -459,7 +455,7 @@ class Record(RecordEntry):
 
     @property
     def made_by(self) -> Mapping[str, Mapping[str, Any]]:
-        """What decides the values of each metric, by its name."""
+        """Settings and versions that decide the values of each metric, by its name."""
         return self.parts.metrics
 
     def is_of_corpus(self, metric: str) -> bool:
@@ -487,20 +483,18 @@ def _is_deep(value: Any) -> bool:
 
 
 def _fault(words: str) -> DataError:
-    return DataError(
-        f"is not a whole record of a run: {words}", "Take the record as it was written, or run the task again."
-    )
+    return DataError(f"is not a valid run record: {words}", "Restore the original record, or run the task again.")
 
 
 def _first_fault(error: ValidationError, values: Any) -> str:
-    """Return the first thing in a record that may not be, behind its place as JSON pointer (RFC 6901)."""
+    """Return the first error of a record, after its JSON pointer (RFC 6901)."""
     first = error.errors(include_url=False)[0]
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "value_error" and not first["loc"]:
         return message
     place: list[object] = []
     for step in first["loc"]:
-        # Steps that are none name the choice of a union.
+        # Steps that are no keys name the choice of a union.
         with suppress(KeyError, IndexError, TypeError):
             values = values[step]
             place.append(step)

@@ -1,6 +1,6 @@
 # pyright: basic
 # pyarrow has no types that pyright could read.
-"""What ``samples.parquet`` holds: a row a sample, made and read."""
+"""Builds and reads ``samples.parquet``, which has a row a sample."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ Columns = Mapping[str, Sequence[Any] | np.ndarray]
 
 @dataclass(frozen=True)
 class Samples:
-    """A row a scored sample, in parts, and a row a failed one: more than need fit into memory.
+    """A row a scored sample, in parts, and a row a failed one; not all at once in memory.
 
     Attributes:
-        parts: Gives what the protocol says of the rows, some at a time, whenever it is asked.
+        parts: Returns an iterator over batches of the protocol's columns; it may be called repeatedly.
         scores: Metric to ``[n]`` values, not finite where a row has none.
-        reasons: Row to why metrics could not score it.
-        lost: The samples that were lost before they could be scored.
+        reasons: Row to the reason why metrics could not score it.
+        lost: Samples that failed before the metrics.
     """
 
     parts: Callable[[], Iterator[Columns]]
@@ -60,7 +60,7 @@ class Samples:
                 if field.name not in table.column_names:
                     table = table.append_column(field, pyarrow.nulls(len(table), field.type))
             table = table.select(schema.names)
-            # To cast imports what takes longer than a small run's samples.
+            # A cast imports modules that take longer than a small run's samples.
             yield table if table.schema == schema else table.cast(schema)
 
     def table(self) -> Any:
@@ -81,16 +81,16 @@ class Samples:
             names = list(whole)
             yield whole
         if self.lost:
-            told = {
+            lost = {
                 "id": [failure.sample for failure in self.lost],
                 "failure": [f"{failure.stage} {failure.reason}" for failure in self.lost],
             }
             nothing = [None] * len(self.lost)
-            yield {name: told.get(name, nothing) for name in names}
+            yield {name: lost.get(name, nothing) for name in names}
 
 
 def _schema(columns: Columns) -> Any:
-    """Return the types of columns; of those whose name tells it, no value is looked at."""
+    """Return the schema of columns; types that follow from a column's name need no values."""
     import pyarrow
 
     types = {}
@@ -112,7 +112,7 @@ def _table(columns: Columns) -> Any:
 
 
 def _column(name: str, values: Any) -> Any:
-    """Return a column as pyarrow array; without a value its type is not known, unless its name tells it."""
+    """Return a column as pyarrow array; a column without values has the null type, unless its name has a type."""
     import pyarrow
 
     match _known_type(name):
@@ -136,12 +136,12 @@ def _column(name: str, values: Any) -> Any:
 
 
 class Shortened:
-    """What of texts may be passed on: no folder of the machine.
+    """Shortens absolute paths in texts to their last part.
 
-    Texts that had an absolute path have its last part; where two would become one, all have a hash behind it.
+    Where two texts would become the same, all get a hash.
 
     Args:
-        texts: All that occur.
+        texts: All texts that occur.
     """
 
     def __init__(self, texts: Iterable[str | None]) -> None:
@@ -149,9 +149,9 @@ class Shortened:
         plain = SeenValues()
         rest = iter(texts)
         while some := list(islice(rest, ROWS)):
-            told = {text: without_folders(text) for text in dict.fromkeys(some) if text is not None}
-            self._short |= {text: short for text, short in told.items() if short != text}
-            plain.add(text for text, short in told.items() if short == text)
+            shortened = {text: without_folders(text) for text in dict.fromkeys(some) if text is not None}
+            self._short |= {text: short for text, short in shortened.items() if short != text}
+            plain.add(text for text, short in shortened.items() if short == text)
         short = list(self._short.values())
         if len(set(short)) < len(short) or plain.holds_any(short):
             self._short = {text: without_folders(text, distinct=True) for text in self._short}
@@ -162,10 +162,10 @@ class Shortened:
 
 
 def scores_alone(tables: Callable[[], Iterable[Any]]) -> Iterator[Any]:
-    """Yield samples without what the data says: id, image, category, numbers (a value a metric), and failure are left.
+    """Yield samples without texts of the data: only id, image, category, numbers (a value a metric), and failure.
 
     Args:
-        tables: Gives the samples, as often as it is asked.
+        tables: Returns the samples; it is called twice.
     """
     import pyarrow
 
@@ -186,7 +186,7 @@ def scores_alone(tables: Callable[[], Iterable[Any]]) -> Iterator[Any]:
 
 
 def _is_score(field: Any) -> bool:
-    """Tell whether a column tells samples apart, or holds scores."""
+    """Return whether a column identifies samples, or holds scores."""
     import pyarrow
 
     named = field.name in NAMING_COLUMNS or field.name.startswith("scores.")
@@ -241,22 +241,22 @@ def open_samples(folder: Path, record: Record) -> Any:
 
     if not (folder / SAMPLES_FILE).is_file():
         raise DataError(
-            f"{folder}: has no {SAMPLES_FILE}, which holds the scores of single captions",
+            f"{folder}: has no {SAMPLES_FILE} with the scores of single captions",
             "Run the task again without --no-log_samples (or --log_samples none).",
         )
     try:
-        # From memory: what is read later is what was held against the record.
+        # From memory: the content that was verified is the one that is read later.
         return pyarrow.parquet.ParquetFile(pyarrow.BufferReader(read_file(folder, record, SAMPLES_FILE)))
     except (OSError, pyarrow.ArrowException) as error:
         raise _unreadable(folder, error) from error
 
 
 def _unreadable(folder: Path, error: Exception) -> DataError:
-    return DataError(f"{folder / SAMPLES_FILE}: cannot be read as the samples of a run: {error}")
+    return DataError(f"{folder / SAMPLES_FILE}: cannot be read as samples: {error}")
 
 
 def write_samples(tables: Iterable[Any], path: Path) -> None:
-    """Write samples as Parquet file; it is the same however the tables are cut.
+    """Write samples as Parquet file, with row groups that do not depend on the sizes of the tables.
 
     Raises:
         OSError: It cannot be written.
@@ -265,7 +265,7 @@ def write_samples(tables: Iterable[Any], path: Path) -> None:
     import pyarrow.parquet
 
     writer, waiting, before = None, [], pyarrow.default_memory_pool()
-    # Arrow's own keeps what it has had.
+    # Arrow's default pool does not return memory to the system.
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())
     try:
         for table in tables:

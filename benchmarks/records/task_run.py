@@ -1,4 +1,4 @@
-"""One finished task: results, samples, and everything that is needed to judge them."""
+"""One finished task: results, samples and record."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class TaskRun:
     """One task and one model.
 
     Attributes:
-        record: What ``run.json`` holds.
+        record: The content of ``run.json``.
         results: The numbers, in table order.
         folder: Where the run was written; None if it was not.
-        failures: The record's, with the reasons in full: they may name folders of this machine, or quote the data.
-        outside: How many images lie outside of what the task may read, where, and which option lets it read them; empty
-            where none does. It names folders of this machine, and is in no record.
-        table: Gives the samples as pyarrow table, where they are at hand.
+        failures: The record's, with full reasons, which may name folders of this machine or quote the data.
+        outside: Number and place of images outside of the folders that the task may read, and the option to allow
+            them; empty if there are none. It names folders of this machine, so no record holds it.
+        table: Returns the samples as pyarrow table, where they are in memory.
     """
 
     record: Record
@@ -46,7 +46,7 @@ class TaskRun:
         """A row a sample, as pyarrow table: id, candidate, references, ratings, score of each metric.
 
         Raises:
-            DataError: The run was read from a folder that has no samples, or others than the run wrote.
+            DataError: The run was read from a folder without samples, or with changed ones.
         """
         if self.table is not None:
             return self.table()
@@ -59,7 +59,7 @@ class TaskRun:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the model answered for every document that it was shown."""
+        """Whether the model captioned every document."""
         return self.record.is_complete
 
     @property

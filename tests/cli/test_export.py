@@ -85,7 +85,7 @@ def test_record_that_was_edited_is_left_out_of_every_export(bench, runs: Path, f
     record["results"]["small"]["rouge_l.kendall_b,none"] = 0.9876
     path.write_text(json.dumps(record))
     bench("export", fmt, runs, "-o", "out").failed(
-        1, f"left out: {path}: was edited by hand: its checksum is not that of its content"
+        1, f"left out: {path}: was edited by hand: its checksum does not match its content"
     )
     assert not Path("out").exists()
 
@@ -97,7 +97,7 @@ def test_run_whose_samples_were_changed_is_left_out_of_every_export(bench, capti
     table = pyarrow.parquet.read_table(path)
     pyarrow.parquet.write_table(table.slice(1), path)
     done = bench("export", fmt, runs, "-o", "out").failed(
-        1, f"left out: {path}: was changed after the run", "'bench verify' says what else is wrong"
+        1, f"left out: {path}: was changed after the run", "'bench verify' lists all errors"
     )
     assert "without samples" not in done.err
     assert done.out.startswith("1 runs:")

@@ -118,10 +118,10 @@ def test_each_run_that_was_changed_is_named_with_what_is_wrong_and_costs_no_othe
     found = {Path(run).name: what for run, what in table(done.out)}
     assert found.pop("cut").startswith("run.json: cannot be read as a run")
     assert found == {
-        "edited": f"run.json: was edited by hand: its checksum is not that of its content. {REMEDY}",
+        "edited": f"run.json: was edited by hand: its checksum does not match its content. {REMEDY}",
         "missing": "samples.parquet: is missing",
-        "swapped": "samples.parquet: was changed after the run: its SHA-256 is not that in run.json",
-        "wrong": f"run.json: is not a whole record of a run: /task: input should be a valid string. {REMEDY}",
+        "swapped": "samples.parquet: was changed after the run: its SHA-256 differs from that in run.json",
+        "wrong": f"run.json: is not a valid run record: /task: input should be a valid string. {REMEDY}",
         rated.name: "intact (run.json and 1 file)",
     }
 
@@ -138,7 +138,7 @@ def test_picture_that_was_changed_or_is_missing_is_named(bench, tmp_path: Path):
     (run / names[1]).unlink()
     done = bench("verify", run).failed(1)
     (changed, missing) = table(done.out)[0][1].split("; ")
-    assert changed == f"{names[0]}: was changed after the run: its SHA-256 is not that in run.json"
+    assert changed == f"{names[0]}: was changed after the run: its SHA-256 differs from that in run.json"
     assert missing == f"{names[1]}: is missing"
 
 
@@ -150,7 +150,7 @@ def test_older_records_are_held_against_what_they_have(bench, rated: Path, tmp_p
     assert table(done.out)[0][1] == "fingerprint matches (older record, without checksums)"
     (rated / "samples.parquet").write_bytes(b"PAR1")
     done = bench("verify", rated).failed(1)
-    assert table(done.out)[0][1].startswith("samples.parquet: cannot be read as the samples of a run")
+    assert table(done.out)[0][1].startswith("samples.parquet: cannot be read as samples")
     (rated / "samples.parquet").unlink()
     assert bench("verify", rated).code == 0
 

@@ -206,7 +206,7 @@ def test_what_is_no_record_is_named_and_costs_no_other(record_folder: Path):
     (record_folder / "cut/run.json").write_text(json.dumps(make_record())[:-40])
     assert list(marks(record_folder)) == ["good"]
     found = reasons(record_folder)
-    assert "is no JSON" in found["cut"]
+    assert "is not valid JSON" in found["cut"]
     assert "schema version 2, this capbench knows 1" in found["later"]
     assert "the record has no 'intervals'" in found["bare"]
 
@@ -323,6 +323,6 @@ def test_run_whose_samples_were_changed_is_left_out_and_named(record_folder: Pat
 
     assert [run.key for run in found] == ["whole", "without"]
     assert reasons(record_folder) == {
-        "changed": "samples.parquet: was changed after the run: its SHA-256 is not that in run.json. "
-        "Take the file as it was written, or run the task again; 'bench verify' says what else is wrong."
+        "changed": "samples.parquet: was changed after the run: its SHA-256 differs from that in run.json. "
+        "Restore the original file, or run the task again; 'bench verify' lists all errors."
     }

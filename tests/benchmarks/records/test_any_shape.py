@@ -229,12 +229,12 @@ def test_record_of_any_inner_shape_is_read_or_refused_by_name(
         (("published", KEY, "scale"), 0, f"/published/{KEY}/scale: input should be greater than 0"),
         (("config", "level"), 1.0, "/config/level: input should be less than 1"),
         (("results", "rated"), {"name": "rated"}, "/results/rated has no 'alias'"),
-        (("results", "rated", "more"), 1.0, "/results/rated/more is not what lm-eval has there"),
-        (("results", "rated", f"{KEY},none"), "N/A", f"/results/rated/{KEY},none is not what lm-eval has there"),
+        (("results", "rated", "more"), 1.0, "/results/rated/more is not in lm-eval's layout"),
+        (("results", "rated", f"{KEY},none"), "N/A", f"/results/rated/{KEY},none is not in lm-eval's layout"),
         (
             ("results", "rated", f"{KEY}_stderr,none"),
             -0.1,
-            f"/results/rated/{KEY}_stderr,none is not what lm-eval has there",
+            f"/results/rated/{KEY}_stderr,none is not in lm-eval's layout",
         ),
         (("task",), "x", "/results has no 'x'"),
         (("intervals", KEY, "metric"), "x", f"/intervals/{KEY} is of metric 'x' and statistic 'kendall_c'"),
@@ -250,7 +250,7 @@ def first_fault(record: dict[str, Any]) -> str:
     try:
         Record(record)
     except DataError as error:
-        return error.message.removeprefix("is not a whole record of a run: ")
+        return error.message.removeprefix("is not a valid run record: ")
     return ""
 
 

@@ -204,7 +204,7 @@ def test_changed_value_is_noticed_by_the_checksum(folder: Path, keys: tuple[str,
     for key in keys[:-1]:
         place = place[key]
     place[keys[-1]] = value
-    assert verify(record) == "its checksum is not that of its content"
+    assert verify(record) == "its checksum does not match its content"
 
 
 def test_record_without_a_checksum_is_held_against_its_fingerprint(folder: Path):
@@ -212,7 +212,7 @@ def test_record_without_a_checksum_is_held_against_its_fingerprint(folder: Path)
     del record["checksum"]
     assert verify(record) is None
     record["fingerprint_parts"]["settings"]["seed"] = 2
-    assert verify(record) == "its fingerprint is not that of its fingerprint_parts"
+    assert verify(record) == "its fingerprint does not match its fingerprint_parts"
 
 
 def test_run_that_was_edited_is_not_loaded(folder: Path):
@@ -220,7 +220,7 @@ def test_run_that_was_edited_is_not_loaded(folder: Path):
     assert done.folder is not None
     text = written(done).replace('"model_name": null', '"model_name": "better"')
     (done.folder / "run.json").write_text(text)
-    with pytest.raises(DataError, match="was edited by hand: its checksum is not that of its content"):
+    with pytest.raises(DataError, match="was edited by hand: its checksum does not match its content"):
         capbench.load_run(done.folder)
 
 
@@ -233,7 +233,7 @@ def test_samples_that_were_changed_are_not_read(folder: Path):
     with pytest.raises(DataError, match="was changed after the run") as caught:
         read.samples  # noqa: B018
     assert caught.value.message.startswith(f"{path}: ")
-    assert "'bench verify' says what else is wrong" in str(caught.value)
+    assert "'bench verify' lists all errors" in str(caught.value)
 
 
 # --- written whole, or not at all

@@ -178,7 +178,7 @@ def test_links_to_folders_are_named_and_not_followed(runs: Path, tmp_path: Path)
     passed: list[tuple[str, str]] = []
     found = list(runs_below(runs, lambda folder, reason: passed.append((folder.name, reason))))
     assert len(found) == 3
-    reason = "is a link to another folder, and such links are not followed"
+    reason = "is a link to another folder; links are not followed"
     assert passed == [("away", reason), ("loop", reason)]
     assert list(runs_below(runs / "missing", lambda folder, reason: passed.append((folder.name, reason)))) == []
     assert len(passed) == 2
@@ -190,18 +190,18 @@ def test_links_to_folders_are_named_and_not_followed(runs: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "cannot be read as a run: it is no JSON that can be used"),
-        ('{"schema_version": NaN}', "NaN is no number of JSON"),
-        ("[" * 100_000, "it is no JSON that can be used"),
-        ('{"schema_version": 1, "task": "\\ud800"}', "it is no JSON that can be used"),
-        ('{"schema_version": 1, "task": "\\uDFFF"}', "it is no JSON that can be used"),
-        ('{"schema_version": 1, "task": "sm', "it is no JSON that can be used"),
+        ("", "cannot be read as a run: it is not valid JSON"),
+        ('{"schema_version": NaN}', "NaN is not a JSON number"),
+        ("[" * 100_000, "it is not valid JSON"),
+        ('{"schema_version": 1, "task": "\\ud800"}', "it is not valid JSON"),
+        ('{"schema_version": 1, "task": "\\uDFFF"}', "it is not valid JSON"),
+        ('{"schema_version": 1, "task": "sm', "it is not valid JSON"),
         ("\xff\xfe", "cannot be read as a run"),
         ('{"schema_version": "one"}', "is not a run record of capbench"),
         ("[1]", "is not a run record of capbench (it has no schema_version)"),
         ('{"schema_version": true}', "it has no schema_version"),
         ('{"schema_version": 2}', "has schema version 2, this capbench knows 1"),
-        ('{"schema_version": 1}', "is not a whole record of a run: the record has no 'task'"),
+        ('{"schema_version": 1}', "is not a valid run record: the record has no 'task'"),
     ],
 )
 def test_what_is_no_record_is_named_with_its_file(tmp_path: Path, text: str, reason: str):
@@ -222,5 +222,5 @@ def test_run_is_read_with_its_samples_when_they_are_asked_for(tmp_path: Path):
         _ = without.samples
     assert "--no-log_samples" in caught.value.hint
     (tmp_path / "two/samples.parquet").write_bytes(b"PAR1")
-    with pytest.raises(DataError, match="cannot be read as the samples of a run"):
+    with pytest.raises(DataError, match="cannot be read as samples"):
         _ = without.samples

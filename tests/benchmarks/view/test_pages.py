@@ -85,7 +85,7 @@ def test_a_run_that_cannot_be_read_is_listed_with_its_reason(tmp_path: Path) -> 
     assert runs == []
     ((folder, reason),) = faults
     assert folder == str(tmp_path / "broken")
-    assert "it is no JSON" in reason
+    assert "not valid JSON" in reason
 
 
 def test_a_run_shows_every_number_and_what_it_can_be_held_against(client: Any, viewed: Viewed) -> None:
