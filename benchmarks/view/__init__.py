@@ -1,1 +1,1 @@
-"""Finished runs in a browser: samples with their images, scores against ratings, two runs side by side."""
+"""Web pages for finished runs: samples with images, scores against ratings, comparisons of two runs."""

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 ASSETS = Assets(Path(__file__).parent, "view")
-"""Style sheets and scripts of all pages."""
+"""Style sheets and scripts, shared by all pages."""
 
 
 def application(site: Site) -> Starlette:
-    """Return the application of a site.
+    """Return the web application.
 
     Args:
-        site: What its pages are made with.
+        site: Renders its pages.
     """
     from starlette.applications import Starlette
     from starlette.responses import Response
@@ -41,7 +41,7 @@ def application(site: Site) -> Starlette:
             status = 404 if isinstance(error, NoSuchPageError) else 500
             heading = "No such page" if status == 404 else "This cannot be shown"
             text = site.render("message.html", heading=heading, message=error.message, hint=error.hint)
-        # JSON may hold half of a surrogate pair, which UTF-8 does not.
+        # JSON may contain unpaired surrogates, which UTF-8 cannot encode.
         return Response(text.encode("utf-8", "replace"), status, media_type="text/html")
 
     def image(request: Request) -> Response:
@@ -58,15 +58,15 @@ def application(site: Site) -> Starlette:
 
 
 def page_of_address(site: Site, path: str, query: Mapping[str, str]) -> str:
-    """Return a page.
+    """Return the HTML of a page.
 
     Args:
-        site: What its pages are made with.
-        path: Of its address.
-        query: The values behind it.
+        site: Renders its pages.
+        path: Path of the URL.
+        query: Query parameters of the URL.
 
     Raises:
-        BenchError: There is none, or it cannot be shown.
+        BenchError: The page does not exist or cannot be shown.
     """
     match [unquote(part) for part in path.strip("/").split("/")]:
         case [""]:

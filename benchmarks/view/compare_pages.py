@@ -1,4 +1,4 @@
-"""The page of two runs side by side, or of two metrics of one run."""
+"""The page that compares two runs, or two metrics of one run."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .samples import RunSamples, relative_ranks
 from .site import STATIC_PAGES, NoSuchPageError, Site, address, page_number, page_of
 
 PAGE = 12
-"""Pairs of a page."""
+"""Pairs per page."""
 MANY = 10_000
-"""Samples from which on intervals are by influence functions: resamples would take longer than a page may."""
+"""Minimum number of samples for intervals by influence functions; a bootstrap would be too slow for a page."""
 _KEPT = 32
 
 
@@ -31,7 +31,7 @@ _KEPT = 32
 def _compared(
     folders: tuple[Path, ...], fingerprints: tuple[str, ...], metrics: tuple[str, ...], intervals: Intervals
 ) -> Comparison | BenchError:
-    """Return what ``bench compare`` says, or why it says nothing; kept, as each takes a while."""
+    """Return the result of ``bench compare``, or its error; cached, as it is slow."""
     try:
         return compare_runs(folders, CompareSettings(metrics=metrics, intervals=intervals))[0]
     except BenchError as error:
@@ -39,10 +39,10 @@ def _compared(
 
 
 def compare_page(site: Site, query: Mapping[str, str]) -> str:
-    """Return the page of two runs side by side."""
+    """Return the page that compares two runs."""
     first, second = site.run(query.get("a", "")), site.run(query.get("b", ""))
     if first.record.task != second.record.task:
-        raise NoSuchPageError("the two runs are of different tasks, and cannot be held against each other")
+        raise NoSuchPageError("cannot compare runs of different tasks")
     of_models = first.record.protocol.subject == "model"
     sides = _sides(site, first, second, query, of_models)
     runs = tuple(dict.fromkeys((first.folder, second.folder)))
@@ -77,7 +77,7 @@ def compare_page(site: Site, query: Mapping[str, str]) -> str:
         by_influence=comparison is not None and comparison.settings.intervals == "influence",
         values=values,
         orders=[
-            ("either", "the largest either way"),
+            ("either", "largest absolute difference"),
             ("first", f"{names[0]} {ahead}"),
             ("second", f"{names[1]} {ahead}"),
         ],
@@ -91,13 +91,13 @@ def compare_page(site: Site, query: Mapping[str, str]) -> str:
 def _sides(
     site: Site, first: ShownRun, second: ShownRun, query: Mapping[str, str], of_models: bool
 ) -> tuple[Side, Side]:
-    """Return what is compared: of captioners one metric of both runs, else a metric of each."""
+    """Return the two sides: for captioners, one metric of both runs; else a metric of each run."""
     sides: list[Side] = []
     for run, name in ((first, "x"), (second, "y")):
         samples = site.runs.samples(run)
         known = [metric for metric in samples.metrics if metric in run.record.made_by]
         if not known:
-            raise DataError("the samples of these runs have no scores to compare")
+            raise DataError("the samples of these runs have no scores")
         if sides and of_models:
             chosen = sides[0].metric
         elif sides and first.key == second.key:
@@ -105,20 +105,20 @@ def _sides(
         else:
             chosen = query.get(name) or known[0]
         if chosen not in known:
-            raise NoSuchPageError(f"'{chosen}' is no metric of {run.name}", f"It has {', '.join(known)}.")
+            raise NoSuchPageError(f"{run.name} has no metric '{chosen}'", f"It has {', '.join(known)}.")
         sides.append(Side(run, samples, chosen))
     return sides[0], sides[1]
 
 
 def _ahead(side: Side, *, of_ranks: bool) -> str:
-    """Return what is said of a side that is ahead of the other one."""
+    """Return the phrase for the side with the better or higher score."""
     if of_ranks:
         return "ranks higher"
     return "better" if side.run.record.has_direction(side.metric) else "has more"
 
 
 def _names(sides: tuple[Side, Side]) -> tuple[str, str]:
-    """Return what tells two sides apart: the model, the metric, or else the run."""
+    """Return distinct names of two sides: the models, the metrics, or else the runs."""
     for names in (
         tuple(side.run.model for side in sides),
         tuple(label(side.run, side.metric) for side in sides),
@@ -157,7 +157,7 @@ def _value(comparison: Comparison, one: RankedValue) -> dict[str, str]:
 
 
 def _sentence(comparison: Comparison) -> str:
-    """Return the verdict in words."""
+    """Return the result of the test as a sentence."""
     labels = {one.name: one.label for one in comparison.compared}
     pair: Pair = comparison.pairs[0]
     decimals, scale, alpha = comparison.decimals, comparison.scale, comparison.settings.alpha
@@ -165,12 +165,12 @@ def _sentence(comparison: Comparison) -> str:
     difference = number(pair.value * scale, decimals)
     interval = ends(pair.interval, scale, decimals)
     if pair.p_holm is None:
-        certainty = "whether they differ cannot be tested"
+        certainty = "the difference cannot be tested"
     elif pair.p_holm < alpha:
         p = "p < 0.0001" if pair.p_holm < 0.0001 else f"p = {pair.p_holm:.4f}"
-        certainty = f"they differ at the level of {alpha:g} ({p})"
+        certainty = f"significant at the {alpha:g} level ({p})"
     else:
-        certainty = f"no difference can be told at the level of {alpha:g} (p = {pair.p_holm:.4f})"
+        certainty = f"not significant at the {alpha:g} level (p = {pair.p_holm:.4f})"
     return (
         f"{labels[pair.first]} is ahead of {labels[pair.second]} by {difference} in {by}, "
         f"{100 * (1 - alpha):g}% interval {interval}: {certainty}."
@@ -179,16 +179,16 @@ def _sentence(comparison: Comparison) -> str:
 
 def _said(found: Differences) -> str:
     if not len(found):
-        return "The two have no sample in common that both scored."
-    what = "of ranks, from 0 to 1, as the two metrics have scales of their own" if found.of_ranks else "of scores"
-    marked = "" if found.of_ranks else "; words that only one has are marked"
-    return f"{len(found):,} samples that both scored, by the difference {what}{marked}."
+        return "The two have no scored samples in common."
+    what = "in relative rank (0 to 1), as the metrics have different scales" if found.of_ranks else "in score"
+    marked = "" if found.of_ranks else "; differing words are marked"
+    return f"{len(found):,} samples with scores on both sides, sorted by difference {what}{marked}."
 
 
 def _pairs(
     site: Site, sides: tuple[Side, Side], names: tuple[str, str], found: Differences, places: range
 ) -> list[dict[str, Any]]:
-    """Return what is shown of some pairs of samples."""
+    """Return template values for pairs of samples."""
     rows = found.rows[places.start : places.stop]
     shown = [
         [
@@ -237,12 +237,12 @@ def _pair(
 
 
 By = Literal["either", "first", "second"]
-"""Whose advantage comes first: whichever is greater, that of the first, that of the second."""
+"""Sort order: by absolute difference, by advantage of the first, or by advantage of the second side."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """One of two things that are compared.
+    """One side of a comparison.
 
     Attributes:
         run: Its run.
@@ -257,12 +257,12 @@ class Side:
 
 @dataclass(frozen=True)
 class Differences:
-    """Samples of which both sides have a score, the largest difference first.
+    """Samples with scores on both sides, sorted by decreasing difference.
 
     Attributes:
-        rows: ``[n, 2]`` numbers of the samples in either run.
-        differences: ``[n]`` by how much the first is better.
-        of_ranks: Whether these are of ranks, from 0 to 1: the two metrics have scales of their own.
+        rows: ``[n, 2]`` indices of the samples in the first and the second run.
+        differences: ``[n]`` advantage of the first side.
+        of_ranks: Whether differences are in relative ranks (0 to 1), as the metrics have different scales.
     """
 
     rows: np.ndarray
@@ -274,12 +274,12 @@ class Differences:
 
 
 def differences(first: Side, second: Side, by: By) -> Differences:
-    """Return the samples that two sides share, in order.
+    """Return the common samples of two sides, sorted.
 
     Args:
-        first: One of them.
-        second: The other, of the same task.
-        by: Which differences come first.
+        first: The first side.
+        second: The second side, of the same task.
+        by: The sort order.
     """
     rows = _shared_rows(first.samples, second.samples)
     values = np.column_stack(
@@ -299,7 +299,7 @@ def differences(first: Side, second: Side, by: By) -> Differences:
 
 
 def _shared_rows(first: RunSamples, second: RunSamples) -> np.ndarray:
-    """Return ``[n, 2]`` the numbers of the samples that both have, in the order of the first."""
+    """Return ``[n, 2]`` indices of the common samples, in the order of the first run."""
     if first is second:
         return np.repeat(np.arange(len(first))[:, None], 2, axis=1)
     place = {identity: row for row, identity in enumerate(second.column("id"))}
@@ -308,11 +308,11 @@ def _shared_rows(first: RunSamples, second: RunSamples) -> np.ndarray:
 
 
 Words = list[tuple[str, bool]]
-"""Parts of a text, and whether the other text has each."""
+"""Parts of a text, each with whether the other text contains it."""
 
 
 def word_differences(first: str, second: str) -> tuple[Words, Words]:
-    """Return two texts in parts, those that they share and those that one of them has alone, word by word."""
+    """Split two texts into common and differing parts, by words."""
     words = first.split(), second.split()
     found: tuple[Words, Words] = [], []
     folded = [[one.lower().strip(".,;:!?\"'") for one in side] for side in words]

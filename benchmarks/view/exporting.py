@@ -1,4 +1,4 @@
-"""Writes the pages as files: those that links lead to from the first one."""
+"""Writes the pages as files, following links from the first page."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ EXPORT_POLICY = (
     "default-src 'none'; style-src 'self' file:; script-src 'self' file:; img-src 'self' file: data:; "
     "form-action 'none'; base-uri 'none'"
 )
-"""What browsers call the page's own where it is read as a file differs: ``file:`` is what lies on disk."""
-# Text that pages show is escaped: a quotation mark stands in markup alone.
+"""Browsers disagree on 'self' for local files, so ``file:`` allows files on disk."""
+# Text of pages is escaped, so quotation marks only occur in markup.
 _ADDRESS = re.compile(r'(href|src)="(/[^"]*)"')
 
 
 def export(site: Site, folder: Path, progress: Reporter) -> int:
-    """Write the pages, and return how many files these are.
+    """Write the pages, and return the number of files.
 
     Args:
-        site: Its pages, with a policy.
-        folder: Where to; it must not be there.
-        progress: Called with (done, known so far) as pages are written.
+        site: Renders the pages, with a policy.
+        folder: The output folder; it must not exist.
+        progress: Called with (pages written, pages found).
 
     Raises:
-        UsageError: The folder is there, or cannot be written.
+        UsageError: The folder exists or cannot be written.
     """
     if folder.exists():
-        raise UsageError(f"--export {folder}: is there already", "Name a folder that is not, or remove it.")
+        raise UsageError(f"--export {folder}: already exists", "Choose a new folder, or remove this one.")
     draft = draft_beside(folder)
     try:
         draft.mkdir(parents=True)
@@ -59,7 +59,7 @@ def _write(site: Site, folder: Path, progress: Reporter) -> int:
     contents: dict[str, bytes] = {}
 
     def name_of(address: str) -> str:
-        """Return the file of an address; what leads nowhere leads to the first page."""
+        """Return the file of a URL; unknown URLs give the first page."""
         if address not in names:
             try:
                 names[address], content = _file(site, address)
@@ -102,7 +102,7 @@ def _put(path: Path, content: bytes) -> None:
 
 
 def _file(site: Site, address: str) -> tuple[str, bytes | None]:
-    """Return the name of the file of an address, and what it holds where it is no page."""
+    """Return the file name for a URL, and the content if it is not a page."""
     parts = urlsplit(address)
     path = [unquote(part) for part in parts.path.strip("/").split("/")]
     if path[0] == "assets":

@@ -1,4 +1,4 @@
-"""The runs that are shown: found anew whenever all of them are listed, read when their files have changed."""
+"""Finds the runs to show: lists them anew for each list, and reads records again only if they changed."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _LONGEST_KEY = 120
 
 @dataclass(frozen=True)
 class ShownRun:
-    """A run that can be looked at.
+    """A run with pages.
 
     Attributes:
-        key: What addresses call it.
+        key: Its name in URLs.
         folder: Its folder.
         record: Its record.
     """
@@ -42,22 +42,22 @@ class ShownRun:
 
     @property
     def model(self) -> str:
-        """The model, or what stands for it, with the decoding settings that the user gave."""
+        """The model or its substitute, with decoding settings from the command line."""
         given = settings_text(self.record.settings.decoding)
         return f"{self.record.model_name or 'no model'}{f' [{given}]' if given else ''}"
 
     @property
     def name(self) -> str:
-        """The model, as it decoded, and when the run began."""
+        """The model with its decoding settings, and the start time of the run."""
         return f"{self.model}, {self.record.started:%Y-%m-%d %H:%M}"
 
 
 @dataclass
 class Runs:
-    """The runs below some folders. Threads may share it.
+    """Finds runs in folders. Thread-safe.
 
     Attributes:
-        places: Folders of runs, or folders below which runs lie.
+        places: Folders of runs, or folders that contain some.
     """
 
     places: Sequence[Path]
@@ -67,7 +67,7 @@ class Runs:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def all(self) -> tuple[list[ShownRun], list[tuple[str, str]]]:
-        """Return the runs that are there now, the newest of each task first, and folder and fault of others."""
+        """Return the current runs, newest first within each task, and (folder, error) of unreadable ones."""
         files, errors = find_records(self.places)
         faults = [("", error.in_one_line) for error in errors]
         runs: dict[str, ShownRun] = {}
@@ -83,7 +83,7 @@ class Runs:
         return sorted(by_task, key=lambda run: (run.record.alias, run.record.task)), faults
 
     def get(self, key: str) -> ShownRun | None:
-        """Return the run that addresses call so; None where there is none."""
+        """Return a run by its name in URLs; None if there is none."""
         if key not in self._by_key:
             self.all()
         return self._by_key.get(key)
@@ -92,7 +92,7 @@ class Runs:
         """Return the samples of a run.
 
         Raises:
-            DataError: It has none, or others than it wrote.
+            DataError: The run has no samples, or the file was changed.
         """
         with self._lock:
             known = self._samples.pop(run.folder, None)
@@ -113,7 +113,7 @@ class Runs:
         if known is None or known[0] != stamp:
             try:
                 record: Record | DataError = read_record(file)
-                record.protocol  # noqa: B018 - its numbers need it
+                record.protocol  # noqa: B018 - raises if unknown
             except BenchError as error:
                 record = error if isinstance(error, DataError) else DataError(error.message, error.hint)
             known = self._read[file] = stamp, record
@@ -121,7 +121,7 @@ class Runs:
 
 
 def _key(folder: Path, taken: dict[str, ShownRun]) -> str:
-    """Return what addresses call a run: the last three folders of its path, as far as an address can hold them."""
+    """Return the name of a run in URLs: the last three folders of its path, in characters that URLs allow."""
     parts = folder.resolve().parts[-3:]
     name = "--".join(re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip(".-") for part in parts if part != "/")
     if name in taken or len(name) > _LONGEST_KEY or not name:
@@ -136,16 +136,16 @@ NOTHING = Picture(
     b'font-family="sans-serif" font-size="14">No image here</text></svg>',
     "image/svg+xml",
 )
-"""What stands for an image that is not on this machine."""
+"""Placeholder for an image that is not on this machine."""
 
 
 @dataclass
 class Pictures:
-    """Finds the images of samples. Threads may share it.
+    """Finds the images of samples. Thread-safe.
 
     Attributes:
-        locations: Where data sets are.
-        include_path: Folders with task files besides those that ship.
+        locations: Locations of data sets.
+        include_path: Folders with additional task files.
     """
 
     locations: DataLocations
@@ -155,23 +155,23 @@ class Pictures:
 
     @cached_property
     def index(self) -> TaskIndex:
-        """The tasks that are installed."""
+        """The installed tasks."""
         return build_index(self.include_path)
 
     def may_have(self, run: ShownRun, sample: str) -> bool:
-        """Tell whether a sample may have an image here; nothing of it is looked for."""
+        """Return whether a sample may have an image on this machine, without searching for it."""
         images = self._of_task(run.record.task)
         return sample in run.record.pictures or (images is not None and images.may_have)
 
     def read(self, run: ShownRun, sample: str, image: str | None) -> Picture:
-        """Return the image of a sample; a drawing that says so where there is none, or none that a browser shows.
+        """Return the image of a sample, or a placeholder if there is none that browsers can show.
 
-        No path of a record, a sample or a task leads out of the run's folder and those of the data's images.
+        Paths from records, samples and tasks cannot lead outside of the folders of the run and of the images.
 
         Args:
             run: The run.
             sample: Its id.
-            image: What the sample calls its image.
+            image: The image's name in the sample.
         """
         images = self._of_task(run.record.task)
         content = images.read(sample, image) if images is not None and images.may_have else None
@@ -180,7 +180,7 @@ class Pictures:
         return picture_of(content) or NOTHING
 
     def _of_task(self, task: str) -> TaskImages | None:
-        """Return the images of a task; None where it is not installed, or its data are nowhere."""
+        """Return the images of a task; None if the task is not installed or its data is missing."""
         with self._lock:
             if task not in self._tasks:
                 entry = self.index.entries.get(task)
@@ -194,7 +194,7 @@ class Pictures:
 
 
 def _kept(run: ShownRun, sample: str) -> bytes | None:
-    """Return the small picture that a run kept of a sample."""
+    """Return the thumbnail of a sample that the run stored."""
     name = run.record.pictures.get(sample)
     if name is None:
         return None
@@ -207,7 +207,7 @@ def _kept(run: ShownRun, sample: str) -> bytes | None:
 
 
 def comparable(run: ShownRun, runs: Sequence[ShownRun]) -> list[ShownRun]:
-    """Return the other runs of a run's task and version; none where ``bench compare`` does not know its protocol."""
+    """Return the other runs of the same task and version; empty if ``bench compare`` cannot compare its protocol."""
     return [
         one for one in runs
         if run.record.protocol.comparable

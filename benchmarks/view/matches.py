@@ -1,4 +1,4 @@
-"""What CAPTURE and METEOR matched between a sample's caption and its references, as parts of texts to be marked."""
+"""Matches of CAPTURE and METEOR between a caption and its references, as text spans to highlight."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ METEOR_HOWS: Mapping[str, str] = {
     "paraphrase": "paraphrases, of one word or several",
 }
 _SAME = 1e-6
-"""A score that is explained is within this of the recorded one; both are from 0 to 1."""
+"""Maximum difference between explained and recorded score; both are from 0 to 1."""
 
 
 @dataclass(frozen=True)
 class SampleExplanation:
-    """How a metric came to a score.
+    """Explanation of a score.
 
     Attributes:
-        hows: The ways in which parts are marked, each with what it means.
-        made: How the score is made of the values of the references.
-        of_references: What was matched with each.
+        hows: Types of matches, each with its meaning.
+        made: How the score is aggregated over references.
+        of_references: Matches with each reference.
     """
 
     hows: Mapping[str, str]
@@ -45,48 +45,48 @@ class SampleExplanation:
 
 
 def can_explain(record: Record, metric: str) -> bool:
-    """Tell whether it can be shown what a metric of a run matched, where the machine has what that takes."""
+    """Return whether matches of a metric can be explained, given its requirements are installed."""
     return record.registered_name(metric) in _EXPLAINERS
 
 
 class Explainer:
-    """Explains scores by the metrics' own matching, which must give the recorded score. Threads may share it."""
+    """Explains scores by the metrics' own matching, which must reproduce the recorded score. Thread-safe."""
 
     def __init__(self) -> None:
         self._metrics: dict[tuple[str, str], Capture] = {}
         self._lock = threading.Lock()
 
     def explain(self, record: Record, metric: str, row: Mapping[str, Any]) -> SampleExplanation:
-        """Return what a metric matched of a sample.
+        """Return the matches of a metric in a sample.
 
         Args:
-            record: The run's.
-            metric: CAPTURE or METEOR, as the run calls it.
+            record: The run's record.
+            metric: Name of CAPTURE or METEOR in the run.
             row: The sample.
 
         Raises:
-            BenchError: The sample has no single caption with references, something is missing on this machine, or the
-                score comes out otherwise here.
+            BenchError: The sample has no single caption with references, a requirement is missing on this machine, or
+                the recomputed score differs.
         """
         candidate, references, score = row.get("candidate"), row.get("references"), row.get(metric)
         if not isinstance(candidate, str) or not references:
-            raise MetricError("there are no texts to mark: the sample holds no caption with references")
+            raise MetricError("cannot explain: the sample has no caption with references")
         if score is None or not math.isfinite(score):
-            raise MetricError("there is nothing to explain: the sample has no score of this metric")
+            raise MetricError("cannot explain: the sample has no score of this metric")
         explain = _EXPLAINERS[record.registered_name(metric)]
         with self._lock:
             found, value = explain(self, record, metric, candidate, references)
         if abs(value - score) > _SAME:
             raise MetricError(
-                f"the matches of this score cannot be shown: this machine comes to {value:.4f}, the run to {score:.4f}",
-                "Models, word lists or versions differ; run the task again here.",
+                f"cannot explain: the recomputed score is {value:.4f}, the recorded one {score:.4f}",
+                "Models, word lists or versions differ; rerun the task on this machine.",
             )
         return found
 
     def capture(
         self, record: Record, metric: str, candidate: str, references: Sequence[str]
     ) -> tuple[SampleExplanation, float]:
-        """Return what CAPTURE matched, and its score."""
+        """Return the matches of CAPTURE, and its score."""
         from ...metrics import Context
         from ..store.store import Store, parse_store
 
@@ -94,18 +94,18 @@ class Explainer:
             scorer = self._capture(record, metric)
             found = scorer.explain(candidate, references, Context(cache=store))
         parts = [reference_matches(candidate, reference, one) for reference, one in zip(references, found, strict=True)]
-        made = f"the mean over the references of {_what_capture_is(scorer)}"
+        made = f"the mean over references of {_what_capture_is(scorer)}"
         hows = {str(how): meaning for how, meaning in CAPTURE_HOWS.items()}
         return SampleExplanation(hows, made, parts), sum(one.value for one in found) / len(found)
 
     def meteor(
         self, record: Record, metric: str, candidate: str, references: Sequence[str]
     ) -> tuple[SampleExplanation, float]:
-        """Return what METEOR aligned, and its score."""
+        """Return the alignments of METEOR, and its score."""
         from ...metrics.meteor.metric import explain
 
         found = explain(candidate, references)
-        made = "that of the reference with the greatest"
+        made = "the maximum over references"
         return SampleExplanation(METEOR_HOWS, made, [_of_meteor(one) for one in found]), max(one.value for one in found)
 
     def _capture(self, record: Record, metric: str) -> Capture:
@@ -119,7 +119,7 @@ class Explainer:
                 message, _, hint = planned.error.partition("\n")
                 raise MetricError(message, hint)
             if not isinstance(planned.metric, Capture):
-                raise MetricError(f"metric '{metric}' is not the CAPTURE of capbench")
+                raise MetricError(f"metric '{metric}' is not capbench's CAPTURE")
             self._metrics[key] = planned.metric
         return self._metrics[key]
 
@@ -128,16 +128,16 @@ _EXPLAINERS = {"capture": Explainer.capture, "meteor": Explainer.meteor}
 
 
 def _entry(record: Record, metric: str) -> MetricEntry:
-    """Return a metric with the settings that the run had: the task's, or those in its name.
+    """Return a metric with the settings of the run, from the task or from the metric's name.
 
     Raises:
-        BenchError: They cannot be read.
+        BenchError: The settings cannot be read.
     """
     for one in record.config.get("metric_list", []):
         try:
             entry = MetricEntry.model_validate({"metric": one} if isinstance(one, str) else one)
         except ValueError as error:
-            raise BenchError(f"the settings of metric '{metric}' cannot be read: {error}") from error
+            raise BenchError(f"cannot read the settings of metric '{metric}': {error}") from error
         if entry.called == metric:
             return entry
     return read_metric(metric)
@@ -167,7 +167,7 @@ def _of_meteor(one: Alignment) -> ReferenceMatches:
 
 
 def _marked(words: Sequence[str], places: Sequence[tuple[tuple[int, int], str]]) -> Iterator[Any]:
-    """Yield words, and between them phrases that are marked."""
+    """Yield spans of unmarked words and marked phrases."""
     end = 0
     for (start, stop), how in sorted(places):
         if start > end:

@@ -1,4 +1,4 @@
-"""The pages of a run's samples: the list, one of them, and a scatter of all."""
+"""The pages of a run's samples: the list, a single sample, and a scatter plot."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from .samples import RunSamples, most_apart
 from .site import STATIC_PAGES, ListState, NoSuchPageError, Site, address, page_of
 
 PAGE = 24
-"""Samples of a page."""
+"""Samples per page."""
 _FAR = 10
-"""Samples that a scatter names beside its points."""
+"""Number of samples listed below a scatter plot."""
 _MAIN = ("candidate", "caption", "candidates")
 _TITLES = {
     "candidate": "Caption", "caption": "Caption", "candidates": "Captions", "references": "References",
     "negatives": "Negatives", "unchanged": "Caption before the change",
 }  # fmt: skip
 _STATIC_SAMPLES = 1_000
-"""Samples up to which exported ones lead to their neighbours, so that all are exported."""
+"""Maximum number of samples with links to their neighbours in an export, so that all are exported."""
 
 
 def samples_page(site: Site, key: str, query: Mapping[str, str]) -> str:
-    """Return a page of the list of samples."""
+    """Return one page of the list of samples."""
     run = site.run(key)
     samples = site.runs.samples(run)
     state = ListState.read(query, sortable(samples))
@@ -56,7 +56,7 @@ def samples_page(site: Site, key: str, query: Mapping[str, str]) -> str:
 
 
 def sortable(samples: RunSamples) -> list[str]:
-    """Return what samples have a number of: metrics, and ratings."""
+    """Return the numeric columns of samples: metrics and ratings."""
     return [*samples.rated, *samples.metrics]
 
 
@@ -65,7 +65,7 @@ def _order(samples: RunSamples, state: ListState) -> np.ndarray:
 
 
 def label(run: ShownRun, name: str) -> str:
-    """Return what people call a metric, or a column of ratings."""
+    """Return the label of a metric or a column of ratings."""
     kind, _, aspect = name.partition(".")
     if kind == "ratings":
         return f"human rating, {aspect}" if aspect else "human rating"
@@ -77,15 +77,15 @@ def _said(run: ShownRun, state: ListState, found: int, total: int, shown: int) -
     if state.query:
         parts.append(f"with “{state.query}”")
     if state.failed:
-        parts.append("that could not be used whole")
+        parts.append("with failures")
     if state.sort:
         parts.append(f"by {label(run, state.sort)}, {'highest' if state.descending else 'lowest'} first")
     said = " ".join(parts)
-    return f"{said}; the first {shown:,} are here" if found > shown else said
+    return f"{said} (first {shown:,} exported)" if found > shown else said
 
 
 def summary(site: Site, run: ShownRun, samples: RunSamples, sample: int, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what lists show of a sample."""
+    """Return template values of a sample in a list."""
     identity = str(row["id"])
     has_picture = site.pictures.may_have(run, identity)
     texts = next((texts_of(row[name]) for name in _MAIN if row.get(name)), [])
@@ -102,19 +102,19 @@ def summary(site: Site, run: ShownRun, samples: RunSamples, sample: int, row: Ma
 
 
 def shown_number(samples: RunSamples, name: str, sample: int) -> str:
-    """Return a number of a sample as pages show it: of a metric that counts without digits behind the point."""
+    """Return a formatted value of a sample; counts have no decimals."""
     value = float(samples.numbers(name)[sample])
     return number(value if math.isfinite(value) else None, 0 if samples.counts(name) else 4)
 
 
 def _sample(samples: RunSamples, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 16 and int(text) < len(samples)):
-        raise NoSuchPageError(f"the run has no sample '{text}': it has {len(samples):,}, and the first one is 0")
+        raise NoSuchPageError(f"the run has no sample '{text}'; its {len(samples):,} samples are numbered from 0")
     return int(text)
 
 
 def sample_page(site: Site, key: str, text: str, query: Mapping[str, str]) -> str:
-    """Return the page of a sample, in its place of a list."""
+    """Return the page of a sample, with links to its neighbours in the list."""
     run = site.run(key)
     samples = site.runs.samples(run)
     sample = _sample(samples, text)
@@ -124,7 +124,7 @@ def sample_page(site: Site, key: str, text: str, query: Mapping[str, str]) -> st
     explained = fault = None
     if metric:
         if metric not in samples.metrics or not can_explain(run.record, metric):
-            raise NoSuchPageError(f"what '{metric}' matched cannot be shown", "It can of CAPTURE and METEOR.")
+            raise NoSuchPageError(f"cannot show matches of '{metric}'", "Only CAPTURE and METEOR have matches to show.")
         try:
             explained = site.explainer.explain(run.record, metric, row)
         except BenchError as error:
@@ -144,7 +144,7 @@ def sample_page(site: Site, key: str, text: str, query: Mapping[str, str]) -> st
 
 
 def _place_in_list(site: Site, run: ShownRun, samples: RunSamples, state: ListState, sample: int) -> dict[str, str]:
-    """Return where the list, and the samples before and after one, are, and which of how many it is."""
+    """Return URLs of the list and of the previous and next sample, and the position in the list."""
     order = _order(samples, state)
     at = int(found[0]) if (found := np.flatnonzero(order == sample)).size else None
     page = at // PAGE + 1 if at is not None else 1
@@ -163,7 +163,7 @@ def _place_in_list(site: Site, run: ShownRun, samples: RunSamples, state: ListSt
 def _whole(
     site: Site, run: ShownRun, samples: RunSamples, sample: int, row: Mapping[str, Any], state: ListState
 ) -> dict[str, Any]:
-    """Return everything that the run recorded of a sample."""
+    """Return template values for everything that the run recorded of a sample."""
     shown = summary(site, run, samples, sample, row)
     named = {name: texts_of(row[name]) for name in _TITLES if row.get(name)}
     explainable = isinstance(row.get("candidate"), str) and bool(row.get("references"))
@@ -192,7 +192,7 @@ def _fact(value: Any) -> str:
 
 
 def picture(site: Site, key: str, text: str) -> Picture:
-    """Return the image of a sample, or what stands for one.
+    """Return the image of a sample, or a placeholder.
 
     Raises:
         NoSuchPageError: There is no such sample.
@@ -204,7 +204,7 @@ def picture(site: Site, key: str, text: str) -> Picture:
 
 
 def scatter_page(site: Site, key: str, query: Mapping[str, str]) -> str:
-    """Return the page of one number of samples against another."""
+    """Return the scatter plot of one column of values against another."""
     run = site.run(key)
     samples = site.runs.samples(run)
     known = sortable(samples)
@@ -214,7 +214,7 @@ def scatter_page(site: Site, key: str, query: Mapping[str, str]) -> str:
     for name, otherwise in (("x", known[0]), ("y", known[1] if len(known) > 1 else known[0])):
         value = query.get(name, otherwise)
         if value not in known:
-            raise NoSuchPageError(f"'{value}' is no metric of this run", f"It has {', '.join(known)}.")
+            raise NoSuchPageError(f"this run has no metric '{value}'", f"It has {', '.join(known)}.")
         chosen.append(value)
     x, y = chosen
     drawn = scatter(samples.numbers(x), samples.numbers(y))
@@ -235,12 +235,12 @@ def scatter_page(site: Site, key: str, query: Mapping[str, str]) -> str:
 
 def _said_of_points(drawn: Scatter, x: str) -> str:
     if not drawn.total:
-        return "No sample has both numbers."
+        return "No sample has both values."
     said = f"{drawn.total:,} samples"
     if len(drawn.points) < drawn.total:
-        said += f", of which {len(drawn.points):,} are drawn, chosen at random (always the same ones)"
+        said += f", of which {len(drawn.points):,} are drawn (random selection with a fixed seed)"
     if drawn.spread:
-        said += f"; points are spread a little from left to right, as many share one {x}"
+        said += f"; points have horizontal jitter, as many have the same {x}"
     return said
 
 

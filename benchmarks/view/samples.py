@@ -1,6 +1,6 @@
 # pyright: basic
 # pyarrow has no types that pyright could read.
-"""The samples of a run, searched and sorted without all in memory: numbers are held, texts are read when needed."""
+"""Searches and sorts the samples of a run: values are in memory, texts are read when needed."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _ORDERS_KEPT = 8
 
 
 class RunSamples:
-    """The samples of a run by their numbers, from 0, in the order of the file. Threads may share it.
+    """The samples of a run by index, from 0, in the order of the file. Thread-safe.
 
     Args:
-        folder: That of the run.
+        folder: The folder of the run.
         record: Its record.
 
     Raises:
-        DataError: The run has no samples, or others than it wrote.
+        DataError: The run has no samples, or the file was changed.
     """
 
     def __init__(self, folder: Path, record: Record) -> None:
@@ -57,36 +57,36 @@ class RunSamples:
 
     @cached_property
     def rated(self) -> list[str]:
-        """The columns of ratings in which a sample has some: ``ratings``, or one an aspect."""
+        """The columns with ratings: ``ratings``, or one per aspect."""
         return [name for name in self.ratings if np.isfinite(self.numbers(name)).any()]
 
     def _read_numbers(self, name: str) -> np.ndarray:
-        """Return ``[n]`` scores of a metric, or means of ratings; NaN where a sample has none."""
+        """Return ``[n]`` scores of a metric, or mean ratings; NaN if missing."""
         with self._lock:
             column = self._file.read([name], use_threads=False)[name]
         return _means(column) if name in self.ratings else numbers(column)
 
     def _counts(self, name: str) -> bool:
-        """Tell whether all numbers of a metric are whole ones, and some greater than 1."""
+        """Return whether a metric counts: all values are integers, some greater than 1."""
         values = self.numbers(name)
         values = values[np.isfinite(values)]
         return bool((values == np.round(values)).all() and (values > 1).any())
 
     def rank(self, name: str, sample: int) -> tuple[int, int] | None:
-        """Return which of how many a sample is by a metric, 1 for the highest; None where it has no score."""
+        """Return (rank, number of scored samples) by a metric, rank 1 for the highest score; None without a score."""
         values = self.numbers(name)
         if not np.isfinite(values[sample]):
             return None
         return int((values > values[sample]).sum()) + 1, int(np.isfinite(values).sum())
 
     def order(self, sort: str = "", *, descending: bool = False, query: str = "", failed: bool = False) -> np.ndarray:
-        """Return the numbers of samples in an order.
+        """Return the sorted indices of samples.
 
         Args:
-            sort: A metric or a column of ratings; those without a value come last. Empty for the order of the file.
-            descending: Whether the highest come first.
-            query: Only samples of which a text contains this, capital or not; empty for all.
-            failed: Only samples that a metric, or the run, could not use.
+            sort: A metric or a column of ratings; missing values come last. Empty for the order of the file.
+            descending: Whether to sort in descending order.
+            query: Select samples with a text that contains this, ignoring case; empty for all.
+            failed: Select samples with failures.
         """
         return self._sorted(sort, descending, query, failed)
 
@@ -101,26 +101,26 @@ class RunSamples:
         return found[np.argsort(-values if descending else values, kind="stable")]
 
     def rows(self, wanted: Sequence[int]) -> list[dict[str, Any]]:
-        """Return samples by column, in the order that was asked for; only the parts that hold them are read."""
+        """Return samples as rows in the given order; reads only their row groups."""
         wanted_rows = np.asarray(wanted, np.int64)
         rows: dict[int, dict[str, Any]] = {}
         for start, end, group in self._groups():
             inside = np.unique(wanted_rows[(wanted_rows >= start) & (wanted_rows < end)])
             if inside.size:
                 part = self._part(group)
-                # Not 'take': to make an array of the numbers imports pandas.
+                # Not 'take': creating the array of indices imports pandas.
                 rows.update((row, part.slice(row - start, 1).to_pylist()[0]) for row in inside.tolist())
         return [rows[one] for one in wanted_rows.tolist()]
 
     def _part(self, group: int) -> Any:
-        """Return a part of the file; the last one is held, as neighbours are looked at one after the other."""
+        """Return a row group; the last one is cached, as users page through neighbours."""
         with self._lock:
             if self._last is None or self._last[0] != group:
                 self._last = group, self._file.read_row_group(group, use_threads=False)
             return self._last[1]
 
     def column(self, name: str) -> list[Any]:
-        """Return the values of a column, all of them."""
+        """Return all values of a column."""
         with self._lock:
             return self._file.read([name], use_threads=False)[name].to_pylist()
 
@@ -152,13 +152,13 @@ class RunSamples:
 
 
 def _rows_containing(values: Any, query: str) -> np.ndarray:
-    """Return the places of texts, or of lists of texts, that contain a text, capital or not."""
+    """Return the indices of texts, or of lists of texts, that contain a text, ignoring case."""
     import pyarrow
     import pyarrow.compute
 
     if pyarrow.types.is_list(values.type):
         counts = counts_in_lists(values)
-        # Not 'flatten', which passes over lists that are missing.
+        # Not 'flatten', which skips null lists.
         inside = values.values.slice(values.offsets[0].as_py(), int(counts.sum()))
         return np.unique(np.repeat(np.arange(len(values)), counts)[_rows_containing(inside, query)])
     matches = pyarrow.compute.match_substring  # type: ignore[attr-defined]
@@ -166,7 +166,7 @@ def _rows_containing(values: Any, query: str) -> np.ndarray:
 
 
 def _means(column: Any) -> np.ndarray:
-    """Return the mean of each list of numbers, of those that are finite; NaN where there is none."""
+    """Return the mean of the finite values of each list; NaN if there are none."""
     values, counts = numbers_in_lists(column)
     of_list, there = np.repeat(np.arange(len(counts)), counts), np.isfinite(values)
     given = np.bincount(of_list[there], minlength=len(counts))
@@ -175,7 +175,7 @@ def _means(column: Any) -> np.ndarray:
 
 
 def relative_ranks(values: np.ndarray) -> np.ndarray:
-    """Return where each value stands among all of them, 0 for the lowest and 1 for the highest; ties share a place."""
+    """Return relative ranks, 0 for the lowest and 1 for the highest value; ties get the same rank."""
     levels, level_of, counts = np.unique(values, return_inverse=True, return_counts=True)
     below = np.cumsum(counts) - counts
     if len(values) < 2 or len(levels) < 2:
@@ -184,7 +184,7 @@ def relative_ranks(values: np.ndarray) -> np.ndarray:
 
 
 def most_apart(x: np.ndarray, y: np.ndarray, most: int) -> list[int]:
-    """Return the numbers of the samples whose ranks by the two differ most, the greatest difference first."""
+    """Return the indices of samples with the largest differences in rank, largest first."""
     rows = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
     apart = np.abs(relative_ranks(x[rows]) - relative_ranks(y[rows]))
     return rows[np.argsort(-apart, kind="stable")[:most]].tolist()

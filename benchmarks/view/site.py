@@ -1,4 +1,4 @@
-"""What all pages are made with, and the pages of all runs, of one run and of suites."""
+"""Common parts of all pages, and the pages of all runs, of a run and of suites."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from .finding import Pictures, Runs, ShownRun, comparable
 from .matches import Explainer
 
 MOST_VALUES = 4
-"""Numbers of a run in the list of all runs."""
+"""Maximum number of values per run in the list of runs."""
 STATIC_PAGES = 10
-"""Pages of a list that are exported."""
+"""Maximum number of exported pages per list."""
 
 
 @dataclass
 class Site:
-    """The pages.
+    """Renders pages.
 
     Attributes:
-        runs: What is shown.
+        runs: The runs to show.
         pictures: Finds images.
-        policy: What pages that are read as files forbid; empty where a server says it.
+        policy: Content security policy of exported pages; empty if a server sends it.
     """
 
     runs: Runs
@@ -47,7 +47,7 @@ class Site:
 
     @property
     def static(self) -> bool:
-        """Whether the pages are read as files: nothing is searched or chosen then."""
+        """Whether the pages are exported files, without search and forms."""
         return bool(self.policy)
 
     @cached_property
@@ -57,14 +57,14 @@ class Site:
         return made
 
     def render(self, template: str, **values: Any) -> str:
-        """Return a page."""
+        """Render a template."""
         return self._templates.get_template(template).render(**values)
 
     def run(self, key: str) -> ShownRun:
-        """Return the run that addresses call so.
+        """Return a run by its name in URLs.
 
         Raises:
-            NoSuchPageError: There is none.
+            NoSuchPageError: There is no such run.
         """
         found = self.runs.get(key)
         if found is None:
@@ -73,7 +73,7 @@ class Site:
 
 
 def index_page(site: Site, query: Mapping[str, str]) -> str:
-    """Return the page of all runs, task by task."""
+    """Return the page of all runs, grouped by task."""
     runs, faults = site.runs.all()
     words = query.get("q", "").lower().split()
     tasks: dict[str, list[ShownRun]] = {}
@@ -94,7 +94,7 @@ def index_page(site: Site, query: Mapping[str, str]) -> str:
 
 def _task(runs: Sequence[ShownRun]) -> dict[str, Any]:
     newest = runs[0].record
-    # The statistic is named only where the results are of several, or none of a mean.
+    # Headers omit the statistic if all results are means or corpus-level values.
     plain = all(one.statistic in ("mean", "corpus") for one in newest.results.values())
     heads = {key: " ".join(filter(None, one.label[: 1 if plain else 2])) for key, one in newest.results.items()}
     shown = dict(list(heads.items())[:MOST_VALUES])
@@ -134,7 +134,7 @@ def _value(result: Result | None) -> str:
 
 
 def notes_of(run: ShownRun) -> list[str]:
-    """Return what a reader must know of a run before comparing it."""
+    """Return warnings for comparisons of a run with others."""
     record = run.record
     limit = record.settings.limit
     counts = record.documents
@@ -144,7 +144,7 @@ def notes_of(run: ShownRun) -> list[str]:
 
 
 def run_page(site: Site, key: str) -> str:
-    """Return the page of a run: its numbers, what could not be used, what it can be held against."""
+    """Return the page of a run: results, failures, and runs that it can be compared with."""
     run = site.run(key)
     record = run.record
     results = [_result(run, key) for key in record.results]
@@ -190,40 +190,38 @@ def suites_page(site: Site) -> str:
 
 
 def suite_page(site: Site, name: str) -> str:
-    """Return the page of a published table, with what runs measured.
+    """Return the page of a published table with measured values.
 
     Raises:
         NoSuchPageError: No run fills a cell of such a table.
     """
     table = next((one for one in _tables(site) if one.suite == name), None)
     if table is None:
-        raise NoSuchPageError(
-            f"no run here fills a cell of suite '{name}'", "The page of suites lists those that have some."
-        )
+        raise NoSuchPageError(f"no run has a value for suite '{name}'", "The page of suites lists measured suites.")
     return site.render("suite.html", suite=shown_suite(table, lambda key: address("runs", key) if key else ""))
 
 
 class NoSuchPageError(BenchError):
-    """An address that leads nowhere."""
+    """The page of a URL does not exist."""
 
 
 def address(*parts: object, **query: object) -> str:
-    """Return the address of a page below the root, with what of a query says something."""
+    """Return the URL path of a page, with its non-empty query parameters."""
     path = "/" + "/".join(quote(str(part), safe="") for part in parts)
-    said = {name: value for name, value in query.items() if value not in ("", None)}
-    return f"{path}?{urlencode(said, errors='replace')}" if said else path
+    given = {name: value for name, value in query.items() if value not in ("", None)}
+    return f"{path}?{urlencode(given, errors='replace')}" if given else path
 
 
 @dataclass(frozen=True)
 class ListState:
-    """Which samples a list holds, and in which order.
+    """Filter and sort order of a list of samples.
 
     Attributes:
         sort: A metric or a column of ratings; empty for the order of the run.
-        descending: Whether the highest come first.
-        query: What samples must contain; empty for all.
-        failed: Only those that could not be used whole.
-        page: Which page of the list, from 1.
+        descending: Whether the order is descending.
+        query: Text that samples must contain; empty for all.
+        failed: Whether to show only samples with failures.
+        page: Page number, from 1.
     """
 
     sort: str = ""
@@ -234,33 +232,33 @@ class ListState:
 
     @classmethod
     def read(cls, query: Mapping[str, str], known: Sequence[str]) -> ListState:
-        """Return what the query of an address says.
+        """Parse the query parameters of a URL.
 
         Args:
-            query: Its values.
-            known: What samples can be sorted by.
+            query: The parameters.
+            known: Columns that samples can be sorted by.
 
         Raises:
-            NoSuchPageError: It says something that is not known.
+            NoSuchPageError: The sort column or the page number is invalid.
         """
         sort = query.get("sort", "")
         descending = sort not in known and sort.startswith("-")
         sort = sort.removeprefix("-") if descending else sort
         if sort and sort not in known:
             raise NoSuchPageError(
-                f"samples of this run cannot be sorted by '{sort}'.{did_you_mean(sort, known)}",
-                f"They can by {', '.join(known)}.",
+                f"cannot sort samples of this run by '{sort}'.{did_you_mean(sort, known)}",
+                f"Known: {', '.join(known)}.",
             )
         page = query.get("page", "1")
         return cls(sort, descending, query.get("q", ""), query.get("failed") == "1", page_number(page))
 
     @property
     def sort_value(self) -> str:
-        """How addresses say the order."""
+        """The sort order as a query parameter."""
         return f"-{self.sort}" if self.descending else self.sort
 
     def values(self, **changes: Any) -> dict[str, object]:
-        """Return the state, with changes, as the values of an address."""
+        """Return the state with changes as query parameters."""
         new = replace(self, **changes)
         return {
             "sort": new.sort_value,
@@ -271,25 +269,25 @@ class ListState:
 
 
 def page_number(text: str) -> int:
-    """Return the number of a page, from 1.
+    """Parse a page number, from 1.
 
     Raises:
-        NoSuchPageError: It is none.
+        NoSuchPageError: The text is not a page number.
     """
     if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0):
-        raise NoSuchPageError(f"'{text}' is no number of a page")
+        raise NoSuchPageError(f"'{text}' is not a page number")
     return int(text)
 
 
 @dataclass(frozen=True)
 class Page:
-    """A part of a list.
+    """A page of a list.
 
     Attributes:
-        number: Which one, from 1.
-        first: The place of its first entry in the list, from 0.
-        last: The place after its last entry.
-        pages: How many there are.
+        number: Page number, from 1.
+        first: Index of its first entry in the list, from 0.
+        last: Index after its last entry.
+        pages: Number of pages.
     """
 
     number: int
@@ -298,10 +296,10 @@ class Page:
     pages: int
 
     def links(self, to: Callable[[int], str]) -> dict[str, Any]:
-        """Return what a page shows of its place in the list.
+        """Return template values for links to the previous and next page.
 
         Args:
-            to: Gives the address of a page by its number.
+            to: Returns the URL of a page by its number.
         """
         before, after = (to(at) if 0 < at <= self.pages else "" for at in (self.number - 1, self.number + 1))
         here = f"{self.number:,} of {self.pages:,}"
@@ -312,13 +310,13 @@ def page_of(number: int, total: int, size: int, most: int | None = None) -> Page
     """Return a page of a list.
 
     Args:
-        number: Which one, from 1.
-        total: Entries of the list.
-        size: Entries of a page.
-        most: Pages of which the rest is not shown; None for all.
+        number: Page number, from 1.
+        total: Number of entries in the list.
+        size: Number of entries per page.
+        most: Maximum number of pages; None for no limit.
 
     Raises:
-        NoSuchPageError: The list has fewer.
+        NoSuchPageError: The list has fewer pages.
     """
     pages = max(1, -(-total // size))
     pages = pages if most is None else min(pages, most)

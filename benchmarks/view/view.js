@@ -7,7 +7,7 @@
     const writes = at.matches("input, select, textarea");
     if (event.key === "Escape" && writes) { at.blur(); return; }
     if (writes) return;
-    // A box that scrolls sideways keeps its arrows.
+    // Arrow keys scroll a box that overflows horizontally.
     if (at.matches(".scroll") && at.scrollWidth > at.clientWidth && event.key.startsWith("Arrow")) return;
     if (event.key === "/") {
       const search = document.getElementById("q");

@@ -58,7 +58,7 @@ def test_all_runs_are_listed_by_task_with_their_numbers(client: Any, viewed: Vie
     assert "τ-b" in page
     assert "Compare the two newest" in page
     found = text_of(client.get("/", params={"q": "rated"}))
-    assert "1 run of 1 task that match “rated”" in found
+    assert "1 run of 1 task matching “rated”" in found
 
 
 def test_runs_of_one_model_are_told_apart_by_their_decoding(tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ def test_a_run_shows_every_number_and_what_it_can_be_held_against(client: Any, v
         assert result.label[0] in page
         assert f"{result.value:.4f}" in page or f"{result.value:.2f}" in page
     assert f"/compare?a={viewed.first.key}&amp;b={viewed.second.key}" in answer.text
-    assert "Two of its metrics" not in page
-    assert "Two of its metrics" in text_of(client.get(f"/runs/{viewed.rated.key}"))
+    assert "Compare two of its metrics" not in page
+    assert "Compare two of its metrics" in text_of(client.get(f"/runs/{viewed.rated.key}"))
     assert viewed.rated.model == "no model"
 
 
@@ -146,11 +146,11 @@ def test_matches_that_do_not_give_the_recorded_score_are_not_shown(viewed: Viewe
     explained = Explainer().explain(viewed.first.record, "meteor", row)
     assert max(one.value for one in explained.of_references) == pytest.approx(row["meteor"], abs=1e-9)
     for metric in ("meteor", "capture"):
-        with pytest.raises(MetricError, match=r"this machine comes to 0\.\d+, the run to 0\.\d+"):
+        with pytest.raises(MetricError, match=r"recomputed score is 0\.\d+, the recorded one 0\.\d+"):
             Explainer().explain(viewed.first.record, metric, {**row, metric: row[metric] - 0.001})
         with pytest.raises(MetricError, match="no score of this metric"):
             Explainer().explain(viewed.first.record, metric, {**row, metric: None})
-        with pytest.raises(MetricError, match="no texts to mark"):
+        with pytest.raises(MetricError, match="no caption with references"):
             Explainer().explain(viewed.first.record, metric, {metric: 0.5})
 
 
@@ -173,7 +173,7 @@ def test_a_scatter_has_a_point_a_sample_that_leads_to_it(client: Any, viewed: Vi
     answer = client.get(f"/runs/{viewed.rated.key}/scatter", params={"x": "ratings", "y": METRIC})
     point = r'<a href="/runs/[^"]+/samples/(\d+)" aria-label="Sample \d+" tabindex="-1"><circle'
     assert list(map(int, re.findall(point, answer.text))) == list(range(ROWS))
-    assert f"{ROWS} samples; points are spread a little" in text_of(answer)
+    assert f"{ROWS} samples; points have horizontal jitter" in text_of(answer)
     assert "ROUGE-L against human rating" in text_of(answer)
 
 
@@ -209,7 +209,7 @@ def test_of_many_samples_the_verdict_is_by_influence_functions_and_says_so(
     assert "influence" not in text_of(client.get("/compare", params=keys))
     monkeypatch.setattr("capbench.benchmarks.view.compare_pages.MANY", ROWS)
     page = text_of(client.get("/compare", params={**keys, "x": "capture"}))
-    assert "Intervals and p are by influence functions" in page
+    assert "Intervals and p-values use influence functions" in page
     folders = [viewed.first.folder, viewed.second.folder]
     (made,) = compare_runs(folders, CompareSettings(metrics=("capture",), intervals="influence"))
     low, high = made.pairs[0].interval.low, made.pairs[0].interval.high
@@ -220,7 +220,7 @@ def test_of_many_samples_the_verdict_is_by_influence_functions_and_says_so(
 def test_two_metrics_of_a_run_are_held_against_each_other_by_ranks(client: Any, viewed: Viewed) -> None:
     keys = {"a": viewed.rated.key, "b": viewed.rated.key, "x": "length", "y": METRIC}
     page = text_of(client.get("/compare", params=keys))
-    assert "by the difference of ranks" in page
+    assert "sorted by difference in relative rank" in page
     assert "τ-b" in page
     same = text_of(client.get("/compare", params={**keys, "y": "length"}))
     assert "a comparison takes two metrics or more" in same
@@ -312,7 +312,7 @@ def test_files_hold_what_the_pages_do(exported: Path, viewed: Viewed) -> None:
 
 
 def test_a_folder_that_is_there_is_left_alone(tmp_path: Path, viewed: Viewed) -> None:
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="already exists"):
         export(viewed.site(EXPORT_POLICY), tmp_path, unheard)
     assert list(tmp_path.iterdir()) == [tmp_path / "cache"]
 
