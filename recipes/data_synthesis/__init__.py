@@ -1,1 +1,1 @@
-"""Makes data: regions, phrases, captions of regions, and what is made of them."""
+"""Data synthesis: pipelines of stages that generate captions, regions, negatives and images."""

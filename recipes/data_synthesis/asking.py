@@ -1,4 +1,4 @@
-"""Conversations with a judge: generators that ask, look at the answer, ask again; and what language answers are in."""
+"""Conversations with a judge: generators that ask, check the answer and ask again; language checks of answers."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ...adapters.encoders.clip_tokens import clip_tokenizer
 
 
 def clip_tokens(text: str) -> int:
-    """Return how many tokens of OpenAI's CLIP a text has, start and end included."""
+    """Return the number of OpenAI CLIP tokens of a text, start and end included."""
     return len(clip_tokenizer().encode(text)) + 2
 
 
 def cut_to_tokens(text: str, most: int) -> str:
-    """Return a text cut to so many tokens, by characters in proportion, as DCI cuts; as it is where it is shorter.
+    """Return a text truncated to ``most`` tokens, by characters in proportion, as DCI does.
 
     Args:
-        text: The text.
-        most: Tokens that it may have.
+        text: The text; unchanged if it is short enough.
+        most: The maximum number of tokens.
     """
     while (count := clip_tokens(text)) > most:
-        # In proportion it may still be too long by some, as tokens are not all of one length.
+        # Tokens differ in length, so a proportional cut may still be too long.
         text = text[: min(len(text) * most // count, len(text) - 1)]
     return text
 
@@ -35,9 +35,9 @@ Language = Literal["english", "any"]
 
 _WORDS = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 _ENOUGH = 8
-"""Words of which an English text has at least one that other languages do not have."""
+"""Number of words from which on an English text is expected to contain one of ``_ENGLISH``."""
 _LATIN = 0.9
-"""Share of letters that must be Latin: names may be others."""
+"""Share of letters that must be Latin; names may use other scripts."""
 _ENGLISH_WORDS = """
     the of and with is are was were has have which that there this these its it to from by at for an as
     their his her be not but can you while near behind above below left right
@@ -48,7 +48,7 @@ _ENGLISH = frozenset(_ENGLISH_WORDS.split())
 def language_fault(text: str, language: Language) -> str | None:
     """Return why a text is not in a language, or None if it may be.
 
-    English is told by its letters and, of eight words and more, by the little words that hold its sentences together.
+    English is recognised by its letters and, from eight words on, by its function words.
     """
     if language == "any":
         return None
@@ -64,25 +64,25 @@ def language_fault(text: str, language: Language) -> str | None:
 
 T = TypeVar("T")
 Conversation: TypeAlias = Generator[JudgeRequest, str, T]
-"""Yields a request, is sent the answer (empty where the judge gave none), returns what came of it, or raises."""
+"""Yields requests, receives answers (empty if the judge gave none), and returns a result or raises."""
 
 
 _YES_OR_NO = re.compile(r"\W*(yes|no)\b", re.IGNORECASE)
 
 
 class NoUse(Exception):  # noqa: N818 - an outcome of a conversation
-    """A conversation that came to nothing, within the attempts that it had; the text says why."""
+    """A conversation without a usable result after all attempts; the text gives the reason."""
 
 
 @dataclass(frozen=True)
 class ConversationResult(Generic[T]):
-    """What came of a conversation.
+    """The outcome of a conversation.
 
     Attributes:
-        result: What it returned; None where it came to nothing.
-        fault: Why it came to nothing.
-        asked: Requests that it made.
-        silent: Why the judge itself gave no answer, the last time that it gave none; empty where it always did.
+        result: Its return value; None if it failed.
+        fault: Why it failed.
+        asked: The number of requests.
+        silent: The last reason for which the judge gave no answer; empty if it always answered.
     """
 
     result: T | None
@@ -92,7 +92,7 @@ class ConversationResult(Generic[T]):
 
 
 def converse(judge: Judge, conversations: Sequence[Conversation[T]]) -> list[ConversationResult[T]]:
-    """Carry on conversations, the requests of all of them together, until each has ended.
+    """Run conversations until all have ended; their requests are batched.
 
     Raises:
         AdapterError: The judge failed as a whole.
@@ -123,14 +123,14 @@ def converse(judge: Judge, conversations: Sequence[Conversation[T]]) -> list[Con
 
 
 def first_of_use(tries: int, ask: Callable[[int], Conversation[T]]) -> Conversation[T]:
-    """Return what the first attempt gives that comes to something.
+    """Return the result of the first attempt that succeeds.
 
     Args:
-        tries: How many there are, at least one.
-        ask: Begins the attempt of a number.
+        tries: The number of attempts, at least one.
+        ask: Starts the attempt with a number.
 
     Raises:
-        NoUse: As the last one came to nothing.
+        NoUse: The last attempt failed.
     """
     for attempt in range(tries - 1):
         try:
@@ -141,11 +141,11 @@ def first_of_use(tries: int, ask: Callable[[int], Conversation[T]]) -> Conversat
 
 
 def says_yes(answer: str) -> bool | None:
-    """Return whether an answer begins with yes; None where it begins with neither yes nor no."""
+    """Return whether an answer begins with yes; None if it begins with neither yes nor no."""
     found = _YES_OR_NO.match(answer)
     return None if found is None else found[1].lower() == "yes"
 
 
 def seed_of(seed: int, *names: object) -> int:
-    """Return a seed that depends on the pipeline's and on what is asked, of which no two attempts have the same."""
+    """Return a seed derived from the pipeline's seed and the names of the request; each attempt has another."""
     return int(generator_of(seed, *map(str, names)).integers(2**31))

@@ -1,4 +1,4 @@
-"""What every stage of a pipeline has in common: the rows that pass through it, and the models that it may ask."""
+"""The interface of pipeline stages: rows, models and the ``Stage`` base class."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from .schema import PipelineModel
 
 
 class RowFile:
-    """Rows that were written to a file, and are read from its start as often as they are wanted.
+    """Rows in a file, which can be iterated several times.
 
     Attributes:
         path: The file.
-        keys: The values that every row has.
+        keys: Names of the values that every row has.
         have_images: Whether every row has an image.
 
     Args:
-        path: Where the file is written; the draft of one process, which goes with it.
+        path: Where the file is written; a temporary file of this process.
         rows: The rows, in order; their values are JSON.
     """
 
@@ -48,7 +48,7 @@ class RowFile:
                 self._count += 1
 
     def __len__(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return self._count
 
     def __iter__(self) -> Iterator[PipelineRow]:
@@ -57,21 +57,21 @@ class RowFile:
             yield from map(PipelineRow.of_line, lines)
 
     def remove(self) -> None:
-        """Remove the file; nobody reads the rows again."""
+        """Remove the file; the rows cannot be read again."""
         self.path.unlink()
 
 
 @dataclass(frozen=True)
 class PipelineRow:
-    """An image with what is known of it.
+    """An image with its values.
 
     Attributes:
         id: Its name.
-        image: Its file; None for rows of texts alone.
-        values: What was given, and what stages made.
-        provenance: What each stage says of what it made: ``stage``, ``model``, ``prompt``, ``seed``, ``removed``, …
-        passing: Whether another run may make more of it, as a model or its server failed; it is not kept then.
-        image_digest: Tells the image from others: of the file's bytes, where they can be read.
+        image: Its file; None for rows with texts only.
+        values: Values of the data and of stages.
+        provenance: A record of each stage: ``stage``, ``model``, ``prompt``, ``seed``, ``removed``, …
+        passing: Whether a model or its server failed temporarily; the row is not cached, and the next run retries.
+        image_digest: Hash of the file's bytes, if they can be read.
     """
 
     id: str
@@ -82,12 +82,12 @@ class PipelineRow:
     image_digest: str = ""
 
     def having(self, stage: str, told: Mapping[str, Any], **values: Any) -> PipelineRow:
-        """Return the row with what a stage made.
+        """Return the row with the values of a stage.
 
         Args:
             stage: The stage.
-            told: What it says of where that came from.
-            **values: What it made.
+            told: Its record for ``provenance``.
+            **values: The values that it made.
         """
         return replace(self, values={**self.values, **values}, provenance=(*self.provenance, {"stage": stage, **told}))
 
@@ -96,7 +96,7 @@ class PipelineRow:
         """The image's file.
 
         Raises:
-            DataError: There is none.
+            DataError: The row has no image.
         """
         if self.image is None:
             raise DataError(f"row {self.id} has no image", "Give images with --data, or leave the stage out.")
@@ -109,18 +109,18 @@ class PipelineRow:
 
     @classmethod
     def of_line(cls, line: bytes) -> PipelineRow:
-        """Return the row that a line of a :class:`RowFile` holds."""
+        """Parse a line of a :class:`RowFile`."""
         identity, image, values, provenance, digest = json.loads(line)
         return cls(identity, None if image is None else Path(image), values, tuple(provenance), image_digest=digest)
 
 
 @dataclass(frozen=True)
 class NotGenerated:
-    """What a stage could not make of a row.
+    """A row for which a stage could not make anything.
 
     Attributes:
-        reason: Why, in words.
-        passing: Whether another run may make it, as a model or its server failed; it is not kept then.
+        reason: Why.
+        passing: Whether a model or its server failed temporarily; it is not cached, and the next run retries.
     """
 
     reason: str
@@ -131,7 +131,7 @@ Generated: TypeAlias = PipelineRow | NotGenerated
 
 
 def key_of(row: PipelineRow) -> str:
-    """Return a text that changes with everything that a stage can see of a row; not with where its image lies."""
+    """Return the cache key of a row: all its content, without the location of its image."""
     return json.dumps([row.id, row.image_digest, row.values, list(row.provenance)], sort_keys=True, ensure_ascii=False)
 
 
@@ -141,15 +141,15 @@ def digest_of(*parts: object) -> str:
 
 
 ROLES: Mapping[str, Role] = {**{role: role for role in get_args(Role)}, "answerer": "captioner"}
-"""What stages call a model to what it does; an answerer writes what it is asked for of an image."""
+"""Role in a pipeline to role of the model; an answerer answers prompts about an image."""
 
 
 class PipelineModels:
-    """Models that a pipeline names.
+    """The models of a pipeline, loaded on first use.
 
     Args:
         named: Role to the model.
-        cache: What encoders' features are kept in.
+        cache: The cache of encoder features.
     """
 
     def __init__(self, named: Mapping[str, PipelineModel], cache: Cache | None = None) -> None:
@@ -161,7 +161,7 @@ class PipelineModels:
         """Return the model of a role, loaded.
 
         Raises:
-            UsageError: The pipeline names none, or one that does something else.
+            UsageError: The pipeline names none, or one with another role.
             BenchError: It could not be loaded.
         """
         if role not in self._loaded:
@@ -169,7 +169,7 @@ class PipelineModels:
         return self._loaded[role]
 
     def spec(self, role: str) -> ModelSpec:
-        """Return the model of a role; nothing is loaded.
+        """Return the model of a role without loading it.
 
         Raises:
             UsageError: As above.
@@ -196,28 +196,28 @@ class PipelineModels:
         return self.choices[role]
 
     def name(self, role: str) -> str:
-        """Return what the pipeline calls the model, and its weights where it names them; nothing is loaded."""
+        """Return the model's name in the pipeline, and its weights if named, without loading it."""
         return self.named(role).told
 
     def release(self, role: str) -> None:
-        """Let go of a model."""
+        """Drop a loaded model."""
         self._loaded.pop(role, None)
 
 
 @dataclass
 class StageFacts:
-    """What a report says of a stage.
+    """Statistics of a stage for the report.
 
     Attributes:
-        name: What the pipeline calls it.
-        given: Rows that it was given.
-        kept: Whether rows that it made nothing of went on as they came.
-        unmade: Id to the reason, of these.
-        not_chosen: Reasons for which rows that it made were left out, with how many.
-        counts: What its rows count, added up.
-        left_out: Reasons for which parts of rows were left out, with how many.
-        requests: Requests to a judge.
-        found: Rows that had been made before.
+        name: Its name in the pipeline.
+        given: The number of input rows.
+        kept: Whether rows that failed went on unchanged.
+        unmade: Id to the reason, of rows that failed.
+        not_chosen: Reason to the number of rows that were filtered out.
+        counts: Sums of the counts of its rows.
+        left_out: Reason to the number of parts of rows that were left out.
+        requests: The number of requests to a judge.
+        found: The number of rows from the cache.
     """
 
     name: str
@@ -232,11 +232,11 @@ class StageFacts:
 
     @property
     def made(self) -> int:
-        """Rows that it made something of, and that were chosen."""
+        """The number of output rows without those that failed."""
         return self.given - len(self.unmade) - self.not_chosen.total()
 
     def counting(self, rows: Iterable[PipelineRow]) -> Iterator[PipelineRow]:
-        """Yield rows as they are, and count what the last stage says of each."""
+        """Yield rows unchanged, and add up the last stage's record of each."""
         for row in rows:
             for told in row.provenance[-1:]:
                 self.counts.update(told.get("counts", {}))
@@ -245,43 +245,43 @@ class StageFacts:
             yield row
 
     def to_values(self) -> dict[str, Any]:
-        """Return the facts as JSON values; nothing in them is of one run, so that they are the same again."""
+        """Return the facts as JSON values; they do not depend on the run."""
         names = ("name", "given", "made", "unmade", "kept", "not_chosen", "counts", "left_out", "requests")
         values = {name: getattr(self, name) for name in names}
         return values | {"left_out": dict(self.left_out.most_common())}
 
 
 class StageSettings(Strict):
-    """Keys that each stage has."""
+    """Keys of every stage."""
 
     on_failure: Literal["leave_out", "keep"] = "leave_out"
-    """A row that a stage can make nothing of is left out, or goes on as it came; it is named and counted anyway."""
+    """Whether a row that fails is left out or goes on unchanged; the report names and counts it."""
 
 
 class Stage(ABC):
-    """Makes something of rows.
+    """A step that adds values to rows.
 
-    What it makes of a row follows from its settings, its models, the pipeline's seed and the row alone, and is kept.
+    The result for a row depends on the settings, the models, the pipeline's seed and the row only, and is cached.
 
     Args:
-        name: What the recipe calls it.
+        name: Its name in the pipeline.
         settings: Its keys.
         seed: The pipeline's.
     """
 
     Settings: ClassVar[type[StageSettings]] = StageSettings
     roles: ClassVar[tuple[str, ...]] = ()
-    """The models that it asks: ``captioner``, ``encoder``, ``judge``, ``segmenter``, ``detector``, ``painter``."""
+    """Models that it uses: ``captioner``, ``encoder``, ``judge``, ``segmenter``, ``detector``, ``painter``."""
     takes: ClassVar[tuple[str, ...]] = ()
-    """The values that a row must have; ``{key}`` is the one that this key of the settings names, where it names one."""
+    """Values that a row must have; ``{key}`` stands for the value that this setting names, if any."""
     gives: ClassVar[tuple[str, ...] | None] = None
-    """The values that a row has then besides those that it had, named alike; None where only the row can say."""
+    """Names of the values that it adds, with the same ``{key}``; None if they depend on the row."""
     shard: ClassVar[int] = 16
-    """Rows that are made at once, and kept together."""
+    """Rows per shard: processed and cached together."""
     chooses: ClassVar[bool] = False
-    """Whether it looks at all rows that it made, and leaves some of them out; see :meth:`left_out`."""
+    """Whether it filters its rows after all are made; see :meth:`left_out`."""
     version: ClassVar[int] = 1
-    """Raised when it makes something else of the same rows."""
+    """To be raised when its results for the same rows change."""
 
     def __init__(self, name: str, settings: Any, seed: int) -> None:
         self.name = name
@@ -289,11 +289,11 @@ class Stage(ABC):
         self.seed = seed
 
     def reads(self) -> Sequence[str]:
-        """Return the values that a row must have."""
+        """Return the names of the values that a row must have."""
         return self._named(self.takes)
 
     def makes(self) -> Sequence[str] | None:
-        """Return the values that a row has then, besides those that it had; None where only the row can say."""
+        """Return the names of the values that it adds; None if they depend on the row."""
         return None if self.gives is None else self._named(self.gives)
 
     def _named(self, values: Sequence[str]) -> list[str]:
@@ -301,14 +301,14 @@ class Stage(ABC):
         return [key for key in keys if key is not None]
 
     def check(self) -> None:  # noqa: B027 - most need nothing
-        """Raise if something that it needs beside its models is not on this machine; nothing is loaded.
+        """Raise if a requirement other than its models is missing on this machine; nothing is loaded.
 
         Raises:
-            BenchError: The hint says how to get it.
+            BenchError: The hint tells how to install it.
         """
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what of the stage itself decides what it makes."""
+        """Return what identifies the stage's results: class, version, name, settings and seed."""
         return {
             "stage": type(self).__name__,
             "version": self.version,
@@ -327,23 +327,23 @@ class Stage(ABC):
         """
 
     def left_out(self, rows: Iterable[PipelineRow]) -> Mapping[int, str]:
-        """Return why some of the rows that it made do not go on, by their number among all; of a stage that chooses.
+        """Return the rows to be filtered out: position to the reason.
 
         Args:
-            rows: All that it made, to be looked at one after the other.
+            rows: All rows that it made, as a stream.
         """
         return {}
 
 
 class RowStage(Stage):
-    """A stage that makes something of each row by itself."""
+    """A stage that processes each row independently."""
 
     @abstractmethod
     def make(self, row: PipelineRow, models: PipelineModels) -> PipelineRow:
-        """Return what is made of a row.
+        """Return the result for a row.
 
         Raises:
-            UnreadableImage: Nothing is made of it, as its image cannot be read.
+            UnreadableImage: Its image cannot be read.
         """
 
     def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:

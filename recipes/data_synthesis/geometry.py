@@ -36,8 +36,8 @@ def free_cells(hull: WholeBox, boxes: Sequence[WholeBox], scale: int) -> np.ndar
 def largest_rectangle(grid: np.ndarray) -> WholeBox | None:
     """Return the largest rectangle of a grid that is free throughout.
 
-    Of several, the one that ends first on the right; of these, the one with the uppermost row that goes no further to
-    the left, as in the released code of DetailCaps.
+    Of several, the one that ends first on the right; of these, the one with the uppermost row that does not extend
+    beyond it to the left, as in the released code of DetailCaps.
 
     Args:
         grid: Which cells are free, bool ``[rows, columns]``.
@@ -91,12 +91,12 @@ def clustered_boxes(
         The boxes in whole pixels: hulls, the largest first, then rectangles. Empty where no box is of that size.
 
     Raises:
-        UsageError: They are no boxes.
+        UsageError: They are not finite, or have another shape.
     """
     found = np.asarray(boxes, np.float64)
     found = found.reshape(0, 4) if found.size == 0 else found
     if found.ndim != 2 or found.shape[1] != 4 or not np.isfinite(found).all():
-        raise UsageError(f"boxes of the shape {list(np.shape(boxes))} are no boxes", "They are finite, [n, 4].")
+        raise UsageError(f"boxes have the shape {list(np.shape(boxes))}", "They are finite, [n, 4].")
     sides = np.maximum(found[:, 2:] - found[:, :2], 0)
     shares = sides.prod(axis=1) / (size[0] * size[1])
     found = found[(shares >= _LEAST) & (shares <= _MOST)]
@@ -291,7 +291,7 @@ class MaskNode:
 def mask_tree(regions: Sequence[Region], *, comparison: Comparison = "exact") -> tuple[MaskNode, ...]:
     """Return the regions of an image as a tree.
 
-    By falling size, each mask is held against the groups of its level. One that is nearly the same (sizes within 5 %,
+    By falling size, each mask is compared with the groups of its level. One that is nearly the same (sizes within 5 %,
     and no more than 5 % of either is not the other's) is the group's, if its score is better, or goes. One that lies
     more than 90 % within a group becomes a part of it, if it is not larger than 90 % of it; else the better one stays.
     Any other is a group. So it goes on within the groups. From the bottom up, siblings that overlap by more than 3 %
@@ -315,7 +315,7 @@ def mask_tree(regions: Sequence[Region], *, comparison: Comparison = "exact") ->
     """
     shapes = {one.mask.shape for one in regions}
     if len(shapes) > 1:
-        raise UsageError(f"masks of several sizes are no tree: {sorted(shapes)}", "They are of one image.")
+        raise UsageError(f"masks have different sizes: {sorted(shapes)}", "Give masks of one image.")
     masks = [MaskNode(one.mask, one.iou * one.stability**2, (number,), ()) for number, one in enumerate(regions)]
     falling = sorted((one for one in masks if one.mask.size), key=lambda one: -one.mask.size)
     rules = _Rules(comparison == "released")

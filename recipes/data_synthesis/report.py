@@ -1,4 +1,4 @@
-"""What capbench's own metrics say of each text of a pipeline, and the report: counts, lengths, metrics, examples."""
+"""Metrics of each text of a pipeline, and the report: counts, lengths, metrics, examples."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from .sources import SourceRows
 from .writing import path_from, value_at
 
 _BESIDE = ("references", "boxes", "objects")
-"""Values of rows that metrics look at, beside the text and the image."""
+"""Values of rows that metrics use in addition to the text and the image."""
 Row = dict[str, Any]
-"""Of a table: ``metric``, ``text``, ``n``, ``value``, and against the text before ``difference``, ``low``, ``high``."""
+"""Keys: ``metric``, ``text``, ``n``, ``value``; ``difference``, ``low`` and ``high`` to the previous text."""
 
 
 def judged(
@@ -43,14 +43,14 @@ def judged(
 ) -> tuple[list[Row], list[str]]:
     """Return the table of metrics, and remarks on metrics that could not be computed.
 
-    Each metric sees the same rows for every text; what stands beside a text is the difference to the one before it,
-    with a 95 % interval over rows.
+    Each metric uses the same rows for every text. ``difference`` is paired with the previous text and has a 95 %
+    interval over rows.
 
     Args:
         pipeline: The pipeline.
-        rows: Those that are written.
-        store: The store's file.
-        progress: Gives a reporter for a step.
+        rows: The output rows.
+        store: The cache file.
+        progress: Returns a reporter for a step.
     """
     table: list[Row] = []
     remarks: list[str] = []
@@ -72,10 +72,10 @@ def judged(
 
 
 def require_judges(pipeline: SynthesisPipeline) -> None:
-    """Raise if a metric that judges is not known, or what encodes for it is no encoder; nothing is loaded.
+    """Raise if a metric is unknown, or its model is not an encoder; nothing is loaded.
 
     Raises:
-        BenchError: It names it.
+        BenchError: Names the metric or the model.
     """
     if pipeline.judged is None:
         return
@@ -86,7 +86,7 @@ def require_judges(pipeline: SynthesisPipeline) -> None:
 
 
 def _lack(metric: str, rows: RowFile) -> str:
-    """Return what the rows lack that a metric needs; empty for nothing."""
+    """Return which input of a metric the rows lack; empty if none."""
     needs = _needs(metric)
     for need in _BESIDE:
         if need in needs and need not in rows.keys:
@@ -101,7 +101,7 @@ def _needs(metric: str) -> frozenset[str]:
 def _values(
     metric: str, key: str, rows: RowFile, pipeline: SynthesisPipeline, store: Path | None, progress: Progress
 ) -> np.ndarray:
-    """Return ``[n]`` the metric of each row's text; of several texts their mean, NaN where one has none."""
+    """Return ``[n]`` the metric per row: the mean over its texts, NaN if one has no value."""
     encoder = pipeline.judged.encoder if pipeline.judged and pipeline.judged.encoder else pipeline.models.get("encoder")
     judge = pipeline.models.get("judge")
     needs = _needs(metric)
@@ -127,7 +127,7 @@ def _values(
 
 
 def _texts_of(rows: Iterable[PipelineRow], key: str) -> Iterator[dict[str, Any]]:
-    """Yield what metrics are given of each text of each row; the id is its number."""
+    """Yield the metrics' input for each text of each row; ids are consecutive numbers."""
     numbers = count()
     for row in rows:
         beside = {name: row.values[name] for name in _BESIDE if name in row.values}
@@ -159,7 +159,7 @@ def _finite(number: float | None) -> float | None:
 
 
 def lengths(told: JudgingSettings | None, rows: RowFile) -> list[Row]:
-    """Return of each text how many there are, and how long they are: words, and tokens of CLIP."""
+    """Return the number and the length of each text: words and CLIP tokens."""
     table: list[Row] = []
     for name, key in told.texts.items() if told else ():
         texts = (text for row in rows for text in _texts(value_at(row, key)))
@@ -188,18 +188,18 @@ _REASONS = 5
 
 @dataclass(frozen=True)
 class Report:
-    """What is known of what a pipeline made.
+    """The report on a pipeline's output.
 
     Attributes:
         loaded: The pipeline.
-        given: What it began with.
-        count: Rows of that.
-        stages: Facts of each stage.
-        rows: What is written.
+        given: Its input.
+        count: The number of input rows.
+        stages: Statistics of each stage.
+        rows: The output rows.
         lengths: See ``lengths``.
         table: See ``judged``.
-        remarks: What could not be computed.
-        result: The file or folder that others read.
+        remarks: Metrics that could not be computed, and why.
+        result: The file or folder with the output.
     """
 
     loaded: LoadedPipeline
@@ -213,7 +213,7 @@ class Report:
     result: Path
 
     def to_values(self) -> dict[str, Any]:
-        """Return the report as JSON values; nothing in them is of one run, so that they are the same again."""
+        """Return the report as JSON values; they do not depend on the run."""
         pipeline = self.loaded.pipeline
         return {
             "pipeline": pipeline.model_dump(mode="json"),
@@ -227,10 +227,10 @@ class Report:
         }
 
     def to_markdown(self, folder: Path) -> str:
-        """Return the report for people.
+        """Return the report as Markdown.
 
         Args:
-            folder: Where it is written.
+            folder: Where it is written; paths are relative to it.
         """
         pipeline = self.loaded.pipeline
         limit = [] if self.given.limit is None else ["--limit", str(self.given.limit)]
@@ -240,7 +240,7 @@ class Report:
             lines += [f"- **Method**: {pipeline.paper}"]
         models = ", ".join(f"{role} {one.told}" for role, one in pipeline.models.items()) or "none"
         lines += [f"- **Models**: {models}; seed {pipeline.seed}."]
-        lines += [f"- **Rows**: {self.count:,} given, {len(self.rows):,} made: `{self.result.name}`.", ""]
+        lines += [f"- **Rows**: {self.count:,} given, {len(self.rows):,} written: `{self.result.name}`.", ""]
         if self.given.left_out:
             lines += [f"Left out of the data: {_reasons(Counter(self.given.left_out.values()))}.", ""]
         lines += self._of_stages()
@@ -248,11 +248,11 @@ class Report:
         lines += _of_metrics(self.table)
         lines += [f"- not computed: {_one_line(remark)}" for remark in self.remarks]
         lines += ["", *self.loaded.choices()]
-        # Parts that are not there leave their blank lines.
+        # Empty parts leave blank lines.
         return re.sub("\n{3,}", "\n\n", "\n".join([*lines, "", *self._examples(folder)]).rstrip() + "\n")
 
     def _of_stages(self) -> list[str]:
-        head = ["| stage | given | made | asked of a judge | counts |", "|---|---:|---:|---:|---|"]
+        head = ["| stage | in | out | judge requests | counts |", "|---|---:|---:|---:|---|"]
         lines = ["## Stages", "", *head]
         for one in self.stages:
             counts = ", ".join(f"{value:,} {name}" for name, value in one.counts.items())
@@ -285,7 +285,7 @@ class Report:
                 lines += [f"- **{name}**: {_one_line(text)}" for text in _texts(value_at(row, key))[:_EXAMPLES]]
             for one in row.provenance:
                 gone = one.get("removed", ())
-                lines += [f"- `{one['stage']}` took out {_removed(what)}" for what in gone[:_REASONS]]
+                lines += [f"- `{one['stage']}` removed {_removed(what)}" for what in gone[:_REASONS]]
             lines.append("")
         return lines
 
@@ -308,7 +308,7 @@ def _of_lengths(table: Sequence[Row]) -> list[str]:
 
 
 def _of_metrics(table: Sequence[Row]) -> list[str]:
-    head = ["| metric | text | rows | value | to the text before |", "|---|---|---:|---:|---:|"]
+    head = ["| metric | text | rows | value | vs. previous text |", "|---|---|---:|---:|---:|"]
     lines: list[str] = []
     for row in table:
         step = "–"
@@ -331,7 +331,7 @@ def _reasons(counts: Mapping[str, int]) -> str:
 
 
 def _removed(what: Mapping[str, Any]) -> str:
-    """Return what a stage took out of a row, and why, in words."""
+    """Describe what a stage removed from a row, and why."""
     text, why = what.get("phrase", what.get("text")), what.get("reason", what.get("why"))
     return _one_line(f'"{text}": {why}' if text and why else json.dumps(what, ensure_ascii=False))
 

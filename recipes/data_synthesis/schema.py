@@ -1,4 +1,4 @@
-"""The keys of a pipeline: models, stages, what is written, and what judges it."""
+"""The keys of a pipeline file: models, stages, output and evaluation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PipelineModel(Strict):
 
     @property
     def told(self) -> str:
-        """What reports and provenance call it: its name, and its weights where the pipeline names them."""
+        """Its name in reports and provenance, with its weights if the pipeline names them."""
         weights = self.arguments.get("pretrained")
         return self.name if weights is None else f"{self.name} ({weights})"
 
@@ -36,26 +36,26 @@ class Output(Strict):
     """``rows``: a table, as recipes and tasks read it. ``dci``: the folder that DCI is distributed as, with
     ``splits.json``, ``complete`` and ``photos``."""
     columns: dict[str, str] = Field(default_factory=dict)
-    """Of ``rows``: column to the value that it holds, beside ``id``, ``image`` and ``provenance``; a text in a column
-    of several (captions, further_captions, …) becomes a list of one."""
+    """Of ``rows``: column to value, in addition to ``id``, ``image`` and ``provenance``; a single text in a list column
+    (captions, further_captions, …) becomes a list of one."""
     format: Literal["jsonl", "parquet"] = "jsonl"
     """Of ``rows``."""
     split: Literal["train", "valid", "test"] = "test"
-    """Of ``dci``: the split that all images are of."""
+    """Of ``dci``: the split of all images."""
 
     @model_validator(mode="after")
     def _fits(self) -> Output:
         foreign = {"rows": {"split"}, "dci": {"columns", "format"}}[self.form] & self.model_fields_set
         if foreign:
-            raise ValueError(f"'{sorted(foreign)[0]}' is no key of the form '{self.form}'")
+            raise ValueError(f"'{sorted(foreign)[0]}' is not a key of the form '{self.form}'")
         return self
 
 
 class JudgingSettings(Strict):
-    """How what was made is judged."""
+    """How the output is evaluated."""
 
     texts: dict[str, str]
-    """What a text is called in the table, in order, to the value that holds it: a text or a list of texts."""
+    """Name of a text in the table to the value that holds it, a text or a list of texts; in order."""
     metrics: list[str] = Field(min_length=1)
     """Metrics, as ``bench score`` names them."""
     encoder: Annotated[
@@ -69,12 +69,12 @@ def _named(models: Any) -> Any:
 
 
 class SynthesisPipeline(Strict):
-    """How data is made."""
+    """A data synthesis pipeline."""
 
     pipeline: str = Field(validation_alias=AliasChoices("pipeline", "maker"))
     """Its name; ``maker`` in older files."""
     description: str = ""
-    """What it makes, in a sentence."""
+    """What it makes, in one sentence."""
     paper: str = ""
     """Where the method is printed."""
     choices: dict[str, str] = Field(default_factory=dict)
@@ -82,21 +82,21 @@ class SynthesisPipeline(Strict):
     models: Annotated[dict[str, PipelineModel], BeforeValidator(_named)] = Field(default_factory=dict)
     """Role to the model; null for none, where an included file names one."""
     stages: list[dict[str, Any]] = Field(min_length=1)
-    """In order; each has ``stage``, perhaps ``name``, and the stage's own keys."""
+    """In order; each has ``stage``, optionally ``name``, and the stage's keys."""
     output: Output
-    """What is written, and in which form."""
+    """Which values are written, and in which format."""
     judged: JudgingSettings | None = None
-    """How what was made is judged; not at all unless given."""
+    """How the output is evaluated; by default not at all."""
     seed: Annotated[int, Field(ge=0)] = 0
-    """What every choice by chance starts from."""
+    """The random seed."""
 
     def fingerprint(self) -> str:
-        """Return a hash of everything that decides what is made."""
+        """Return a hash of everything that determines the output."""
         return self.digest_without("description", "paper", "choices", "judged")
 
 
 class LoadedPipeline(Loaded[SynthesisPipeline]):
-    """A pipeline with the file that it is from; its stages are checked when they are built. See :class:`Loaded`."""
+    """A pipeline with its file; stages are checked when they are built. See :class:`Loaded`."""
 
     kind = "pipeline"
     folder = FOLDER

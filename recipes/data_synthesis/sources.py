@@ -1,4 +1,4 @@
-"""What a pipeline begins with: a folder of images, a table, a folder of DCI, or a task's documents."""
+"""Input of pipelines: a folder of images, a table, a DCI folder, or a task's documents."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from .contract import PipelineRow
 
 IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 _DCI = ("image", "short_caption", "extra_caption", "mask_data", "mask_keys")
-"""What of an annotation of DCI a pipeline begins with: not what is made of it."""
+"""Values of a DCI annotation that are input; the others are made by stages."""
 _AT_ONCE = 1_024
-"""Rows whose images are looked at together."""
+"""Rows whose images are hashed together."""
 
 
 @dataclass
 class SourceRows:
-    """What a pipeline begins with.
+    """The input rows of a pipeline.
 
     Attributes:
-        name: Where it is from.
-        found: Rows, and what is none.
-        limit: So many were to be read; None: all.
-        left_out: Place to the reason, of what could not be used; it fills as rows are read.
+        name: The source.
+        found: Rows and unusable rows.
+        limit: The maximum number of rows; None: all.
+        left_out: Place to the reason, of unusable rows; it fills as rows are read.
     """
 
     name: str
@@ -48,7 +48,7 @@ class SourceRows:
         """Yield the rows as they are read, once.
 
         Raises:
-            BenchError: There is no row.
+            BenchError: No row can be used.
         """
         seen: set[str] = set()
         for one in self.found:
@@ -60,7 +60,7 @@ class SourceRows:
                 seen.add(one.id)
                 yield one
         if not seen:
-            raise no_rows(f"{self.name}: gives no row", self.left_out)
+            raise no_rows(f"{self.name}: no row can be used", self.left_out)
 
 
 def read_given(
@@ -71,17 +71,17 @@ def read_given(
     include_path: Sequence[str | Path] = (),
     allow_outside: Sequence[str | Path] = (),
 ) -> SourceRows:
-    """Find what a pipeline begins with; images stay undecoded.
+    """Open the input of a pipeline; images are not decoded.
 
     Args:
         data: A folder, a file or the name of a task.
-        output: Where images are written that are no files yet; None (of a dry run) leaves them out of the rows.
-        limit: The first so many alone.
-        include_path: Folders with task files of the user's own.
-        allow_outside: Folders besides those of tasks and data whose files tasks may read.
+        output: Where generated images are written as files; None (in a dry run) leaves them out of the rows.
+        limit: The maximum number of rows.
+        include_path: Folders with user-defined task files.
+        allow_outside: Additional folders whose files tasks may read.
 
     Raises:
-        BenchError: There is no such thing.
+        BenchError: There is no such folder, file or task.
     """
     path = Path(data).expanduser()
     if path.is_dir():
@@ -96,7 +96,7 @@ def read_given(
 
 
 def with_digests(rows: Iterable[PipelineRow]) -> Iterator[PipelineRow]:
-    """Yield rows with the digests of their images; of one that cannot be read its name, as a stage will say."""
+    """Yield rows with the digests of their images; of an unreadable image its name, as stages report it."""
     left = iter(rows)
     while some := list(islice(left, _AT_ONCE)):
         images = [row.image for row in some if row.image is not None]
@@ -111,7 +111,7 @@ def with_digests(rows: Iterable[PipelineRow]) -> Iterator[PipelineRow]:
 
 
 def _of_images(folder: Path) -> Iterator[PipelineRow | BadRow]:
-    """Yield a row an image, in the order of names; the id is the path in the folder, without the suffix."""
+    """Yield a row per image, in the order of names; the id is the path in the folder, without the suffix."""
     boundary, whole = Boundary.around(folder), folder.absolute()
     for path in _files(whole):
         if path.suffix.lower() in IMAGES:
@@ -120,7 +120,7 @@ def _of_images(folder: Path) -> Iterator[PipelineRow | BadRow]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yield the files below a folder in the order of their paths, of a folder's names alone at a time."""
+    """Yield the files below a folder in the order of their paths."""
     for name in sorted(os.listdir(folder)):  # noqa: PTH208 - names take the least memory
         path = folder / name
         if path.is_dir():
@@ -130,7 +130,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _of_table(path: Path) -> Iterator[PipelineRow | BadRow]:
-    """Yield a row a row; ``id`` and ``image`` (a path beside the file) are their own, all else values."""
+    """Yield the rows of a table: ``id``, ``image`` (a path relative to the file), and all other columns as values."""
     boundary = Boundary.around(path)
     for number, row in enumerate(read_rows(path)):
         if isinstance(row, BadRow):
@@ -150,7 +150,7 @@ def _of_table(path: Path) -> Iterator[PipelineRow | BadRow]:
 
 
 def _of_dci(folder: Path) -> Iterator[PipelineRow | BadRow]:
-    """Yield an image a row, with what annotators said of it and of its masks."""
+    """Yield a row per image of DCI, with the annotators' texts on it and its masks."""
     boundary = Boundary.around(folder)
     splits = load_json(folder / "splits.json")
     for name in dict.fromkeys(name for names in splits.values() for name in names):
@@ -173,7 +173,7 @@ def _of_dci(folder: Path) -> Iterator[PipelineRow | BadRow]:
 def _of_task(
     name: str, output: Path | None, include_path: Sequence[str | Path], allow_outside: Sequence[str | Path]
 ) -> Iterator[PipelineRow | BadRow]:
-    """Yield a document a row, with its ``references`` and ``boxes`` where the task has them."""
+    """Yield a row per document, with its ``references`` and ``boxes`` if the task has them."""
     try:
         entries = build_index(include_path).resolve([name])
     except UsageError as error:
@@ -181,7 +181,7 @@ def _of_task(
             f"--data {name}: there is no such folder or file, and no such task: {error.message}", error.hint
         ) from error
     if len(entries) != 1:
-        raise UsageError(f"--data {name}: that is {len(entries)} tasks", "Name one of them.")
+        raise UsageError(f"--data {name}: the name matches {len(entries)} tasks", "Name one task.")
     path = entries[0].path
     task, _ = load_task(path)
     locations = DataLocations.from_environment({}, allow_outside)
@@ -203,7 +203,7 @@ def _of_task(
 
 
 def _file_of(handle: ImageHandle, identity: str, output: Path | None) -> Path | None:
-    """Return the file of an image; one that is none yet is written as it is encoded."""
+    """Return the file of an image; an image in memory is written first."""
     if isinstance(handle.source, Path):
         return handle.source.absolute()
     if output is None:
@@ -217,6 +217,6 @@ def _file_of(handle: ImageHandle, identity: str, output: Path | None) -> Path | 
 
 
 def file_name(identity: str) -> str:
-    """Return a name for the files of a row; letters that lead elsewhere become others, and stay apart."""
+    """Return a file name for a row's id; unsafe characters are escaped, so that names stay distinct."""
     safe = "".join(letter if letter.isalnum() or letter in "-_." else f"%{ord(letter):x}" for letter in identity)
     return safe if safe.strip(".") else f"%{safe}"

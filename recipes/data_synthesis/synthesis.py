@@ -1,4 +1,4 @@
-"""The stages of a pipeline: built and checked before any of them works, then carried out; what was made is kept."""
+"""Builds and checks the stages of a pipeline, then runs them; results are cached."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from .sources import SourceRows, read_given, with_digests
 from .writing import OF_DCI, write_output
 
 SHARDS = 8
-"""Of a window: of rows that were made but for a few, shards are as full as in one window they can be."""
+"""Shards per window; missing rows of a window fill its shards."""
 
 
 class StageHead(Strict):
-    """The keys that say which stage it is."""
+    """The keys that identify a stage."""
 
     stage: str
     name: str = ""
@@ -54,7 +54,7 @@ def build_stages(loaded: LoadedPipeline) -> list[Stage]:
     """Return the stages of a pipeline.
 
     Raises:
-        UsageError: A stage is not known, two have one name, a key is nobody's, a model is missing or not asked.
+        UsageError: A stage or a key is unknown, two stages have one name, or a model is missing or unused.
     """
     pipeline, parsed = loaded.pipeline, loaded.parsed
     built: list[Stage] = []
@@ -74,14 +74,12 @@ def build_stages(loaded: LoadedPipeline) -> list[Stage]:
         if role not in ROLES:
             raise UsageError(f"{parsed.where('models', role)}: unknown role '{role}'", f"Known: {', '.join(ROLES)}.")
         if role not in asked and not (role == "encoder" and pipeline.judged):
-            raise UsageError(f"{parsed.where('models', role)}: no stage asks the {role}", "Leave it out.")
+            raise UsageError(f"{parsed.where('models', role)}: no stage uses the {role}", "Leave it out.")
     return built
 
 
 def require_models(built: Sequence[Stage], models: PipelineModels) -> None:
-    """Raise if a model that a stage asks is not named, or it or what else a stage needs cannot be had.
-
-    Nothing is loaded.
+    """Raise if a model of a stage is not named, or a requirement is missing; nothing is loaded.
 
     Raises:
         BenchError: One error for all of them; several stages may need the same.
@@ -94,15 +92,15 @@ def require_models(built: Sequence[Stage], models: PipelineModels) -> None:
 
 
 def require_seen(built: Sequence[Stage], models: PipelineModels, rows: Iterable[PipelineRow]) -> None:
-    """Raise if a model that a stage asks can make nothing of any row's image; nothing is loaded.
+    """Raise if a model of a stage rejects the images of all rows; nothing is loaded.
 
     Args:
         built: The stages.
-        models: What they ask.
-        rows: What is begun with; looked at as far as a model refuses the images.
+        models: Their models.
+        rows: The input rows; read until a model accepts an image.
 
     Raises:
-        DataError: It names the stage, the model and the first image.
+        DataError: Names the stage, the model and the first image.
     """
     for stage in built:
         for role in stage.roles if stage.settings.on_failure == "leave_out" else ():
@@ -114,14 +112,13 @@ def require_seen(built: Sequence[Stage], models: PipelineModels, rows: Iterable[
                 first = first or f"{row.id}: {why}"
             else:
                 raise DataError(
-                    f"stage '{stage.name}' could make nothing of any row, as the {role} {models.name(role)} takes "
-                    f"none of the images; {first}",
-                    f"Give others with --data, or another model with --set models.{role}.name=NAME.",
+                    f"stage '{stage.name}': the {role} {models.name(role)} rejects the images of all rows; {first}",
+                    f"Give other images with --data, or another model with --set models.{role}.name=NAME.",
                 )
 
 
 def require_values(built: Sequence[Stage], loaded: LoadedPipeline, given: Collection[str]) -> None:
-    """Raise if a stage reads, or the output or its judges want, what the data do not hold and no stage makes.
+    """Raise if a stage, the output or 'judged' reads a value that neither the data nor an earlier stage gives.
 
     Args:
         built: The stages.
@@ -129,7 +126,7 @@ def require_values(built: Sequence[Stage], loaded: LoadedPipeline, given: Collec
         given: The values that every row of the data has.
 
     Raises:
-        DataError: It names the value and who wants it.
+        DataError: Names the value and its reader.
     """
     known = set(given)
 
@@ -137,9 +134,9 @@ def require_values(built: Sequence[Stage], loaded: LoadedPipeline, given: Collec
         for value in wanted:
             if value not in known:
                 raise DataError(
-                    f"{who} '{value}', which no stage before makes and not every row has; "
-                    f"there is: {', '.join(sorted(known)) or 'an image each'}.{did_you_mean(value, known)}",
-                    "A stage before it makes that, or the data hold it.",
+                    f"{who} '{value}', which no earlier stage makes and some rows lack; "
+                    f"available: {', '.join(sorted(known)) or 'an image per row'}.{did_you_mean(value, known)}",
+                    "Add it to the data, or add a stage that makes it.",
                 )
 
     for stage in built:
@@ -156,12 +153,12 @@ def require_values(built: Sequence[Stage], loaded: LoadedPipeline, given: Collec
 
 @dataclass(frozen=True)
 class ShardOfRows:
-    """Rows that a stage makes at once, and that are kept together.
+    """Rows that a stage processes and caches together.
 
     Attributes:
         name: For messages.
         rows: The rows.
-        keys: Of each, what it is kept by.
+        keys: Their cache keys.
     """
 
     name: str
@@ -171,15 +168,15 @@ class ShardOfRows:
 
 @dataclass
 class StageOfShard:
-    """Makes shards by one stage in a worker, where it lives as long as that does, with the models that it loads.
+    """Runs a stage on shards in a worker; models stay loaded.
 
     Attributes:
         stage: The stage.
         named: The models of the pipeline, by role.
-        producer: A hash of what decides what it makes.
-        store: The file that keeps what encoders made.
-        folder: Where what is made of a shard lies until the driver has it in its store.
-        permissions: What files may decide.
+        producer: A hash of everything that determines the results.
+        store: The cache file of encoder features.
+        folder: Holds results of shards until the driver has cached them.
+        permissions: The permissions of the call.
     """
 
     stage: Stage
@@ -191,7 +188,7 @@ class StageOfShard:
     _models: PipelineModels | None = field(default=None, init=False)
 
     def __call__(self, shard: ShardOfRows) -> list[dict[str, Any]]:
-        """Return what is made of each row, as :func:`make_shard` does."""
+        """Return the result for each row; see :func:`make_shard`."""
         name = f"{digest_of(self.producer, shard.keys)}.json"
         if self.folder.exists(name):
             return json.loads(self.folder.read(name))
@@ -205,15 +202,15 @@ class StageOfShard:
 
 
 def make_shard(stage: Stage, rows: Sequence[PipelineRow], models: PipelineModels) -> list[dict[str, Any]]:
-    """Return what a stage makes of each row of a shard, as JSON values.
+    """Return the result of a stage for each row of a shard, as JSON values.
 
     Raises:
-        DataError: It gave more or less than it was given.
+        DataError: The stage returned another number of rows.
     """
     made = stage.carry_out(rows, models)
     if len(made) != len(rows):
-        raise DataError(f"stage '{stage.name}' gave {len(made)} rows for {len(rows)}", "It returns one for each.")
-    # Where the image lies is the row's that something was made of.
+        raise DataError(f"stage '{stage.name}' returned {len(made)} rows for {len(rows)}", "Return one row for each.")
+    # The path of the image is not cached: it is the input row's.
     return [
         {"unmade": one.reason, "passing": one.passing}
         if isinstance(one, NotGenerated)
@@ -224,16 +221,16 @@ def make_shard(stage: Stage, rows: Sequence[PipelineRow], models: PipelineModels
 
 @dataclass
 class Synthesis:
-    """A pipeline at work. Rows pass from file to file; no more of them are in memory than are made at once.
+    """A running pipeline. Rows pass between stages in files, so that only one window of them is in memory.
 
     Attributes:
-        stages: Those of the pipeline.
-        models: What they ask.
-        store: What keeps made rows.
-        folder: Where rows lie between stages.
-        work: Where what workers make lies until it is in the store.
-        executor: Who makes shards; None is this process.
-        progress: Gives a reporter for a stage.
+        stages: The stages.
+        models: Their models.
+        store: The cache of results.
+        folder: Holds rows between stages.
+        work: Holds results of workers until they are cached.
+        executor: Runs shards; None is this process.
+        progress: Returns a reporter for a stage.
     """
 
     stages: list[Stage]
@@ -245,10 +242,10 @@ class Synthesis:
     progress: Progress
 
     def carry_out(self, given: RowFile) -> Iterator[tuple[StageFacts, RowFile]]:
-        """Yield what each stage made of the rows that came through the one before, whose file goes.
+        """Yield the statistics and the output rows of each stage; files of earlier rows are removed.
 
         Raises:
-            DataError: A stage could make nothing of any row, or rows lack what it reads.
+            DataError: A stage failed for all rows, or rows lack a value that it reads.
             BenchError: A model failed.
         """
         left = given
@@ -258,7 +255,7 @@ class Synthesis:
                 raise DataError(
                     f"row {row.id} has no '{missing}', which stage '{stage.name}' reads; "
                     f"it has {', '.join(row.values)}",
-                    "A stage before it makes that, or the data hold it.",
+                    "Add it to the data, or add a stage that makes it.",
                 )
             facts = StageFacts(stage.name, len(left), kept=stage.settings.on_failure == "keep")
             rows = self._through(stage, left, facts)
@@ -268,7 +265,7 @@ class Synthesis:
             if not made:
                 first = next(iter(facts.unmade.items()), None)
                 why = f"; {first[0]}: {first[1]}" if first else ""
-                raise DataError(f"stage '{stage.name}' left no row of {facts.given}{why}")
+                raise DataError(f"stage '{stage.name}' failed for all {facts.given} rows{why}")
             left.remove()
             yield facts, made
             left = made
@@ -277,7 +274,7 @@ class Synthesis:
                     self.models.release(role)
 
     def _through(self, stage: Stage, given: RowFile, facts: StageFacts) -> Iterator[PipelineRow]:
-        """Yield the rows that go on from a stage, with what is made of them, or was made of them before."""
+        """Yield the output rows of a stage, from the cache if possible."""
         models = {role: self.models[role].fingerprint() for role in stage.roles}
         producer = {"making": stage.fingerprint(), "models": models}
         passing = self._make_missing(stage, producer, given, facts)
@@ -295,7 +292,7 @@ class Synthesis:
     def _windows(
         self, stage: Stage, rows: Iterable[PipelineRow], producer: Mapping[str, Any]
     ) -> Iterator[tuple[list[PipelineRow], list[str], dict[str, Any]]]:
-        """Yield rows some at a time, with what each is kept by, and what the store has by that as it is looked at."""
+        """Yield windows of rows with their cache keys and their cached values."""
         left = iter(rows)
         while some := list(islice(left, SHARDS * stage.shard)):
             keys = [key_of(row) for row in some]
@@ -304,7 +301,7 @@ class Synthesis:
     def _make_missing(
         self, stage: Stage, producer: Mapping[str, Any], given: RowFile, facts: StageFacts
     ) -> dict[str, Any]:
-        """Make what the store does not have, and return by key what it does not keep, as another run may make more."""
+        """Make the values that the cache lacks; return those that it does not keep (temporary failures) by key."""
         report, done, passing = self.progress(stage.name), 0, dict[str, Any]()
         shards, numbers = dict[int, ShardOfRows](), count()
 
@@ -331,7 +328,7 @@ class Synthesis:
         for number, values in results:
             shard = shards.pop(number)
             made = dict(zip(shard.keys, values, strict=True))
-            # In one piece: of a shard that is cut off nothing is kept, and it is made as it would have been.
+            # A shard is stored as a whole: an interrupted shard is made again.
             self.store.put(producer, {key: value for key, value in made.items() if not value["passing"]})
             passing |= {key: value for key, value in made.items() if value["passing"]}
             done += len(shard.rows)
@@ -340,7 +337,7 @@ class Synthesis:
 
 
 def _chosen(stage: Stage, made: RowFile, facts: StageFacts) -> Iterator[PipelineRow]:
-    """Yield the rows that a stage chooses of all that it made."""
+    """Yield the rows that a stage does not filter out."""
     left_out = stage.left_out(made)
     for number, row in enumerate(made):
         if (why := left_out.get(number)) is None:
@@ -351,27 +348,27 @@ def _chosen(stage: Stage, made: RowFile, facts: StageFacts) -> Iterator[Pipeline
 
 
 WORK = ".work"
-"""Below the output: where workers leave rows until all is made."""
+"""Below the output: the folder of workers' results while the pipeline runs."""
 ROWS = "rows-"
-"""Below that, with the name of a process behind it: its rows between stages."""
+"""Below that, with the name of a process appended: its rows between stages."""
 PIPELINE = "pipeline.txt"
-"""Below the output: the name of the pipeline whose folder it is."""
+"""Below the output: the file with the name of the folder's pipeline."""
 
 
 @dataclass(frozen=True)
 class SynthesisCall:
-    """A pipeline, and what it is carried out on.
+    """A pipeline, its data and its environment.
 
     Attributes:
         loaded: The pipeline.
         data: A folder of images, a table, a folder of DCI, or the name of a task.
-        limit: The first so many rows alone.
-        include_path: Folders with task files of the user's own.
-        allow_outside: Folders besides those of tasks and data whose files tasks may read.
-        store: What ``parse_store`` reads; None for the user's own.
-        executor: Who makes shards of rows; None is this process.
-        run_folder: Where is written how far it is; None: nowhere.
-        progress: Gives a reporter for a stage.
+        limit: The maximum number of rows.
+        include_path: Folders with user-defined task files.
+        allow_outside: Additional folders whose files tasks may read.
+        store: The cache, as ``parse_store`` reads it; None for the user's cache.
+        executor: Runs shards of rows; None is this process.
+        run_folder: Where progress is written; None: nowhere.
+        progress: Returns a reporter for a stage.
     """
 
     loaded: LoadedPipeline
@@ -385,18 +382,18 @@ class SynthesisCall:
     progress: Progress = silent
 
     def given(self, output: Path | None) -> SourceRows:
-        """Read what is begun with; see ``read_given``."""
+        """Open the input; see ``read_given``."""
         return read_given(
             self.data, output, limit=self.limit, include_path=self.include_path, allow_outside=self.allow_outside
         )
 
 
 def dry_run(call: SynthesisCall) -> Iterator[tuple[str, str]]:
-    """Check everything without a model, and yield what would be done: a label and a value each.
+    """Check everything without a model, and yield the plan as pairs of label and value.
 
     Raises:
-        BenchError: The pipeline or its data do not do; or, when all is told, models cannot be had, or make
-            nothing of the images.
+        BenchError: The pipeline or its data are invalid; or, after the plan, models are missing or reject all
+            images.
     """
     require_permitted(call.loaded.requests)
     pipeline = call.loaded.pipeline
@@ -414,7 +411,7 @@ def dry_run(call: SynthesisCall) -> Iterator[tuple[str, str]]:
     yield "pipeline", pipeline.pipeline
     yield "rows", f"{len(images):,} from {given.name}"
     yield from (("left out", f"{place}: {why}") for place, why in list(given.left_out.items())[:3])
-    yield "values", ", ".join(sorted(values)) or "none; an image each"
+    yield "values", ", ".join(sorted(values)) or "none; an image per row"
     for stage in stages:
         asks = ", ".join(f"{role} {models.name(role)}" for role in stage.roles)
         yield f"stage {stage.name}", asks or "no model"
@@ -426,22 +423,22 @@ def dry_run(call: SynthesisCall) -> Iterator[tuple[str, str]]:
 
 
 def make(call: SynthesisCall, output: Path, told: Callable[[StageFacts], object] = lambda facts: None) -> Report:
-    """Make the data, write them with a report; goes on where an earlier call was cut off.
+    """Run a pipeline, and write its output and a report; resumes an interrupted call.
 
     Args:
         call: The pipeline and its data.
-        output: The folder that is written; made if it is not there.
-        told: Is told of each stage that is done.
+        output: The output folder; created if missing.
+        told: Called after each stage.
 
     Raises:
-        DataError: The folder holds what another pipeline made.
+        DataError: The folder holds the output of another pipeline.
         BenchError: As of :func:`dry_run`, or a stage failed.
     """
     require_permitted(call.loaded.requests)
     pipeline = call.loaded.pipeline
     stages, named = build_stages(call.loaded), parse_store(call.store)
     if named.objects:
-        raise UsageError("pipelines keep rows in a file of this machine", "Name a file with --store.")
+        raise UsageError("pipelines need a cache in a local file", "Name a file with --store.")
     written = nullcontext(call.progress)
     if call.run_folder is not None:
         written = progress_written(call.run_folder, call.progress)
@@ -469,25 +466,25 @@ def make(call: SynthesisCall, output: Path, told: Callable[[StageFacts], object]
 
 @contextmanager
 def _own(output: Path, name: str) -> Generator[tuple[Path, Path]]:
-    """Make the folder, and mark it as this pipeline's; give where shards lie and where rows, until all is made.
+    """Create and mark the output folder; yield its temporary folders of shards and of rows.
 
-    Rows go however it ends; of shards what workers made stays where it fails, as nobody else has it.
+    Rows are removed in any case. Shards of workers stay after a failure, as no other copy exists.
 
     Raises:
-        DataError: It is another's.
+        DataError: The folder belongs to another pipeline.
     """
     mark, work = output / PIPELINE, output / WORK
     output.mkdir(parents=True, exist_ok=True)
-    # A mark alone is of a pipeline that made nothing.
+    # A folder with a mark only is free: its pipeline wrote nothing.
     if any(one != mark for one in output.iterdir()):
         found = mark.read_text(encoding="utf-8").strip() if mark.is_file() else None
         if found is None:
-            raise DataError(f"{output} holds other things", "Name a folder that is empty, or that this pipeline made.")
+            raise DataError(f"{output} holds other files", "Name an empty folder, or one of this pipeline.")
         if found != name:
-            raise DataError(f"{output} holds what pipeline '{found}' made", "Name another folder with --output.")
+            raise DataError(f"{output} holds the output of pipeline '{found}'", "Name another folder with --output.")
     mark.write_text(f"{name}\n", encoding="utf-8")
     remove_abandoned(work.glob(f"{ROWS}*"), ROWS)
-    # Another process may make the same at the same time.
+    # Another process may run the same pipeline at the same time.
     rows = work / (ROWS + own_name())
     rows.mkdir(parents=True)
     try:

@@ -1,4 +1,4 @@
-"""Writes what was made: a table that recipes and tasks read, or the folder that DCI is distributed as."""
+"""Writes the output: a table that recipes and tasks read, or a folder in DCI's layout."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from .schema import Output
 from .sources import file_name
 
 _LISTS = ("captions", "negatives", "further_captions", "further_images")
-"""Columns that hold several."""
+"""Columns that hold lists."""
 _ROWS = 10_000
-"""Of a row group of a Parquet file."""
+"""Rows of a Parquet row group."""
 OF_DCI = ("mask_data", "summaries", "negatives", "clip_scores")
-"""Values that the folder of DCI holds of each image."""
+"""Values that DCI's folder holds for each image."""
 _PERHAPS_OF_DCI = ("short_caption", "extra_caption", "mask_keys")
 
 
 def write_output(rows: Iterable[PipelineRow], output: Output, folder: Path) -> Path:
-    """Write rows, and return the file or folder that others read.
+    """Write rows, and return the file or folder.
 
     Raises:
-        DataError: A row lacks a value that the output wants.
+        DataError: A row lacks a value of the output.
         OSError: It cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -50,12 +50,12 @@ def write_output(rows: Iterable[PipelineRow], output: Output, folder: Path) -> P
 
 
 def _write_parquet(values: Iterable[dict[str, Any]], path: Path) -> None:
-    """Write rows, some at a time; what a column holds is known when all have been seen."""
+    """Write rows in chunks; the schema is that of all rows, which are read twice."""
     import pyarrow
     import pyarrow.parquet
 
     with TemporaryFile("w+", encoding="utf-8", dir=path.parent) as lines:
-        # Its keys are not those of every row.
+        # Provenance differs in keys by row, so it is written as JSON.
         texts = ({**one, "provenance": json.dumps(one["provenance"], ensure_ascii=False)} for one in values)
         lines.writelines(f"{json.dumps(one)}\n" for one in texts)
         try:
@@ -71,7 +71,7 @@ def _write_parquet(values: Iterable[dict[str, Any]], path: Path) -> None:
 
 
 def _tables(lines: IO[str], schema: Any = None) -> Iterator[Any]:
-    """Yield the rows of a file as tables; with the columns of a schema, or those that its own rows have."""
+    """Yield the rows of a file as tables, with the columns of a schema or of the rows."""
     import pyarrow
 
     lines.seek(0)
@@ -92,10 +92,10 @@ def _values(row: PipelineRow, output: Output, folder: Path) -> dict[str, Any]:
 
 
 def value_at(row: PipelineRow, key: str) -> Any:
-    """Return a value of a row; ``summaries.base`` is one further in.
+    """Return a value of a row by its dotted path, such as ``summaries.base``.
 
     Raises:
-        DataError: There is none.
+        DataError: The row has no such value.
     """
     found: Any = row.values
     for part in key.split("."):
@@ -120,7 +120,7 @@ def _write_images(row: PipelineRow, encoded: Sequence[str], folder: Path) -> lis
 
 
 def path_from(path: Path, folder: Path) -> str:
-    """Return a path as readers of a table beside it find it: relative where it lies below."""
+    """Return a path relative to a folder that contains it, else absolute."""
     whole = folder.absolute()
     return path.relative_to(whole).as_posix() if path.is_relative_to(whole) else str(path.absolute())
 
@@ -131,7 +131,7 @@ def _write_dci(rows: Iterable[PipelineRow], output: Output, folder: Path) -> Pat
     names: list[str] = []
     for row in rows:
         if row.image is None:
-            raise DataError(f"row {row.id} has no image, and DCI's folder holds photos", "Give images with --data.")
+            raise DataError(f"row {row.id} has no image, which DCI's folder requires", "Give images with --data.")
         photo = f"{file_name(row.id)}{row.image.suffix}"
         target = folder / "photos" / photo
         if not target.exists() or not target.samefile(row.image):
@@ -151,7 +151,7 @@ def _write_dci(rows: Iterable[PipelineRow], output: Output, folder: Path) -> Pat
 
 
 def _described_masks(row: PipelineRow) -> dict[str, Any]:
-    """Return the masks that are entries: readers take every one, and want texts of each."""
+    """Return the masks that have negatives and scores; readers require both for every mask."""
     has = set(value_at(row, "negatives")) & set(value_at(row, "clip_scores"))
     if BASE not in has:
         raise DataError(f"row {row.id} has no negatives of the whole image")

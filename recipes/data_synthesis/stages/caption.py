@@ -18,25 +18,25 @@ class CaptionSettings(StageSettings):
     """Its keys."""
 
     prompt: str
-    """What the captioner is asked."""
+    """The prompt."""
     to: str
     """The value that is made: a caption, or a list of them."""
     generation_kwargs: dict[str, Any] = Field(default_factory=dict)
-    """Decoding settings, as in tasks. Where tokens are drawn each caption has a seed of its own."""
+    """Decoding settings, as in tasks. With sampling, each caption has its own seed."""
     boxes: str | None = None
     """The value that holds boxes (left, top, right, bottom): a caption of each."""
     dilate: Annotated[float, Field(ge=0)] = 0.0
-    """Boxes are larger by this share of the image's width and height on each side."""
+    """Boxes grow by this fraction of the image's width and height on each side."""
     least_side: Annotated[float, Field(ge=0)] = 2.0
-    """Pixels; boxes of a side of no more are left out."""
+    """Pixels; boxes with a side of at most this length are left out."""
     count: Annotated[int, Field(gt=0)] | None = None
-    """So many captions of the image, each once; tokens are to be drawn then."""
+    """Number of distinct captions per image; needs sampling."""
     most_tokens: Annotated[int, Field(gt=2)] | None = None
-    """Of CLIP; a longer caption is asked for again."""
+    """Maximum number of CLIP tokens; a longer caption is requested again."""
     tries: Annotated[int, Field(gt=0)] = 1
-    """Requests for a caption until one is of use; more than one where tokens are drawn."""
+    """Maximum number of requests per caption; more than one needs sampling."""
     language: Language = "any"
-    """``english``: a caption in another language is asked for again."""
+    """``english``: a caption in another language is requested again."""
 
     @model_validator(mode="after")
     def _fits(self) -> CaptionSettings:
@@ -50,7 +50,7 @@ class CaptionSettings(StageSettings):
 
 @dataclass
 class _Wanted:
-    """A caption that is to be written, and what became of it."""
+    """A requested caption and its outcome."""
 
     row: PipelineRow
     place: int
@@ -84,7 +84,7 @@ class CaptionStage(Stage):
         ]
 
     def _wanted(self, row: PipelineRow) -> list[_Wanted] | NotGenerated:
-        """Return what is captioned of a row; a box as it was given beside what is seen of it."""
+        """Return the captions to request: ``count`` of the whole image, or one of each dilated box."""
         settings = self.settings
         if settings.boxes is None:
             return [_Wanted(row, place, row.pixels) for place in range(settings.count or 1)]
@@ -127,7 +127,7 @@ class CaptionStage(Stage):
                 one.fault, one.passing = found.failures.get(at, "was not given by the model"), True
 
     def _fault(self, text: str) -> str:
-        """Return why a caption is of no use; empty where it is."""
+        """Return why a caption is unusable; empty if it is usable."""
         if not text:
             return "the caption is empty"
         most = self.settings.most_tokens

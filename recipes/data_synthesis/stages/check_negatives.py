@@ -1,4 +1,4 @@
-"""Whether negatives are false: what the paper leaves open."""
+"""Checks whether negatives are false, which the paper does not do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SCALE = 100.0
 class ClipScores(Stage):
     """Makes ``clip_scores`` of each entry: ``sum`` (the first summary) and ``KIND_NUMBER`` of each negative, in 100ths.
 
-    By them the hardest negative is found, which is the same text for every model.
+    They select the hardest negative, so that every model gets the same one.
     """
 
     Settings = StageSettings
@@ -51,7 +51,7 @@ class ClipScores(Stage):
 
 
 def named_texts(row: PipelineRow) -> dict[str, dict[str, str]]:
-    """Return of each entry its first summary (``sum``) and its negatives (``swaps_0``, …), by DCI's names."""
+    """Return the first summary (``sum``) and the negatives (``swaps_0``, …) of each entry, by DCI's names."""
     return {
         key: {
             "sum": row.values["summaries"][key][0],
@@ -112,19 +112,19 @@ class CheckNegativesSettings(StageSettings):
     """Its keys."""
 
     by: tuple[Literal["encoder", "judge", "parser"], ...]
-    """Who must tell a negative from the summary. ``encoder``: finds the summary more like the crop. ``judge``: says
-    that the two are not of one image. ``parser``: reads another scene graph."""
+    """Who must distinguish a negative from the summary. ``encoder``: the summary is more similar to the crop.
+    ``judge``: answers that the two cannot be of one image. ``parser``: their scene graphs differ."""
     parser: ParserChoice = ParserChoice()
-    """What reads the scene graphs."""
+    """The scene graph parser."""
     drop: bool = False
-    """Whether a negative goes that somebody cannot tell, or swaps that are not a permutation of the summary's words;
-    the last of its kind stays, as an entry needs one."""
+    """Whether to remove negatives that a checker cannot distinguish, and swaps that are not a permutation of the
+    summary's words; the last of each kind stays, as an entry needs one."""
 
 
 class CheckNegatives(Stage):
-    """Counts negatives that cannot be told from the summary, and swaps that have other words; may drop them.
+    """Counts negatives that are indistinguishable from the summary, and swaps with other words; may drop them.
 
-    Provenance gets ``counts``, and ``removed``: the entry, the name of the negative, the text and why it went.
+    Provenance gets ``counts``, and ``removed``: the entry, the name of the negative, the text and the reason.
     """
 
     Settings = CheckNegativesSettings
@@ -181,7 +181,7 @@ class CheckNegatives(Stage):
         negatives, removed = _without(row, every)
         return row.having(self.name, {**about, "removed": removed}, negatives=negatives)
 
-    # Each returns of every pair whether it cannot be told apart; or why nothing can be said of it.
+    # Each returns for every pair whether it is indistinguishable, or why it could not be checked.
 
     def _by_encoder(self, rows: Sequence[PipelineRow], pairs: _Pairs, models: PipelineModels) -> list[bool | str]:
         found = similarities(rows, models)
@@ -195,7 +195,7 @@ class CheckNegatives(Stage):
         graphs = graphs_of(every, self.settings.parser.build(), models.cache)
 
         def same(one: Graph | str, other: Graph | str) -> bool:
-            # What cannot be read cannot be told apart.
+            # An unparsable text counts as indistinguishable.
             return not (isinstance(one, Graph) and isinstance(other, Graph)) or element_set(one) == element_set(other)
 
         return [same(graphs[summary], graphs[text]) for *_, summary, text in pairs]
@@ -206,21 +206,21 @@ class CheckNegatives(Stage):
 
 
 def is_permutation(summary: str, swaps: str) -> bool:
-    """Return whether two texts have the same words, each as often, whatever their case and punctuation."""
+    """Return whether two texts have the same words and counts, ignoring case and punctuation."""
     first, second = (Counter(word.lower() for word in _WORDS.findall(text)) for text in (summary, swaps))
     return first == second
 
 
 def _same_image(caption: str, negative: str) -> Conversation[bool]:
     answer = yield JudgeRequest(_QUESTION.format(caption=caption, negative=negative), max_tokens=8)
-    # An answer that says neither tells nothing apart.
+    # An answer without yes or no counts as indistinguishable.
     return says_yes(answer) is not False
 
 
 def _without(
     row: PipelineRow, faults: Mapping[str, set[tuple[str, str]]]
 ) -> tuple[dict[str, dict[str, list[str]]], list[dict[str, str]]]:
-    """Return the negatives that stay, and those that go with the reason."""
+    """Return the negatives that stay, and those to remove with the reason."""
     kept: dict[str, dict[str, list[str]]] = {}
     removed: list[dict[str, str]] = []
     for key, kinds in row.values["negatives"].items():

@@ -1,4 +1,4 @@
-"""What captions say, as CAPTURE's parsers read it, and the rows whose captions name the most of it."""
+"""Elements of captions, read by CAPTURE's parsers, and the rows whose captions name the most."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ParserChoice(Strict):
 
 
 def graphs_of(captions: Sequence[str], parser: CaptionParser, cache: Cache) -> dict[str, Graph | str]:
-    """Return what each caption says, names as its sentences' graphs have them; or why it cannot be read.
+    """Return the scene graph of each caption, or why it cannot be parsed.
 
     Raises:
         MetricError: The parser cannot be used.
@@ -54,7 +54,7 @@ def graphs_of(captions: Sequence[str], parser: CaptionParser, cache: Cache) -> d
 
 
 def element_set(graph: Graph) -> frozenset[tuple[Any, ...]]:
-    """Return all that a caption says, as one set."""
+    """Return all elements of a caption as one set."""
     return frozenset([*((name,) for name in graph.objects), *graph.attributes, *graph.relations])
 
 
@@ -64,15 +64,15 @@ class SelectSettings(StageSettings):
     caption: str
     """The value that holds the caption."""
     most: Annotated[int, Field(gt=0)] | None = None
-    """Rows that are kept; None keeps all, and counts."""
+    """Number of rows that are kept; None keeps all, and counts."""
     elements: tuple[Kind, ...] = ("objects", "attributes", "relations")
-    """What is counted; each element of a caption once."""
+    """Elements that are counted, each once per caption."""
     parser: ParserChoice = ParserChoice()
-    """What reads captions."""
+    """The parser of captions."""
 
 
 class Select(Stage):
-    """Keeps the rows whose captions name the most elements; of equal ones those that come first."""
+    """Keeps the rows whose captions name the most elements; of ties the first ones."""
 
     Settings = SelectSettings
     settings: SelectSettings

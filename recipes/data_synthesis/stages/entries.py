@@ -1,4 +1,4 @@
-"""What is asked of a judge about each entry of an image, the whole and its masks: DCI's summaries and negatives.
+"""Summaries and negatives of DCI: a judge writes them for each entry of an image, the whole and its masks.
 
 Source: Urbanek et al. 2024, appendix 7 (the prompts), and facebookresearch/DCI, ``prepare/`` and
 ``dataset/dense_image.py`` (the rules).
@@ -32,7 +32,7 @@ from ..contract import Generated, NotGenerated, PipelineModels, PipelineRow, Sta
 
 
 class MaskTree(MaskTexts):
-    """What was said of an image and of its masks, perhaps cut; arguments as of ``MaskTexts``."""
+    """Texts of an image and of its masks, optionally truncated; arguments as of ``MaskTexts``."""
 
     def whole(self, most: int | None = None) -> str:
         """Return the text of the whole image.
@@ -119,32 +119,32 @@ NEGATIVES = {
 }
 
 _PREFACE = 100
-"""Characters within which a line break may end a preface ("Sure! Here is …")."""
+"""Maximum length of a preface ("Sure! Here is …") in characters."""
 _FEW_TOKENS = 9
 _REDUCTIONS = 3
-"""Answers that are no shorter, or of several lines, before a text is given up."""
+"""Number of answers that may fail (no shorter, or several lines) before a text is given up."""
 _NUMBERED = re.compile(r"^\s*(\d+)[.)]\s*(.*\S)\s*$")
 
 
 class AskingSettings(StageSettings):
-    """Keys of stages that ask a judge."""
+    """Keys of stages that use a judge."""
 
     temperature: Annotated[float, Field(ge=0)] = 0.72
-    """0: each text is asked about once, as the same answer would come again."""
+    """0: a single request per text, as the answer would be the same."""
     tries: Annotated[int, Field(gt=0)] = 5
-    """Requests for a text until one is of use."""
+    """Maximum number of requests until an answer is usable."""
     language: Language = "english"
-    """``english``: an answer in another language is asked for again."""
+    """``english``: an answer in another language is requested again."""
 
 
 @dataclass(frozen=True)
 class Asker:
-    """Asks for one text, each time with other random numbers.
+    """Creates the requests for one text, each with another seed.
 
     Attributes:
-        settings: How.
+        settings: The judge's settings.
         seed: The pipeline's.
-        names: What tells the text from others: row, entry, what it is to be.
+        names: Identifies the text: row, entry, kind.
     """
 
     settings: AskingSettings
@@ -153,11 +153,11 @@ class Asker:
 
     @property
     def tries(self) -> int:
-        """How often the same is worth asking."""
+        """Number of requests that can give different answers."""
         return self.settings.tries if self.settings.temperature else 1
 
     def request(self, prompt: str, system: str, tokens: int, attempt: object) -> JudgeRequest:
-        """Return a request; another attempt may get another answer."""
+        """Return the request of an attempt."""
         drawn = self.settings.temperature > 0
         seed = seed_of(self.seed, *self.names, attempt)
         decoding = {"temperature": self.settings.temperature, "seed": seed} if drawn else {}
@@ -181,7 +181,7 @@ class Asker:
 
 
 def reduced(text: str, most: int, asker: Asker, tokens: int, attempt: object) -> Conversation[str]:
-    """Ask for a text in so many tokens at most; one that is short enough is returned at once.
+    """Shorten a text to ``most`` tokens by asking; a text that is short enough is returned unchanged.
 
     Raises:
         NoUse: Answers were not shorter.
@@ -206,7 +206,7 @@ def numbered_lines(answer: str, count: int, asker: Asker) -> list[str]:
     """Return the texts of a numbered list.
 
     Raises:
-        NoUse: It does not number so many, from 1 on, or one of them is in another language.
+        NoUse: It does not have ``count`` lines numbered from 1, or one is in another language.
     """
     found = [match for line in answer.splitlines() if (match := _NUMBERED.match(line))]
     if [int(one[1]) for one in found] != list(range(1, count + 1)):
@@ -216,13 +216,13 @@ def numbered_lines(answer: str, count: int, asker: Asker) -> list[str]:
 
 @dataclass
 class EntryResults:
-    """What became of the entries of a row.
+    """The outcome for the entries of a row.
 
     Attributes:
-        results: Entry to what was made.
-        faults: Entry to the reason, where nothing was.
-        asked: Requests that were made.
-        silent: Why the judge gave no answer, of the entries where nothing was made.
+        results: Entry to its result.
+        faults: Entry to the reason for which it failed.
+        asked: The number of requests.
+        silent: Why the judge gave no answer, of the entries that failed.
     """
 
     results: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -232,15 +232,15 @@ class EntryResults:
 
 
 class EntryStage(Stage):
-    """Asks a judge about each entry."""
+    """A stage with judge requests for each entry."""
 
     roles = ("judge",)
     settings: AskingSettings
     lacking: ClassVar[str] = ""
-    """What is said of a row of whose whole image nothing came; empty where it is of use all the same."""
+    """Reason for a row whose whole image failed; empty if the row is usable anyway."""
 
     def asker(self, row: PipelineRow, *names: str) -> Asker:
-        """Return what asks for one text of a row."""
+        """Return the requests for one text of a row."""
         return Asker(self.settings, self.seed, (self.name, row.id, *names))
 
     def ask(
@@ -249,7 +249,7 @@ class EntryStage(Stage):
         models: PipelineModels,
         conversations: Sequence[Mapping[str, Conversation[Any]]],
     ) -> list[EntryResults]:
-        """Return what became of the conversations about each row, by entry; all go on together."""
+        """Run the conversations of all rows together, and return their outcome by entry."""
         flat = [(number, key, one) for number, its in enumerate(conversations) for key, one in its.items()]
         told = [EntryResults() for _ in rows]
         for (number, key, _), said in zip(flat, converse(models["judge"], [one for *_, one in flat]), strict=True):
@@ -265,7 +265,7 @@ class EntryStage(Stage):
     def row(
         self, row: PipelineRow, told: EntryResults, models: PipelineModels, prompts: Mapping[str, str], **values: Any
     ) -> Generated:
-        """Return a row with what was made, and where it came from; unmade where that is of no use."""
+        """Return a row with its results and provenance; it fails if ``lacking`` is set and the whole image failed."""
         if self.lacking and BASE not in told.results:
             of_image = (why for key, why in told.faults.items() if key.partition(" ")[0] == BASE)
             return NotGenerated(f"{self.lacking}: {next(of_image, 'nothing is said of it')}", passing=bool(told.silent))
@@ -288,17 +288,17 @@ class NegativesSettings(AskingSettings):
     of_mask: Annotated[int, Field(gt=0)] = 1
     """Of each kind, of a caption of a part."""
     shorter: Annotated[int, Field(ge=0)] = 15
-    """Tokens that one may be shorter than the summary; others are asked for again."""
+    """Maximum number of tokens by which it may be shorter than the summary; otherwise it is requested again."""
     longer: Annotated[int, Field(ge=0)] = 50
-    """Tokens that an answer may be longer …"""
+    """Maximum number of tokens by which an answer may be longer …"""
     reduced_to: Annotated[int, Field(ge=0)] = 5
-    """… before it is reduced to so many more than the summary, and never more than CLIP's context."""
+    """… before it is shortened to this number more than the summary's, at most CLIP's context."""
     new_tokens: Annotated[int, Field(gt=0)] = 150
     """Of the judge's own."""
 
 
 class Negatives(EntryStage):
-    """Makes ``negatives`` of each entry: by kind (basic, layout, swaps), so many of each."""
+    """Makes ``negatives`` of each entry, by kind: basic, layout, swaps."""
 
     Settings = NegativesSettings
     settings: NegativesSettings  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -307,7 +307,7 @@ class Negatives(EntryStage):
     lacking = "the whole image lacks negatives"
 
     def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
-        """Return each row with negatives; an entry that lacks one of a kind loses its summaries, too."""
+        """Return each row with negatives; an entry without one of a kind loses its summaries, too."""
         conversations = [
             {
                 f"{key} {kind} {number}": self._negative(its[0], kind, self.asker(row, key, kind, str(number)))
@@ -342,7 +342,7 @@ class Negatives(EntryStage):
 
 
 def _by_entry(summaries: Sequence[str], told: EntryResults) -> dict[str, dict[str, list[str]]]:
-    """Return entry to kind to texts, of the entries that have some of every kind."""
+    """Return entry to kind to texts, of entries with texts of every kind."""
     found: dict[str, dict[str, list[str]]] = {key: {kind: [] for kind in NEGATIVES} for key in summaries}
     for name, text in told.results.items():
         key, kind, _ = name.rsplit(" ", 2)
@@ -357,19 +357,19 @@ class MoreSummariesSettings(AskingSettings):
     """Its keys."""
 
     input_tokens: Annotated[int, Field(gt=2)] = 1_000
-    """A text has so many of CLIP's tokens: the last lines of an image's are left out, the deepest of a mask's."""
+    """Maximum number of CLIP tokens of a text; an image's loses its last lines, a mask's the deepest of its tree."""
     new_tokens: Annotated[int, Field(gt=0)] = 1_400
     """Of the judge's own."""
     of_image: Annotated[int, Field(ge=0)] = 8
-    """It is asked until there are more than so many of an image."""
+    """The judge is asked until an image has more summaries than this."""
     of_mask: Annotated[int, Field(ge=0)] = 4
-    """The same of a mask, or the logarithm of its tokens where that is more."""
+    """The same for a mask, or the logarithm of its tokens if that is larger."""
 
 
 class MoreSummaries(EntryStage):
     """Adds to the ``summaries`` of each entry, five at a time; those over the context are left out.
 
-    What is there after the last try is kept: an entry has its first summary in any case.
+    Summaries so far are kept after the last try: an entry has its first summary in any case.
     """
 
     Settings = MoreSummariesSettings
@@ -378,7 +378,7 @@ class MoreSummaries(EntryStage):
     gives = ("summaries",)
 
     def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
-        """Return each row with further summaries."""
+        """Return each row with additional summaries."""
         conversations = []
         for row in rows:
             texts = MaskTree(row.values).entries(self.settings.input_tokens)
@@ -420,14 +420,14 @@ class FirstSummarySettings(AskingSettings):
     least_area: int = 5_000
     """Pixels; smaller masks, and what they are made of, are left out."""
     prompts: Literal["released", "by_part"] = "released"
-    """Which texts are said to be of a part of an image: of the released code, those that are short enough already; or
+    """Which texts count as texts of a part of an image: in the released code, those that are short enough already; or
     those of masks."""
     input_tokens: Annotated[int, Field(gt=2)] = 2_000
-    """A text is cut to so many of CLIP's tokens."""
+    """Number of CLIP tokens to which a text is truncated."""
     most_tokens: Annotated[int, Field(gt=2)] = 139
-    """An answer of more is asked for again."""
+    """Maximum number of tokens of an answer; a longer one is requested again."""
     tokens: Annotated[int, Field(gt=2)] = 75
-    """A summary is reduced to so many."""
+    """Number of tokens to which a summary is shortened."""
     new_tokens: Annotated[int, Field(gt=0)] = 250
     """Of the judge's own."""
 
@@ -442,7 +442,7 @@ class FirstSummary(EntryStage):
     lacking = "the whole image has no summary"
 
     def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
-        """Return each row with its summaries; one whose whole image has none is unmade."""
+        """Return each row with its summaries; a row fails if its whole image has none."""
         texts = [MaskTree(row.values, self.settings.least_area).entries() for row in rows]
         made = self.ask(
             rows,

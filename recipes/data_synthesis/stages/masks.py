@@ -22,7 +22,7 @@ class BoxesSettings(StageSettings):
     grid: Annotated[int, Field(gt=0)] | None = None
     """Points a side on which the segmenter looks; None leaves it to the segmenter."""
     clustered: bool = True
-    """Whether boxes are clustered, united and cut; else each mask's box is one."""
+    """Whether boxes are clustered, united and cut; otherwise each mask gives a box."""
     rectangles: Literal["released", "whole"] = "released"
     """Whether free rectangles end a cell too early, as in the released code."""
 
@@ -93,16 +93,16 @@ class MasksSettings(StageSettings):
     grid: Annotated[int, Field(gt=0)] | None = 50
     """Points a side on which the segmenter looks; None leaves it to the segmenter."""
     edge_points: Literal["none", "all", "first"] = "all"
-    """Whether it looks on points near edges, too. ``first``: on the first of them alone, as the released code does."""
+    """Whether points near edges are used, too. ``first``: only the first of them, as in the released code."""
     least_area: Annotated[int, Field(ge=0)] = 5_000
     """Pixels; smaller masks, and what they are made of, are left out."""
     comparison: Literal["exact", "released"] = "exact"
-    """How masks are held against each other in the tree; the released code has faults there."""
+    """How masks are compared in the tree; ``released`` reproduces faults of the released code."""
 
     @model_validator(mode="after")
     def _fits(self) -> MasksSettings:
         if self.boxes is not None and self.model_fields_set & {"grid", "edge_points", "comparison"}:
-            raise ValueError("'grid', 'edge_points' and 'comparison' are of a segmenter, and 'boxes' takes none")
+            raise ValueError("'grid', 'edge_points' and 'comparison' configure a segmenter, which 'boxes' replaces")
         return self
 
 
@@ -119,7 +119,7 @@ class Masks(RowStage):
         self.roles = () if settings.boxes else ("segmenter",)  # pyright: ignore[reportAttributeAccessIssue]
 
     def check(self) -> None:
-        """Raise if points near edges are wanted, and OpenCV is not installed; see ``Stage.check``."""
+        """Raise if points near edges are requested, and OpenCV is not installed; see ``Stage.check``."""
         if self.roles and self.settings.edge_points != "none":
             opencv()
 

@@ -1,4 +1,4 @@
-"""One caption of a caption of the whole and captions of its parts, by a judge."""
+"""Merges the caption of an image and the captions of its parts with a judge."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ class MergeSettings(StageSettings):
     prompt: str = PROMPT
     """With ``{overall}`` and ``{elements}``."""
     beams: Annotated[int, Field(gt=0)] = 3
-    """Not where tokens are drawn."""
+    """Beam size; only without sampling."""
     temperature: Annotated[float, Field(ge=0)] = 0.0
-    """0: tokens are not drawn, and a judge is asked once, as the same answer would come again."""
+    """0: no sampling, and a single request, as the answer would be the same."""
     new_tokens: Annotated[int, Field(gt=0)] = 500
     """The most tokens of an answer."""
     tries: Annotated[int, Field(gt=0)] = 3
-    """Requests until an answer is of use, where tokens are drawn."""
+    """Maximum number of requests until an answer is usable, with sampling."""
     most_words: Annotated[int, Field(gt=0)] | None = None
-    """A longer answer is none of use; the prompt asks for no more than 300."""
+    """Maximum number of words of an answer; a longer one is rejected. The prompt asks for at most 300."""
     language: Language = "english"
-    """``english``: an answer in another language is asked for again."""
+    """``english``: an answer in another language is requested again."""
 
 
 class Merge(Stage):
-    """Has a judge combine captions. Where a row has none of parts, that of the whole stays as it is."""
+    """Combines captions with a judge. A row without captions of parts keeps the caption of the whole."""
 
     Settings = MergeSettings
     settings: MergeSettings
@@ -93,7 +93,7 @@ class Merge(Stage):
                 raise NoUse(f"the answer has {len(words)} words, and {settings.most_words} is the most")
             if fault := language_fault(answer, settings.language):
                 raise NoUse(f"the answer {fault}")
-            # A description is one paragraph, however it was written down.
+            # A description is one paragraph, even if the answer has line breaks.
             return " ".join(words)
 
         return (yield from first_of_use(settings.tries if settings.temperature else 1, ask))

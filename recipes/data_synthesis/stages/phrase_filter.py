@@ -1,4 +1,4 @@
-"""Captions without what a detector does not find in the image."""
+"""Removes phrases from captions that a detector does not find in the image."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ def named_phrases(graph: Graph, sentence: str) -> list[str]:
 
 
 def phrase_scores(found: Detections, scoring: Scoring = "released", threshold: float = THRESHOLD) -> np.ndarray:
-    """Return how sure it is that each phrase is in an image.
+    """Return the score of each phrase in an image.
 
-    ``released``, as in DetailCaps: of the boxes that no better one overlaps by an IoU above 0.1, whatever they are of,
+    ``released``, as in DetailCaps: of the boxes of any phrase that no better one overlaps by an IoU above 0.1,
     each counts for the phrase that scores highest in it, if that is above the threshold. So a phrase that wins no box
-    has 0, and what else is asked for decides, too. ``per_phrase``: its best score in any box.
+    has 0, and the result depends on the other phrases. ``per_phrase``: its best score in any box.
 
     Args:
         found: What the detector found of these phrases.
@@ -169,20 +169,20 @@ class PhraseFilterSettings(StageSettings):
     by: Literal["detector", "answerer"] = "detector"
     """Who looks: a detector, or (an ablation of the paper) a model that is asked of each phrase whether it is there."""
     question: str = "Is there {article} {phrase} in the image?"
-    """What an answerer is asked; what it does not deny stays."""
+    """The answerer's prompt; a phrase stays unless the answer is no."""
     scoring: Scoring = "released"
-    """Whether a phrase's score is the best of boxes that it wins, or of all boxes."""
+    """Whether a phrase's score is its best in the boxes that it wins, or in all boxes."""
     threshold: Annotated[float, Field(ge=0)] = THRESHOLD
     """A phrase with a lower score is not in the image."""
     unit: Literal["phrase", "sentence"] = "phrase"
     """What goes: a phrase; or the sentence, or caption of a part, that has one (an ablation of the paper)."""
     parser: ParserChoice = ParserChoice()
-    """What finds the phrases of a sentence."""
+    """The parser of sentences."""
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """A caption, or a sentence of one, with what is looked for of it."""
+    """A caption, or a sentence of one, with its phrases."""
 
     row: PipelineRow
     text: str
@@ -191,9 +191,9 @@ class _Piece:
 
 
 class PhraseFilter(Stage):
-    """Takes out of captions what is not found in the whole image, by a detector or by asking of each phrase.
+    """Removes phrases from captions that a detector, or an answerer, does not find in the whole image.
 
-    Provenance gets ``removed``: the phrase, its score, why it went, and what was taken out for it.
+    Provenance gets ``removed``: the phrase, its score, the reason, and the removed texts.
     """
 
     Settings = PhraseFilterSettings
@@ -240,7 +240,7 @@ class PhraseFilter(Stage):
             find = named_phrases if is_whole or self.settings.phrases == "named" else bare_phrases
             for text in its:
                 graph = graphs[text]
-                # Of what cannot be read nothing is known to be missing.
+                # An unparsable text has no phrase that is known to be missing.
                 made.append(_Piece(row, text, [] if isinstance(graph, str) else find(graph, text), is_whole))
         return pieces
 
@@ -250,7 +250,7 @@ class PhraseFilter(Stage):
             if not piece.phrases:
                 yield np.zeros(0)
                 continue
-            # The release asks for the whole local caption, too, with which phrases compete.
+            # The release also queries the whole local caption, with which phrases compete.
             asked = piece.phrases if piece.is_whole else [*piece.phrases, piece.text]
             try:
                 found = detector.detect(piece.row.pixels, asked)
@@ -260,7 +260,7 @@ class PhraseFilter(Stage):
             yield phrase_scores(found, settings.scoring, settings.threshold)
 
     def _by_answers(self, pieces: Sequence[_Piece], models: PipelineModels) -> Iterator[np.ndarray | NotGenerated]:
-        """Yield 1 for each phrase, and 0 for those of which the model says that they are not there."""
+        """Yield 0 for each phrase that the model denies, else 1."""
         asked = [(number, phrase) for number, piece in enumerate(pieces) for phrase in piece.phrases]
         rows = [pieces[number].row for number, _ in asked]
         requests = [

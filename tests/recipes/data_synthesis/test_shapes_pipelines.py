@@ -89,9 +89,7 @@ def test_merge_raises_recall_and_does_not_lower_precision(synthesis: Path):
     assert float(run.to_pandas().value.iloc[0]) == pytest.approx(steps(report, "")["merged"]["value"])
     shown = (synthesis / "report.md").read_text(encoding="utf-8")
     assert f"| merged | 30 | {recall['merged']['value']:.4f} |" in shown
-    assert re.search(
-        r'^- `local_filter` took out "[a-z ]+": (is in no box|scores .*, below 0.01)$', shown, re.MULTILINE
-    )
+    assert re.search(r'^- `local_filter` removed "[a-z ]+": (is in no box|scores .*, below 0.01)$', shown, re.MULTILINE)
     assert "\n\n\n" not in shown
 
 

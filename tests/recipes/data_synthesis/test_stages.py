@@ -269,7 +269,7 @@ def test_given_boxes_are_masks(picture: Path):
     row = PipelineRow("17", picture, {"boxes": [[0.4, 0, 10, 9.6], [5, 5, 5.2, 50], [1, 1, 3, 3]]})
     made = made_of(Masks("masks", MasksSettings(boxes="boxes", least_area=5), 0), row)
     assert (made.values["boxes"], list(made.values["mask_data"])) == ([[0, 0, 10, 10]], ["0"])
-    with pytest.raises(ValueError, match="are of a segmenter"):
+    with pytest.raises(ValueError, match="configure a segmenter"):
         MasksSettings(boxes="boxes", grid=3)
 
 

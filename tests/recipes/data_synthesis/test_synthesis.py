@@ -170,8 +170,8 @@ def test_two_at_once_make_the_same_in_one_folder(pipeline: Callable[..., Path]):
         ({"stages": [{"stage": "add", "ad": "x", "folder": ""}]}, "tiny.yaml:3: key 'stages.0.add' is missing"),
         ({"stage": []}, "unknown key 'stage'. Did you mean 'stages'?"),
         ({"models": {"judg": {"name": "shapes-writer"}}}, "unknown role 'judg'"),
-        ({"models": {"judge": {"name": "shapes-writer"}}}, "no stage asks the judge"),
-        ({"output": {"form": "dci", "format": "parquet"}}, "'format' is no key of the form 'dci'"),
+        ({"models": {"judge": {"name": "shapes-writer"}}}, "no stage uses the judge"),
+        ({"output": {"form": "dci", "format": "parquet"}}, "'format' is not a key of the form 'dci'"),
         ({"stages": [{"stage": "merge", "overall": "a", "elements": "b", "to": "c"}]}, "the pipeline names no judge"),
     ],
 )
@@ -207,10 +207,10 @@ def test_folder_that_holds_something_else_is_not_written_to(pipeline, capsys):
     (file.parent / "out").mkdir()
     (file.parent / "out" / "thesis.txt").touch()
     assert main(command(file, "out")) == 1
-    assert "out holds other things" in capsys.readouterr().err
+    assert "out holds other files" in capsys.readouterr().err
     main(command(file, "mine"))
     assert main(command(pipeline(pipeline="other"), "mine")) == 1
-    assert "holds what pipeline 'tiny' made" in capsys.readouterr().err
+    assert "holds the output of pipeline 'tiny'" in capsys.readouterr().err
 
 
 def test_folder_of_a_pipeline_that_made_nothing_is_free_for_another(pipeline: Callable[..., Path]):
@@ -267,12 +267,12 @@ def test_parquet_of_several_pieces_has_one_type_a_column_or_it_is_said(pipeline,
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("stages.merge.elements=parts", "stage 'merge' reads 'parts', which no stage before makes"),
+        ("stages.merge.elements=parts", "stage 'merge' reads 'parts', which no earlier stage makes"),
         ("output.columns.more=x.y", "the output holds 'x', which"),
         (
             "output={form: dci}",
-            "the output holds 'mask_data', which no stage before makes and not every row has; "
-            "there is: captions, merged, text.",
+            "the output holds 'mask_data', which no earlier stage makes and some rows lack; "
+            "available: captions, merged, text.",
         ),
         ("judged={texts: {a: mergd}, metrics: [length]}", "'judged' looks at 'mergd', which"),
     ],
@@ -302,7 +302,7 @@ def test_images_that_a_model_makes_nothing_of_are_told_before_it_is_loaded(tmp_p
     shown = capsys.readouterr()
     assert ("stage overall" in shown.out) == bool(more)
     assert (
-        "stage 'overall' could make nothing of any row, as the captioner shapes-planted takes none of the images; "
+        "stage 'overall': the captioner shapes-planted rejects the images of all rows; "
         f"17: {photos}/17.png: is no picture of the shapes world"
     ) in shown.err
     assert "--set models.captioner.name=NAME" in shown.err
@@ -310,7 +310,7 @@ def test_images_that_a_model_makes_nothing_of_are_told_before_it_is_loaded(tmp_p
         # Another captioner may take them, or rows go on without a caption: the segmenter is asked next.
         for change in ("models.captioner.name=shapes-llava", "stages.overall.on_failure=keep"):
             assert main([*arguments, "--dry_run", "--set", change]) == 1
-            assert "stage 'boxes' could make nothing of any row, as the segmenter" in capsys.readouterr().err
+            assert "stage 'boxes': the segmenter" in capsys.readouterr().err
         # One picture that a model takes is enough.
         draw(sample_scene(18), 64).save(photos / "x18.png")
         assert main([*arguments, "--dry_run"]) == 0
