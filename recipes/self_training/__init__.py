@@ -1,1 +1,1 @@
-"""Self-training: a captioner's captions are synthesised into better ones, a captioner is trained on them, and so on."""
+"""Self-training: alternates data synthesis with a captioner and training of the captioner on the result."""

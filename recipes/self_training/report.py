@@ -1,4 +1,4 @@
-"""What tasks say of each turn of a loop: a table, and the curve of one metric."""
+"""The report on a loop: a table of all metrics by turn, and the curve of one metric."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class LoopTurn:
     """A finished turn.
 
     Attributes:
-        number: From 0, which is the captioner that the loop begins with.
-        rows: That it was trained on; 0 of turn 0.
-        runs: Of the tasks that judge.
-        remarks: What could not be done that nothing depends on.
+        number: From 0, which is the start captioner.
+        rows: The number of training rows; 0 for turn 0.
+        runs: The runs of the evaluation tasks.
+        remarks: Optional steps that failed, and why.
     """
 
     number: int
@@ -54,11 +54,11 @@ class Point:
 
 
 def rows_of(turns: Sequence[LoopTurn]) -> list[Row]:
-    """Return a row a turn and result.
+    """Return a row per turn and result.
 
     Keys are ``turn``, ``rows``, ``task``, ``metric``, ``label``, ``scale`` (what tables multiply it by), ``statistic``,
     ``n``, ``value`` with its 95 % interval ``low`` and ``high``, and ``difference`` to turn 0 on the same documents,
-    with the same three (None of turn 0).
+    with the same three keys (None for turn 0).
     """
     found: list[Row] = []
     for turn in turns:
@@ -124,7 +124,7 @@ def draw_curves(path: Path, label: str, curves: Mapping[str, Sequence[Point]]) -
 
 
 def _errors(points: Sequence[Point]) -> list[list[float]]:
-    """Return how far the ends of intervals are from the values: those below, those above."""
+    """Return the lengths of the error bars below and above the values."""
     return [
         [0.0 if one.low is None else one.value - one.low for one in points],
         [0.0 if one.high is None else one.high - one.value for one in points],
@@ -150,22 +150,21 @@ def _markdown(loaded: LoadedLoop, rows: Sequence[Row], remarks: Sequence[str]) -
     lines = [f"# {loop.loop}", "", loop.description, "", f"    {loaded.command('loop')}", ""]
     lines += [f"- **Method**: {loop.paper}"] if loop.paper else []
     lines += [
-        f"- **Each turn**: {loop.make.recipe} makes data of {loop.make.data} with the captioner of the turn before; "
-        f"{loop.train.recipe} trains on them, from its own model. Turn 0 is {loop.captioner}. Seed {loop.seed}.",
+        f"- **Each turn**: {loop.make.recipe} makes data from {loop.make.data} with the previous captioner; "
+        f"{loop.train.recipe} trains its own start model on them. Turn 0 is {loop.captioner}. Seed {loop.seed}.",
         "",
     ]
     cells: list[list[str]] = []
-    # By metric, so that its turns stand below each other.
+    # Sorted by metric, then by turn.
     names = list(dict.fromkeys((row["task"], row["metric"], row["statistic"]) for row in rows))
     for row in sorted(rows, key=lambda row: names.index((row["task"], row["metric"], row["statistic"]))):
         trained_on = f"{row['rows']:,}" if row["turn"] else "–"
         told = with_interval(row["difference"], "+", 4) if row["difference"] else "–"
         cells.append([row["task"], row["metric"], str(row["turn"]), trained_on, with_interval(row, digits=4), told])
     lines += [
-        *markdown_table(["task", "metric", "turn", "rows", "value", "to turn 0"], cells),
+        *markdown_table(["task", "metric", "turn", "rows", "value", "vs. turn 0"], cells),
         "",
-        "Values have 95 % intervals of their own. Differences are those of the same documents, with the intervals of "
-        "the paired bootstrap.",
+        "Values have unpaired 95 % intervals. Differences are paired by document (paired bootstrap).",
     ]
     lines += ["", *(f"- {remark}" for remark in remarks)] if remarks else []
     return "\n".join([*lines, "", *loaded.choices()]).rstrip() + "\n"

@@ -1,4 +1,4 @@
-"""Checks and carries out a self-loop, turn by turn; a turn that is finished is not carried out again."""
+"""Checks and runs a self-training loop, turn by turn; finished turns are not repeated."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from .schema import LoadedLoop
 
 @dataclass(frozen=True)
 class LoopCall:
-    """A loop, and where it is carried out.
+    """A loop and its environment.
 
     Attributes:
         loaded: The loop.
-        processes: The one that trains.
+        processes: The training process.
         data: Task name to the path of its local data.
-        include_path: Folders with task files of the user's own.
-        allow_outside: Folders besides those of tasks and data whose files tasks may read.
-        store: What ``parse_store`` reads; None for the user's own.
-        executor: Who makes shards of rows; None is this process.
-        run_folder: Where is written how far it is; None: nowhere.
-        progress: Gives a reporter for a step.
+        include_path: Folders with user-defined task files.
+        allow_outside: Additional folders whose files tasks may read.
+        store: The cache, as ``parse_store`` reads it; None for the user's cache.
+        executor: Runs shards of rows; None is this process.
+        run_folder: Where progress is written; None: nowhere.
+        progress: Returns a reporter for a step.
     """
 
     loaded: LoadedLoop
@@ -59,10 +59,10 @@ class LoopCall:
     progress: Progress = silent
 
     def synthesis(self, captioner: str, turn: str) -> SynthesisCall:
-        """Return what makes the data of a turn.
+        """Return the synthesis call of a turn.
 
         Args:
-            captioner: The captioner of the turn before.
+            captioner: The captioner of the previous turn.
             turn: The turn's name.
         """
         loaded = self.loaded
@@ -73,12 +73,12 @@ class LoopCall:
         )
 
     def training(self, rows: Path) -> TrainingCall:
-        """Return what trains on the data of a turn."""
+        """Return the training call of a turn."""
         shared = self._given("data", "include_path", "allow_outside", "progress")
         return TrainingCall(self.loaded.recipe(rows), self.processes, **shared)
 
     def judging(self) -> dict[str, Any]:
-        """Return what the tasks that judge are given; see ``judged``."""
+        """Return the options of the evaluation tasks; see ``judged``."""
         return self._given("store", "data", "include_path", "allow_outside", "progress")
 
     def _given(self, *names: str) -> dict[str, Any]:
@@ -90,19 +90,19 @@ _OF_ROWS = ("id", "image", "box", "group")
 
 
 def dry_run(call: LoopCall) -> Iterator[tuple[str, str]]:
-    """Check everything without making, training or judging, and yield what would be done: a label and a value each.
+    """Check everything without a model, and yield the plan as pairs of label and value.
 
-    The training recipe is held against rows as the pipeline writes them: as many as it is given, each with the columns
-    that its output names. Models and data of tasks that cannot be had are named when all else is told.
+    The training recipe is checked with placeholder rows: one per input row, with the columns of the pipeline's output.
+    Missing models and data are reported after the plan.
 
     Raises:
-        BenchError: A part of the loop does not do, or not with the part before it; or something cannot be had.
+        BenchError: A part of the loop is invalid or does not fit the part before it, or something is missing.
     """
     loaded, loop = call.loaded, call.loaded.loop
     require_permitted(loaded.requests)
     _require_captioners(call)
     synthesis_call = call.synthesis(loop.captioner, "turn-1")
-    # What is no path is the name of a task.
+    # A name without "/" can be a task.
     if "/" in loop.make.data and not Path(loaded.data).exists():
         raise UsageError(
             f"{loaded.parsed.where('make', 'data')}: there is no {loaded.data}",
@@ -111,7 +111,7 @@ def dry_run(call: LoopCall) -> Iterator[tuple[str, str]]:
     pipeline = synthesis_call.loaded.pipeline
     if pipeline.output.form != "rows":
         raise UsageError(
-            f"{loaded.parsed.where('make', 'recipe')}: pipeline '{pipeline.pipeline}' writes a folder of the form "
+            f"{loaded.parsed.where('make', 'recipe')}: pipeline '{pipeline.pipeline}' writes the form "
             f"'{pipeline.output.form}', which no training recipe reads.",
             "Name a pipeline whose output has the form 'rows'.",
         )
@@ -137,20 +137,20 @@ def dry_run(call: LoopCall) -> Iterator[tuple[str, str]]:
 
 
 def _trained(call: LoopCall, pipeline: SynthesisPipeline) -> Iterator[tuple[str, str]]:
-    """Yield what the training recipe would do with as many rows as the pipeline is given."""
+    """Yield the plan of the training recipe for the pipeline's number of rows."""
     loaded, loop = call.loaded, call.loaded.loop
     recipe = loaded.recipe().recipe
     try:
         resolve_model(recipe.model.name, recipe.model.arguments).check()
     except AdapterError:
-        # Rows, steps and memory are told by the model that is opened.
+        # Rows, steps and memory can be computed with an opened model only.
         yield "recipe", recipe.recipe
         yield "model", recipe.model.name
         raise
     with TemporaryDirectory() as folder:
         synthesis_call, file = call.synthesis(loop.captioner, "turn-1"), Path(folder) / "rows.jsonl"
         image = next(replace(synthesis_call, limit=1).given(Path(folder)).rows()).image
-        # A text of ours in each column.
+        # A placeholder text in each column.
         columns: dict[str, Any] = {
             name: [str(image)] if name == "further_images" else ["A picture."]
             for name in pipeline.output.columns
@@ -160,21 +160,21 @@ def _trained(call: LoopCall, pipeline: SynthesisPipeline) -> Iterator[tuple[str,
         lines = [json.dumps({"id": row.id, **columns}) + "\n" for row in synthesis_call.given(None).rows()]
         file.write_text("".join(lines), encoding="utf-8")
         try:
-            # The rows name an image that the pipeline is allowed to read.
+            # The rows name an image that the pipeline may read.
             with permit(Permissions(folders=(image.parent,) if image else ())):
                 told = training.dry_run(call.training(file))
         except BenchError as error:
             named = ", ".join(pipeline.output.columns) or "no column"
             raise UsageError(
-                f"{loaded.parsed.where('train', 'recipe')}: recipe '{loop.train.recipe}', on what pipeline "
-                f"'{pipeline.pipeline}' writes ({named}): {error.message}",
+                f"{loaded.parsed.where('train', 'recipe')}: recipe '{loop.train.recipe}' on the output of "
+                f"pipeline '{pipeline.pipeline}' ({named}): {error.message}",
                 error.hint,
             ) from error
     yield from (one for one in told if one[0] != "judged by")
 
 
 def _require_captioners(call: LoopCall) -> None:
-    """Raise unless what is captioned with first, and what is trained, are captioners."""
+    """Raise unless the start model and the trained model are captioners."""
     loaded = call.loaded
     trained = loaded.recipe().recipe.model
     for keys, name, arguments in (
@@ -195,12 +195,12 @@ MARK, FINISHED, DATA, RUNS = "loop.json", "turn.json", "data", "runs"
 
 @dataclass(frozen=True)
 class LoopReporter:
-    """Whom a loop tells how far it is.
+    """Progress callbacks of a loop.
 
     Attributes:
-        turn: Of each part of a turn that begins, in words.
-        stage: Of each stage of a pipeline that is done.
-        step: Of each step of a training.
+        turn: Called with a message before each part of a turn.
+        stage: Called after each pipeline stage.
+        step: Called after each training step.
     """
 
     turn: Callable[[str], object] = lambda words: None
@@ -209,28 +209,28 @@ class LoopReporter:
 
 
 def carry_out(call: LoopCall, output: Path, told: LoopReporter = LoopReporter()) -> list[LoopTurn]:
-    """Carry out all turns that are not finished, and write the report after each of these and after the last.
+    """Run all unfinished turns, and write the report after each of them and after the last turn.
 
-    Turn 0 is the captioner that the loop begins with. The folder of each other turn, ``turn-1`` and so on, is a model
-    as ``--model`` takes it, with the data that it was trained on below it.
+    Turn 0 is the start captioner. The folder of each other turn, ``turn-1`` and so on, is a model
+    as ``--model`` takes it, with its training data below it.
 
     Args:
         call: The loop.
-        output: The folder that is written; made if it is not there.
-        told: Is told how far it is.
+        output: The output folder; created if missing.
+        told: Progress callbacks.
 
     Returns:
         All turns, from 0.
 
     Raises:
-        DataError: The folder holds what another loop made.
-        BenchError: As of ``dry_run``, or a part failed.
+        DataError: The folder belongs to another loop.
+        BenchError: See ``dry_run``; or a part failed.
     """
     loop = call.loaded.loop
     if call.processes.count > 1:
         raise UsageError(
-            f"a loop is carried out by one process, and this is one of {call.processes.count}",
-            "Start it without accelerate; --processes and --engine place what makes data.",
+            f"a loop runs in one process, and this is one of {call.processes.count}",
+            "Start it without accelerate; --processes and --engine distribute data synthesis.",
         )
     _require_own(call, output)
     folders = [output / f"turn-{number}" for number in range(loop.turns + 1)]
@@ -252,19 +252,19 @@ def carry_out(call: LoopCall, output: Path, told: LoopReporter = LoopReporter())
 
 
 def _carry_out_turn(call: LoopCall, captioner: str, folder: Path, name: str, told: LoopReporter) -> None:
-    """Make data, train on them and have the result judged; what was begun of it goes on."""
+    """Run a turn: synthesis, training and evaluation; an interrupted turn is resumed."""
     rows, remarks = 0, list[str]()
     if folder.name != "turn-0":
-        told.turn(f"{name}: data are made with {captioner}")
+        told.turn(f"{name}: {captioner} makes data")
         report = synthesis.make(call.synthesis(captioner, folder.name), folder / DATA, told.stage)
         told.turn(f"{name}: {call.loaded.loop.train.recipe} trains on {len(report.rows):,} rows")
-        # The rows name images that the pipeline was allowed to read; its own are gone with its folder of work.
+        # The rows name images that the pipeline was allowed to read; that permission ended with the pipeline.
         images = (row.get("image") for row in read_rows(report.result) if not isinstance(row, BadRow))
         seen = {(report.result.parent / image).parent for image in images if image is not None}
         with permit(Permissions(folders=tuple(sorted(seen)))):
             trained = training.carry_out(call.training(report.result), folder, told.step, {}, judge=False)
         rows, remarks, captioner = len(report.rows), trained.remarks, str(folder.absolute())
-    told.turn(f"{name}: tasks judge")
+    told.turn(f"{name}: evaluation")
     runs = judged(call.loaded.loop.judge, resolve_model(captioner), folder / RUNS, call.judging())
     judges = call.loaded.loop.judge
     finished = {
@@ -280,10 +280,10 @@ def _carry_out_turn(call: LoopCall, captioner: str, folder: Path, name: str, tol
 
 
 def _finished(call: LoopCall, folder: Path, number: int) -> LoopTurn:
-    """Return a turn that is finished.
+    """Read a finished turn.
 
     Raises:
-        DataError: A run of it cannot be read.
+        DataError: One of its runs cannot be read.
     """
     kept = load_json(folder / FINISHED)
     judges = call.loaded.loop.judge
@@ -292,10 +292,10 @@ def _finished(call: LoopCall, folder: Path, number: int) -> LoopTurn:
 
 
 def _require_own(call: LoopCall, output: Path) -> None:
-    """Make the folder, and mark it as this loop's.
+    """Create the folder, and mark it as this loop's.
 
     Raises:
-        DataError: It is another's.
+        DataError: It belongs to another loop.
     """
     mark, fingerprint = output / MARK, call.loaded.fingerprint()
     if mark.is_file():
@@ -303,10 +303,10 @@ def _require_own(call: LoopCall, output: Path) -> None:
         if found["fingerprint"] != fingerprint:
             raise DataError(
                 f"{output} holds turns of loop '{found['loop']}' with other settings, data or tasks",
-                "Name another folder with --output, or remove this one; the number of turns alone may change.",
+                "Name another folder with --output, or remove this one; only the number of turns may change.",
             )
         return
     output.mkdir(parents=True, exist_ok=True)
     if any(output.iterdir()):
-        raise DataError(f"{output} holds other things", "Name a folder that is empty, or that this loop made.")
+        raise DataError(f"{output} holds other files", "Name an empty folder, or one of this loop.")
     write_whole(mark, json.dumps({"loop": call.loaded.loop.loop, "fingerprint": fingerprint}) + "\n")

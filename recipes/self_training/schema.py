@@ -1,4 +1,4 @@
-"""The keys of a self-loop: what makes data, what trains on them, how often, and which tasks judge each turn."""
+"""The keys of a self-training loop: pipeline, training recipe, number of turns and evaluation tasks."""
 
 from __future__ import annotations
 
@@ -27,54 +27,54 @@ class SynthesisPart(Strict):
     """How a turn makes its data."""
 
     recipe: str
-    """A pipeline that ships, or a file beside the loop's."""
+    """A pipeline that ships, or a file next to the loop's."""
     data: str
-    """What each turn begins with, as ``bench make --data`` takes it; a path is beside the loop's file."""
+    """Input of each turn, as for ``bench make --data``; a path is relative to the loop's file."""
     limit: Positive | None = None
-    """The first so many rows alone."""
+    """The maximum number of input rows."""
     set: list[str] = Field(default_factory=list)
-    """``KEY=VALUE`` each, as ``bench make --set`` takes them."""
+    """A list of ``KEY=VALUE``, as for ``bench make --set``."""
 
 
 class TrainingPart(Strict):
-    """How a turn trains; it begins with the recipe's own model each time."""
+    """How a turn trains; each turn starts from the recipe's model."""
 
     recipe: str
-    """A training recipe that ships, or a file beside the loop's; its data are those of the turn."""
+    """A training recipe that ships, or a file next to the loop's; its data are replaced by the turn's."""
     set: list[str] = Field(default_factory=list)
-    """``KEY=VALUE`` each, as ``bench train --set`` takes them."""
+    """A list of ``KEY=VALUE``, as for ``bench train --set``."""
 
 
 class SelfLoop(Strict):
-    """A loop: ``turns`` times data are made with the captioner of the turn before, and a captioner is trained."""
+    """A loop: each of ``turns`` makes data with the previous turn's captioner and trains a captioner."""
 
     loop: str
     """Its name."""
     description: str = ""
-    """What it does, in a sentence."""
+    """What it does, in one sentence."""
     paper: str = ""
-    """Where the method, and what must come out, is printed."""
+    """Where the method and the expected results are published."""
     choices: dict[str, str] = Field(default_factory=dict)
     """Keys that the paper leaves open, each with what this loop takes and why."""
     captioner: str
-    """An alias, or a folder with a ``model.yaml``: the captioner of the first turn, which others are held against."""
+    """An alias, or a folder with a ``model.yaml``: the captioner of turn 0, which later turns are compared with."""
     make: SynthesisPart
     """How each turn makes its data."""
     train: TrainingPart
     """How each turn trains on them."""
     turns: Positive
-    """How often data are made and trained on."""
+    """The number of turns."""
     judge: Annotated[list[JudgeTask], Field(min_length=1)]
-    """The tasks that judge the captioner of each turn; the figure is of the first one's first metric."""
+    """Tasks that evaluate the captioner of each turn; the figure shows the first metric of the first task."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Of the pipeline and of the training."""
 
 
 class LoadedLoop(Loaded[SelfLoop]):
-    """A loop with the file that it is from, its pipeline and its training recipe; see :class:`Loaded`.
+    """A loop with its file, its pipeline and its training recipe; see :class:`Loaded`.
 
     Raises:
-        UsageError: The pipeline or the recipe is not there, or faulty.
+        UsageError: The pipeline or the recipe is missing or invalid.
     """
 
     kind = "loop"
@@ -88,19 +88,19 @@ class LoadedLoop(Loaded[SelfLoop]):
         self._recipe = self._beside("train", "training recipe", list_recipes())
         path = self.folder_of("make", "data") / Path(loop.make.data).expanduser()
         self.data = str(path) if path.exists() or "/" in loop.make.data else loop.make.data
-        """What data are made of: a path, or the name of a task."""
+        """Input of the pipeline: a path, or the name of a task."""
         pipeline = self._placed("make", load_pipeline, self._pipeline, loop.make.set)
         if "captioner" not in pipeline.pipeline.models:
             raise UsageError(
-                f"{parsed.where('make', 'recipe')}: pipeline '{loop.make.recipe}' asks no captioner, so that no turn "
-                "would make other data than the one before.",
+                f"{parsed.where('make', 'recipe')}: pipeline '{loop.make.recipe}' uses no captioner, so that all turns "
+                "would make the same data.",
                 "Name one with a stage 'caption', such as detailcaps_synthesis.",
             )
         self.recipe()
 
     @property
     def requests(self) -> list[Request]:
-        """What the file, its pipeline and its training recipe ask for that costs."""
+        """Permissions that the file, its pipeline and its training recipe request."""
         parsed, asked = self.parsed, super().requests
         for section, part in (("make", self.loop.make), ("train", self.loop.train)):
             if f"{section}.set" not in self.changed:
@@ -121,7 +121,7 @@ class LoadedLoop(Loaded[SelfLoop]):
         return self._placed("make", load_pipeline, self._pipeline, [*self.loop.make.set, *named])
 
     def recipe(self, rows: Path | None = None) -> LoadedRecipe:
-        """Return the training recipe of a turn, which the loop's tasks judge in place of its own.
+        """Return the training recipe of a turn, with the evaluation tasks of the loop.
 
         Args:
             rows: The turn's data; None for what does not depend on them.
@@ -136,7 +136,7 @@ class LoadedLoop(Loaded[SelfLoop]):
         return self._placed("train", load_recipe, self._recipe, changes)
 
     def fingerprint(self) -> str:
-        """Return a hash of everything that decides what a turn makes, and how it is judged; not of how many follow."""
+        """Return a hash of everything that determines the result of a turn and its evaluation, without their number."""
         loop = self.loop
         parts = [
             loop.captioner,
@@ -149,7 +149,7 @@ class LoadedLoop(Loaded[SelfLoop]):
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def _beside(self, section: str, kind: str, shipped: Mapping[str, Path]) -> str:
-        """Return what a section's recipe is loaded by: its name, or the path of a file beside the loop's."""
+        """Return a section's recipe: its name, or the path of a file next to the loop's."""
         named = getattr(self.loop, section).recipe
         path = self.folder_of(section, "recipe") / Path(named).expanduser()
         boundary = Boundary.around(self.parsed.path)
@@ -159,11 +159,11 @@ class LoadedLoop(Loaded[SelfLoop]):
             return named if named in shipped else str(path)
         raise UsageError(
             f"{self.parsed.where(section, 'recipe')}: there is no {kind} '{named}'.{did_you_mean(named, shipped)}",
-            f"Name a file beside the loop's, or one that ships: {', '.join(shipped)}.",
+            f"Name a file next to the loop's, or one that ships: {', '.join(shipped)}.",
         )
 
     def _placed(self, section: str, load: Callable[[str, Sequence[str]], _T], named: str, changes: Sequence[str]) -> _T:
-        """Return what is loaded with changes; its faults bear the section's place, too."""
+        """Load a recipe with changes; errors also name the section."""
         try:
             return load(named, changes)
         except UsageError as error:

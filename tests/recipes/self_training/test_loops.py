@@ -110,7 +110,7 @@ def test_interrupted_in_a_turn_it_goes_on_and_no_finished_turn_is_carried_out_ag
     turns = carry_out(call_of(file, "turns=2"), out, told)
 
     assert {one.split(":")[0] for one in heard.turns} == {"turn 2 of 2"}
-    assert f"data are made with {(out / 'turn-1').absolute()}" in heard.turns[0]
+    assert f"{(out / 'turn-1').absolute()} makes data" in heard.turns[0]
     # Of the turn that was cut off rows and steps are those that were not there.
     assert all(one.found == one.given for one in heard.stages if one.name != "select")
     assert [one.step for one in heard.steps] == [3]
@@ -157,7 +157,7 @@ def refused(file: Path, *changes: str) -> str:
         (
             {"make": {"set": ["output.columns={caption: merged}", "judged=null"]}},
             (
-                "recipe 'shapes_captioner_xe', on what pipeline 'shapes_detailcaps_synthesis' writes (caption)",
+                "recipe 'shapes_captioner_xe' on the output of pipeline 'shapes_detailcaps_synthesis' (caption)",
                 "unknown key 'caption'. Did you mean 'captions'?",
             ),
         ),
@@ -190,7 +190,7 @@ def test_what_does_not_fit_is_refused_before_work_starts(loop, keys, said):
 
 def test_file_that_does_not_do_is_refused_with_its_line(loop: Callable[..., Path]):
     for keys, said in (
-        ({"make": {"recipe": "sdci_texts", "set": []}}, "pipeline 'sdci_texts' asks no captioner"),
+        ({"make": {"recipe": "sdci_texts", "set": []}}, "pipeline 'sdci_texts' uses no captioner"),
         ({"make": {"set": ["stages.merg.beams=1"]}}, "--set stages.merg.beams=1: 0 stages are called 'merg'"),
         ({"train": {"set": ["objective"]}}, "--set objective: expected KEY=VALUE"),
         ({"make": {"recipe": "shapes_detailcap_synthesis"}}, "there is no pipeline 'shapes_detailcap_synthesis'."),
@@ -237,7 +237,7 @@ def test_folder_of_another_loop_is_refused(loop: Callable[..., Path], tmp_path: 
     assert [one.name for one in out.iterdir()] == ["loop.json"]
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").touch()
-    with pytest.raises(DataError, match="holds other things"):
+    with pytest.raises(DataError, match="holds other files"):
         carry_out(call_of(file), tmp_path / "other")
 
 
