@@ -111,7 +111,7 @@ leaderboard: $(READY)  ## Make results/leaderboard, and what results/README.md s
 	$(BIN)/bench plot agreement results/runs/flickr8k_expert results/runs/composite --width double \
 		-o results/agreement.svg
 
-leaderboard-check: $(READY)  ## Fail where the committed leaderboard is not what the runs give
+leaderboard-check: $(READY)  ## Fail if the committed leaderboard is not up to date with the runs
 	$(BIN)/bench leaderboard check --readme results/README.md
 
 leaderboard-diff: $(READY)  ## Print what moved since BASE, a commit or a folder

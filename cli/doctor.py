@@ -1,4 +1,4 @@
-"""``bench doctor``: what this machine has, what it lacks, and how to mend it."""
+"""``bench doctor``: what this machine has and lacks, and how to fix it."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ _FACTUAL = "CAPTURE's parser 'factual'"
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        state: ``ok``; ``note`` for what some tasks need and is not there; ``fault`` for what is broken.
-        subject: What was looked at.
+        state: ``ok``; ``note`` for what is missing and some tasks need; ``fault`` for what is broken.
+        subject: What was checked.
         detail: What was found.
-        fix: What mends a fault.
+        fix: How to fix a fault.
     """
 
     state: Literal["ok", "note", "fault"]
@@ -70,7 +70,7 @@ class Finding:
 
 
 def diagnose(store: Path) -> list[Finding]:
-    """Look everything over; nothing is changed but a probe file in the cache folder."""
+    """Run all checks; nothing is changed but a probe file in the cache folder."""
     return [
         *_packages(),
         _checked("METEOR", lambda: meteor_jar.check(needs_java=False), "its tables are installed", "fault"),

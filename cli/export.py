@@ -139,7 +139,7 @@ def _split(options: argparse.Namespace) -> tuple[str | None, list[str]]:
             f"Formats: {', '.join(FORMATS)}. Without one, --push_to_hub OWNER/NAME is needed.",
         )
     if fmt and not options.output:
-        raise UsageError(f"bench export {fmt}: where to? -o PATH is missing")
+        raise UsageError(f"bench export {fmt}: -o PATH is missing")
     if fmt in WANTED and not options.tasks:
         raise UsageError(f"bench export {fmt}: names no task", f"bench export {fmt} --tasks NAME -o FILE")
     if fmt not in WANTED and (options.model or options.model_args or options.images):

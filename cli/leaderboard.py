@@ -18,7 +18,7 @@ build   writes README.md, index.html with a page a run, leaderboard.csv, leaderb
         between captioners) and nothing else: the same runs give the same bytes on every machine. A record
         that is damaged, edited by hand, of a newer capbench or a copy of another one is left out and named;
         runs of a part of the data are marked and not ranked.
-check   lists what differs, and exits with 1, when the leaderboard is not what the runs give. For CI.
+check   lists what differs, and exits with 1, when the leaderboard is not up to date with the runs. For CI.
 diff    prints, as a comment in Markdown, what changed since a git revision, or between two leaderboards.
 
 Unless --runs names another folder, it is made of the runs that are kept in results/runs; 'bench run' writes to runs.
@@ -65,8 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     build = add("build", "write the leaderboard of finished runs", _BUILD)
     check = add(
         "check",
-        "exit with 1 unless the leaderboard is what the runs give",
-        "Nothing is written. 'bench leaderboard build' mends what is found.",
+        "exit with 1 unless the leaderboard is up to date with the runs",
+        "Nothing is written. 'bench leaderboard build' updates the leaderboard.",
     )
     diff = add("diff", "print what changed since a git revision, or between two leaderboards", _DIFF)
     for one in (build, check):
@@ -116,12 +116,12 @@ def _check(options: argparse.Namespace) -> int:
 
     lines = differences(options.runs, options.output, options.readme)
     if not lines:
-        print(f"{options.output} is what the runs in {options.runs} give")
+        print(f"{options.output} is up to date with the runs in {options.runs}")
         return 0
     print("\n".join(lines))
     tell(
-        f"bench: error: {options.output} is not what the runs in {options.runs} give\n"
-        f"Mend it with: bench leaderboard build --runs {options.runs} --output {options.output}"
+        f"bench: error: {options.output} is not up to date with the runs in {options.runs}\n"
+        f"Update it with: bench leaderboard build --runs {options.runs} --output {options.output}"
         + (f" --readme {options.readme}" if options.readme else "")
     )
     return 1

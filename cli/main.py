@@ -23,13 +23,13 @@ COMMANDS = {
     "leaderboard": "make the leaderboard of finished runs, check it, compare two: bench leaderboard build --runs runs",
     "plot": "draw finished runs for a paper: bench plot agreement runs -o agreement.svg",
     "view": "look at finished runs and their samples in a browser: bench view runs",
-    "rate": "let people rate captions in a browser: bench rate iiw_400 --captions a.jsonl b.jsonl --better",
+    "rate": "have people rate captions in a browser: bench rate iiw_400 --captions a.jsonl b.jsonl --better",
     "score": "score captions in a file: bench score captions.jsonl --metrics cider,meteor",
     "train": "train a model by a recipe, judged by tasks: bench train shapes_sdci_pick1 --output FOLDER",
     "make": "make captions, summaries or negatives by a recipe: bench make pacspp_positives --data DIR --output DIR",
     "loop": "make data and train on them in turn, by one recipe: bench loop shapes_loop --output DIR",
     "explain": "show how CAPTURE, ALOHa or DCScore scored: bench explain --candidate TEXT --reference TEXT",
-    "export": "write results as CSV, LaTeX, Parquet or lm-eval's files, or what is to be scored elsewhere: "
+    "export": "write results as CSV, LaTeX, Parquet or lm-eval's files, or inputs to be scored elsewhere: "
     "bench export csv runs -o r.csv",
     "import": "take captions from logs of lmms-eval, lm-eval, VLMEvalKit or COCO: bench import FILE -o c.jsonl",
     "ls": "list tasks, groups, tags, suites, metrics, statistics, protocols, models, adapters or stages",

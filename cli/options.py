@@ -22,7 +22,7 @@ REDISTRIBUTION = {
     "full": "may be passed on with their samples (redistribution: full)",
     "scores": "may be passed on without captions and ratings: --log_samples scores (redistribution: scores)",
 }
-"""What may be done with runs over a data set, by its card's ``redistribution``."""
+"""What the terms allow for runs over a data set, by its card's ``redistribution``."""
 
 
 def whole_number(least: int, what: str, most: int | None = None) -> Callable[[str], int]:
@@ -153,7 +153,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "help": "YAML file with these options and the resources of workers: docs/scale.md",
     },
 }
-"""What ``add_argument`` takes of each option that several subcommands have."""
+"""Arguments of ``add_argument`` for options that several subcommands share."""
 
 TASK = ("--include_path", "--data")
 READING = ("--allow_outside", "--run_functions")
@@ -268,7 +268,7 @@ def execution_of(options: argparse.Namespace, *, has_models: bool) -> Execution:
         has_models: Whether a model is named.
 
     Raises:
-        UsageError: An option is of another engine.
+        UsageError: An option goes with another engine.
         TaskError: The cluster file is faulty.
     """
     from ..benchmarks.running.execution import Execution
@@ -284,7 +284,7 @@ def execution_of(options: argparse.Namespace, *, has_models: bool) -> Execution:
     engine = options.engine or cluster.engine
     for option, of in (("processes", "local"), ("address", "ray")):
         if getattr(options, option) is not None and engine != of:
-            raise UsageError(f"--{option} is of the engine '{of}', and this is '{engine}'")
+            raise UsageError(f"--{option} goes with the engine '{of}', not '{engine}'")
     pools = cluster.resources()
     if engine == "ray":
         from ..benchmarks.scale.ray import RayExecutor
@@ -304,9 +304,9 @@ def serve_pages(application: Any, options: argparse.Namespace, visitor: str) -> 
     """Serve pages until interrupted.
 
     Args:
-        application: What answers.
+        application: The ASGI application.
         options: The command's, with those of ``SERVER``.
-        visitor: What one who has the address can do.
+        visitor: What anyone with the address can do.
     """
     from ..benchmarks.tables.pages.serving import serve
 

@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
 
     require_writable(options.output)
     if options.statistic and options.kind != "agreement":
-        raise UsageError(f"--statistic is of agreement plots; {options.kind} plots show scores", "Leave it out.")
+        raise UsageError(f"--statistic goes with agreement plots; {options.kind} plots show scores", "Leave it out.")
     metrics = split_metrics(options.metrics or [])
     notes: list[str] = []
     records = read_records(options.runs, notes)

@@ -208,7 +208,7 @@ def _say_what_would_be_done(
             _print_requests(requests)
         for requests in asked.values():
             require_permitted([one for one in requests if one.kind == "functions"])
-        print(f"What else would be done is not known, as a dry run runs no code: {error.message}")
+        print(f"The rest of the plan is unknown, since a dry run runs no code: {error.message}")
         return 0
     for planned in resolved.plan:
         print(*(f"{f'{name}:':<12}{text}" for name, text in described(planned)), sep="\n")

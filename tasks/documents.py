@@ -144,7 +144,7 @@ def reader_of(
         DataError: It reads a path, and nothing names one.
     """
     function = task.custom_dataset
-    assert function is not None  # noqa: S101 - as said
+    assert function is not None  # noqa: S101 - see Args
     read, place = function.resolve(), f"{display_path(path)}: custom_dataset ({function})"
     if source is not None and source.generated:
         given, keywords = (), task.dataset_kwargs

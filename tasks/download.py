@@ -19,7 +19,7 @@ from .sources import DataSource, Download
 
 _CHUNK = 1 << 20
 _TIMEOUT_SECONDS = 60
-_RESUME = "The same command goes on from what has arrived, once the network is there."
+_RESUME = "Run the same command again to resume the download."
 
 
 def fetch(source: DataSource, folder: Path, progress: Progress) -> list[Path]:

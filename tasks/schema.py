@@ -76,7 +76,7 @@ def _explain(fault: Any, parsed: ParsedFile, model: type[BaseModel], section: Se
     elif fault["type"] == "missing":
         field = _fields(model, inner[:-1]).get(inner[-1])
         said = " or ".join(f"'{inner[-1]}: {one}'" for one in (field and field.examples) or ())
-        yield f"{place}: key '{'.'.join(keys)}' is missing{f'; say {said}' if said else ''}"
+        yield f"{place}: key '{'.'.join(keys)}' is missing{f'; write {said}' if said else ''}"
     else:
         name = ".".join(keys)
         message = fault["msg"].removeprefix("Value error, ")
@@ -175,9 +175,9 @@ class MetricEntry(_Named):
     name: str | None = None
     """What the result is called, where one metric is listed twice with other arguments."""
     aggregation: Literal["mean", "corpus"] | None = None
-    """How captions' scores give the system's value, for a metric without its own; else it must be the metric's."""
+    """How the system-level value is computed; by default as the metric declares."""
     higher_is_better: bool | None = None
-    """Whether more is better, for a metric with a user-defined direction; else it must be the metric's."""
+    """Whether more is better, for metrics that take it as a setting; for others it must match the metric."""
 
     @property
     def called(self) -> str:
@@ -378,7 +378,7 @@ class TaskConfig(_Strict):
                 f"--data {self.task}={self.dataset_path}",
             )
         if self.custom_dataset is None and self.dataset_path is None:
-            yield "dataset_path", "one of 'dataset_path' and 'custom_dataset' must say where the data is"
+            yield "dataset_path", "one of 'dataset_path' and 'custom_dataset' is required"
         if self.is_local and (ignored := self.dataset_kwargs.keys() - {"data_files", "key", "file"}):
             yield (
                 "dataset_kwargs",

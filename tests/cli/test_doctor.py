@@ -1,4 +1,4 @@
-"""``bench doctor``: what the machine has, what it lacks, and how to mend it."""
+"""``bench doctor``: what the machine has and lacks, and how to fix it."""
 
 from __future__ import annotations
 

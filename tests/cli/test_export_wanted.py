@@ -167,7 +167,7 @@ def test_captions_of_a_model_are_paired_with_their_images(bench, write_captionin
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("pairs",), "where to? -o PATH is missing"),
+        (("pairs",), "-o PATH is missing"),
         (("pairs", "-o", "x"), "bench export pairs --tasks NAME -o FILE"),
         (("pairs", "runs", "-o", "x", "--tasks", "small"), "--tasks goes with"),
         (("pairs", "-o", "x", "--tasks", "small", "--answers", "y"), "--answers goes with prompts"),

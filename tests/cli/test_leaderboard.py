@@ -22,7 +22,7 @@ def test_leaderboard_of_real_runs_is_built_checked_and_compared(run_small: Bench
     page = (tmp_path / "board/README.md").read_text(encoding="utf-8")
     assert "## small" in page and "BLEU-1" in page
     checked = bench("leaderboard", "check", *places)
-    assert checked.code == 0 and "is what the runs" in checked.out
+    assert checked.code == 0 and "is up to date with the runs" in checked.out
     same = bench("leaderboard", "diff", tmp_path / "board", tmp_path / "board/leaderboard.json")
     assert same.code == 0 and "Nothing moves." in same.out
 
@@ -33,7 +33,7 @@ def test_check_of_the_default_folders_fails_with_what_moved_and_what_mends_it(be
     assert (tmp_path / "results/leaderboard/README.md").is_file()
     values = {"cider.kendall_b": 0.45, "bleu_1.kendall_b": 0.3}
     (folder / "run.json").write_text(json.dumps(make_record(values=values)))
-    checked = bench("leaderboard", "check").failed(1, "Mend it with: bench leaderboard build --runs results/runs")
+    checked = bench("leaderboard", "check").failed(1, "Update it with: bench leaderboard build --runs results/runs")
     assert "| CIDEr | τ-b | 40.00 | 45.00 | +5.00 |" in checked.out
     assert bench("leaderboard", "build").code == 0
     assert bench("leaderboard", "check").code == 0

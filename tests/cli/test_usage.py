@@ -162,8 +162,8 @@ def test_cluster_file_says_the_rest_and_options_come_first(cluster: str):
 @pytest.mark.parametrize(
     ("words", "fault"),
     [
-        (["--engine", "ray", "--processes", "2"], "--processes is of the engine 'local', and this is 'ray'"),
-        (["--engine", "local", "--address", "auto"], "--address is of the engine 'ray', and this is 'local'"),
+        (["--engine", "ray", "--processes", "2"], "--processes goes with the engine 'local', not 'ray'"),
+        (["--engine", "local", "--address", "auto"], "--address goes with the engine 'ray', not 'local'"),
     ],
 )
 def test_option_of_another_engine_is_refused(words: list[str], fault: str):

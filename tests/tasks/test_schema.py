@@ -51,7 +51,7 @@ PUBLISHED = "published:\n  paper: x\n  table: 1\n  task: y\n  statistic: {}\n"
         ({"metadata": {}}, "", "metadata", NO_VERSION),
         ({"metadata": {"author": "x"}}, "", "metadata", NO_VERSION),
         ({"metadata": {"version": None}}, "", "metadata", NO_VERSION),
-        ({"dataset_path": None}, "", None, "one of 'dataset_path' and 'custom_dataset' must say where the data is"),
+        ({"dataset_path": None}, "", None, "one of 'dataset_path' and 'custom_dataset' is required"),
     ],
 )
 def test_key_that_is_unknown_or_missing_is_an_error_with_its_line(write_task, keys, tail: str, key, fault: str):

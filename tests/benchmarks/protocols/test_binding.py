@@ -147,7 +147,7 @@ def test_file_that_lacks_what_every_task_has_is_told_what_its_protocol_says_too(
     path.write_text("task: x\ndoc_to_txt: y\n")
     assert all_faults(path) == [
         f"{path}: key 'metadata' is missing",
-        f"{path}: one of 'dataset_path' and 'custom_dataset' must say where the data is",
+        f"{path}: one of 'dataset_path' and 'custom_dataset' is required",
         f"{path}:2: unknown key 'doc_to_txt'. Did you mean 'doc_to_text'?",
         f"{path}: output_type 'generate_until' needs doc_to_text, metric_list",
     ]

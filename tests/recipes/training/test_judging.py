@@ -78,7 +78,7 @@ def test_card_of_a_recipe_of_ones_own_names_its_file_and_a_missing_choice_is_tol
         "optimiser: {rate: 1.0e-3}\nstop: {epochs: 1}\n"
     )
     file.write_text(text, encoding="utf-8")
-    with pytest.raises(BenchError, match=r"key 'lora' is missing; say 'lora: none' or 'lora: \{kind: pac, "):
+    with pytest.raises(BenchError, match=r"key 'lora' is missing; write 'lora: none' or 'lora: \{kind: pac, "):
         load_recipe(str(file))
     file.write_text(text + "lora: none\n", encoding="utf-8")
     card = card_of(load_recipe(str(file)))
