@@ -217,8 +217,8 @@ def _json(path: Path, key: str | None) -> Iterator[Row | BadRow]:
     elif not isinstance(content, list):
         raise DataError(
             f"{path}: expected a list of objects, or an object, found {type(content).__name__}",
-            'A list such as [{"id": ..., "caption": ...}, ...] is read, COCO\'s result format among them, and an '
-            'object such as {"1.jpg": {"caption": ...}, ...}.',
+            'Such as [{"id": ..., "caption": ...}, ...], as in COCO\'s result format, or '
+            '{"1.jpg": {"caption": ...}, ...}.',
         )
     elif key is not None:
         raise DataError(_no_keys(path, key))
@@ -240,7 +240,7 @@ def _holds_lines(path: Path) -> bool:
 
 
 def _no_keys(path: Path, key: str) -> str:
-    return f"{path}: column '{key}' is to hold the keys of a JSON object, and the file is none"
+    return f"{path}: column '{key}' needs the keys of a JSON object, which the file does not hold"
 
 
 def _objects(place: str, elements: list[Any]) -> Iterator[Row | BadRow]:

@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--answers",
         type=Path,
         metavar="FILE",
-        help="with prompts: existing answers, where further questions depend on them (dcscore)",
+        help="with prompts: existing answers, where other questions depend on them (dcscore)",
     )
     parser.add_argument(
         "--images",

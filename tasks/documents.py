@@ -87,7 +87,7 @@ class RowsByNeed(Sequence[Mapping[str, Any]]):
         if found != self.total or stamps_of(self.files) != self.stamps:
             raise DataError(
                 f"{self.origin}: changed while it was read ({self.total:,} rows at first)",
-                "Rows of a data set of this size are read more than once. Run again when it stays as it is.",
+                "Large data sets are read more than once: run again, and leave the files unchanged during the run.",
             )
 
 
@@ -165,8 +165,8 @@ def reader_of(
         called = ", ".join([*map(str, given), *(f"{name}=" for name in keywords)])
         raise TaskError(
             f"{place}: cannot be called with ({called}): {error}",
-            "It is given a path, which --data TASK=PATH, dataset_path or a data card names, and dataset_kwargs; "
-            "without a path metadata and dataset_kwargs, as lm-eval does: let it take **kwargs.",
+            "It gets a path (of --data TASK=PATH, dataset_path or a data card) and dataset_kwargs; "
+            "without a path, metadata and dataset_kwargs, as in lm-eval: accept **kwargs.",
         ) from error
     return lambda: _split(read(*given, **keywords), task, place)
 

@@ -124,8 +124,8 @@ class JoinedFile:
                 raise DataError(
                     f"task '{self.task}': join: {place} has the key of {first} "
                     f"({_said(self.join.on.values(), key)}), and differs from it",
-                    "A document takes the columns of one row: keep one of the two, name the columns in 'on' that tell "
-                    "them apart, or in 'mean' those whose numbers are to be averaged.",
+                    "A document takes the columns of one row: remove one row, add a column that differs to 'on', or "
+                    "list columns of numbers to average in 'mean'.",
                 )
         return {**shared, **{name: self._mean(name, rows) for name in self.join.mean}}
 

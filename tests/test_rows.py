@@ -88,7 +88,7 @@ def test_json_file_of_an_object_a_line_is_read_as_jsonl(read: WriteRows, tmp_pat
     assert read("b.json", '{"a": {"b": 1}}\n\n') == [{"key": "a", "b": 1}]
     with pytest.raises(DataError, match=r"c\.json: not JSON"):
         read("c.json", '{"a": 1},\n{"a": 2}\n')
-    with pytest.raises(DataError, match=r"a\.json: column 'key' is to hold the keys of a JSON object"):
+    with pytest.raises(DataError, match=r"a\.json: column 'key' needs the keys of a JSON object"):
         list(read_rows(tmp_path / "a.json", "key"))
 
 
@@ -146,7 +146,7 @@ def test_column_of_keys_is_called_as_said_and_refused_where_there_are_none(tmp_p
     path.write_text('{"HC": [{"key": 1}]}')
     assert list(read_rows(path, "category")) == [{"category": "HC", "key": 1}]
     path.write_text('[{"key": 1}]')
-    with pytest.raises(DataError, match=r"a\.json: column 'category' is to hold the keys of a JSON object"):
+    with pytest.raises(DataError, match=r"a\.json: column 'category' needs the keys of a JSON object"):
         list(read_rows(path, "category"))
     (tmp_path / "a.jsonl").write_text('{"key": 1}')
     with pytest.raises(DataError, match=r"a\.jsonl: column 'category' is to hold"):

@@ -67,7 +67,7 @@ def test_sugarcrepe_choice_that_is_none_is_named(evaluate: Callable[..., TaskRun
         (["document 2"], "has no column 'negative_caption'"),
     ]
     write(crepe / "add_obj.json", [])
-    with pytest.raises(DataError, match=r"add_obj\.json: column 'number' is to hold the keys of a JSON object"):
+    with pytest.raises(DataError, match=r"add_obj\.json: column 'number' needs the keys of a JSON object"):
         evaluate("sugarcrepe", crepe)
 
 

@@ -71,7 +71,7 @@ def test_means_over_the_rows_of_a_key_in_several_files(load: Callable[..., Any],
         DataError, match=r"two\.csv: row 1 has the key of one\.csv: row 1 \(id 'a'\), and differs"
     ) as raised:
         load(join)
-    assert "or in 'mean' those whose numbers are to be averaged" in raised.value.hint
+    assert "list columns of numbers to average in 'mean'" in raised.value.hint
     taken = load({**join, "columns": "score"}).rows
     assert taken[0] == {"id": "a", "rating": 1, "score": 3.0}
     with pytest.raises(DataError, match=r"one\.csv: row 1 has no 'texts'; its columns are id, score, text"):
