@@ -30,7 +30,7 @@ def rated_by(app: Any, address: str, rater: str, start: int) -> None:
             said = {name: str((start + number) % 2 + (name != "choice")) for name in names}
             page = client.post(f"/raters/{rater}/answers", data={"number": str(number), **said}).text
             number += 1
-        assert f"all {number} answers are kept" in page
+        assert f"all {number} answers are saved" in page
 
 
 @pytest.fixture

@@ -1,1 +1,1 @@
-"""People rate captions in a browser, and what they said becomes a task."""
+"""Human ratings of captions in a browser, exported as a task."""

@@ -1,4 +1,4 @@
-"""The pages of raters as a web application: nothing of them tells which model wrote a caption."""
+"""The web application for raters; it does not reveal which model wrote a caption."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 ASSETS = Assets(_HERE, "rate")
 _LONGEST_BODY = 16_384
-_NOTES = {"kept": "That page has an answer already: the first one is kept."}
+_NOTES = {"kept": "This page already has an answer; the first one is kept."}
 _HEADERS = {
-    # Browsers say where a form comes from only to who may know it: forms of these pages are for this server alone.
+    # Browsers send the origin of a form only if the referrer policy allows it; forms go only to this server.
     "referrer-policy": "same-origin",
     "content-security-policy": f"{POLICY}; connect-src 'self'",
 }
@@ -31,7 +31,7 @@ class _Pages:
     """The pages of a session.
 
     Args:
-        desk: What raters are asked.
+        desk: The queue of questions.
     """
 
     def __init__(self, desk: RatingQueue) -> None:
@@ -46,13 +46,13 @@ class _Pages:
         return Response(text.encode("utf-8", "replace"), status, _HEADERS, "text/html")
 
     def _next(self, request: Request, rater: str, note: str = "") -> Response:
-        """Answer what was sent with what is asked next: as a page of its own address, or at once to our own script."""
+        """Respond with the next question: as a redirect, or as a page if our script sent the request."""
         if request.headers.get("x-requested-with") == "fetch":
             return self._step(rater, _NOTES.get(note, ""))
         return _redirect(f"/raters/{rater}" + (f"?note={note}" if note else ""))
 
     def first(self, request: Request) -> Response:
-        """Answer with the page on which raters say who they are, or send one who did to what is asked."""
+        """Respond with the sign-in page, or redirect a signed-in rater to the current question."""
         given = request.query_params.get("name")
         name = rater_name(given or "")
         if given is not None and name:
@@ -67,7 +67,7 @@ class _Pages:
         )
 
     def step(self, request: Request) -> Response:
-        """Answer with what a rater is asked now."""
+        """Respond with the current question of a rater."""
         return self._step(_rater(request), _NOTES.get(request.query_params.get("note", ""), ""))
 
     def _step(self, rater: str, note: str = "", status: int = 200) -> Response:
@@ -89,7 +89,7 @@ class _Pages:
         )
 
     def answer(self, request: Request, said: dict[str, str]) -> Response:
-        """Keep an answer, and send the rater to what is asked next."""
+        """Save an answer, and respond with the next question."""
         rater = _rater(request)
         place = self._desk.place(rater)
         if place.step is None or said.get("number") != str(place.number):
@@ -101,7 +101,7 @@ class _Pages:
         return self._next(request, rater, "" if was_asked else "kept")
 
     def undo(self, request: Request, said: dict[str, str]) -> Response:
-        """Take the last answer back, and send the rater to it."""
+        """Undo the last answer, and respond with its question."""
         rater = _rater(request)
         place = self._desk.place(rater)
         if said.get("number") == str(place.number):
@@ -109,26 +109,26 @@ class _Pages:
         return self._next(request, rater)
 
     def picture(self, request: Request) -> Response:
-        """Answer with the image of an item."""
+        """Respond with the image of an item."""
         from starlette.responses import Response
 
         number = request.path_params["number"]
         found = self._session.picture(number) if number < len(self._session.items) else None
         if found is None:
-            return Response("there is no such image", 404, media_type="text/plain")
+            return Response("no such image", 404, media_type="text/plain")
         return Response(found.content, headers={"cache-control": "private, max-age=600"}, media_type=found.media_type)
 
     def nowhere(self, request: Request, error: Exception | None = None) -> Response:
-        """Answer that there is no such page."""
-        return self._html("message.html", 404, heading="No such page", message="Raters begin at the first page.")
+        """Respond with 404."""
+        return self._html("message.html", 404, heading="No such page", message="Start from the first page.")
 
     def not_kept(self, request: Request, error: OSError) -> Response:
-        """Answer that an answer could not be written."""
-        message = f"The answer could not be written: {error.strerror or error}. Go back and give it again."
-        return self._html("message.html", 500, heading="Not kept", message=message)
+        """Respond with 500: an answer could not be saved."""
+        message = f"The answer could not be saved: {error.strerror or error}. Go back and send it again."
+        return self._html("message.html", 500, heading="Not saved", message=message)
 
     def fault(self, request: Request, error: BenchError) -> Response:
-        """Answer with what is wrong with the files of the session."""
+        """Respond with 500: the files of the session have an error."""
         return self._html("message.html", 500, heading="This cannot be shown", message=error.in_one_line)
 
 
@@ -139,10 +139,10 @@ def _redirect(path: str) -> Response:
 
 
 def _rater(request: Request) -> str:
-    """Return the rater that an address names.
+    """Return the rater from the URL.
 
     Raises:
-        HTTPException: It is no name as addresses have it.
+        HTTPException: The name is invalid.
     """
     from starlette.exceptions import HTTPException
 
@@ -153,10 +153,10 @@ def _rater(request: Request) -> str:
 
 
 def application(desk: RatingQueue) -> Starlette:
-    """Return the application of a session.
+    """Return the web application of a session.
 
     Args:
-        desk: What raters are asked.
+        desk: The queue of questions.
     """
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
@@ -171,7 +171,7 @@ def application(desk: RatingQueue) -> Starlette:
             async for part in request.stream():
                 body += part
                 if len(body) > _LONGEST_BODY:
-                    return PlainTextResponse("that is more than a page sends", 413)
+                    return PlainTextResponse("request too large", 413)
             said = dict(parse_qsl(body.decode("latin-1")))
             return await run_in_threadpool(answer, request, said)
 

@@ -1,4 +1,4 @@
-"""What is rated is collected: the documents of a task with the captions that were recorded of them."""
+"""Collects the items to rate: documents of a task with recorded captions."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ _KEYS = ("doc_to_id", "doc_to_image", "doc_to_target")
 
 
 def recorded(files: Sequence[str]) -> list[RecordedCaptions]:
-    """Return the captions of files.
+    """Read recorded captions.
 
     Args:
-        files: Each a path, or ``NAME=PATH``; a file without a name is called by its own.
+        files: Each a path or ``NAME=PATH``; the default name is that of the file.
 
     Raises:
-        UsageError: Two have one name.
-        BenchError: A file holds no captions.
+        UsageError: Two files have the same name.
+        BenchError: A file has no captions.
     """
     found: list[RecordedCaptions] = []
     for text in files:
         name, equals, path = text.partition("=")
-        # A path may hold a sign of equality itself.
+        # A path may contain an equals sign.
         named = bool(equals) and not Path(text).expanduser().is_file()
         captions = RecordedCaptions(path if named else text, name if named else None)
         if any(one.name == captions.name for one in found):
             raise UsageError(
-                f"--captions {text}: there are captions of '{captions.name}' already",
-                "Give each file a name of its own: --captions A=first/captions.jsonl B=second/captions.jsonl",
+                f"--captions {text}: another file has the name '{captions.name}' already",
+                "Give each file a different name: --captions A=first/captions.jsonl B=second/captions.jsonl",
             )
         found.append(captions)
     return found
@@ -56,23 +56,23 @@ def recorded(files: Sequence[str]) -> list[RecordedCaptions]:
 def collect(
     task: TaskConfig, path: Path, locations: DataLocations, captions: Sequence[RecordedCaptions], *, subset: bool
 ) -> tuple[list[RatedItem], FailureLog]:
-    """Return the documents of a task of which every file has a caption, and what was left out.
+    """Return the documents of a task with a caption in every file, and what was excluded.
 
     Args:
         task: The task.
         path: Its file.
-        locations: Where data sets are.
-        captions: What was recorded, of each system.
-        subset: Whether captions may be of a part of the documents.
+        locations: Locations of data sets.
+        captions: Recorded captions of each system.
+        subset: Whether captions may cover only a part of the documents.
 
     Raises:
-        DataError: Captions are missing, and nobody said so; or there is nothing to rate.
+        DataError: Captions are missing without ``subset``, or there is nothing to rate.
         UsageError: The task has no images.
     """
     if "doc_to_image" not in task.templates or task.video_folder:
         raise UsageError(
-            f"task '{task.task}' {'is of videos' if task.video_folder else 'names no images'}, and raters look at some",
-            "Name a task with doc_to_image: 'bench ls tasks' lists what there is.",
+            f"task '{task.task}' {'is of videos' if task.video_folder else 'has no images'}; raters need images",
+            "Choose a task with doc_to_image; 'bench ls tasks' lists all.",
         )
     documents = load_documents(task, path, locations)
     nowhere = ImageFinder(task, None, Boundary())
@@ -107,7 +107,7 @@ def collect(
 def _texts(
     captions: RecordedCaptions, requests: Sequence[CaptionRequest], task: str, failures: FailureLog, *, subset: bool
 ) -> dict[int, str]:
-    """Return the captions of documents by their number; what is left out is told to the log."""
+    """Return captions by index of the document; log what is excluded."""
     (given,) = captions.stream(requests)
     unclaimed = captions.unclaimed()
     absent = sorted(given.absent)
@@ -139,10 +139,9 @@ def _incomplete(
     if unclaimed:
         remedies.append(f"Do the ids match? Recorded for no document of the task: {_first(unclaimed)}.")
     if len(absent) < asked:
-        remedies.append("--subset rates the others alone.")
+        remedies.append("--subset rates only the others.")
     return DataError(
-        f"{captions.path}: holds no caption of {len(absent):,} of {asked:,} documents of task '{task}': "
-        f"{_first(absent)}",
+        f"{captions.path}: has no caption of {len(absent):,} of {asked:,} documents of task '{task}': {_first(absent)}",
         " ".join(remedies) or "Is this the file for this task?",
     )
 

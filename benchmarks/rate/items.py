@@ -1,4 +1,4 @@
-"""What is rated, and the file of it."""
+"""The items to rate, and their file."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .questions import Questionnaire
 
 @dataclass(frozen=True)
 class RatedItem:
-    """A document of a task, and the captions of its image.
+    """A document of a task with captions of its image.
 
     Attributes:
-        id: The document's.
-        image: What the document calls its image; its id where that is no name.
-        references: The references of the image.
-        captions: What each system wrote.
-        picture: Name of the file of the image among those of the session; empty before there is one.
+        id: Id of the document.
+        image: Name of the image in the document, or else its id.
+        references: References of the image.
+        captions: Captions by system.
+        picture: Name of the image file in the session; empty before it is written.
     """
 
     id: str
@@ -37,13 +37,13 @@ class RatedItem:
 
     @property
     def first_equal(self) -> tuple[int, ...]:
-        """For each caption the number of the first that is equal to it, whatever white space is between words."""
+        """For each caption, the index of the first equal one; whitespace differences are ignored."""
         texts = [text.split() for text in self.captions]
         return tuple(map(texts.index, texts))
 
     @property
     def has_choice(self) -> bool:
-        """Whether its captions are not all equal."""
+        """Whether its captions differ."""
         return any(self.first_equal)
 
 
@@ -60,15 +60,15 @@ class ItemRow(BaseModel):
 
 
 def items_of(path: Path, content: bytes, systems: Sequence[str]) -> tuple[RatedItem, ...]:
-    """Return the items of a file.
+    """Parse the items of a file.
 
     Args:
         path: The file.
-        content: What it holds.
-        systems: What wrote the captions of each item.
+        content: Its content.
+        systems: The systems that wrote the captions.
 
     Raises:
-        DataError: A line holds no item of these systems.
+        DataError: A line is not an item of these systems.
     """
     found: dict[str, RatedItem] = {}
     for number, line in enumerate(content.splitlines(), 1):
@@ -82,11 +82,11 @@ def items_of(path: Path, content: bytes, systems: Sequence[str]) -> tuple[RatedI
         if sorted(row.captions) != sorted(systems):
             raise DataError(f"{place}: captions: are of {_named(row.captions)}, not of {_named(systems)}", REMEDY)
         if row.id in found:
-            raise DataError(f"{place}: id: '{row.id}' stands in an earlier line, too", REMEDY)
+            raise DataError(f"{place}: id: '{row.id}' is a duplicate of an earlier line", REMEDY)
         captions = tuple(row.captions[system] for system in systems)
         found[row.id] = RatedItem(row.id, row.image, tuple(row.references), captions, row.picture)
     if not found:
-        raise DataError(f"{path}: holds no item", REMEDY)
+        raise DataError(f"{path}: has no items", REMEDY)
     return tuple(found.values())
 
 
@@ -95,32 +95,32 @@ def _named(systems: Iterable[str]) -> str:
 
 
 DESIGN = "design.json"
-REMEDY = "Restore the file, or begin a session in another folder (--output)."
+REMEDY = "Restore the file, or start a session in another folder (--output)."
 _VERSION_KEY, _VERSION = "capbench_ratings", 2
 _ITEMS, _CHECKSUM = "items", "checksum"
 
 
 class Design(BaseModel):
-    """What decides which answers are asked for; it is the same for all raters, and never changes."""
+    """The design of a session; it is the same for all raters and never changes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     task: str
-    """Name of the task that gives images and references."""
+    """Name of the task with images and references."""
     version: str
-    """That of the task."""
+    """Version of the task."""
     questions: Questionnaire
-    """What is asked."""
+    """The questions."""
     systems: tuple[str, ...] = Field(min_length=1)
-    """What wrote the captions of an item."""
+    """The systems that wrote the captions of an item."""
     captions: tuple[str, ...]
     """Hash of each system's file."""
     seed: int = Field(ge=0)
-    """Decides the order of items and captions, and which are drawn."""
+    """Random seed for sampling items and for the order of items and captions."""
     sample: int | None = Field(ge=1)
-    """How many items were drawn; None for all."""
+    """Number of sampled items; None for all."""
     subset: bool
-    """Whether captions may be of a part of the documents."""
+    """Whether captions may cover only a part of the documents."""
     references: bool
     """Whether raters see the references."""
 
@@ -130,7 +130,7 @@ class Design(BaseModel):
 
 
 def design_text(design: Design, items: str) -> str:
-    """Return what ``design.json`` holds.
+    """Return the content of ``design.json``.
 
     Args:
         design: The design.
@@ -144,18 +144,18 @@ def read_design(path: Path) -> tuple[Design, str]:
     """Return a design, and the SHA-256 of the file of items.
 
     Raises:
-        DataError: It is not what was written, or was written by another version.
-        OSError: It cannot be read.
-        ValueError: It is not JSON.
+        DataError: The file was changed, or is of another version.
+        OSError: The file cannot be read.
+        ValueError: The file is not JSON.
     """
     text = path.read_text(encoding="utf-8")
     values = parse_json(text)
     if not isinstance(values, dict) or values.get(_VERSION_KEY) != _VERSION:
-        raise DataError(f"{path}: is not of this version of capbench", REMEDY)
+        raise DataError(f"{path}: is from another version of capbench", REMEDY)
     try:
         is_whole = values.get(_CHECKSUM) == checksum(values)
     except ValueError:
-        # Of a text that cannot be written, or a number past all that can.
+        # Some strings and numbers from JSON cannot be encoded again.
         is_whole = False
     if not is_whole:
         raise changed(path)
@@ -163,7 +163,7 @@ def read_design(path: Path) -> tuple[Design, str]:
     try:
         return Design.model_validate_json(json.dumps(design), strict=True), str(values.get(_ITEMS))
     except ValidationError as error:
-        # A key stands in a line of its own, as it was written.
+        # Each key is on a separate line.
         lines = {line.split('"')[1]: at for at, line in enumerate(text.split("\n"), 1) if line.startswith('  "')}
         raise DataError(
             fault_lines(error, lambda key: f"{path}:{lines[key]}" if key in lines else str(path)), REMEDY
@@ -171,32 +171,32 @@ def read_design(path: Path) -> tuple[Design, str]:
 
 
 def changed(path: Path) -> DataError:
-    """Return the error for a file that is not what was written when a session began."""
-    return DataError(f"{path}: is not what was written when the session began, and answers are of that", REMEDY)
+    """Return the error for a file that was changed after the session began."""
+    return DataError(f"{path}: was changed after the session began, so answers may not match it", REMEDY)
 
 
 def fault_lines(error: ValidationError, where: Callable[[str], str]) -> str:
-    """Return each fault of a file's values in a line.
+    """Return validation errors of a file, one per line.
 
     Args:
-        error: What was found.
-        where: Gives file and line of a key; of the empty one where a fault is of no key.
+        error: The validation error.
+        where: Returns file and line of a key; the key is empty if the error has none.
     """
     lines: list[str] = []
     for fault in error.errors():
         keys = [str(key) for key in fault["loc"]]
-        said = [where(keys[0] if keys else ""), ".".join(keys), fault["msg"].removeprefix("Value error, ")]
-        lines.append(": ".join(filter(None, said)))
+        parts = [where(keys[0] if keys else ""), ".".join(keys), fault["msg"].removeprefix("Value error, ")]
+        lines.append(": ".join(filter(None, parts)))
     return "\n".join(lines)
 
 
 @dataclass(frozen=True)
 class Step:
-    """One answer that is asked for.
+    """One question.
 
     Attributes:
-        item: Number of the item.
-        shown: Numbers of the captions, as they stand on the page from the first.
+        item: Index of the item.
+        shown: Indices of the captions, in their order on the page.
     """
 
     item: int
@@ -204,13 +204,13 @@ class Step:
 
 
 def in_order(names: Sequence[str], *seed: object) -> list[int]:
-    """Return the numbers of some names as the SHA-256 of the seed and each name puts them.
+    """Return indices of names, sorted by SHA-256 of the seed and the name.
 
-    Names that are added or taken away leave the order of the others as it is.
+    Adding or removing names does not change the order of the others.
 
     Args:
-        names: The names; no two are equal.
-        seed: What else decides the order.
+        names: Distinct names.
+        seed: Values that are hashed with each name.
     """
 
     def drawn(number: int) -> bytes:
@@ -220,15 +220,14 @@ def in_order(names: Sequence[str], *seed: object) -> list[int]:
 
 
 def steps(items: Sequence[RatedItem], systems: Sequence[str], seed: int, rater: str, *, together: bool) -> list[Step]:
-    """Return what a rater meets, in order; a single caption on a page is nothing to choose from, and not asked.
+    """Return all steps of a rater, in order; a step with a single caption to choose from has no page.
 
     Args:
-        items: What is rated.
-        systems: What wrote the captions of an item.
+        items: The items.
+        systems: The systems that wrote the captions.
         seed: The seed of the session.
-        rater: Who rates.
-        together: Whether the captions of an item are on one page, where equal ones stand as the first of them; else one
-            follows the other.
+        rater: The rater.
+        together: Whether all captions of an item are on one page, equal ones only once.
     """
     found: list[Step] = []
     for number in in_order([item.id for item in items], seed, rater, "items"):

@@ -1,4 +1,4 @@
-"""What raters said, as rows and a task that ``bench run`` takes."""
+"""Writes ratings as data rows and a task for ``bench run``."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .session import IMAGES, Answer, Key, Session
 
 @dataclass(frozen=True)
 class TaskFiles:
-    """A task that was written.
+    """A written task.
 
     Attributes:
         name: Its name.
         path: Its YAML file.
-        rows: How many rows it has.
-        unsaid: Items that raters saw, and of which nobody could tell anything.
+        rows: Number of rows.
+        unsaid: Number of items that no rater could judge.
     """
 
     name: str
@@ -34,11 +34,11 @@ class TaskFiles:
 
 
 def write_task(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> TaskFiles | None:
-    """Write rows and task beside the answers; None where nobody has said anything yet.
+    """Write rows and task next to the answers; return None if there are no answers yet.
 
     Args:
         session: The session.
-        given: The answers that stand, by rater.
+        given: The current answers by rater.
 
     Raises:
         UsageError: The folder cannot be written.
@@ -47,8 +47,8 @@ def write_task(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> T
 
     questions = session.design.questions
     rows = list(_choices(session, given) if questions.better else _ratings(session, given))
-    said = [row for row in rows if not questions.better or any(vote is not None for vote in row["votes"])]
-    if not said:
+    judged = [row for row in rows if not questions.better or any(vote is not None for vote in row["votes"])]
+    if not judged:
         return None
     name = re.sub(r"[^\w.-]+", "_", session.folder.resolve().name).lstrip("._-") + "_rated"
     references = any(item.references for item in session.items)
@@ -59,24 +59,24 @@ def write_task(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> T
     )
     task = {
         "task": name,
-        "description": f"What {counted(len(given), 'rater')} said of captions of {session.design.task}.",
+        "description": f"Judgements of captions of {session.design.task} by {counted(len(given), 'rater')}.",
         "dataset_path": "json",
         "dataset_kwargs": {"data_files": f"{name}.jsonl"},
         **keys,
         "metadata": {"version": 1.0},
     }
     head = (
-        f"# Made by 'bench rate' of the task {session.design.task}, with its images and references:\n"
-        f"# 'bench data {session.design.task}' says what of them may be passed on.\n"
+        f"# Made by 'bench rate' from the task {session.design.task}, with its images and references:\n"
+        f"# 'bench data {session.design.task}' shows the conditions for redistribution.\n"
     )
     path = session.folder / f"{name}.yaml"
     try:
-        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in said)
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in judged)
         write_whole(session.folder / f"{name}.jsonl", text)
         write_whole(path, head + yaml.safe_dump(task, sort_keys=False, allow_unicode=True))
     except OSError as error:
         raise UsageError(f"{session.folder}: cannot be written: {error.strerror or error}") from error
-    return TaskFiles(name, path, len(said), len(rows) - len(said))
+    return TaskFiles(name, path, len(judged), len(rows) - len(judged))
 
 
 def _ratings(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> Iterator[dict[str, Any]]:
@@ -107,7 +107,7 @@ def _choices(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> Ite
     for item in session.items:
         of_raters = {rater: one[item.id, None] for rater, one in decided.items() if (item.id, None) in one}
         if of_raters:
-            # Equal captions are one to choose, except where there is no other.
+            # Equal captions count as one choice, unless all captions are equal.
             same = item.first_equal if item.has_choice else tuple(range(len(systems)))
             shown = sorted(set(same))
             votes = of_raters.values()

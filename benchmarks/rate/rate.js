@@ -10,8 +10,8 @@
     note.hidden = false;
   };
   let sending = false;
-  // What is asked next takes the place of what was answered, without a page of its own: the server says it only when the
-  // answer is on its disk.
+  // Replaces the current question by the next one without a page load; the server sends it only after the answer is
+  // on disk.
   const send = async (form) => {
     if (sending) return;
     sending = true;
@@ -28,10 +28,10 @@
       document.querySelector("h1").textContent = next.querySelector("h1").textContent;
       document.querySelector("main").replaceWith(next.querySelector("main"));
       scrollTo(0, 0);
-      // No answer is marked before one is given.
+      // Do not focus an option: no answer is preselected.
       document.querySelector("main").focus({ preventScroll: true });
     } catch {
-      tell("The server does not answer, so this is not kept. Send it again; or, where the server was started anew, open the address that it printed.");
+      tell("The server does not respond, so this answer is not saved. Send it again, or open the new address if the server was restarted.");
     } finally {
       sending = false;
     }
@@ -56,7 +56,7 @@
       look(among[(at + step + among.length) % among.length]);
       return;
     }
-    // A key that is held down answers once.
+    // Ignore key repeats.
     if (event.repeat) return;
     const undo = document.getElementById("undo");
     if (event.key === "u" && undo && !undo.querySelector("button").disabled) { send(undo); return; }

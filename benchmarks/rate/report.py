@@ -1,4 +1,4 @@
-"""Says how far a session is, how far raters agree, and what a narrower interval would need."""
+"""Reports progress of a session, agreement of raters, and the images needed for narrower intervals."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .session import TIE, Answer, Key, Session, spoken
 
 
 def report(session: Session, given: Mapping[str, Mapping[Key, Answer]], reach: float, fmt: str) -> str:
-    """Return what is to be said of a session, for a terminal or a paper.
+    """Return the report on a session, for a terminal or a paper.
 
     Args:
         session: The session.
-        given: The answers that stand, by rater.
-        reach: How far intervals are to reach to each side, of the range of a scale or of 1.
-        fmt: ``github`` and ``latex`` give tables, ``json`` and ``csv`` plain values.
+        given: The current answers by rater.
+        reach: Target half-width of intervals, as a fraction of the range of a scale or of 1.
+        fmt: ``github`` and ``latex`` give tables, ``json`` and ``csv`` unscaled values.
     """
     found = figures(session, given) if given else []
     if fmt in ("json", "csv"):
@@ -45,12 +45,12 @@ def report(session: Session, given: Mapping[str, Mapping[Key, Answer]], reach: f
 def _said(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> str:
     total = sum(map(len, given.values()))
     unknown = sum(answer is None for answers in given.values() for answer in answers.values())
-    cannot = f", {unknown:,} of them 'cannot tell', which count nowhere" if unknown else ""
+    cannot = f", {unknown:,} of them 'cannot tell' (not counted)" if unknown else ""
     equal = sum(not item.has_choice for item in session.items) if session.together else 0
-    of_equal = f"; nobody is asked of {counted(equal, 'image')} with equal captions of all systems: no difference"
+    of_equal = f"; {counted(equal, 'image')} with equal captions of all systems count as no difference"
     return (
-        f"{session.folder}: {counted(total, 'answer')} of {counted(len(given), 'rater')}{cannot}; "
-        f"{counted(session.wanted, 'answer')} are asked of each ({counted(len(session.items), 'image')})"
+        f"{session.folder}: {counted(total, 'answer')} by {counted(len(given), 'rater')}{cannot}; "
+        f"{counted(session.wanted, 'answer')} per rater ({counted(len(session.items), 'image')})"
         f"{of_equal if equal else ''}"
     )
 
@@ -78,8 +78,8 @@ def _notes(found: list[Figure], reach: float) -> list[str]:
     of = f" (of means: {reach:g} of the range of their scale)" if wide else ""
     return [
         *(f"{', '.join(names)}: {reason}." for reason, names in undefined.items()),
-        f"Intervals are of {RESAMPLES:,} resamples of images. For ±W = ±{reach:g}{of}, n images with an interval of "
-        "±w give n·(w/W)², each with as many answers as so far (docs/rate.md).",
+        f"Intervals: {RESAMPLES:,} bootstrap resamples of images. For ±W = ±{reach:g}{of}, n images with ±w "
+        "give n·(w/W)², with the same number of answers per image (docs/rate.md).",
     ]
 
 
@@ -107,8 +107,8 @@ def _plain(
     if fmt == "csv":
         return csv_text(rows)
     raters = {name: len(answers) for name, answers in sorted(given.items())}
-    told = {"asked": session.wanted, "raters": raters, "figures": rows}
-    return json.dumps(told, indent=2, ensure_ascii=False, allow_nan=False)
+    values = {"asked": session.wanted, "raters": raters, "figures": rows}
+    return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False)
 
 
 RESAMPLES = 1000
@@ -117,17 +117,17 @@ Value = Callable[[np.ndarray], float]
 
 @dataclass(frozen=True)
 class Figure:
-    """A number of a session.
+    """A statistic of a session.
 
     Attributes:
-        name: What it is.
-        of: Which aspect it is of; empty for choices.
-        value: The number; None where it is undefined.
-        interval: Its 95 % interval over images.
-        images: How many images it is of.
-        answers: How many answers it is of.
-        span: What 0.01 of an interval's width is a hundredth of: the range of a scale, or 1.
-        reason: Why it is undefined.
+        name: Its name.
+        of: The aspect; empty for choices.
+        value: The value; None if undefined.
+        interval: 95 % bootstrap interval over images.
+        images: Number of images.
+        answers: Number of answers.
+        span: Unit of interval widths: the range of a scale, or 1.
+        reason: Why the value is undefined.
     """
 
     name: str
@@ -140,16 +140,16 @@ class Figure:
     reason: str = ""
 
     def more(self, reach: float) -> tuple[int, int] | None:
-        """Return how many more images an interval of ``value ± reach`` needs, and how many more answers these are.
+        """Return the numbers of additional images and answers for an interval of ``value ± reach``.
 
-        The width of an interval falls with the root of the number of images: ``n`` images whose interval reaches
-        ``w`` to each side give ``n (w / reach)^2`` for one that reaches ``reach``, each with as many answers as so far.
+        The width of an interval decreases with the square root of the number of images: if ``n`` images give a
+        half-width ``w``, ``reach`` needs ``n (w / reach)^2``, with the same number of answers per image.
 
         Args:
-            reach: How far the interval reaches to each side, as a share of ``span``.
+            reach: Target half-width, as a fraction of ``span``.
 
         Returns:
-            None where there is no interval, or one without width, which says nothing of another one's.
+            None if there is no interval, or its width is 0, so that it cannot be extrapolated.
         """
         if self.interval is None or self.interval.low is None or self.interval.high is None:
             return None
@@ -161,11 +161,11 @@ class Figure:
 
 
 def figures(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> list[Figure]:
-    """Return the numbers of a session.
+    """Return the statistics of a session.
 
     Args:
         session: The session.
-        given: The answers that stand, by rater.
+        given: The current answers by rater.
     """
     questions = session.design.questions
     if questions.better:
@@ -187,7 +187,7 @@ def _of_choices(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> 
                 counts[row, first_equal[row, answer]] += 1
     asked = np.flatnonzero(first_equal.any(axis=1))
     yield from _agreement(AnswerCounts(counts[asked], asked, "nominal"), "", ())
-    # A vote for equal captions is shared out among them, and a tie among all.
+    # A vote for equal captions is split among them, and a tie among all.
     equal = (first_equal[:, :, None] == first_equal[:, None, :]).sum(axis=2)
     shares = np.take_along_axis(counts, first_equal, axis=1) / equal + counts[:, -1:] / len(systems)
     for number, system in enumerate(systems):
@@ -231,13 +231,13 @@ def _agreement(answered: AnswerCounts, aspect: str, apart: Sequence[int]) -> Ite
 def _mean(
     name: str, aspect: str, sums: np.ndarray, counts: np.ndarray, clusters: np.ndarray, lowest: float, span: float
 ) -> Figure:
-    """Return the mean over images of what each has on average; of choices each image counts by its answers."""
+    """Return the mean of image means; for choices, images are weighted by number of answers."""
     rows = counts > 0
     of_image = sums[rows] / counts[rows] + lowest
 
     def value(weights: np.ndarray) -> float:
         if not weights.any():
-            raise UndefinedStatistic("nobody has answered")
+            raise UndefinedStatistic("no answers")
         return float(np.average(of_image, weights=weights))
 
     return _figure(name, spoken(aspect), value, first_seen(clusters[rows]), int(counts.sum()), span)
@@ -261,9 +261,9 @@ class AnswerCounts:
     """Answers of some raters to one question.
 
     Attributes:
-        counts: ``[units, values]`` how many raters gave each value to a unit: a caption, or a choice between some.
-        clusters: ``[units]`` integers from 0: which image a unit is of.
-        level: What values are: numbers of a scale, or names.
+        counts: ``[units, values]`` number of raters per value and unit; a unit is a caption, or a choice between some.
+        clusters: ``[units]`` index of the image of each unit, from 0.
+        level: Level of measurement: ordinal for scales, nominal for names.
     """
 
     counts: np.ndarray
@@ -272,19 +272,19 @@ class AnswerCounts:
 
     @property
     def compared(self) -> np.ndarray:
-        """``[units]`` whether two raters or more have answered."""
+        """``[units]`` whether at least two raters have answered."""
         return self.counts.sum(axis=1) >= 2
 
 
 def alpha(answered: AnswerCounts, weights: np.ndarray) -> float:
-    """Return Krippendorff's alpha: 1 for raters who always agree, 0 for ones who agree as chance would have it.
+    """Return Krippendorff's alpha: 1 for perfect agreement, 0 for agreement by chance.
 
-    It is ``1 - D_o / D_e`` over units that two raters or more have answered, each pair of answers of a unit of ``m``
-    weighing ``1 / (m - 1)`` (Krippendorff, Computing Krippendorff's Alpha-Reliability, 2011, sections C and D).
+    It is ``1 - D_o / D_e`` over units with at least two answers; each pair of answers of a unit with ``m`` answers
+    has the weight ``1 / (m - 1)`` (Krippendorff, Computing Krippendorff's Alpha-Reliability, 2011, sections C and D).
 
     Args:
         answered: The answers.
-        weights: ``[units]`` whole numbers: how often each unit counts.
+        weights: ``[units]`` integer weights, as from a resample.
 
     Raises:
         UndefinedStatistic: No unit has two answers, or all answers are equal.
@@ -297,7 +297,7 @@ def alpha(answered: AnswerCounts, weights: np.ndarray) -> float:
     if np.count_nonzero(values) < 2:
         raise UndefinedStatistic("all answers are equal")
     others = np.maximum(counts.sum(axis=1) - 1, 1)
-    # A pair of equal answers, which each answer is with itself, adds nothing: its distance is 0.
+    # Pairs of equal answers, including each answer with itself, have distance 0.
     coincidences = counts.T @ (counts * (often / others)[:, None])
     apart = _distances(values, answered.level)
     observed = float((coincidences * apart).sum())
@@ -306,21 +306,21 @@ def alpha(answered: AnswerCounts, weights: np.ndarray) -> float:
 
 
 def _distances(values: np.ndarray, level: _Level) -> np.ndarray:
-    """Return ``[values, values]`` squared differences, of values that so many answers have."""
+    """Return ``[values, values]`` squared distances, given the number of answers per value."""
     if level == "nominal":
         return 1 - np.eye(len(values))
-    # Ranks in the middle of those of equal answers.
+    # Mid-ranks of equal answers.
     places = np.cumsum(values) - values / 2
     return (places[:, None] - places) ** 2
 
 
 def equal_share(answered: AnswerCounts, weights: np.ndarray, within: int = 0) -> float:
-    """Return the share of pairs of answers to the same unit that are equal, of all pairs of all units.
+    """Return the proportion of equal pairs among all pairs of answers to the same unit.
 
     Args:
         answered: The answers.
-        weights: ``[units]`` how often each unit counts.
-        within: Numbers of a scale that differ by no more are equal, too.
+        weights: ``[units]`` integer weights, as from a resample.
+        within: Maximum difference of scores that count as equal.
 
     Raises:
         UndefinedStatistic: No unit has two answers.

@@ -1,4 +1,4 @@
-"""The folder of a session: what is asked of which items, their images, and a file of answers for each rater."""
+"""The folder of a session: questions, items, images, and a file of answers per rater."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _LOCK = ".lock"
 _MOST_OF_A_NAME = 40
 TIE: Literal["tie"] = "tie"
 Answer = Mapping[str, int] | int | Literal["tie"] | None
-"""Numbers by aspect; or the number of the better caption, a tie, or None for one that cannot be told."""
+"""Scores by aspect; or the index of the better caption, a tie, or None for 'cannot tell'."""
 Key = tuple[str, int | None]
-"""Id of an item, and the number of the caption that is rated by itself; None where all are."""
+"""Id of an item, and the index of the rated caption; None if all captions are on one page."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """A session as it lies in its folder.
+    """A session in its folder.
 
     Attributes:
         folder: The folder.
-        design: What is asked.
-        items: Of what.
+        design: The design.
+        items: The items.
     """
 
     folder: Path
@@ -55,11 +55,11 @@ class Session:
         return bool(self.design.questions.better)
 
     def key(self, step: Step) -> Key:
-        """Return what an answer to a step is of."""
+        """Return the key of answers to a step."""
         return self.items[step.item].id, None if self.together else step.shown[0]
 
     def is_answer(self, value: Any) -> bool:
-        """Tell whether a value answers what is asked."""
+        """Return whether a value is a valid answer."""
         if self.together:
             return value is None or value == TIE or (type(value) is int and 0 <= value < len(self.design.systems))
         aspects = self.design.questions.aspects
@@ -71,21 +71,21 @@ class Session:
 
     @property
     def wanted(self) -> int:
-        """Answers of a rater who has given all."""
+        """Number of answers per rater."""
         if self.together:
             return sum(item.has_choice for item in self.items)
         return len(self.items) * len(self.design.systems)
 
     def steps(self, rater: str) -> list[Step]:
-        """Return what a rater meets, in order."""
+        """Return all steps of a rater, in order."""
         return steps(self.items, self.design.systems, self.design.seed, rater, together=self.together)
 
     def is_asked(self, step: Step) -> bool:
-        """Tell whether a step has a page: equal captions alone are nothing to choose from."""
+        """Return whether a step has a page; there is no choice if all captions are equal."""
         return not self.together or len(step.shown) > 1
 
     def decided(self, rater: str, given: Mapping[Key, Answer]) -> dict[Key, Answer]:
-        """Return a rater's choices, with no difference for each image that the rater came to and was not asked of."""
+        """Return a rater's choices, with ties for the steps without a page that the rater has passed."""
         found, left = dict(given), len(given)
         for step in self.steps(rater) if given else ():
             key = self.key(step)
@@ -98,19 +98,19 @@ class Session:
         return found
 
     def raters(self) -> list[str]:
-        """Return who has answered, by name."""
+        """Return the names of raters with answers, sorted."""
         return sorted(file.stem for file in (self.folder / ANSWERS).glob("*.jsonl"))
 
     def answers(self, rater: str) -> Answers:
-        """Return what a rater has answered; nothing where there is no such rater yet.
+        """Return the answers of a rater; empty for a new rater.
 
         Raises:
-            DataError: The file does not hold answers to what is asked.
+            DataError: The file has invalid answers.
         """
         return Answers.read(self.folder / ANSWERS / f"{rater}.jsonl", self)
 
     def picture(self, item: int) -> Picture | None:
-        """Return the image of an item; None where it is no longer there."""
+        """Return the image of an item; None if the file is missing."""
         try:
             return picture_of((self.folder / IMAGES / self.items[item].picture).read_bytes())
         except OSError:
@@ -123,8 +123,8 @@ class Answers:
 
     Attributes:
         path: Their file.
-        session: What they must fit.
-        given: The answers that stand, the oldest first.
+        session: Their session.
+        given: The current answers, oldest first.
     """
 
     path: Path
@@ -134,12 +134,12 @@ class Answers:
 
     @classmethod
     def read(cls, path: Path, session: Session) -> Answers:
-        """Return the answers that are on the disk; there may be none yet.
+        """Read the answers from disk; there may be none yet.
 
-        A last line that was not written to its end is no answer: who gave it was not told that it is kept.
+        An incomplete last line is ignored, as the rater got no confirmation for it.
 
         Raises:
-            DataError: A line is no answer to what is asked.
+            DataError: A line is not a valid answer.
         """
         found = cls(path, session)
         content = path.read_bytes() if path.exists() else b""
@@ -151,7 +151,7 @@ class Answers:
             if fault:
                 raise DataError(
                     f"{path}:{number}: {fault}",
-                    "Was it edited, or is it of other questions? Mend the line, or move the file elsewhere.",
+                    "Was it edited, or is it for other questions? Fix the line, or move the file out of the session.",
                 )
         return found
 
@@ -159,31 +159,31 @@ class Answers:
         try:
             row = parse_json(line.decode())
         except ValueError:
-            return "is no JSON"
+            return "is not JSON"
         if not isinstance(row, dict) or row.get("id") not in ids:
-            return "names no item that is rated"
+            return "has an unknown item id"
         system = row.get("system")
         systems = self.session.design.systems
         if self.session.together != (system is None) or (system is not None and system not in systems):
-            return f"names no system whose captions are rated: {system!r:.80}"
+            return f"has an unknown system: {system!r:.80}"
         key: Key = row["id"], None if system is None else systems.index(system)
         if row.get("undo") is True:
             if not self.given or next(reversed(self.given)) != key:
-                return "takes back what is not the last answer"
+                return "undoes an answer that is not the last one"
             del self.given[key]
         elif "answer" not in row or not self.session.is_answer(row["answer"]):
-            return f"holds no answer to what is asked: {row.get('answer')!r:.80}"
+            return f"has an invalid answer: {row.get('answer')!r:.80}"
         elif key in self.given:
-            return "is a second answer to one question"
+            return "is a second answer to the same question"
         else:
             self.given[key] = row["answer"]
         return ""
 
     def add(self, step: Step, answer: Answer) -> None:
-        """Keep an answer; it is on the disk when this returns.
+        """Save an answer durably.
 
         Raises:
-            OSError: It could not be written; nothing of it is left.
+            OSError: The answer could not be written; no part of it remains.
         """
         key = self.session.key(step)
         more = {"shown": list(step.shown)} if self.session.together else {}
@@ -191,10 +191,10 @@ class Answers:
         self.given[key] = answer
 
     def undo(self) -> None:
-        """Take the last answer back, where there is one.
+        """Undo the last answer, if there is one.
 
         Raises:
-            OSError: As of :meth:`add`.
+            OSError: See :meth:`add`.
         """
         if not self.given:
             return
@@ -202,21 +202,21 @@ class Answers:
         self._append(key, {"undo": True})
         del self.given[key]
 
-    def _append(self, key: Key, said: Mapping[str, Any]) -> None:
+    def _append(self, key: Key, fields: Mapping[str, Any]) -> None:
         identity, number = key
         of = {"id": identity} if number is None else {"id": identity, "system": self.session.design.systems[number]}
-        row = {**of, **said, "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}
+        row = {**of, **fields, "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}
         line = json.dumps(row, ensure_ascii=False) + "\n"
         is_new = not self.path.exists()
         number = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
-            # What a killed process left of a line goes, and so does what cannot be written to its end.
+            # Remove partial lines of killed processes and of failed writes.
             os.ftruncate(number, self._size)
             os.lseek(number, self._size, os.SEEK_SET)
             content = line.encode("utf-8", "backslashreplace")
             try:
                 if os.write(number, content) != len(content):
-                    raise OSError(f"{self.path}: no room for an answer")
+                    raise OSError(f"{self.path}: no space left for an answer")
                 os.fsync(number)
             except OSError:
                 os.ftruncate(number, self._size)
@@ -229,7 +229,7 @@ class Answers:
 
 
 def rater_name(text: str) -> str:
-    """Return a name as files and addresses have it: lower case, words joined by ``-``; empty where it is none."""
+    """Return a name for files and URLs: lower case, words joined by ``-``; empty if invalid."""
     plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     name = re.sub(r"[^\w]+", "-", plain).strip("-_")
     return name if len(name) <= _MOST_OF_A_NAME else ""
@@ -242,14 +242,14 @@ def begin(
     picture_of_item: Callable[[RatedItem], Picture | None],
     failures: FailureLog,
 ) -> Session:
-    """Write the folder of a new session, whole or not at all.
+    """Write the folder of a new session atomically.
 
     Args:
-        folder: Where; it is not there, or empty.
-        design: What is asked.
-        items: Of what; those whose image is not here, or is none that browsers show, are left out.
-        picture_of_item: Gives the image of an item.
-        failures: Is told what is left out.
+        folder: A missing or empty folder.
+        design: The design.
+        items: The items; those without an image that browsers can show are excluded.
+        picture_of_item: Returns the image of an item.
+        failures: Log of excluded items.
 
     Raises:
         DataError: No item has an image, or none has captions to choose from.
@@ -265,7 +265,7 @@ def begin(
         for number in in_order([item.id for item in items], design.seed, "sample"):
             picture = picture_of_item(items[number])
             if picture is None:
-                failures.add(items[number].id, "image", "is not on this machine, or none that browsers show")
+                failures.add(items[number].id, "image", "is not on this machine, or not in a format that browsers show")
             else:
                 name = f"{hashlib.sha256(picture.content).hexdigest()}.{picture.ending}"
                 (draft / IMAGES / name).write_bytes(picture.content)
@@ -275,14 +275,14 @@ def begin(
         named = [found[number] for number in sorted(found)]
         if not named:
             raise DataError(
-                f"task '{design.task}': none of its images is on this machine, as a browser shows one (JPEG, PNG, GIF, "
-                "WebP, BMP)",
-                f"'bench data {design.task}' says where they are looked for.",
+                f"task '{design.task}': none of its images is on this machine in a format that browsers "
+                "show (JPEG, PNG, GIF, WebP, BMP)",
+                f"'bench data {design.task}' shows where images must be.",
             )
         if design.questions.better and not any(item.has_choice for item in named):
             raise DataError(
-                f"task '{design.task}': each image has equal captions of all systems, so there is nothing to choose",
-                "Name captions of other systems, or have these rated on a scale (--aspect).",
+                f"task '{design.task}': each image has equal captions of all systems; there is no choice",
+                "Give captions of other systems, or rate these on a scale (--aspect).",
             )
         rows = [
             {
@@ -309,28 +309,25 @@ def begin(
 
 
 def is_session(folder: Path) -> bool:
-    """Tell whether a session was begun in a folder."""
+    """Return whether a folder has a session."""
     return (folder / DESIGN).is_file()
 
 
 def read_session(folder: Path) -> Session:
-    """Return the session of a folder.
+    """Read the session in a folder.
 
     Raises:
-        DataError: There is none, or what it holds is not what was written.
+        DataError: There is none, or its files were changed.
     """
     if links := list(links_outside(folder)):
-        raise DataError(
-            f"{links[0]}: is a link that leads out of the session, which would be shown or written to",
-            "Put the file itself there.",
-        )
+        raise DataError(f"{links[0]}: is a link to a place outside of the session", "Replace it with the file itself.")
     try:
         design, items = read_design(folder / DESIGN)
         content = (folder / ITEMS).read_bytes()
     except (OSError, ValueError) as error:
         raise DataError(
-            f"{folder}: holds no session of ratings ({error})",
-            "'bench rate TASK --captions FILE ...' begins one; --output names its folder.",
+            f"{folder}: has no rating session ({error})",
+            "'bench rate TASK --captions FILE ...' starts one; --output gives its folder.",
         ) from error
     if items != hashlib.sha256(content).hexdigest():
         raise changed(folder / ITEMS)
@@ -338,30 +335,30 @@ def read_session(folder: Path) -> Session:
 
 
 def require_same(session: Session, given: Mapping[str, Any]) -> None:
-    """Raise if what a command line says is not what the session began with.
+    """Raise if settings on the command line differ from the session.
 
     Args:
         session: The session.
-        given: Names of what a design has, and the values that were said.
+        given: Settings of the design from the command line.
 
     Raises:
-        UsageError: Something differs.
+        UsageError: A setting differs.
     """
-    kept, told = session.design.to_json(), {**session.design.to_json(), **given}
-    differing = [name for name in kept if kept[name] != told[name]]
+    kept, wanted = session.design.to_json(), {**session.design.to_json(), **given}
+    differing = [name for name in kept if kept[name] != wanted[name]]
     if differing:
         raise UsageError(
-            f"{session.folder}: a session lies there that began with other {', '.join(differing)}",
-            f"'bench rate {session.design.task}' goes on with it; --output names a folder for another one.",
+            f"{session.folder}: has a session with other {', '.join(differing)}",
+            f"'bench rate {session.design.task}' continues it; --output gives a folder for another one.",
         )
 
 
 @contextmanager
 def locked(folder: Path) -> Generator[None]:
-    """Hold the folder of a session, so that one server alone writes to its answers.
+    """Lock the folder of a session, so that only one server writes answers.
 
     Raises:
-        UsageError: Another process holds it.
+        UsageError: Another process has the lock.
     """
     number = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -370,9 +367,8 @@ def locked(folder: Path) -> Generator[None]:
         except OSError as error:
             holder = os.read(number, 200).decode("utf-8", "replace").strip()
             raise UsageError(
-                f"{folder}: is being rated by another 'bench rate' ({holder or 'a process that has just begun'}), and "
-                "two would write to the same answers",
-                "Raters share one server: open its address, or end it first. --report reads beside it.",
+                f"{folder}: is being rated by another 'bench rate' ({holder or 'a new process'})",
+                "Raters share one server: open its URL, or stop it first. --report works while it runs.",
             ) from error
         os.ftruncate(number, 0)
         os.write(number, f"process {os.getpid()} of {os.uname().nodename}".encode())
@@ -386,13 +382,13 @@ CANNOT_TELL = "cannot_tell"
 
 @dataclass(frozen=True)
 class Assignment:
-    """Where a rater is.
+    """Progress of a rater.
 
     Attributes:
-        step: What is asked now; None where all is answered.
-        number: Which answer that is, from 0.
-        total: How many are asked for.
-        can_undo: Whether there is an answer to take back.
+        step: The current question; None if all are answered.
+        number: Index of the current question, from 0.
+        total: Number of questions.
+        can_undo: Whether there is an answer to undo.
     """
 
     step: Step | None
@@ -403,10 +399,10 @@ class Assignment:
 
 @dataclass
 class RatingQueue:
-    """Gives raters what they are asked, and keeps what they answer.
+    """Assigns questions to raters, and saves their answers.
 
     Attributes:
-        session: The session, which this process alone writes to.
+        session: The session; only this process writes to it.
     """
 
     session: Session
@@ -414,28 +410,28 @@ class RatingQueue:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def raters(self) -> list[tuple[str, int]]:
-        """Return who has answered, and how much."""
+        """Return raters and their numbers of answers."""
         with self._lock:
             return [(name, len(self._seat(name)[1].given)) for name in self.session.raters()]
 
     def place(self, rater: str) -> Assignment:
-        """Return where a rater is."""
+        """Return the progress of a rater."""
         with self._lock:
             return self._place(rater)
 
     def answer(self, rater: str, number: int, answer: Answer) -> bool:
-        """Keep an answer; it is on the disk when this returns.
+        """Save an answer durably.
 
         Args:
-            rater: Who gives it.
-            number: Which answer it is, from 0.
-            answer: What is said, captions by their own numbers.
+            rater: The rater.
+            number: Index of the question, from 0.
+            answer: The answer; captions are given by index in the item.
 
         Returns:
-            Whether it was asked for; of a page that was sent twice the first answer is kept.
+            Whether it answers the current question; if a page is sent twice, the first answer is kept.
 
         Raises:
-            OSError: It could not be written.
+            OSError: The answer could not be written.
         """
         with self._lock:
             place = self._place(rater)
@@ -445,17 +441,17 @@ class RatingQueue:
             return True
 
     def undo(self, rater: str) -> None:
-        """Take a rater's last answer back.
+        """Undo a rater's last answer.
 
         Raises:
-            OSError: That could not be written.
+            OSError: The change could not be written.
         """
         with self._lock:
             self._seat(rater)[1].undo()
 
     def _place(self, rater: str) -> Assignment:
         asked, answers = self._seat(rater)
-        # All before it are answered, as one is asked after the other and the last is taken back first.
+        # All earlier steps are answered, as answers are added and undone in order.
         number = len(answers.given)
         step = asked[number] if number < len(asked) else None
         return Assignment(step, number, len(asked), number > 0)
@@ -467,31 +463,31 @@ class RatingQueue:
         return self._seats[rater]
 
 
-def answer_of(session: Session, step: Step, said: Mapping[str, str]) -> Answer | ValueError:
-    """Return the answer that a page sent, or what is wrong with it.
+def answer_of(session: Session, step: Step, fields: Mapping[str, str]) -> Answer | ValueError:
+    """Return the answer from a form, or an error for the rater.
 
     Args:
         session: The session.
-        step: What was asked.
-        said: The fields of the page: ``choice``, or each aspect by its place.
+        step: The question.
+        fields: Fields of the form: ``choice``, or ``aspect0``, ``aspect1``, ....
     """
     questions = session.design.questions
     if questions.better:
-        choice = said.get("choice", "")
+        choice = fields.get("choice", "")
         if choice in (TIE, CANNOT_TELL):
             return TIE if choice == TIE else None
         if choice in map(str, range(len(step.shown))):
             return step.shown[int(choice)]
-        return ValueError("Choose a caption, or one of the other answers.")
+        return ValueError("Choose a caption or one of the other answers.")
     found: dict[str, int] = {}
     for place, (name, aspect) in enumerate(questions.aspects.items()):
-        value = said.get(f"aspect{place}", "")
+        value = fields.get(f"aspect{place}", "")
         if value not in map(str, aspect.numbers):
-            return ValueError(f"Choose a number for {spoken(name)}, too.")
+            return ValueError(f"Choose a score for {spoken(name)}.")
         found[name] = int(value)
     return found
 
 
 def spoken(name: str) -> str:
-    """Return the name of an aspect as a page shows it."""
+    """Return the name of an aspect for pages."""
     return name.replace("_", " ")

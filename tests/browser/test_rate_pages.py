@@ -171,7 +171,7 @@ def test_the_keyboard_alone_rates_corrects_and_takes_back(browser: Browser, addr
         arrive(number)
         for key in "13":
             keys.press(key)
-    page.wait_for_function("() => document.title.startsWith('All is answered')")
+    page.wait_for_function("() => document.title.startsWith('All questions answered')")
     context.close()
     assert said == []
 
@@ -186,7 +186,7 @@ def test_a_rater_is_told_when_the_server_is_gone_and_where_it_was_started_anew(
         page.goto(address)
         page.goto(f"{address.partition('/?')[0]}/raters/ann")
     page.keyboard.press("1")
-    page.get_by_text("so this is not kept").wait_for()
+    page.get_by_text("so this answer is not saved").wait_for()
     port = address.partition("/?")[0].rpartition(":")[2]
     with served(tmp_path, "--port", port):
         page.keyboard.press("1")

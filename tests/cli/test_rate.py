@@ -51,12 +51,12 @@ def test_a_session_begins_goes_on_and_refuses_other_questions(folder: Path, caps
     capsys.readouterr()
     for other in (["--better"], ["--aspect", "quality=1-7"], ["--seed", "8"], ["--sample", "5"], ["--subset"]):
         assert main([*BEGIN, *other]) == 2
-        assert "began with other" in capsys.readouterr().err
+        assert "has a session with other" in capsys.readouterr().err
     assert main(["rate", "photos", "--captions", f"A={CAPTIONS[0]}"]) == 2
-    assert "began with other systems, captions" in capsys.readouterr().err
+    assert "has a session with other systems, captions" in capsys.readouterr().err
     (folder / CAPTIONS[0]).write_text('{"id": "row 1", "caption": "another"}\n')
     assert main(["rate", "photos", "--captions", *CAPTIONS]) == 2
-    assert "began with other captions" in capsys.readouterr().err
+    assert "has a session with other captions" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_session_begins_goes_on_and_refuses_other_questions(folder: Path, caps
         (["--captions", CAPTIONS[0], "--better"], 2, "chooses among 2 to 9 captions of an image, not 1"),
         (["--captions", "nowhere.jsonl", "--better"], 1, "nowhere.jsonl: there is no such file"),
         (["--captions", *CAPTIONS, "--questions", "nowhere.yaml"], 2, "nowhere.yaml"),
-        (["--report"], 1, "holds no session of ratings"),
+        (["--report"], 1, "has no rating session"),
     ],
 )
 def test_what_cannot_begin_says_why(folder, capsys, options: list[str], code: int, said: str) -> None:
@@ -90,7 +90,7 @@ def test_a_task_that_is_none_and_numbers_that_are_none(folder: Path, capsys: pyt
 def test_what_is_left_out_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / CAPTIONS[0]).write_text('{"id": "row 1", "caption": "one"}\n{"id": "other", "caption": "two"}\n')
     assert main([*BEGIN, "--better"]) == 1
-    assert "holds no caption of 5 of 6 documents" in capsys.readouterr().err
+    assert "has no caption of 5 of 6 documents" in capsys.readouterr().err
     assert main([*BEGIN, "--better", "Which?", "--subset", "--sample", "3"]) == 0
     said = capsys.readouterr().err
     assert "is recorded in secret-model-a.jsonl for no usable document of the task (first: other)" in said
@@ -212,6 +212,6 @@ def test_the_server_takes_answers_from_its_own_pages_and_ends_with_a_report(tmp_
         process.send_signal(signal.SIGINT)
         said, faults = process.communicate(timeout=60)
         assert process.returncode == 0
-        assert "1 answer of 1 rater" in said
+        assert "1 answer by 1 rater" in said
         assert "next: bench run --include_path ratings/photos --task photos_rated" in faults
         assert "Traceback" not in faults

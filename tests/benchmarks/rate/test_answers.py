@@ -146,23 +146,27 @@ OF_SCALES, OF_CHOICES = {"aspects": SCALES}, {"better": "Which?"}
 @pytest.mark.parametrize(
     ("asked", "row", "said"),
     [
-        (OF_SCALES, "{", "is no JSON"),
-        (OF_SCALES, "[]", "names no item"),
-        (OF_SCALES, ANSWER.replace("1", "99") + '"answer": {}}', "names no item"),
-        (OF_SCALES, '{"id": "row 1", "system": "another", "answer": {}}', "names no system"),
-        (OF_SCALES, '{"id": "row 1", "answer": {"precision": 1, "recall": 1}}', "names no system"),
-        (OF_SCALES, ANSWER + '"at": ""}', "holds no answer"),
-        (OF_SCALES, ANSWER + '"answer": {"precision": 1}}', "holds no answer"),
-        (OF_SCALES, ANSWER + '"answer": {"precision": 6, "recall": 1}}', "holds no answer"),
-        (OF_SCALES, ANSWER + '"answer": {"precision": true, "recall": 1}}', "holds no answer"),
-        (OF_SCALES, ANSWER + '"answer": "tie"}', "holds no answer"),
-        (OF_SCALES, ANSWER + '"undo": true}', "takes back what is not the last answer"),
-        (OF_CHOICES, '{"id": "row 1", "answer": 2}', "holds no answer"),
-        (OF_CHOICES, '{"id": "row 1", "answer": -1}', "holds no answer"),
-        (OF_CHOICES, '{"id": "row 1", "answer": true}', "holds no answer"),
-        (OF_CHOICES, ANSWER + '"answer": 1}', "names no system"),
+        (OF_SCALES, "{", "is not JSON"),
+        (OF_SCALES, "[]", "has an unknown item id"),
+        (OF_SCALES, ANSWER.replace("1", "99") + '"answer": {}}', "has an unknown item id"),
+        (OF_SCALES, '{"id": "row 1", "system": "another", "answer": {}}', "has an unknown system"),
+        (OF_SCALES, '{"id": "row 1", "answer": {"precision": 1, "recall": 1}}', "has an unknown system"),
+        (OF_SCALES, ANSWER + '"at": ""}', "has an invalid answer"),
+        (OF_SCALES, ANSWER + '"answer": {"precision": 1}}', "has an invalid answer"),
+        (OF_SCALES, ANSWER + '"answer": {"precision": 6, "recall": 1}}', "has an invalid answer"),
+        (OF_SCALES, ANSWER + '"answer": {"precision": true, "recall": 1}}', "has an invalid answer"),
+        (OF_SCALES, ANSWER + '"answer": "tie"}', "has an invalid answer"),
+        (OF_SCALES, ANSWER + '"undo": true}', "undoes an answer that is not the last one"),
+        (OF_CHOICES, '{"id": "row 1", "answer": 2}', "has an invalid answer"),
+        (OF_CHOICES, '{"id": "row 1", "answer": -1}', "has an invalid answer"),
+        (OF_CHOICES, '{"id": "row 1", "answer": true}', "has an invalid answer"),
+        (OF_CHOICES, ANSWER + '"answer": 1}', "has an unknown system"),
         (OF_CHOICES, '{"id": "row 1", "answer": 1}\n{"id": "row 1", "answer": 0}', "is a second answer"),
-        (OF_CHOICES, '{"id": "row 1", "answer": 1}\n{"id": "row 2", "undo": true}', "takes back what is not the last"),
+        (
+            OF_CHOICES,
+            '{"id": "row 1", "answer": 1}\n{"id": "row 2", "undo": true}',
+            "undoes an answer that is not the last",
+        ),
     ],
 )
 def test_a_line_that_is_no_answer_is_named(tmp_path: Path, asked: dict[str, Any], row: str, said: str) -> None:
@@ -179,11 +183,11 @@ def test_a_line_that_is_no_answer_is_named(tmp_path: Path, asked: dict[str, Any]
     ("aspects", "better", "said"),
     [
         (["precision"], "", "expected NAME=LOW-HIGH"),
-        (["p=1-5: a | b | c"], "", "has 3 words, between |, for 5 numbers"),
+        (["p=1-5: a | b | c"], "", "has 3 labels, separated by |, for 5 scores"),
         (["p=1-10"], "", "from 0 to 9, the lower one first"),
         (["p=5-1"], "", "from 0 to 9, the lower one first"),
         (["p=1-1"], "", "from 0 to 9, the lower one first"),
-        (["p q=1-5"], "", "letters of ASCII, digits and _"),
+        (["p q=1-5"], "", "ASCII letters, digits and _"),
         (["p=1-5", "p=1-5"], "", "given twice"),
         (["p=1-5"], "Which?", "one of the two"),
         ([], "", "one of the two"),
@@ -205,7 +209,7 @@ def test_a_file_of_questions_is_read_and_its_faults_have_a_line(tmp_path: Path) 
     assert asked.aspects["recall"].question == "Is all told?"
     assert asked.aspects["recall"].words[2] == "half"
     file.write_text("aspects:\n  recall: {ends: [1, 3], words: {4: all}}\n")
-    with pytest.raises(UsageError, match=r"q\.yaml:2: .*from 1 to 3, not of 4"):
+    with pytest.raises(UsageError, match=r"q\.yaml:2: .*from 1 to 3, not 4"):
         read_questions(file)
     file.write_text("better: Which?\nquestion: no\n")
     with pytest.raises(UsageError, match=r"q\.yaml:2: unknown key 'question'"):
@@ -336,8 +340,8 @@ def test_equal_captions_count_as_no_difference_and_say_nothing_of_raters(tmp_pat
     assert found["equal pairs"].images == 10
     assert found["alpha (nominal)"].reason == "all answers are equal"
     said = report(session, given, 0.05, "github")
-    assert "20 answers of 2 raters; 10 answers are asked of each (20 images)" in said
-    assert "; nobody is asked of 10 images with equal captions of all systems: no difference" in said
+    assert "20 answers by 2 raters; 10 answers per rater (20 images)" in said
+    assert "; 10 images with equal captions of all systems count as no difference" in said
 
 
 def test_of_equal_captions_those_count_that_a_rater_has_come_to(tmp_path: Path) -> None:
@@ -382,7 +386,7 @@ def test_one_rater_alone_agrees_with_nobody_and_the_report_says_so(tmp_path: Pat
     session = make_session(tmp_path, aspects=["quality=1-5"])
     given = scales(session, {"ann": {0: (5, 1), 1: (4, 2)}})
     text = report(session, given, 0.05, "github")
-    assert "4 answers of 1 rater; 12 answers are asked of each (6 images)" in text
+    assert "4 answers by 1 rater; 12 answers per rater (6 images)" in text
     assert "alpha (ordinal) quality, equal pairs quality, pairs within 1 quality: no caption or choice" in text
     assert "mean of secret-model-a | quality" in text
     assert "more images" in text
@@ -400,7 +404,7 @@ def test_one_rater_alone_agrees_with_nobody_and_the_report_says_so(tmp_path: Pat
 
 def test_nobody_has_answered_yet(tmp_path: Path) -> None:
     session = make_session(tmp_path, better="?")
-    assert report(session, {}, 0.05, "github").endswith("0 answers of 0 raters; 6 answers are asked of each (6 images)")
+    assert report(session, {}, 0.05, "github").endswith("0 answers by 0 raters; 6 answers per rater (6 images)")
     assert json.loads(report(session, {}, 0.05, "json")) == {"asked": 6, "raters": {}, "figures": []}
 
 
@@ -408,5 +412,5 @@ def test_what_cannot_be_told_is_counted(tmp_path: Path) -> None:
     session = make_session(tmp_path, better="?")
     given: dict[str, dict[Key, Answer]] = {"ann": {(item.id, None): None for item in session.items}}
     text = report(session, given, 0.05, "github")
-    assert "6 answers of 1 rater, 6 of them 'cannot tell', which count nowhere" in text
-    assert "share for secret-model-a, share for secret-model-b: nobody has answered." in text
+    assert "6 answers by 1 rater, 6 of them 'cannot tell' (not counted)" in text
+    assert "share for secret-model-a, share for secret-model-b: no answers." in text

@@ -63,7 +63,7 @@ def test_a_name_leads_to_what_is_asked_and_one_that_is_none_is_told(client: Any)
     assert (answer.status_code, answer.headers["location"]) == (303, "/raters/ann-b")
     answer = client.get("/", params={"name": "..."})
     assert answer.status_code == 400
-    assert "“...” is no name" in answer.text
+    assert "“...” is not a valid name" in answer.text
     assert "precision, recall" in client.get("/").text
     assert "12 captions" in client.get("/").text
     for name in ("Ann", "%2e%2e%2e", "a%2fb", "a" * 41):
@@ -80,7 +80,7 @@ def test_pages_are_blind(client: Any, choices: Any) -> None:
             assert not any(f"row {row}" in said for row in range(6))
     for number in range(6):
         choices.post("/raters/eve/answers", data={"number": str(number), "choice": "0"})
-    assert "all 6 answers are kept" in choices.get("/raters/eve").text
+    assert "all 6 answers are saved" in choices.get("/raters/eve").text
     assert "secret-model" not in choices.get("/raters/eve").text
     assert "secret-model" not in choices.get("/").text
 
@@ -106,7 +106,7 @@ def test_what_is_no_answer_is_asked_again(client: Any, numbers: tuple[str, str])
     given = {f"aspect{at}": number for at, number in enumerate(numbers) if number}
     answer = client.post("/raters/dee/answers", data={"number": "0", **given})
     assert answer.status_code == 400
-    assert f"Choose a number for {'recall' if numbers[0] == '4' else 'precision'}, too." in answer.text
+    assert f"Choose a score for {'recall' if numbers[0] == '4' else 'precision'}." in answer.text
     assert client.session.answers("dee").given == {}
 
 
@@ -123,7 +123,7 @@ def test_a_choice_is_of_the_caption_and_not_of_its_place(choices: Any) -> None:
     assert set(chosen) == {"0", "1"}
     assert list(session.answers("ann").given.values()) == [0] * 6
     page = choices.get("/raters/ann").text
-    assert "all 6 answers are kept" in page
+    assert "all 6 answers are saved" in page
 
 
 def test_ties_what_cannot_be_told_and_what_is_no_choice(choices: Any) -> None:
@@ -157,7 +157,7 @@ def test_an_answer_that_cannot_be_kept_is_told(choices: Any, monkeypatch: pytest
     for path in ("answers", "undo"):
         answer = choices.post(f"/raters/ann/{path}", data={"number": "1", "choice": "0"})
         assert answer.status_code == 500
-        assert "could not be written: No space left" in answer.text
+        assert "could not be saved: No space left" in answer.text
     monkeypatch.undo()
     assert len(choices.session.answers("ann").given) == 1
     assert "1 of 6 answered" in choices.get("/raters/ann").text
@@ -171,7 +171,7 @@ def test_answers_that_were_damaged_are_told_and_not_written_over(choices: Any) -
         choices.post("/raters/ann/answers", data={"number": "0", "choice": "0"}),
     ):
         assert answer.status_code == 500
-        assert "ann.jsonl:1: is no JSON" in answer.text
+        assert "ann.jsonl:1: is not JSON" in answer.text
     assert file.read_text() == "no answer\n"
 
 

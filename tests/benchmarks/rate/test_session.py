@@ -141,7 +141,7 @@ def test_tasks_without_images_are_refused(tmp_path: Path) -> None:
         {**TASK, "video_folder": "videos"},
     ):
         path.write_text(json.dumps(task))
-        with pytest.raises(UsageError, match="raters look at some"):
+        with pytest.raises(UsageError, match="raters need images"):
             found(tmp_path, [str(tmp_path / f"{SYSTEMS[0]}.jsonl")])
 
 
@@ -150,7 +150,7 @@ def test_what_differs_from_how_a_session_began_is_named(tmp_path: Path) -> None:
     assert [is_session(folder) for folder in (session.folder, tmp_path)] == [True, False]
     require_same(session, {})
     require_same(session, {"task": "photos", "seed": 1, "systems": list(SYSTEMS)})
-    with pytest.raises(UsageError, match="began with other captions, seed"):
+    with pytest.raises(UsageError, match="has a session with other captions, seed"):
         require_same(session, {"seed": 2, "captions": ["0"]})
 
 
@@ -168,22 +168,22 @@ def test_a_session_that_was_changed_is_refused(tmp_path: Path) -> None:
     before, told = items.read_text(), json.loads(design.read_text())
     assert "\u2028" in before, "letters stand in the file as they are"
     items.write_text(before.replace("row 1", "row 9"))
-    with pytest.raises(DataError, match=r"items.jsonl: is not what was written"):
+    with pytest.raises(DataError, match=r"items.jsonl: was changed"):
         read_session(session.folder)
     items.write_text(before)
     for changed, said in (
-        ({**told, "systems": told["systems"][::-1]}, r"design.json: is not what was written"),
-        ({key: value for key, value in told.items() if key != "checksum"}, "is not what was written"),
-        ({**told, "task": "\ud800"}, "is not what was written"),
-        ({**told, "capbench_ratings": 1}, "not of this version"),
-        ([], "not of this version"),
+        ({**told, "systems": told["systems"][::-1]}, r"design.json: was changed"),
+        ({key: value for key, value in told.items() if key != "checksum"}, "was changed"),
+        ({**told, "task": "\ud800"}, "was changed"),
+        ({**told, "capbench_ratings": 1}, "from another version"),
+        ([], "from another version"),
     ):
         design.write_text(json.dumps(changed))
         with pytest.raises(DataError, match=said) as error:
             read_session(session.folder)
-        assert "begin a session in another folder (--output)" in error.value.hint
+        assert "start a session in another folder (--output)" in error.value.hint
     design.unlink()
-    with pytest.raises(DataError, match="holds no session"):
+    with pytest.raises(DataError, match="has no rating session"):
         read_session(session.folder)
 
 
@@ -211,11 +211,11 @@ def test_a_design_of_other_types_is_one_line_with_its_place(tmp_path: Path, chan
     [
         ({"picture": "../../task/images/0.png"}, ":2: picture: .* pattern"),
         ({"id": [1]}, ":2: id: Input should be a valid string"),
-        ({"id": "row 0"}, ":2: id: 'row 0' stands in an earlier line"),
+        ({"id": "row 0"}, ":2: id: 'row 0' is a duplicate"),
         ({"captions": {}}, ":2: captions: are of no system, .* 'secret-model-a', 'secret-model-b'"),
         ({"captions": {"secret-model-a": "a", "renamed": "b"}}, ":2: captions: are of 'secret-model-a', 'renamed'"),
         ({"colour": 1}, ":2: colour: Extra inputs"),
-        (b"", ": holds no item"),
+        (b"", ": has no items"),
         (b"[]\n", ":1: "),
         (b"\xff{\n", ":1: "),
     ],
