@@ -38,17 +38,22 @@ $(READY): pyproject.toml constraints.txt
 	@$(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(READY)  ## Show all of it in a minute, on the shapes world and ImageInWords; needs no download of data
-	@rm -rf demo
-	$(BIN)/bench run --model shapes-llava --encoder shapes-clip --task shapes_detailcaps,shapes_clip_f1 \
-		--output_path demo/runs
-	$(BIN)/bench run --model shapes-clip --task shapes --output_path demo/runs
-	$(BIN)/bench run --model iiw-p5b --task iiw_400 --output_path demo/runs
-	$(BIN)/bench run --task checklist_iiw --metrics bleu_4,rouge_l,cider --output_path demo/runs
-	$(BIN)/bench leaderboard build --runs demo/runs --output demo/leaderboard
+demo: $(READY)  ## Show all seven protocols in two minutes, on ImageInWords and the shapes world; downloads no data
+	@rm -rf demo && mkdir demo
+	$(BIN)/bench run --model iiw-p5b --task iiw_400 --metrics meteor,cider,rouge_l --output_path demo/runs
 	@echo
-	@echo "Look at demo/leaderboard/index.html in a browser; docs/shapes.md says what each figure shows."
-	@echo "Look closer with '$(BIN)/bench view demo/runs', and open the address that it prints."
+	$(BIN)/bench run --model shapes-llava --task shapes_detailcaps --metrics capture,meteor --output_path demo/runs
+	@echo
+	$(BIN)/bench run --model shapes-clip --task shapes_expert --metrics cider,clip_s --output_path demo/runs
+	@echo
+	@echo "Five more runs; demo/log.txt has what they print."
+	@$(BIN)/bench run --model shapes-clip --task shapes_foil,shapes_dci_all_scm,shapes_battles \
+		--output_path demo/runs >demo/log.txt 2>&1
+	@$(BIN)/bench run --model shapes-answers --task shapes_pope_random --output_path demo/runs >>demo/log.txt 2>&1
+	@$(BIN)/bench run --task checklist_iiw --metrics rouge_l,cider --output_path demo/runs >>demo/log.txt 2>&1
+	@$(BIN)/bench leaderboard build --runs demo/runs --output demo/leaderboard
+	@echo "Open demo/leaderboard/index.html in a browser; docs/shapes.md explains the figures."
+	@echo "Look at single captions with '$(BIN)/bench view demo/runs', and open the address that it prints."
 
 world: $(READY)  ## Train the models of the shapes world anew: about 25 minutes on 2 cores
 	$(BIN)/python -m capbench.recipes.shapes.encoder --output adapters/models/shapes-clip

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+import capbench
 from capbench.adapters import adapters
 from capbench.benchmarks.protocols import protocols
 from capbench.benchmarks.statistics import statistics
@@ -76,6 +78,23 @@ def test_pairs_of_a_json_object_and_references_of_another_run_as_the_page_on_tas
         ("accuracy HI ↑", 1.0),
         ("accuracy ↑", 1.0),
     ]
+
+
+def test_caption_is_explained_as_the_readme_shows(capsys):
+    command, printed = re.findall(r"^\$ bench (explain .*?[^\\])\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)[0]
+    assert main(shlex.split(command.replace("\\\n", ""))) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert {line for line in printed.splitlines() if line != "..."} <= set(shown)
+
+
+def test_table_of_the_readme_is_that_of_the_kept_run():
+    (folder,) = (ROOT / "results/runs/flickr8k_expert").glob("*/*")
+    results = {one.label: one for one in capbench.load_run(folder)["flickr8k_expert"].results}
+    rows = re.findall(r"^\| ([\w-]+) \| ([\d.]+) \| ([\d.]+) to ([\d.]+) \| (\w) \|", README, flags=re.MULTILINE)
+    assert len(rows) == 4
+    for metric, *values, _ in rows:
+        one = results[metric, "τ-c"]
+        assert [f"{100 * value:.2f}" for value in (one.value, one.interval.low, one.interval.high)] == values
 
 
 def test_python_example_of_the_readme_runs(capsys):
