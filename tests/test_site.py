@@ -106,7 +106,7 @@ def test_task_stands_below_the_card_of_its_data(pages: Path):
     text = (pages / "reference" / "tasks.md").read_text(encoding="utf-8")
     card, _, task = text.partition("{ #flickr8k_expert }")
     assert "Hodosh, Young, Hockenmaier" in card.rpartition("\n## ")[2]
-    assert "raters: flatten (each rating of a caption is a row of its own)" in task.partition("\n### ")[0]
+    assert "raters: flatten (each rating of a caption is one row)" in task.partition("\n### ")[0]
 
 
 def test_key_is_told_with_what_it_holds_its_default_and_its_meaning(pages: Path):
@@ -115,7 +115,7 @@ def test_key_is_told_with_what_it_holds_its_default_and_its_meaning(pages: Path)
     assert "| `task` | text | **required** | Name; unique" in text
     assert "| `rate` | number, above 0, at most 100 | **required** |" in text
     assert "| `join` | list of [Join](#schema-join) |" in text
-    assert "`flatten`: each rating of a caption is a row of its own." in text
+    assert "`flatten`: each rating of a caption is one row." in text
     anchors = re.findall(r"\{ #([\w-]+) \}", text)
     assert len(anchors) == len(set(anchors))
     assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= set(anchors)

@@ -30,10 +30,10 @@ register_protocol = protocols.register
 
 
 def names_where(holds: Callable[[type[Protocol[Any]]], bool]) -> list[str]:
-    """Return the names of the protocols of which something holds; one that cannot be imported is passed over."""
+    """Return the names of the protocols that fulfil a condition; one that cannot be imported is skipped."""
     names: list[str] = []
     for name in protocols:
-        # A package's protocol that is broken is no fault of what is asked for.
+        # A broken protocol of a package does not affect the others.
         with contextlib.suppress(UsageError):
             if holds(protocols[name]):
                 names.append(name)

@@ -1,4 +1,4 @@
-"""``agreement``: a metric scores given captions; its scores are held against human ratings."""
+"""``agreement``: a metric scores given captions; its scores are compared with human ratings."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ from .rated_captions import (
 
 
 class AgreementSettings(EmptyCaptionSettings):
-    """The choices of an agreement task that move a number."""
+    """The settings of an agreement task that affect its numbers."""
 
     raters: Literal["flatten", "mean", "per_rater_mean"] = "flatten"
-    """Several ratings of one caption: a row each; their mean; or one statistic per rater, then the mean."""
+    """Several ratings of one caption: one row per rating; their mean; or one statistic per rater, then the mean."""
     rated_reference: RatedReference = "keep"
     """A rated caption that is itself a reference of its image: kept; the pair is dropped; that reference is
     dropped for every candidate of the image; or dropped so once a rating, so that of two equal references
@@ -57,30 +57,30 @@ class AgreementSettings(EmptyCaptionSettings):
     reference_match: ReferenceMatch = "exact"
     """When a caption is a reference: same text, or same lower-cased letters and digits."""
     first_references: int | None = Field(default=None, ge=1)
-    """Only the first so many references of a caption are used."""
+    """The number of references of a caption that are used, from the first."""
     human_range: tuple[float, float] | None = None
     """Least and greatest rating; ratings are mapped from it to 0-1. None keeps them as they are."""
     round_scores: int | None = Field(default=None, ge=0)
-    """Scores are rounded to so many decimals before they are held against ratings, which makes ties."""
+    """Decimals to which scores are rounded before the comparison with ratings; rounding makes ties."""
     aggregate: Literal["all", "categories"] = "all"
-    """What stands beside the values of categories: that of all rows, or the unweighted mean of categories."""
+    """The overall value next to the categories: that of all rows, or the unweighted mean of categories."""
 
     meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {
         **EmptyCaptionSettings.meanings,
         "raters": {
-            "flatten": "each rating of a caption is a row of its own",
+            "flatten": "each rating of a caption is one row",
             "mean": "the ratings of a caption are averaged before correlating",
             "per_rater_mean": "one correlation per rater, then their mean",
         },
         "rated_reference": {
             "keep": "a rated caption that is also a reference stays both",
-            "drop_pair": "a rated caption that is one of its image's references is left out",
-            "drop_for_image": "a rated caption is nobody's reference for its image",
-            "drop_cumulative": "a rated caption is nobody's reference for its image; of two equal references one stays",
+            "drop_pair": "a rated caption that is one of its image's references is excluded",
+            "drop_for_image": "a rated caption is not a reference for its image",
+            "drop_cumulative": "a rated caption is not a reference for its image; of two equal references one stays",
         },
         "aggregate": {
-            "all": "where there are categories, the value of all is that of all rows together",
-            "categories": "where there are categories, the value of all is their unweighted mean",
+            "all": "with categories, the overall value is that of all rows together",
+            "categories": "with categories, the overall value is their unweighted mean",
         },
         "reference_match": {
             "exact": "a caption is a reference if the texts are equal",
@@ -96,7 +96,7 @@ class AgreementSettings(EmptyCaptionSettings):
         return human_range
 
     def shown(self, name: str) -> str:
-        """Return the value of a setting; of the range, what becomes of it."""
+        """Return the value of a setting; of ``human_range``, the mapping that it makes."""
         if name == "human_range" and self.human_range is not None:
             return "ratings of {:g} to {:g} become 0 to 1".format(*self.human_range)
         return super().shown(name)
@@ -106,8 +106,8 @@ class Agreement(Protocol[AgreementSettings]):
     """Correlation of scores with ratings, over all ratings of all images.
 
     ``doc_to_candidate`` gives a caption, ``doc_to_human`` its rating or a list of ratings; or, as a mapping, those of
-    several aspects by name, each of which has the statistics of its own (``kendall_c.precision``). With
-    ``doc_to_category`` statistics are given by category, too; statistics of systems need ``doc_to_system``.
+    several aspects by name, each with separate statistics (``kendall_c.precision``). With ``doc_to_category``
+    statistics are also given by category; statistics of systems need ``doc_to_system``.
     """
 
     Settings = AgreementSettings
@@ -121,7 +121,7 @@ class Agreement(Protocol[AgreementSettings]):
     category_key = "doc_to_category"
     rated = True
     steps = (INTERVALS,)
-    counted = "rated captions, or their ratings where each is a row of its own"
+    counted = "rated captions, or their ratings where each rating is one row"
     comparable = True
     lm_eval = True
 
@@ -130,7 +130,7 @@ class Agreement(Protocol[AgreementSettings]):
         rule, tally = self.settings.rated_reference, RatedTally(job)
         rated, ruled_out = self.rated_captions(job, failures), 0
         if rule != "keep":
-            # Whether a caption is a reference of its image, any other one may say: all are looked at first.
+            # A caption may be a reference of its image in any other row: all rows are read first.
             every = list(rated)
             ruled = apply_reference_rule(rule, self.settings.reference_match, [one.sample for one in every], failures)
             ruled_out = ruled.count(None) if rule == "drop_pair" else 0
@@ -152,7 +152,7 @@ class Agreement(Protocol[AgreementSettings]):
     def results(
         self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
     ) -> list[Result]:
-        """Return every statistic of every metric, aspect and category, with intervals over images."""
+        """Return every statistic by metric, aspect and category, with bootstrap intervals over images."""
         draws, task = job.settings.draws(job.progress(INTERVALS)), job.task
         results: list[Result] = []
         spread: dict[str, dict[str, Spread]] = {}
@@ -162,7 +162,7 @@ class Agreement(Protocol[AgreementSettings]):
             if metric.scores is not None:
                 rated = self._rated(collected, collected.of_samples(metric.scores.values), aspect)
             of_aspect = {name: one for name, one in statistics.items() if aspect_of(name, task) == aspect}
-            # Statistics that have a value, by the place of their result.
+            # Statistics that have a value, by the index of their result.
             defined: dict[str, Statistic] = {}
             for name, category, statistic in self._measured(of_aspect, collected.summary.categories):
                 value, n, p, remark, reason = measured(statistic, rated, metric.error)
@@ -179,7 +179,7 @@ class Agreement(Protocol[AgreementSettings]):
                 continue
             # Names of aspects have no dot.
             waiting[f"{aspect}.{metric.name}"] = (defined, rated)
-            # Influences are made in one pass for each: its rows are not in memory with those of the others.
+            # One pass per statistic: only its rows are in memory.
             if by_influence(draws.intervals, max(map(len, rated))):
                 spread |= spreads_of_all(waiting, draws)
                 waiting = {}
@@ -192,7 +192,7 @@ class Agreement(Protocol[AgreementSettings]):
     def _measured(
         self, statistics: Mapping[str, Statistic], categories: Sequence[str]
     ) -> Iterator[tuple[str, str, Statistic]]:
-        """Yield name, category and what gives the value: of each category, and of all (without a name)."""
+        """Yield name, category and the function of the value: for each category, and overall (without a name)."""
         for name, statistic in statistics.items():
             for number, category in enumerate(categories if len(categories) > 1 else ()):
                 yield name, category, OfCategories(statistic, [number])
@@ -211,7 +211,7 @@ class Agreement(Protocol[AgreementSettings]):
         statistics: Mapping[str, Statistic],
         results: Sequence[Result],
     ) -> dict[str, Ranking]:
-        """Return which metrics differ; the resamples are those of the intervals where all scored the same rows."""
+        """Return which metrics differ; where all scored the same rows, the resamples are those of the intervals."""
         found: dict[str, Ranking] = {}
         for name, statistic in statistics.items():
             of_metric = {one.metric: one for one in results if one.statistic == name and not one.category}
@@ -250,7 +250,7 @@ class Agreement(Protocol[AgreementSettings]):
             try:
                 estimates |= paired_bootstrap(statistic, {name: rated}, job.settings.draws())
             except UndefinedStatistic:
-                # Fewer metrics have more rows in common.
+                # With fewer metrics there are more common rows.
                 others = {other: one for other, one in scores.items() if other != name}
                 return self._estimates(job, collected, aspect, statistic, others, results)
         return estimates
@@ -304,11 +304,11 @@ class Agreement(Protocol[AgreementSettings]):
 def task_of_ratings(aspects: Sequence[str], *, references: bool) -> dict[str, Any]:
     """Return the keys of a task of rated captions.
 
-    Rows have ``id``, ``image``, ``picture``, ``caption``, ``system``, perhaps ``references``, and for each aspect
-    ``rating_ASPECT``, a list of ratings.
+    Rows have ``id``, ``image``, ``picture``, ``caption``, ``system``, optionally ``references``, and for each
+    aspect ``rating_ASPECT``, a list of ratings.
 
     Args:
-        aspects: What captions were rated for.
+        aspects: Names of the rated aspects.
         references: Whether rows have references.
     """
     columns = {aspect: f"rating_{aspect}" for aspect in aspects}
@@ -327,15 +327,15 @@ def task_of_ratings(aspects: Sequence[str], *, references: bool) -> dict[str, An
 def measured(
     statistic: Statistic, rated: Sequence[RatedScores], error: str
 ) -> tuple[float | None, int, float | None, str, str]:
-    """Return a statistic of rows: the mean over raters where these have rows of their own.
+    """Return a statistic of rows, or its mean over raters where each rater has separate rows.
 
     Args:
         statistic: The statistic.
-        rated: The rows, one item a rater; empty where the metric has no scores.
-        error: Why it has none.
+        rated: The rows, one item per rater; empty where the metric has no scores.
+        error: Why the metric has none.
 
     Returns:
-        The value, of how many rows it is, the p of its exact test, its remark; and why there is no value.
+        The value, its number of rows, the p-value of its exact test and its remark; and the reason if undefined.
     """
     n = sum(statistic.rows(one) if isinstance(statistic, OfCategories) else len(one) for one in rated)
     if not rated:
@@ -355,11 +355,11 @@ _NO_ROW = "a category has no row with scores"
 class OfCategories(Statistic):
     """The unweighted mean over categories of a statistic of the category's own rows.
 
-    Resamples draw images of all categories, so that those of several have the same images in each.
+    A resample draws images of all categories together.
 
     Args:
         statistic: The statistic.
-        categories: The categories that are averaged, by number.
+        categories: The numbers of the averaged categories.
     """
 
     def __init__(self, statistic: Statistic, categories: Sequence[int]) -> None:
@@ -374,7 +374,7 @@ class OfCategories(Statistic):
         """Return the mean over the categories.
 
         Raises:
-            UndefinedStatistic: As of the statistic, in any of them; or one has no row.
+            UndefinedStatistic: The statistic is undefined in a category, or a category has no row.
         """
         values: list[float] = []
         for rows, part in self._parts(rated):
@@ -386,7 +386,7 @@ class OfCategories(Statistic):
         return float(np.mean(values))
 
     def influence(self, rated: RatedScores) -> np.ndarray | None:
-        """Return, of each row, its influence on its category, shared among the categories."""
+        """Return the influence of each row on the mean: that on its category, divided by their number."""
         found = np.zeros(len(rated))
         for rows, part in self._parts(rated):
             of_part = self.statistic.influence(part)
@@ -410,7 +410,7 @@ class OfCategories(Statistic):
         return sum(len(rated.by_category[one][1]) for one in self.categories if one in rated.by_category)
 
     def _parts(self, rated: RatedScores) -> list[tuple[np.ndarray, RatedScores]]:
-        """Return which rows each category has, and these."""
+        """Return the mask and the rows of each category."""
         if any(one not in rated.by_category for one in self.categories):
             raise UndefinedStatistic(_NO_ROW)
         return [rated.by_category[one] for one in self.categories]

@@ -1,4 +1,4 @@
-"""Asks the captioner of a run about documents, a shard at a time, and keeps count of what it answered."""
+"""Requests captions of documents from the captioner of a run, a shard at a time, and counts its answers."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ _NAMED_IDS = 3
 
 @dataclass(frozen=True)
 class Question(ABC):
-    """What a captioner is asked about a document."""
+    """The request of a captioner for a document."""
 
     request: CaptionRequest
 
     @abstractmethod
     def content(self) -> bytes:
-        """Return all that is known of the document."""
+        """Return the content of the document."""
 
 
 QuestionT = TypeVar("QuestionT", bound=Question)
 
 
 def require_captioner(job: Job) -> None:
-    """Raise if nothing answers.
+    """Raise if the run has no captioner.
 
     Raises:
-        UsageError: So it is.
+        UsageError: There is none.
     """
     if job.asking is None and job.models.captioner is None:
         raise UsageError(f"task '{job.task.task}' needs a model that writes captions", "Name it with --model.")
 
 
 def request_of(document: Document) -> CaptionRequest:
-    """Return what is asked about a document."""
+    """Return the request for a document."""
     job = document.job
     return CaptionRequest(
         document.id,
@@ -60,7 +60,7 @@ def request_of(document: Document) -> CaptionRequest:
 
 
 def answered(job: Job, questions: Iterator[QuestionT]) -> Iterator[tuple[list[QuestionT], Captioned]]:
-    """Yield questions, a shard at a time, and what the captioner answers."""
+    """Yield the questions of a shard with the answers of the captioner."""
     waiting: deque[list[QuestionT]] = deque()
 
     def requests() -> Iterator[list[CaptionRequest]]:
@@ -73,9 +73,9 @@ def answered(job: Job, questions: Iterator[QuestionT]) -> Iterator[tuple[list[Qu
 
 
 def _asked(job: Job, requests: Iterable[Sequence[CaptionRequest]]) -> Iterator[Captioned]:
-    """Ask the captioner of this process; what the store knows is not asked for again."""
+    """Request captions from the captioner of this process; captions in the store are not requested again."""
     captioner = job.models.captioner
-    assert captioner is not None  # noqa: S101 - looked at before
+    assert captioner is not None  # noqa: S101 - checked before
     report, before = job.progress(CAPTIONS), 0
     for some in requests:
 
@@ -88,13 +88,13 @@ def _asked(job: Job, requests: Iterable[Sequence[CaptionRequest]]) -> Iterator[C
 
 
 class RequestLog:
-    """Counts documents that were asked for.
+    """Counts the requested documents and their answers.
 
     Args:
         job: The run.
 
     Attributes:
-        asked: How many captions were asked for.
+        asked: Number of requested captions.
     """
 
     def __init__(self, job: Job) -> None:
@@ -108,14 +108,14 @@ class RequestLog:
 
     @property
     def may_be_part(self) -> bool:
-        """Whether it is right so far that captions are of a part of the documents, or they are of all."""
+        """Whether the captions so far cover all documents, or a part where that is allowed."""
         captioner = self._job.models.captioner
         return not self._absent_count or self._job.settings.subset or bool(captioner and captioner.subset)
 
     def take(
         self, documents: Sequence[QuestionT], given: Captioned, failures: FailureLog
     ) -> Iterator[tuple[QuestionT, Caption | None]]:
-        """Count documents, name those that have no answer, and yield each with what the captioner said."""
+        """Count documents, record those without an answer, and yield documents with their captions."""
         self.asked += len(documents)
         for number, document in enumerate(documents):
             identity, content, answer = document.request.id, document.content(), given.captions.get(number)
@@ -139,10 +139,10 @@ class RequestLog:
             yield document, answer
 
     def require_all(self, failures: FailureLog) -> None:
-        """Name what a recorded source holds besides.
+        """Record the captions of a recorded source that belong to no document.
 
         Raises:
-            DataError: It holds a part of the documents, and nobody said so.
+            DataError: It covers a part of the documents, and ``subset`` is not set.
         """
         captioner = self._job.models.captioner
         unclaimed = captioner.unclaimed() if captioner and self._job.settings.limit is None else ()
@@ -154,10 +154,10 @@ class RequestLog:
             failures.add(key, "caption", "is recorded for no usable document of the task")
 
     def summary(self, effective: int, checks: Sequence[DataCheck], categories: Sequence[str] = ("",)) -> Summary:
-        """Return what is to be said of all documents.
+        """Return the summary of all documents.
 
         Args:
-            effective: How many of them are scored.
+            effective: Number of documents that are scored.
             checks: The data checks.
             categories: The parts of the data by which results are given.
         """
@@ -175,7 +175,7 @@ class RequestLog:
         )
 
     def _generation(self) -> dict[str, Any]:
-        """Return how long captions are, and how many ended because their allowed tokens were used up."""
+        """Return the lengths of captions, and how many reached the token limit."""
         count = self._lengths
         return {
             "captions": count["captions"],
@@ -195,11 +195,11 @@ class RequestLog:
             remedies.append(f"Do the ids match? Recorded for no document of the task: {others}.")
         if self._absent_count < self.asked:
             remedies.append(
-                "'bench run --subset' scores the others, as a run of a part of the task; elsewhere "
-                "--model_args subset=true leaves the rest out."
+                "'bench run --subset' scores the others, as a run of a part of the task; with other commands "
+                "use --model_args subset=true."
             )
         return DataError(
             f"task '{self._job.task.task}': no caption is recorded for {self._absent_count:,} of "
             f"{self.asked:,} documents: {ids}" + (", ..." if self._absent_count > _NAMED_IDS else ""),
-            " ".join(remedies) or "Is this the file for this task?",
+            " ".join(remedies) or "Check that this is the file for this task.",
         )

@@ -1,4 +1,4 @@
-"""``battles``: two systems caption an image, people choose; does a metric choose alike, and rank systems alike?"""
+"""``battles``: people choose between captions of two systems; agreement of a metric in choices and ranking."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .job import Collected, Job, Result, ScoredMetric
 from .preference import Preference, PreferenceSettings, preference_credit, tied_as_often, undecided
 
 PEOPLE = "people"
-"""What results are of that say how strong people find systems."""
+"""The name in results of the strengths of systems by human votes."""
 _STATISTICS: Mapping[str, Statistic] = {"spearman": Spearman(), "kendall": KendallB()}
 
 LABELS = {
@@ -36,31 +36,31 @@ LABELS = {
 }
 
 _Found = tuple[float | None, str, Interval | None]
-"""A number, why there is none, and its interval."""
+"""A number, the reason if there is none, and its interval."""
 
 
 class BattleSettings(PreferenceSettings):
-    """The choices of a task of battles that move a number."""
+    """The settings of a battles task that affect its numbers."""
 
     ties: Ties = "leave_out"
     prior: float = Field(default=0.0, ge=0)
-    """So many ties are added to each pair of systems: Bradley-Terry strengths then exist where somebody never loses."""
+    """Ties added to each pair of systems, so that Bradley-Terry strengths exist if a system never loses."""
     elo_rounds: int = Field(default=1000, ge=1)
-    """Resamples over which medians of online Elo are taken."""
+    """Number of resamples for the medians of online Elo."""
     left_out_systems: tuple[str, ...] = ()
-    """Systems whose battles do not count."""
+    """Systems whose battles are excluded."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Voice:
-    """What decides battles besides people: a metric, or a judge whose verdicts are in the data.
+    """A metric, or a judge whose verdicts are in the data, that decides battles.
 
     Attributes:
         name: Its name.
-        label: The same as tables print it.
-        scores: ``[battles, 2]`` more for the better caption, near ties made ties; None where it failed.
-        credit: ``[battles]`` what each counts.
-        credit_with_ties: The same where a tie is an outcome as any other.
+        label: Its name in tables.
+        scores: ``[battles, 2]`` higher for the better caption, near ties made ties; None where it failed.
+        credit: ``[battles]`` credit for each.
+        credit_with_ties: The same with a tie as a third outcome.
         error: Why it failed.
     """
 
@@ -75,8 +75,8 @@ class _Voice:
 class Battles(Preference):
     """Agreement with people on battles of two systems, and on the ranking of systems that follows from them.
 
-    As ``preference``, of two captions each; ``doc_to_systems`` names what wrote them, and ``doc_to_verdict`` may give,
-    as a mapping, what judges said of the same battles, who then stand beside the metrics.
+    As ``preference``, with two captions each; ``doc_to_systems`` names their systems. ``doc_to_verdict`` may give, as a
+    mapping, the verdicts of judges on the same battles; judges are then reported with the metrics.
     """
 
     Settings = BattleSettings
@@ -90,9 +90,9 @@ class Battles(Preference):
     lists = frozenset({"doc_to_target", "doc_to_candidates", "doc_to_systems"})
     mappings = frozenset({"doc_to_verdict"})
     about = (
-        "Accuracy is without ties of people, or of the metric; accuracy with ties is the share of battles of the same "
-        "outcome of three. Systems are ranked by Bradley and Terry, whose strengths do not depend on the order of "
-        "battles, and by medians of online Elo as in CapArena; each ranking is held against people's."
+        "Accuracy excludes ties of people and of the metric; accuracy with ties is the share of battles with the same "
+        "outcome of three. Systems are ranked by Bradley-Terry strengths, which do not depend on the order of "
+        "battles, and by medians of online Elo as in CapArena; each ranking is compared with the human one."
     )
     lm_eval = False
 
@@ -107,7 +107,7 @@ class Battles(Preference):
     def results(
         self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
     ) -> list[Result]:
-        """Return how strong people find each system, then of each metric and judge accuracies and rankings."""
+        """Return the human strength of each system, then accuracies and rankings of each metric and judge."""
         shares = collected.numbers["shares"].reshape(-1, 2)
         if undecided(shares).all():
             raise DataError(f"task '{job.task.task}': people see no difference in any battle")
@@ -175,7 +175,7 @@ class Battles(Preference):
     def row_scores(
         self, collected: Collected, scored: Sequence[ScoredMetric]
     ) -> tuple[dict[str, np.ndarray], dict[int, str]]:
-        """Return what each battle counts for a metric, and for a judge."""
+        """Return the credit of each battle for a metric, and for a judge."""
         values, reasons = super().row_scores(collected, scored)
         judges = self._voices(collected, scored)[len(scored) :]
         return values | {one.name: one.credit for one in judges}, reasons
@@ -207,11 +207,11 @@ class Battles(Preference):
 
 @dataclass(frozen=True)
 class BattlePairs:
-    """Who fought whom.
+    """The two systems of each battle.
 
     Attributes:
-        systems: Names of the systems, in the order in which they come.
-        first: ``[battles]`` the system of the first caption, by its place.
+        systems: Names of the systems, in order of occurrence.
+        first: ``[battles]`` index of the system of the first caption.
         second: ``[battles]`` that of the second.
     """
 
@@ -221,18 +221,18 @@ class BattlePairs:
 
     @property
     def met(self) -> int:
-        """How many pairs of systems fought."""
+        """The number of pairs of systems with a battle."""
         low, high = np.minimum(self.first, self.second), np.maximum(self.first, self.second)
         return len(np.unique(low * len(self.systems) + high))
 
 
 class SystemRanking:
-    """What systems are worth, by the outcomes that people, a metric or a judge give battles.
+    """Strengths of systems, from the outcomes of battles by people, a metric or a judge.
 
     Args:
         battles: The battles.
-        share: ``[battles]`` what the first one gets: 1, a half or 0; NaN where there is no outcome.
-        prior: Ties that are added to each pair of systems.
+        share: ``[battles]`` outcome for the first system: 1, 0.5 or 0; NaN where there is none.
+        prior: Ties added to each pair of systems.
     """
 
     def __init__(self, battles: BattlePairs, share: np.ndarray, prior: float) -> None:
@@ -242,10 +242,10 @@ class SystemRanking:
         self._latest: tuple[np.ndarray, np.ndarray | UndefinedStatistic] | None = None
 
     def bradley_terry(self, weights: np.ndarray) -> np.ndarray:
-        """Return ``[systems]`` strengths on Elo's scale; of the latest weights they are kept.
+        """Return ``[systems]`` strengths on the Elo scale; the result for the latest weights is cached.
 
         Args:
-            weights: ``[battles]`` how often each counts.
+            weights: ``[battles]`` weight of each.
 
         Raises:
             UndefinedStatistic: As of :func:`~..statistics.systems.battles_terry.strengths`.
@@ -274,14 +274,14 @@ class SystemRanking:
 
 
 def agreement_of(first: np.ndarray, second: np.ndarray, statistic: Statistic) -> float:
-    """Return a statistic of two rankings, over the systems that both have."""
+    """Return a statistic of two rankings over their common systems."""
     ranked = np.isfinite(first) & np.isfinite(second)
     rated = RatedScores(first[ranked], second[ranked], np.arange(int(ranked.sum())))
     return statistic.value(rated, np.ones(len(rated)))
 
 
 def share_of_first(scores: np.ndarray) -> np.ndarray:
-    """Return ``[battles]`` 1 where the first of two scores is greater, 0 where the second is, a half where they tie.
+    """Return ``[battles]`` 1 where the first of two scores is greater, 0 where it is less, 0.5 where they tie.
 
     NaN where one is missing.
     """
@@ -292,7 +292,7 @@ def share_of_first(scores: np.ndarray) -> np.ndarray:
 def _numbers(
     job: Job, collected: Collected, asked: Mapping[tuple[str, str], Callable[[np.ndarray], float]]
 ) -> dict[tuple[str, str], _Found]:
-    """Return numbers of all battles, with intervals by the same resamples of images, drawn once for all of them."""
+    """Return numbers of all battles, with intervals by the same bootstrap resamples of images."""
     found = {key: _certain(value, np.ones(collected.rows)) for key, value in asked.items()}
     defined = {str(key): (value, None) for key, value in asked.items() if found[key][0] is not None}
     settings, groups = job.settings, first_seen(collected.numbers["image"])
@@ -306,7 +306,7 @@ def _numbers(
 
 
 def _certain(value: Callable[..., float], *given: object) -> _Found:
-    """Return a number without an interval, as one that is of resamples already."""
+    """Return a number without an interval: it is already made of resamples."""
     try:
         return finite_value(value, *given), "", None
     except UndefinedStatistic as error:

@@ -1,4 +1,4 @@
-"""Where a task, or a run of it, meets its protocol: every key that only the protocol can know is checked here."""
+"""Binds a task, or a run of it, to its protocol: checks the keys and settings that only the protocol knows."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from . import names_where, protocols
 from .contract import Protocol
 
 _NOT_FOR_ALL = ("generation_kwargs", "image_folder", "metric_list", "statistics", "video_folder")
-"""Keys besides ``doc_to_*`` that some protocols read, and others do not."""
+"""Keys other than ``doc_to_*`` that only some protocols read."""
 
 
 _bound: dict[tuple[Path, Permissions], tuple[TaskConfig, ParsedFile, Protocol[Any]]] = {}
-"""Files that were read, by what they might include then; what was made of them is nothing that changes."""
+"""Bound tasks by path and permissions; the values are immutable."""
 
 
 def load_bound(path: Path) -> tuple[TaskConfig, ParsedFile, Protocol[Any]]:
-    """Read a task file, and bind its protocol; a file that was read is read again once it has changed.
+    """Read a task file and bind its protocol; a file is read again only after a change.
 
     Raises:
-        TaskError: All faults of the file, those that only its protocol knows among them.
+        TaskError: All faults of the file, including those that only its protocol knows.
     """
     key = path, permitted()
     if (known := _bound.get(key)) and known[1].is_current and protocols[known[0].output_type] is type(known[2]):
@@ -45,23 +45,22 @@ def load_bound(path: Path) -> tuple[TaskConfig, ParsedFile, Protocol[Any]]:
 
 
 def bind(task: TaskConfig, parsed: ParsedFile, faulty: Set[str] = frozenset()) -> Protocol[Any]:
-    """Return the protocol of a task, with the choices of its section ``protocol``.
+    """Return the protocol of a task, with the settings of its section ``protocol``.
 
     Args:
         task: The task.
-        parsed: Its file, which says where a fault stands.
-        faulty: Keys that the file has and the task lacks, as their values are faulty.
+        parsed: Its file, for the location of faults.
+        faulty: Keys that the task lacks because their values in the file are faulty.
 
     Raises:
-        TaskError: The protocol is not known; or each fault: a key that it does not read, or lacks, and a choice
-            that it does not know.
+        TaskError: The protocol is unknown; or all faults: unread, missing and unknown keys and settings.
     """
     try:
         chosen = protocols[task.output_type]
     except UsageError as error:
         raise TaskError(f"{parsed.where('output_type')}: {error.message}", error.hint) from error
     reads, fields, faults = chosen.reads, chosen.Settings.model_fields, list[str]()
-    # What is empty is not given.
+    # Empty values count as missing.
     own = [key for key, value in task.templates.items() if value]
     own += [key for key in _NOT_FOR_ALL if getattr(task, key)]
     for key in (key for key in own if key not in reads):
@@ -90,9 +89,9 @@ def bind(task: TaskConfig, parsed: ParsedFile, faulty: Set[str] = frozenset()) -
         faults += faults_of(error, parsed, chosen.Settings, "protocol")
     if protocol and not faults and (idle := protocol.unread(given)):
         faults = [
-            f"{parsed.where(key)}: {key}: says nothing beside the task's other keys" for key in reads if key in idle
+            f"{parsed.where(key)}: {key}: has no effect with the task's other keys" for key in reads if key in idle
         ]
-    # Which keys are needed may follow from a choice.
+    # The needed keys may depend on a setting.
     needed = chosen.needs if protocol is None or "protocol" in faulty else protocol.needed(given)
     faults += _missing(task, parsed, chosen, given, needed)
     if faults or protocol is None:
@@ -106,15 +105,13 @@ def bind_recorded(task: str, name: str, choices: Mapping[str, Any]) -> Protocol[
     Args:
         task: Name of the task, for messages.
         name: Name of the protocol.
-        choices: Those of the run; keys of other protocols, which older records hold, say nothing.
+        choices: The settings of the run; keys of other protocols, which older records hold, are ignored.
 
     Raises:
-        DataError: The protocol is not installed, or does not know a choice.
+        DataError: The protocol is not installed, or does not know a setting.
     """
     if name not in protocols:
-        raise DataError(
-            f"task '{task}' is of protocol '{name}', which is not installed: install the package that has it"
-        )
+        raise DataError(f"task '{task}' has protocol '{name}', which is not installed: install the package that has it")
     try:
         protocol = protocols[name]
         return protocol(protocol.Settings.recorded(choices))
@@ -125,14 +122,14 @@ def bind_recorded(task: str, name: str, choices: Mapping[str, Any]) -> Protocol[
         choice = ".".join(map(str, fault["loc"]))
         raise DataError(
             f"task '{task}': protocol '{name}' does not know the choice {choice} = {fault['input']!r:.80}",
-            "Was the run made by a later version? Update the package that has the protocol.",
+            "The run may be of a later version: update the package that has the protocol.",
         ) from error
 
 
 def _missing(
     task: TaskConfig, parsed: ParsedFile, chosen: type[Protocol[Any]], given: Set[str], needed: Set[str]
 ) -> Iterator[str]:
-    """Yield a fault for keys that are needed and not given, and for keys of which one too many is."""
+    """Yield a fault for missing keys, and for keys that exclude each other."""
     one = [key for key in chosen.needs_one if key in given]
     lacking = {key: key for key in needed - given}
     if chosen.needs_one and not one:
@@ -141,7 +138,7 @@ def _missing(
         named = ", ".join(lacking[key] for key in chosen.reads if key in lacking)
         yield f"{parsed.where()}: output_type '{task.output_type}' needs {named}"
     if len(one) > 1:
-        yield f"{parsed.where(one[-1])}: {one[-1]}: it says what {one[0]} says; give one of them"
+        yield f"{parsed.where(one[-1])}: {one[-1]}: means the same as {one[0]}; give one of them"
 
 
 def _not_read(task: TaskConfig, readers: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""Holds the data of a run against what its task expects of a right copy."""
+"""Compares the data of a run with the checks of its task."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _NAMED = 6
 
 @dataclass(frozen=True)
 class DataCheck:
-    """What a task expects of its data, and what was found.
+    """A check of a task with its expected number and the number found.
 
     Attributes:
         check: Name of the check.
-        expected: The number that a right copy has.
-        found: The number of this one; None where there was none.
+        expected: The number of a correct copy.
+        found: The number of this copy, or None.
         passed: Whether they agree.
     """
 
@@ -40,7 +40,7 @@ class DataCheck:
 
 
 def faults_of_data(checks: Sequence[DataCheck]) -> list[str]:
-    """Return what is wrong with a copy of the data: the part that it is, by its categories, then each number."""
+    """Return the faults of a copy of the data: the categories that it has, if a part, then each number."""
     rows_of = [one for one in checks if one.check.startswith(ROWS_OF)]
     there = [one.check.removeprefix(ROWS_OF) for one in rows_of if one.found]
     is_part = 0 < len(there) < len(rows_of)
@@ -56,11 +56,11 @@ def faults_of_data(checks: Sequence[DataCheck]) -> list[str]:
 
 
 class Levels:
-    """How often each rating occurs.
+    """The distribution of ratings.
 
     Attributes:
-        n: How many ratings there are.
-        counts: ``[m]`` how often each of the ``m`` that occur does.
+        n: Number of ratings.
+        counts: ``[m]`` count of each of the ``m`` distinct ratings.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Levels:
         self._values, self.counts = np.zeros(0), np.zeros(0, np.int64)
 
     def add(self, ratings: np.ndarray) -> None:
-        """Count ratings; NaN, of a rater who gave none, is none."""
+        """Count ratings; NaN is a missing rating."""
         values, counts = np.unique(ratings[~np.isnan(ratings)], return_counts=True)
         values, place = np.unique(np.concatenate([self._values, values]), return_inverse=True)
         counts = np.concatenate([self.counts, counts])
@@ -91,12 +91,12 @@ class Levels:
 def run_checks(
     job: Job, levels: Levels | None = None, categories: Mapping[str, int] | None = None, **found: int
 ) -> list[DataCheck]:
-    """Compare what was found with the ``checks`` of the task.
+    """Compare counts with the ``checks`` of the task.
 
     Args:
-        job: The run; with a limit nothing is compared, since only a part of the data was read.
+        job: The run; with a limit nothing is compared.
         levels: The ratings, for the check of their distribution.
-        categories: How many rows there are of each; None where the protocol has none.
+        categories: Number of rows of each; None where the protocol has none.
         found: Counts by name of the check.
 
     Returns:
@@ -125,16 +125,16 @@ def run_checks(
             f"task '{job.task.task}': {job.documents.origin} is not the data that the task expects "
             f"({'; '.join(failed)})"
             + (f"\nRows that could not be read ({len(job.documents.bad_rows)} in all):{rows}" if rows else ""),
-            f"'bench data {job.task.task}' says what is expected; --skip_checks goes on with what is there.",
+            f"'bench data {job.task.task}' prints the expected data; --skip_checks continues with this data.",
         )
     return checks
 
 
 class Tally:
-    """Counts the rows of shards, for the data checks, and numbers categories in the order in which they come.
+    """Counts the rows of shards for the data checks, and numbers categories in order of occurrence.
 
     Attributes:
-        rows: How many there are.
+        rows: Number of rows.
         categories: Number of each category.
     """
 
@@ -157,8 +157,8 @@ class Tally:
         Args:
             categories: Of each row.
             images: Of each row.
-            samples: What the rows have scored.
-            weights: How often each row counts in its category; once where that is left out.
+            samples: The scored samples of the rows.
+            weights: Weight of each row in its category; by default 1.
         """
         self.rows += len(categories)
         for name, weight in zip(categories, weights or [1] * len(categories), strict=True):
@@ -173,7 +173,7 @@ class Tally:
         """Compare the counts with the checks of the task; as of :func:`run_checks`.
 
         Args:
-            levels: The ratings, where rows are these.
+            levels: The ratings, where each row is one.
         """
         return run_checks(
             self.job,
@@ -187,7 +187,7 @@ class Tally:
 
 
 def no_rows(job: Job, what: str, failures: FailureLog) -> DataError:
-    """Return the error of a run that has nothing to score, with the first failures."""
+    """Return the error of a run with nothing to score, with the first failures."""
     first = [*failures.entries[:3], *failures.empty[:3]][:3]
     return DataError(
         f"task '{job.task.task}': {what}", "; ".join(f"{one.sample}: {one.subject} {one.reason}" for one in first)

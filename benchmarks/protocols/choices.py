@@ -1,7 +1,7 @@
-"""Choices among the candidates of a document: what ``preference``, ``battles`` and a protocol of your own share.
+"""Choices among the candidates of a document: the base of ``preference``, ``battles`` and user-defined protocols.
 
-A subclass of :class:`Choices` says two things: how a document becomes choices, and what a choice counts given the
-scores of its candidates. Accuracy with intervals, categories, significance and comparisons of runs follow.
+A subclass of :class:`Choices` defines how a document becomes choices, and the credit of a choice given the scores of
+its candidates. Accuracy with intervals, categories, significance and comparisons of runs follow.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Ties = Literal["half", "wrong", "right", "leave_out"]
 
 @dataclass(frozen=True)
 class ChoicePart:
-    """One part of a choice, its captions compared with the same references; ``id`` is the document's."""
+    """One part of a choice, whose captions share the references; ``id`` is that of the document."""
 
     id: str
     captions: tuple[str, ...]
@@ -58,16 +58,16 @@ class ChoicePart:
 
 @dataclass(frozen=True)
 class Choice:
-    """Two captions or more, each in one or more parts (sentences) with references of their own.
+    """Two captions or more, each in one or more parts (sentences) with separate references.
 
     Attributes:
         id: Its name.
-        image: Which image it is of; a resample draws an image with all of its choices.
-        category: Its part of the data; empty where there are none.
-        shares: What share of the votes each caption has; they add up to 1.
-        systems: What wrote each; empty where the data does not say.
-        verdicts: Name of a judge to what share of its votes each caption has; NaN of one that gave none.
-        parts: Its parts, of as many captions each.
+        image: The key of its image; the bootstrap resamples images.
+        category: Its category; empty where there are none.
+        shares: Share of the votes of each caption; they add up to 1.
+        systems: The system of each caption; empty where unknown.
+        verdicts: Name of a judge to the share of its votes of each caption; NaN if it gave none.
+        parts: Its parts, with the same number of captions each.
     """
 
     id: str
@@ -94,8 +94,8 @@ class Choice:
         Args:
             document: The document; its image, category and references are the choice's.
             shares: As of the class.
-            captions: In place of all of ``doc_to_candidates``.
-            name: In place of the document's id.
+            captions: The captions; by default those of ``doc_to_candidates``.
+            name: The id; by default the document's.
             systems: As of the class.
             verdicts: As of the class.
         """
@@ -113,18 +113,18 @@ class Choice:
 
     @property
     def preferred(self) -> int | None:
-        """The caption that most votes are for; None where several have as many."""
+        """The caption with the most votes; None for a tie."""
         most = max(self.shares)
         return self.shares.index(most) if self.shares.count(most) == 1 else None
 
     @property
     def known(self) -> list[Any]:
-        """What is known of it besides its captions, as JSON values."""
+        """Its content without the captions, as JSON values."""
         return [list(self.shares), list(self.systems), {name: list(one) for name, one in self.verdicts.items()}]
 
 
 class Choices(Protocol[SettingsT]):
-    """Share of choices in which a metric's scores choose the right candidate, by category and over all."""
+    """Share of choices in which the metric scores the right candidate highest, by category and overall."""
 
     reads = (
         "doc_to_id", "doc_to_image", "doc_to_pixels", "doc_to_target", "image_folder", "video_folder", "doc_to_span",
@@ -140,12 +140,12 @@ class Choices(Protocol[SettingsT]):
 
     @property
     def draws(self) -> int:
-        """How often the references of a choice are drawn; accuracy is the mean over draws."""
+        """Number of draws of the references of a choice; accuracy is the mean over draws."""
         return 1
 
     @property
     def average_categories(self) -> bool:
-        """Whether the value of all is the unweighted mean of categories, or that of all choices."""
+        """Whether the overall value is the unweighted mean of categories, or that of all choices."""
         return True
 
     @abstractmethod
@@ -153,16 +153,16 @@ class Choices(Protocol[SettingsT]):
         """Yield the choices of a document.
 
         Raises:
-            UnusableDocument: It has none; the message says why.
+            UnusableDocument: It has none.
         """
 
     def credit(self, scores: np.ndarray, shares: np.ndarray) -> np.ndarray:
-        """Return ``[k]`` what choices count; NaN for one that does not count.
+        """Return ``[k]`` the credit of choices; NaN for an excluded one.
 
-        Unless overridden: the share of the votes that the best score has; of equal scores their mean.
+        Unless overridden: the share of the votes of the best-scored caption; of equal scores their mean.
 
         Args:
-            scores: ``[k, n]`` what captions score; more is better, and equal is equal. NaN where one has no score.
+            scores: ``[k, n]`` scores of captions, higher is better, ties exactly equal; NaN where one has none.
             shares: ``[k, n]`` share of the votes of each.
         """
         return credit_of_best(scores, shares)
@@ -172,7 +172,7 @@ class Choices(Protocol[SettingsT]):
         return [part.references]
 
     def content_of(self, choices: Sequence[Choice]) -> list[Any]:
-        """Return what is known of choices besides their captions, as JSON values."""
+        """Return the content of choices without the captions, as JSON values."""
         return [choice.known for choice in choices]
 
     def choices(self, job: Job, failures: FailureLog) -> Iterator[Choice]:
@@ -180,7 +180,7 @@ class Choices(Protocol[SettingsT]):
         return read_each(job, self.document_keys, self.read_document, failures)
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
-        """Read choices; for each draw of references all captions of a choice get the same ones."""
+        """Read choices; in each draw all captions of a choice get the same references."""
         tally, systems, parts = Tally(job), dict[str, int](), 0
         choices = self.choices(job, failures)
         while some := list(islice(choices, job.shard)):
@@ -195,7 +195,7 @@ class Choices(Protocol[SettingsT]):
         return Summary(parts, data_checks=tally.checks(), categories=list(tally.categories), systems=list(systems))
 
     def _samples(self, choice: Choice) -> Iterator[CaptionRow]:
-        """Yield the captions: for each part, for each draw, all of them."""
+        """Yield all captions, for each part and draw."""
         for part in choice.parts:
             for draw, references in enumerate(self.references_of(part)):
                 for side, caption in enumerate(part.captions):
@@ -245,7 +245,7 @@ class Choices(Protocol[SettingsT]):
         return Shard(items, item_of_sample, columns, numbers, content, item_numbers)
 
     def credit_of(self, collected: Collected, scored: ScoredMetric) -> np.ndarray:
-        """Return ``[choices]`` what each counts by a metric, as the mean over draws; NaN where it does not."""
+        """Return ``[choices]`` the credit of each by a metric, as the mean over draws; NaN for excluded ones."""
         credit = np.full(collected.rows, np.nan)
         if scored.scores is not None:
             sign = 1 if scored.metric.higher_is_better else -1
@@ -257,7 +257,7 @@ class Choices(Protocol[SettingsT]):
     def results(
         self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
     ) -> list[Result]:
-        """Return accuracy by category, then that of all, with intervals over images."""
+        """Return accuracy by category, then overall, with bootstrap intervals over images."""
         return [
             result
             for one in scored
@@ -276,22 +276,22 @@ class Choices(Protocol[SettingsT]):
         statistic: str = "",
         reason: str = "",
     ) -> list[Result]:
-        """Return what choices count on average, by category and over all, with intervals over images.
+        """Return the mean credit of choices, by category and overall, with bootstrap intervals over images.
 
         Args:
             job: The run.
             collected: Its choices.
-            subject: Name and label of what it is of.
-            credit: ``[choices]`` what each counts; NaN where it does not.
-            statistic: Its name; that of the protocol where it is left out.
-            reason: Why there is no credit at all.
+            subject: Name and label of the metric or judge.
+            credit: ``[choices]`` credit of each; NaN for excluded ones.
+            statistic: Its name; by default that of the protocol.
+            reason: Why there is no credit.
         """
         names = collected.summary.categories
         counts, statistic = np.isfinite(credit), statistic or self.statistic
         of_category = [(collected.numbers["category"] == at) & counts for at in range(len(names))]
         parts = [(name, [one]) for name, one in zip(names, of_category, strict=True)]
         whole = of_category if self.average_categories else [np.logical_or.reduce(of_category)]
-        # One category alone is called by its name.
+        # A single category keeps its name.
         parts = [*parts, ("", whole)] if len(names) > 1 else [(names[0], whole)]
         images = first_seen(collected.numbers["image"])
         return [
@@ -318,7 +318,7 @@ class Choices(Protocol[SettingsT]):
         statistics: Mapping[str, Statistic],
         results: Sequence[Result],
     ) -> dict[str, Ranking]:
-        """Return which metrics differ in what a choice counts on average, whatever its category."""
+        """Return which metrics differ in the mean credit of choices of all categories."""
         credit = {one.name: self.credit_of(collected, one) for one in scored}
         credit = {name: values for name, values in credit.items() if np.isfinite(values).any()}
         if len(credit) < 2 or not job.settings.resamples:
@@ -331,20 +331,20 @@ class Choices(Protocol[SettingsT]):
         return {self.statistic: rank(compared.estimates, higher_is_better=True)}
 
     def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:
-        """Return what a choice counts on average, whatever its category, of the choices that all metrics judged."""
+        """Return the mean credit over the choices of all categories that all metrics scored."""
         return compare_credit(rows, draws)
 
     def expected(
         self, metrics: Sequence[ScoredMetric], statistics: Mapping[str, Statistic], categories: Sequence[str]
     ) -> list[Result]:
-        """Return the accuracy of each metric by category, and over all, without a value."""
+        """Return the results of each metric by category and overall, without values."""
         named = [*categories, ""] if len(categories) > 1 else categories
         return [expected_result(one, self.statistic, True, category) for one in metrics for category in named]
 
     def row_scores(
         self, collected: Collected, scored: Sequence[ScoredMetric]
     ) -> tuple[dict[str, np.ndarray], dict[int, str]]:
-        """Return for a metric what each choice counts (1 right, 0 wrong)."""
+        """Return the credit of each choice for a metric (1 right, 0 wrong)."""
         values = {one.name: self.credit_of(collected, one) for one in scored}
         unscored: dict[int, list[str]] = {}
         for one in scored:
@@ -370,14 +370,14 @@ class Choices(Protocol[SettingsT]):
 
 
 def compare_credit(rows: ComparedRows, draws: Draws) -> PairedEstimates:
-    """Compare metrics by what a choice (or a changed caption) counts on average, with McNemar's test.
+    """Compare metrics by the mean credit of choices (or changed captions), with McNemar's test.
 
     Args:
-        rows: Choices; a metric's value is what one counts.
+        rows: Choices; a metric's value is the credit.
         draws: The resamples, of images.
 
     Raises:
-        UndefinedStatistic: None has a value of all.
+        UndefinedStatistic: No row has a value of every metric.
     """
     usable = rows.usable
     if not usable.any():
@@ -405,7 +405,7 @@ def compare_credit(rows: ComparedRows, draws: Draws) -> PairedEstimates:
 
 
 def _mean_credit(credit: np.ndarray, members: Sequence[np.ndarray]) -> Callable[[np.ndarray], float]:
-    """Return what gives the mean over categories of the mean credit of each, for weights of the choices."""
+    """Return a function of the weights of choices: the mean over categories of their mean credit."""
 
     def accuracy(weights: np.ndarray) -> float:
         shares: list[float] = []
@@ -420,11 +420,11 @@ def _mean_credit(credit: np.ndarray, members: Sequence[np.ndarray]) -> Callable[
 
 @dataclass(frozen=True)
 class ChoicesOfSize:
-    """The choices among as many captions.
+    """The choices with the same number of captions.
 
     Attributes:
-        rows: ``[k]`` which rows they are.
-        scores: ``[k, draws, n]`` what each caption scores, as the mean over its parts; near ties are ties.
+        rows: ``[k]`` indices of their rows.
+        scores: ``[k, draws, n]`` score of each caption, the mean over its parts; near ties are ties.
         shares: ``[k, n]`` share of the votes of each caption.
     """
 
@@ -439,7 +439,7 @@ def by_size(collected: Collected, item_values: np.ndarray, draws: int) -> Iterat
     Args:
         collected: All choices; ``numbers`` has ``captions`` and ``parts`` of each, and the ``shares`` of all captions.
         item_values: ``[items]`` scores.
-        draws: How often each choice stands in the samples.
+        draws: Number of draws of references of each choice.
     """
     numbers = collected.numbers
     sizes, parts = numbers["captions"], numbers["parts"]
@@ -455,19 +455,19 @@ def by_size(collected: Collected, item_values: np.ndarray, draws: int) -> Iterat
 
 
 def _ranges(lengths: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return where the elements of some rows stand, where those of all rows of such lengths stand end to end."""
+    """Return the indices of the elements of some rows in the concatenation of all rows of such lengths."""
     starts, of_rows = (np.cumsum(lengths) - lengths)[rows], lengths[rows]
     return np.repeat(starts - np.cumsum(of_rows) + of_rows, of_rows) + np.arange(int(of_rows.sum()))
 
 
 def credit_of_best(scores: np.ndarray, gain: np.ndarray, ties: Ties = "half") -> np.ndarray:
-    """Return ``[k]`` what the candidate with the best score gains; NaN where a score is missing.
+    """Return ``[k]`` the gain of the candidate with the best score; NaN where a score is missing.
 
     Args:
-        scores: ``[k, n]`` what captions score; more is better, and equal is equal.
-        gain: ``[k, n]`` what each counts if it is chosen.
-        ties: What equal best scores count: the mean of their gains (``half``, of two), nothing, the best of them; or
-            they are left out.
+        scores: ``[k, n]`` scores of captions; higher is better, ties exactly equal.
+        gain: ``[k, n]`` credit of each if it is chosen.
+        ties: Credit of equal best scores: the mean of their gains (``half``, of two), 0, or the best of them; or
+            they are excluded.
     """
     best = scores == scores.max(axis=1, keepdims=True)
     first = np.maximum(best.sum(axis=1), 1)

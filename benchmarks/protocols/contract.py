@@ -1,4 +1,4 @@
-"""The contract of a protocol, and of its choices."""
+"""The contract of a protocol, and of its settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .checks import DataCheck
 from .job import Collected, Job, Result, ScoredMetric, Shard, Summary, expected_result
 
 Subject = Literal["metric", "model"]
-"""What numbers are of."""
+"""The subject of numbers."""
 
 
 class ProtocolSettings(BaseModel):
@@ -34,50 +34,50 @@ class ProtocolSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {}
-    """What ``bench show`` says of a setting, or of each of its choices, by name."""
+    """The description of a setting, or of each of its values, that ``bench show`` prints."""
 
     @classmethod
     def recorded(cls, values: Mapping[str, Any]) -> Self:
-        """Return the settings that a record holds; keys of other protocols, which older ones have, say nothing."""
+        """Return the settings of a record; keys of other protocols, which older records hold, are ignored."""
         return cls.model_validate({key: value for key, value in values.items() if key in cls.model_fields})
 
     def idle(self) -> Set[str]:
-        """Return the settings that change nothing, given the others."""
+        """Return the settings without effect, given the others."""
         return set()
 
     def shown(self, name: str) -> str:
-        """Return the value of a setting as ``bench show`` prints it; empty where there is nothing to say."""
+        """Return the value of a setting for ``bench show``; empty to omit it."""
         value = getattr(self, name)
         return "" if value is None else str(value)
 
     def meaning(self, name: str) -> str:
-        """Return what a setting does as it stands; empty where its name says it."""
+        """Return the description of a setting's value; empty where the name suffices."""
         known = self.meanings.get(name, "")
         return known if isinstance(known, str) else known.get(getattr(self, name), "")
 
 
 class EmptyCaptionSettings(ProtocolSettings):
-    """The choice of protocols that score single captions."""
+    """The setting of protocols that score single captions."""
 
     empty_caption: EmptyCaption = "zero"
-    """A caption that says nothing, or is none: it counts as an empty one, as released code counts it, and keeps its
-    references; or both are left out, which favours who is silent where it is bad."""
+    """An empty or invalid caption: it is scored as an empty one, as in released code, and keeps its references; or both
+    are excluded, which favours a captioner that is silent on hard images."""
 
     meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {"empty_caption": MEANINGS}
 
 
 @dataclass(frozen=True)
 class ComparedRows:
-    """Samples of one run or several, in one order.
+    """Samples of one run or several, in the same order.
 
     Attributes:
-        images: ``[n]`` the image of each: its name, or a number that stands for it.
+        images: ``[n]`` the image of each: its name or number.
         scores: Name of a metric, or captioner, to its ``[n]`` values; not finite where it has none.
-        ratings: Those of the ``n``; none for protocols without.
-        systems: ``[n]`` what wrote each; empty where the data does not say.
-        categories: ``[n]`` the part of the data that each is of; empty where there are none.
-        by: Which of the protocol's own numbers they are compared by; empty where it is a statistic of the task.
-        lower_is_better: The metrics of which less is better.
+        ratings: The ratings of the ``n`` samples; None for protocols without.
+        systems: ``[n]`` the system of each; empty where unknown.
+        categories: ``[n]`` the category of each; empty where there are none.
+        by: The number of the protocol that is compared; empty for a statistic of the task.
+        lower_is_better: The metrics for which lower is better.
     """
 
     images: Sequence[str] | np.ndarray
@@ -90,28 +90,27 @@ class ComparedRows:
 
     @property
     def usable(self) -> np.ndarray:
-        """``[n]`` whether a row has a value of all."""
+        """``[n]`` whether a row has a value of every metric."""
         return np.logical_and.reduce([np.isfinite(values) for values in self.scores.values()])
 
     @property
     def left_out(self) -> tuple[int, int]:
-        """How many rows lack a value of one of them, and of how many."""
+        """The number of rows without a value of some metric, and the total."""
         return int(np.count_nonzero(~self.usable)), len(self.usable)
 
 
 @dataclass(frozen=True)
 class PairedEstimates:
-    """What was found.
+    """The values that are compared.
 
     Attributes:
-        estimates: Name to its value, over the rows that all have, and on every resample.
-        n: How many rows these are.
-        groups: How many images (or documents) they are of, which are what is drawn.
-        higher_is_better: Whether the greatest value is the best, if the metric does not say.
-        classical: Gives the p of classical tests of two names, uncorrected; None where none applies.
-        supposes_independence: The classical test that would need rows of distinct images, which these are not;
-            empty where there is none.
-        left_out: How many samples lack a value of one of them, and of how many.
+        estimates: Name to its value over the common rows, and on every resample.
+        n: Number of common rows.
+        groups: Number of their images (or documents), which the bootstrap draws.
+        higher_is_better: Whether the greatest value is best, where the metric does not define it.
+        classical: Returns the uncorrected p-value of classical tests of two names; None where none applies.
+        supposes_independence: A classical test that does not apply, as it needs rows of distinct images; or empty.
+        left_out: Number of samples without a value of some metric, and the total.
     """
 
     estimates: Mapping[str, SpreadEstimate]
@@ -129,68 +128,68 @@ SettingsT = TypeVar("SettingsT", bound=ProtocolSettings)
 class Protocol(ABC, Generic[SettingsT]):
     """Turns documents into items, and scores into results.
 
-    A protocol is one class in one file, under the name that the registry gives it. What the rest of capbench
-    must know of it, its attributes say; nothing else looks at its name.
+    A protocol is one class in one file, registered under a name. Its attributes describe it to the rest of capbench;
+    no other code depends on its name.
 
     Args:
-        settings: The choices of the task.
+        settings: The settings of the task.
     """
 
     Settings: ClassVar[type[ProtocolSettings]] = ProtocolSettings
-    """What may stand in the section ``protocol`` of a task file."""
+    """The schema of the section ``protocol`` of a task file."""
     reads: ClassVar[tuple[str, ...]] = ()
-    """The keys of a task file that it reads, besides those that every task has: ``doc_to_*`` of any name, and
-    ``image_folder``, ``video_folder``, ``generation_kwargs``, ``metric_list``, ``statistics``. Any other of
-    these is an error; ``bench show`` keeps the order."""
+    """The keys of a task file that it reads, in addition to those of every task: ``doc_to_*`` of any name, and
+    ``image_folder``, ``video_folder``, ``generation_kwargs``, ``metric_list``, ``statistics``. Other keys
+    among these are errors; ``bench show`` keeps the order."""
     needs: ClassVar[Set[str]] = frozenset()
-    """Those without which there is nothing to do, whatever a task says besides."""
+    """The keys that every task must have."""
     needs_one: ClassVar[Sequence[str]] = ()
-    """Of these a task must have exactly one."""
+    """Keys of which a task must have exactly one."""
     lists: ClassVar[Set[str]] = frozenset({"doc_to_target"})
-    """The ``doc_to_*`` keys of which a task may give a list of templates."""
+    """The ``doc_to_*`` keys that may be a list of templates."""
     mappings: ClassVar[Set[str]] = frozenset()
-    """Those of which it may give several by name."""
+    """The ``doc_to_*`` keys that may be a mapping of names to templates."""
     about: ClassVar[str] = ""
-    """What ``bench show`` says before the settings, where their meanings do not say it all."""
+    """A note that ``bench show`` prints before the settings."""
 
     subject: ClassVar[Subject] = "metric"
-    """What its results are of: metrics, held against people's judgement by statistics; or a model, either by
-    the metrics' own values or by what the protocol measures itself."""
+    """The subject of its results: metrics, compared with human judgement by statistics; or a model, by the values of
+    metrics or by the protocol's own measures."""
     needs_captioner: ClassVar[bool] = False
     """Whether the model of the run writes the captions."""
     needs_encoder: ClassVar[bool] = False
     """Whether the protocol itself uses a model that encodes images and texts."""
     statistic: ClassVar[str] = ""
-    """What its results, and comparisons of its runs, are of; empty where the task lists ``statistics``."""
+    """The statistic of its results and comparisons; empty where the task lists ``statistics``."""
     category_key: ClassVar[str] = ""
-    """The ``doc_to_*`` key by which results are given in parts; empty where there is none."""
+    """The ``doc_to_*`` key of categories, by which results are given; empty where there is none."""
     resampled: ClassVar[str] = "images"
-    """What a resample draws with all of its rows."""
+    """The unit of the cluster bootstrap."""
 
     terms: ClassVar[Mapping[str, str]] = {}
-    """What its labels stand for, as the legend of a table has it."""
+    """The meaning of its labels, for the legend of a table."""
     counted: ClassVar[str] = "captions"
-    """What ``n`` counts."""
+    """The unit of ``n``."""
     steps: ClassVar[Sequence[str]] = ()
-    """Steps whose progress it tells, besides captions and metrics."""
+    """Its progress steps, in addition to captions and metrics."""
     sample: ClassVar[str] = "caption"
-    """What a row of the samples is: ``caption`` if metrics score it by itself, which is what histograms count."""
+    """The content of a sample row: ``caption`` if metrics score rows one by one; histograms count these."""
     by_rule: ClassVar[bool] = False
-    """Whether its results are of rules that change captions: tables have a row a rule and a column a metric."""
+    """Whether its results are of rules that change captions: tables have a row per rule, a column per metric."""
     rated: ClassVar[bool] = False
     """Whether every sample has human ratings."""
     comparable: ClassVar[bool] = False
-    """Whether runs can be compared (:meth:`compare`): metrics of the same data, or models over the documents that
-    their runs have in common, as ``subject`` says."""
+    """Whether runs can be compared (:meth:`compare`): metrics on the same data, or models over the common documents of
+    their runs, by ``subject``."""
     lm_eval: ClassVar[bool] = False
-    """Whether lm-eval can run its tasks: captions come with the data, or are what lm-eval's model writes."""
+    """Whether lm-eval can run its tasks: captions are in the data, or its model writes them."""
 
     def __init__(self, settings: SettingsT) -> None:
         self.settings = settings
 
     @property
     def takes_metrics(self) -> bool:
-        """Whether metrics score its captions; without, it measures a model by itself, and tasks list none."""
+        """Whether metrics score its captions; otherwise it measures a model, and tasks list no metrics."""
         return "metric_list" in self.reads
 
     @property
@@ -200,7 +199,7 @@ class Protocol(ABC, Generic[SettingsT]):
 
     @property
     def compared_by(self) -> Sequence[str]:
-        """Which of its own numbers its runs may be compared by, the first unless another is asked for.
+        """The numbers by which its runs may be compared; the first is the default.
 
         None where the task lists ``statistics``.
         """
@@ -208,25 +207,25 @@ class Protocol(ABC, Generic[SettingsT]):
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """Names of what it measures itself, in place of metrics."""
+        """Names of its own measures, in place of metrics."""
         return ()
 
     def needed(self, given: Set[str]) -> Set[str]:
-        """Return the keys without which there is nothing to do, beside those that a task gives."""
+        """Return the required keys, given the keys of a task."""
         return self.needs
 
     def unread(self, given: Set[str]) -> Set[str]:
-        """Return the keys, of those that a task gives, that say nothing beside the others and the settings."""
+        """Return the keys of a task that have no effect with its other keys and settings."""
         return frozenset()
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return every choice that moves a number, defaults spelled out, as JSON values."""
+        """Return every setting that affects a number, defaults included, as JSON values."""
         return self.settings.model_dump(mode="json")
 
     def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
-        """Read the documents without a model; return how many are usable, and the data checks.
+        """Read the documents without a model; return the number of usable ones, and the data checks.
 
-        A protocol that asks a model in :meth:`collect` overrides it.
+        A protocol that calls a model in :meth:`collect` overrides it.
 
         Raises:
             DataError: The data is not what the task expects.
@@ -235,14 +234,14 @@ class Protocol(ABC, Generic[SettingsT]):
         return summary.effective, list(summary.data_checks)
 
     def categories(self, job: Job, failures: FailureLog) -> Sequence[str]:
-        """Return the parts of the data by which results are given; one without a name where there are none."""
+        """Return the categories by which results are given; one empty name where there are none."""
         return drain(self.collect(job, failures)).categories
 
     @abstractmethod
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
-        """Yield the captions to score, ``job.shard`` at a time, and return what is to be said of all.
+        """Yield the captions to score, ``job.shard`` at a time, and return the summary of all.
 
-        What a shard holds must not be needed for the next one, but for what the protocol keeps in small.
+        A shard must not be needed for the next one, apart from small state of the protocol.
 
         Raises:
             DataError: The data is not what the task expects, or nothing can be scored.
@@ -252,7 +251,7 @@ class Protocol(ABC, Generic[SettingsT]):
     def results(
         self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
     ) -> list[Result]:
-        """Return the numbers of the run."""
+        """Return the results of the run."""
 
     def ranking(
         self,
@@ -264,26 +263,26 @@ class Protocol(ABC, Generic[SettingsT]):
     ) -> dict[str, Ranking]:
         """Return which metrics differ, by statistic, as ``bench compare`` finds them.
 
-        Only metrics that have a value are ranked, and only the rows that all of them scored count. Protocols
-        whose results are not compared within a run, and statistics with fewer than two metrics, have none.
+        Only metrics with a value are ranked, over the rows that all of them scored. Protocols without comparisons
+        within a run, and statistics with fewer than two metrics, return none.
         """
         return {}
 
     def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:
-        """Return what finished runs are compared by; of protocols that are ``comparable``.
+        """Return the values by which finished runs are compared, for ``comparable`` protocols.
 
         Args:
             rows: Their samples.
-            statistic: Which of the task's statistics; None where the protocol names its own.
+            statistic: The statistic of the task; None where the protocol has its own.
             draws: The resamples.
 
         Raises:
-            UndefinedStatistic: There is no value to compare; the message says why.
+            UndefinedStatistic: There is no value to compare.
         """
-        raise NotImplementedError(f"{type(self).__name__} compares no runs")
+        raise NotImplementedError(f"{type(self).__name__} does not compare runs")
 
     def row_details(self, collected: Collected, scored: Sequence[ScoredMetric]) -> dict[str, np.ndarray]:
-        """Return what is written of each row by metrics besides, in columns ``scores.METRIC``.
+        """Return the additional columns ``scores.METRIC`` of each row.
 
         Returns:
             Metric to ``[n]`` objects: lists of numbers, None where a row has none.
@@ -293,12 +292,12 @@ class Protocol(ABC, Generic[SettingsT]):
     def expected(
         self, metrics: Sequence[ScoredMetric], statistics: Mapping[str, Statistic], categories: Sequence[str]
     ) -> list[Result]:
-        """Return the results that a run will have, without values.
+        """Return the results of a run before scoring, without values.
 
         Args:
             metrics: The metrics of the run, without scores.
             statistics: Those of the task.
-            categories: The values of ``category_key``; one without a name where there is none.
+            categories: The values of ``category_key``; one empty name where there is none.
         """
         return [
             expected_result(one, name, statistic.higher_is_better)
@@ -309,13 +308,13 @@ class Protocol(ABC, Generic[SettingsT]):
     def row_scores(
         self, collected: Collected, scored: Sequence[ScoredMetric]
     ) -> tuple[dict[str, np.ndarray], dict[int, str]]:
-        """Return what is written of each row by metrics.
+        """Return the score of each row by each metric.
 
         Returns:
-            Metric to ``[n]`` values, NaN where it has none; and row to why metrics could not score it.
+            Metric to ``[n]`` values, NaN where it has none; and row to the reason why metrics could not score it.
         """
         values: dict[str, np.ndarray] = {}
-        # What a metric could not score is an item, which several samples may share.
+        # Metrics score items, which several samples may share.
         reasons: dict[int, list[str]] = {}
         for one in scored:
             if one.scores is None:
@@ -332,7 +331,7 @@ class Protocol(ABC, Generic[SettingsT]):
 
 
 def drain(shards: Generator[Shard, None, Summary]) -> Summary:
-    """Go through shards for what is said at their end."""
+    """Return the summary after the last shard."""
     while True:
         try:
             next(shards)
@@ -343,17 +342,17 @@ def drain(shards: Generator[Shard, None, Summary]) -> Summary:
 def unscored_shard(
     columns: Mapping[str, Sequence[Any]], numbers: Mapping[str, np.ndarray], content: Sequence[Any] = ()
 ) -> Shard:
-    """Return a shard whose rows no metric scores: the protocol itself measures; the parts are those of ``Shard``."""
+    """Return a shard for a protocol that measures without metrics; arguments as of ``Shard``."""
     nothing = Items(ids=[], candidates=[], references=[], weights=np.zeros(0))
     return Shard(nothing, np.zeros(0, dtype=np.int64), columns, numbers, content)
 
 
 def keys_of_judgements(*, references: bool) -> dict[str, str]:
-    """Return the keys that tasks of people's judgements share, whose rows the program itself writes."""
+    """Return the common keys of tasks of human judgements whose rows capbench writes."""
     keys = {"doc_to_id": "id", "doc_to_image": "image", "doc_to_pixels": "picture"}
     return {**keys, "doc_to_target": "references"} if references else keys
 
 
 def metrics_of_judgements(*, references: bool) -> list[str]:
-    """Return the metrics of such a task: without references it is the length alone."""
+    """Return the metrics of such a task: without references only the length."""
     return ["bleu_4", "rouge_l", "cider", "length"] if references else ["length"]

@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 
 def is_list(value: Any) -> TypeGuard[Sequence[Any]]:
-    """Tell whether what a document gives is a list."""
+    """Return whether a value of a document is a list."""
     return isinstance(value, list | tuple)
 
 
 def is_blank(value: Any) -> bool:
-    """Tell whether what a document gives names nothing."""
+    """Return whether a value of a document is missing or empty."""
     return value is None or not str(value).strip()
 
 
-class UnusableDocument(Exception):  # noqa: N818 - a failure by name, not an error of the run
-    """A document cannot be used; it is named among the failures.
+class UnusableDocument(Exception):  # noqa: N818 - a listed failure, not an error of the run
+    """A document cannot be used; it is listed among the failures.
 
     Args:
         stage: The step, as of ``Failure``.
@@ -42,24 +42,24 @@ class UnusableDocument(Exception):  # noqa: N818 - a failure by name, not an err
 
 
 class Document:
-    """What a document gives, checked when it is asked for: a part that cannot be used raises :class:`UnusableDocument`.
+    """The values of a document, checked on access: an unusable value raises :class:`UnusableDocument`.
 
     Args:
         job: The run.
         identity: Id of the document.
-        values: What it gives for each ``doc_to_*`` key.
+        values: Its value for each ``doc_to_*`` key.
     """
 
     def __init__(self, job: Job, identity: str, values: Mapping[str, Any]) -> None:
         self.job, self.id, self._values = job, identity, values
 
     def __getitem__(self, key: str) -> Any:
-        """What it gives for a key; None for a key that the task or the protocol does not have."""
+        """Return the value for a key; None for a key that the task or the protocol does not have."""
         return self._values.get(key)
 
     @property
     def image(self) -> str:
-        """What tells its image from others: ``doc_to_image``, or its own id."""
+        """The key of its image: ``doc_to_image``, or its id."""
         image = self["doc_to_image"]
         return self.id if image is None else image_key(image)
 
@@ -81,7 +81,7 @@ class Document:
 
     @cached_property
     def category(self) -> str:
-        """Its part of the data; empty where there are none."""
+        """Its category; empty where there are none."""
         return self.name("category")
 
     def name(self, what: str) -> str:
@@ -98,7 +98,7 @@ class Document:
 
     @cached_property
     def pixels(self) -> ImageHandle | VideoHandle | None:
-        """Its image or video; None where the data does not say where it is."""
+        """Its image or video; None where the data does not locate it."""
         self.check_view()
         pixels = self["doc_to_pixels"]
         return self.job.pixels(self["doc_to_image"] if pixels is None else pixels, span_of(self["doc_to_span"]))
@@ -127,7 +127,7 @@ _Read = TypeVar("_Read")
 def read_documents(
     job: Job, keys: Sequence[str], read: Callable[[Document], Iterable[_Read]], failures: FailureLog
 ) -> Iterator[tuple[Document, list[_Read]]]:
-    """Yield each document and what is read of it: nothing where it cannot be used, which the failures then say.
+    """Yield each document with the results of ``read``, which are empty for an unusable one.
 
     Args:
         job: The run.
@@ -148,7 +148,7 @@ def read_documents(
 def read_each(
     job: Job, keys: Sequence[str], read: Callable[[Document], Iterable[_Read]], failures: FailureLog
 ) -> Iterator[_Read]:
-    """Yield what is read of each document, one after the other; as :func:`read_documents`."""
+    """Yield the results of ``read`` of all documents; as :func:`read_documents`."""
     for _, found in read_documents(job, keys, read, failures):
         yield from found
 
@@ -158,7 +158,7 @@ def read_values(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator
 
     Args:
         job: The run.
-        keys: The ``doc_to_*`` keys that are read; those that the task leaves out give None.
+        keys: The ``doc_to_*`` keys to read; None for those that the task lacks.
         failures: Receives failures of reading, documents that lack a column and ids that occur twice.
     """
     documents, templates = job.documents, job.task.templates
@@ -166,7 +166,7 @@ def read_values(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator
     getters: dict[str, Getter] = {
         key: compile_template(job.task, key, columns)
         for key in keys
-        # A copy without the images does for metrics that look at none.
+        # Metrics of texts need no copy of the images.
         if (template := templates.get(key)) is not None
         and not (key == "doc_to_pixels" and isinstance(template, str) and template not in columns)
     }
@@ -182,7 +182,7 @@ def read_values(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator
             continue
         named = values.get("doc_to_id")
         identity = str(number) if named is None else printable(str(named))
-        # Where the task names no ids, a document's number is like no other.
+        # Without ids of the task, the numbers of documents are unique.
         if "doc_to_id" in getters:
             if identity in seen:
                 failures.add(identity, "data", "has an id that occurred before; the first one was kept")
@@ -192,7 +192,7 @@ def read_values(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator
 
 
 def may_read_one_image(job: Job) -> bool:
-    """Return whether one of the images that documents name may be read, or one names none."""
+    """Return whether a document names an image that may be read, or names none."""
     for _, values in read_values(job, ("doc_to_image", "doc_to_images", "doc_to_pixels"), FailureLog(strict=False)):
         given = values["doc_to_images"] or pixels_value(values)
         for image in given if is_list(given) else [given]:
@@ -203,6 +203,6 @@ def may_read_one_image(job: Job) -> bool:
 
 
 def count_references(job: Job) -> int:
-    """Return how many references all documents have together."""
+    """Return the total number of references of the documents."""
     values = read_values(job, ("doc_to_target",), FailureLog(strict=False))
     return sum(len(references_of(one["doc_to_target"])) for _, one in values)

@@ -39,29 +39,29 @@ from .job import (
 )
 
 CategoryAggregate = Literal["all", "categories"]
-"""What stands beside the values of categories: the value of all documents, or the unweighted mean of categories."""
+"""The kinds of overall values next to categories: of all documents, or the unweighted mean of categories."""
 
 
 class GenerateUntilSettings(EmptyCaptionSettings):
-    """The choices of a captioning task that move a number."""
+    """The settings of a captioning task that affect its numbers."""
 
     aggregate: CategoryAggregate = "all"
-    """What stands beside the values of categories: that of all documents, or the unweighted mean of categories."""
+    """The overall value next to categories: that of all documents, or the unweighted mean of categories."""
 
     meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {
         **EmptyCaptionSettings.meanings,
         "aggregate": {
-            "all": "where there are categories, the value of all is that of all documents together",
-            "categories": "where there are categories, the value of all is their unweighted mean",
+            "all": "with categories, the overall value is that of all documents together",
+            "categories": "with categories, the overall value is their unweighted mean",
         },
     }
 
 
 class GenerateUntil(Protocol[GenerateUntilSettings]):
-    """Captions of a model, each against the references of its image; system-level values.
+    """System-level values of a model's captions, each scored with the references of its image.
 
-    ``doc_to_text`` gives the instruction to the captioner; plain text is taken as it is. With ``doc_to_category``
-    values are given by category, too; document frequencies are those of all documents.
+    ``doc_to_text`` gives the instruction to the captioner; plain text is a constant instruction. With
+    ``doc_to_category`` values are also given by category; document frequencies are those of all documents.
     """
 
     Settings = GenerateUntilSettings
@@ -80,21 +80,21 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
     lm_eval = True
 
     def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
-        """Return how many documents a caption can be asked for, and the data checks."""
+        """Return the number of documents that can be captioned, and the data checks."""
         found = Counter(document.category for document in read_each(job, self.document_keys, _target, failures))
         return found.total(), _checks(job, found)
 
     def categories(self, job: Job, failures: FailureLog) -> list[str]:
-        """Return the categories of the documents, whatever is said of these."""
+        """Return the categories of the documents, usable or not."""
         return list(
             dict.fromkeys(document.category for document in read_each(job, self.document_keys, _target, failures))
         )
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
-        """Ask the captioner for every document; what it says nothing of counts as the settings say.
+        """Request a caption of every document; the settings decide about empty captions.
 
         Raises:
-            DataError: As of ``Protocol.collect``, or a recorded source lacks documents and was not said to.
+            DataError: As of ``Protocol.collect``, or a recorded source lacks documents and ``subset`` is not set.
         """
         require_captioner(job)
         log, asked, categories = RequestLog(job), Counter[str](), dict[str, int]()
@@ -113,7 +113,7 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
                     categories.setdefault(document.category, len(categories))
                     samples.append((document.row(caption), document.category))
             scored += len(samples)
-            # What a source holds for a part of the documents is not scored unless that is what is wanted.
+            # A source for a part of the documents is scored only with ``subset``.
             if samples and log.may_be_part:
                 yield _shard(job, samples, categories)
         checks = _checks(job, asked)
@@ -125,7 +125,7 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
     def results(
         self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
     ) -> list[Result]:
-        """Return the system-level value of each metric, with an interval over images."""
+        """Return the system-level value of each metric, with a bootstrap interval over images."""
         return system_results(job, collected, scored, self.settings.aggregate)
 
     def expected(
@@ -138,7 +138,7 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
         ]
 
     def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:
-        """Return the mean of each captioner's values over the documents that all of them captioned."""
+        """Return the mean of each captioner's values over their common documents."""
         usable = rows.usable
         n = int(usable.sum())
         if n < 2:
@@ -149,7 +149,7 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
 
 @dataclass(frozen=True)
 class _CaptionTarget(Question):
-    """What the captioner is asked, and what its answer is held against."""
+    """The request to the captioner, and the references of its answer."""
 
     references: tuple[str, ...]
     objects: frozenset[str] | None
@@ -162,8 +162,8 @@ class _CaptionTarget(Question):
         return json.dumps([self.request.id, self.references, objects]).encode()
 
     def row(self, caption: str) -> CaptionRow:
-        """Return a caption as it is scored."""
-        # A document is an image: several may share a file name, so its id tells images apart.
+        """Return a caption with its references, to score."""
+        # Each document is one image; file names may repeat, so its id identifies the image.
         identity, pixels = self.request.id, self.request.pixels
         return CaptionRow(
             identity, identity, caption, self.references, objects=self.objects, pixels=pixels, boxes=self.boxes
@@ -171,8 +171,8 @@ class _CaptionTarget(Question):
 
 
 def _target(document: Document) -> Iterator[_CaptionTarget]:
-    """Yield a document for which a caption can be asked."""
-    # In this order a document is named by its first fault.
+    """Yield a document that can be captioned."""
+    # The first fault in this order is reported.
     references, objects, boxes = document.references, document.objects, document.boxes
     category = document.category
     yield _CaptionTarget(request_of(document), references, objects, boxes, category)
@@ -198,7 +198,7 @@ def _shard(job: Job, samples: Sequence[tuple[CaptionRow, str]], categories: Mapp
 
 
 def _nothing_to_score(job: Job, failures: FailureLog) -> DataError:
-    """Return the error of a run without a caption that says anything, with the remedy of what failed most."""
+    """Return the error of a run without a scorable caption, with the remedy for the most frequent failure."""
     every = [*failures.entries, *failures.empty]
     steps = Counter(one.stage for one in every)
     first = next((one for one in every if one.stage == steps.most_common(1)[0][0]), None)
@@ -206,21 +206,21 @@ def _nothing_to_score(job: Job, failures: FailureLog) -> DataError:
         f"task '{job.task.task}': no caption can be scored"
         + (f"; first failure: {first.sample}: {first.subject} {first.reason}" if first else ""),
         _REMEDIES.get(
-            first.stage if first else "", f"'bench data {job.task.task}' says what the task expects of its data."
+            first.stage if first else "", f"'bench data {job.task.task}' prints the data that the task expects."
         ),
     )
 
 
 _REMEDIES = {
-    "model": "So the model, or its server, says: a run of one document (--limit 1) shows whether it works at all.",
-    "image": "Are the images here? A task names their folder, in the data's own, by image_folder (docs/tasks.md)",
-    "caption": "Does the model write at all? Of recorded captions: is the text in the column that is read?",
+    "model": "The model, or its server, reported this. Test it with one document (--limit 1).",
+    "image": "Check that the images are here: image_folder of the task names their folder (docs/tasks.md)",
+    "caption": "Check that the model writes text; for recorded captions, check the column of the text.",
 }
-"""What to do, by the step that failed most."""
+"""The remedy, by the step that failed most often."""
 
 
 def _finished(text: str, generation_kwargs: Mapping[str, Any]) -> str:
-    """Return a caption as it is scored, by one rule for all models: cut at the first ``until``, stripped."""
+    """Return a caption for scoring: cut at the first ``until`` and stripped, for all models."""
     until = generation_kwargs.get("until") or ()
     for stop in [until] if isinstance(until, str) else until:
         text = text.partition(stop)[0]
@@ -229,11 +229,11 @@ def _finished(text: str, generation_kwargs: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class _ResultPart:
-    """What a value is of: one category, all of them together, or their mean.
+    """The scope of a value: one category, all of them together, or their mean.
 
     Attributes:
-        name: The category; empty for what stands for all.
-        members: ``[items]`` each, whether an item counts; the mean over several is taken.
+        name: The category; empty for the overall value.
+        members: ``[items]`` masks of items; the value is the mean over the masks.
     """
 
     name: str
@@ -245,12 +245,12 @@ class _ResultPart:
         return np.logical_or.reduce(self.members)
 
     def value(self, scored: ScoredMetric) -> Value:
-        """Return what gives the value for weights of the items."""
+        """Return the function from weights of items to the value."""
         values = [scored.value_of_weights(members) for members in self.members]
         return values[0] if len(values) == 1 else lambda weights: float(np.mean([of(weights) for of in values]))
 
     def influence(self, scored: ScoredMetric) -> Influence | None:
-        """Return what each item adds to the value; None where the metric has no sums."""
+        """Return the terms of items in the value; None where the metric has no sums."""
         found = [scored.influence(members) for members in self.members]
         known = [one for one in found if one is not None]
         return Influence.mean(known) if len(known) == len(found) else None
@@ -259,7 +259,7 @@ class _ResultPart:
 def system_results(
     job: Job, collected: Collected, scored: Sequence[ScoredMetric], aggregate: CategoryAggregate
 ) -> list[Result]:
-    """Return the system-level value of each metric by category, then of all, with intervals over documents."""
+    """Return the system-level value of each metric by category, then overall, with intervals over documents."""
     parts = _parts(collected, aggregate)
     results: list[Result] = []
     defined: dict[str, tuple[ScoredMetric, _ResultPart]] = {}
@@ -290,7 +290,7 @@ def system_results(
 
 
 def _parts(collected: Collected, aggregate: CategoryAggregate) -> list[_ResultPart]:
-    """Return the categories, where there are several, and what stands for all of them."""
+    """Return the scopes: categories, where there are several, and the overall value."""
     names, everyone = collected.summary.categories, np.ones(len(collected.weights), bool)
     if len(names) < 2:
         return [_ResultPart("", [everyone])]
@@ -304,7 +304,7 @@ def _parts(collected: Collected, aggregate: CategoryAggregate) -> list[_ResultPa
 
 
 def _value(scored: ScoredMetric, part: _ResultPart, weights: np.ndarray) -> tuple[float | None, str]:
-    """Return a value, or None and why there is none."""
+    """Return a value, or None and the reason."""
     if not part.name and len(part.members) == 1:
         value = scored.value_of_all(weights)
         return value, "" if value is not None else scored.error or scored.aggregate.undefined
@@ -317,13 +317,13 @@ def _value(scored: ScoredMetric, part: _ResultPart, weights: np.ndarray) -> tupl
 
 
 def _intervals(job: Job, documents: int, asked: Mapping[str, tuple[ScoredMetric, _ResultPart]]) -> dict[str, Interval]:
-    """Return the interval of each value; all are of the same resamples, drawn once."""
+    """Return the interval of each value, all from the same resamples."""
     settings = job.settings
     if not settings.resamples:
         return {}
     found: dict[str, Interval] = {}
     if by_influence(settings.intervals, documents):
-        # One after the other: the influences of one value are in memory at a time.
+        # The influences of only one value are in memory at a time.
         for key, (metric, part) in asked.items():
             if spread := part.influence(metric):
                 found[key] = spread.interval(settings.level)

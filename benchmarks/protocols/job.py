@@ -1,4 +1,4 @@
-"""What a protocol works on, what it makes of it before anything is scored, and the numbers that it gives."""
+"""The input of a protocol, its output before scoring, and its results."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from .checks import DataCheck
 
     Asking = Callable[[Iterable[Sequence[CaptionRequest]]], Iterator[Captioned]]
-    """Asks a captioner: requests, some at a time, to what became of each of these, in order."""
+    """Requests captions: lists of requests to the answers of each, in order."""
 
     Encoding = Callable[[Iterable[Items]], Iterator[AnyEncoded]]
-    """Encodes items, a shard at a time: to the features of each shard, or its scores of pairs, in order."""
+    """Encodes items, a shard at a time, to features or scores of pairs, in order."""
 
 CAPTIONS, INTERVALS = "captions", "intervals"
-"""Steps of a run whose progress is told."""
+"""Steps of a run with progress reports."""
 SHARD = 10_000
-"""Documents of a shard, unless models look at their images: bounds what is in memory at a time."""
+"""Documents of a shard, unless models look at their images: bounds the memory."""
 SHARD_OF_IMAGES = 2_000
 
 
@@ -53,15 +53,15 @@ class Job:
     Attributes:
         task: The task.
         documents: Its documents.
-        models: The models, loaded; None each where others carry out what needs them.
-        settings: What the user set.
-        cache: Where captions are kept.
-        progress: Gives a reporter of (done, total) for a step of that name.
+        models: The loaded models; a role is None where workers load its model.
+        settings: The settings of the user.
+        cache: The cache of captions.
+        progress: Returns a reporter of (done, total) for a step.
         pixels: Finds the images and videos that documents name.
-        shard: Documents, or what the protocol counts, that make a shard.
-        asking: Asks the captioner; None asks the one of ``models``.
-        encoding: Encodes what the protocol itself matches; None lets the encoder of ``models`` do it.
-        scores_pairs: Whether the encoder scores an image and a text together, and has no vectors.
+        shard: Number of documents, or of the protocol's units, in a shard.
+        asking: Requests captions; None uses the captioner of ``models``.
+        encoding: Encodes items that the protocol matches; None uses the encoder of ``models``.
+        scores_pairs: Whether the encoder scores pairs of image and text and has no vectors.
         locations: Where local copies of data may be.
         by_id: Whether a metric finds scores by the ids of rows.
     """
@@ -83,11 +83,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Subset:
-    """A part of a task's documents, as a recorded source holds captions of no others.
+    """The part of a task's documents for which a recorded source has captions.
 
     Attributes:
-        documents: How many they are.
-        of: How many captions were asked for.
+        documents: Number of captioned documents.
+        of: Number of requested captions.
         hash: Hash of the documents: ids, references and objects, in order.
     """
 
@@ -98,18 +98,18 @@ class Subset:
 
 @dataclass(frozen=True)
 class Shard:
-    """What a protocol made of some documents: ``n`` rows, of ``m`` samples that metrics score.
+    """The output of a protocol for some documents: ``n`` rows, of ``m`` samples that metrics score.
 
     Attributes:
-        items: What metrics score: the unique ones of the samples.
+        items: The unique items of the samples, which metrics score.
         item_of_sample: ``[m]`` index into the items.
-        columns: What is written of each row besides its scores: name of a column to ``n`` numbers, texts or lists.
-            ``image`` tells images apart; where rows are single captions, ``candidate`` is theirs.
-        numbers: What results are made of besides scores: arrays whose first axis runs through rows, or through what
-            rows are made of; those of all shards are put together.
-        content: What was read, as JSON values: two runs with the same have the same data.
-        item_numbers: A number for each item: items of several shards that have one number are one item. None where
-            no item is in two shards.
+        columns: The columns of a row without its scores: name to ``n`` numbers, texts or lists. ``image`` identifies
+            images; where rows are single captions, ``candidate`` is the caption.
+        numbers: The input of results in addition to scores: arrays whose first axis is rows or parts of rows; those
+            of all shards are concatenated.
+        content: The data as JSON values: runs with equal content have the same data.
+        item_numbers: A number per item: items of several shards with the same number are equal. None where no item
+            is in two shards.
     """
 
     items: Items
@@ -121,12 +121,12 @@ class Shard:
 
     @property
     def rows(self) -> int:
-        """How many rows it has."""
+        """The number of rows."""
         return len(self.columns["id"])
 
     @property
     def words(self) -> np.ndarray | None:
-        """``[rows]`` words of each caption; None where rows are no single captions."""
+        """``[rows]`` words of each caption; None where rows are not single captions."""
         captions = self.columns.get("candidate")
         if captions is None:
             return None
@@ -135,22 +135,21 @@ class Shard:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a protocol says when it has made its last shard.
+    """The summary of a protocol after its last shard.
 
     Attributes:
-        effective: How many documents of the task are scored.
-        ruled_out: Captions that the task's rule for rated references leaves out.
-        generation: What is known of the captions that a model wrote: how many, how long, how many cut.
+        effective: Number of documents of the task that are scored.
+        ruled_out: Captions that the task's rule for rated references excludes.
+        generation: Number, lengths and truncations of the captions that a model wrote.
         data_checks: Each check of the task with expected and found value.
-        cut: What the protocol itself had encoded: name of a result to how many texts it was made of, and how
-            many of them were cut to the encoder's context.
-        identical: Name of a result to how many of its choices hold texts that are the same once they are cut.
-        remarks: What was done to read images, before anything was scored, that is not as usual.
-        documents_hash: Hash of the documents that a model was asked to caption, whatever it wrote; empty where
-            captions are given.
-        subset: The part of them that was captioned; None where all were asked for.
-        categories: The parts of the data by which results are given; one without a name where there are none.
-        systems: What wrote the captions, where results are of systems.
+        cut: Of texts that the protocol encoded: name of a result to the number of texts, and the number truncated to
+            the encoder's context.
+        identical: Name of a result to the number of its choices with texts that are equal after truncation.
+        remarks: Unusual steps in reading images before scoring.
+        documents_hash: Hash of the documents that a model was to caption; empty where captions are given.
+        subset: The part of them that was captioned; None for all.
+        categories: The categories by which results are given; one empty name where there are none.
+        systems: The systems that wrote the captions, where results are of systems.
     """
 
     effective: int
@@ -172,10 +171,10 @@ class Collected:
 
     Attributes:
         item_of_sample: ``[m]`` index into the items of all shards, in the order in which they first occur.
-        weights: ``[k]`` how many samples each item stands for (``Items.weights``).
+        weights: ``[k]`` number of samples of each item (``Items.weights``).
         numbers: Those of all shards.
-        summary: What the protocol says besides.
-        rows: How many rows there are.
+        summary: The summary of the protocol.
+        rows: Number of rows.
     """
 
     item_of_sample: np.ndarray
@@ -185,10 +184,10 @@ class Collected:
     rows: int
 
     def of_samples(self, of_items: np.ndarray) -> np.ndarray:
-        """Return ``[m]`` what each sample's item has; the same array where each sample is an item of its own.
+        """Return ``[m]`` the value of each sample's item; the same array where each sample is a separate item.
 
         Args:
-            of_items: ``[k]`` what the items have.
+            of_items: ``[k]`` values of the items.
         """
         return of_items if self._is_an_item_each else of_items[self.item_of_sample]
 
@@ -199,7 +198,7 @@ class Collected:
 
 
 def numbers_of(names: Iterable[str]) -> np.ndarray:
-    """Return ``[n]`` a number for each name: equal ones for equal names, of this process alone."""
+    """Return ``[n]`` a number for each name, equal for equal names within this process."""
     return np.fromiter(map(hash, names), np.int64)
 
 
@@ -210,7 +209,7 @@ def caption_columns(samples: Sequence[CaptionRow], ratings: Sequence[Any]) -> di
 
 
 def caption_content(sample: CaptionRow, ratings: Sequence[float] | Mapping[str, Sequence[float]]) -> list[Any]:
-    """Return what is known of a caption and held against it, as JSON values."""
+    """Return the data of a caption, such as its references, as JSON values."""
     known: list[Any] = [sample.image, sample.candidate, sample.references, ratings]
     if sample.objects is not None:
         known.append(sorted(sample.objects))
@@ -222,13 +221,13 @@ def caption_content(sample: CaptionRow, ratings: Sequence[float] | Mapping[str, 
 
 
 CHANCE = "chance"
-"""Of what a result would be without the image: the name of a draw among the answers."""
+"""Name of the image-blind baseline that draws among the answers."""
 
 
 def shown_times(scale: float, ends: tuple[float, float]) -> float:
-    """Return what tables show values between two ends times.
+    """Return the factor of values with two bounds in tables.
 
-    That is the task's scale, but 1 where there is no upper end: a count, or a ratio of errors, is no percentage.
+    It is the task's scale, or 1 without an upper bound: a count or a ratio of errors is not a percentage.
     """
     return scale if math.isfinite(ends[1]) else 1.0
 
@@ -240,12 +239,12 @@ class ScoredMetric:
     Attributes:
         name: How the metric is called.
         metric: The metric.
-        aggregation: How its system-level value is made.
-        scores: Those of the items; of parts, only what is needed. None where it failed.
-        error: Why it did.
-        sums: What the system-level value of all items is made of; None where it must see all scores.
-        terms: Gives what items add to the sums (``Aggregate.terms``), where there are sums: ``[m, k]`` of some after
-            the other.
+        aggregation: The aggregation of its system-level value.
+        scores: Scores of the items; of parts, only those needed. None where it failed.
+        error: Why it failed.
+        sums: The sums of the system-level value of all items; None where it must see all scores.
+        terms: Yields the terms of items in the sums (``Aggregate.terms``), where there are sums: ``[m, k]`` of
+            consecutive items.
     """
 
     name: str
@@ -258,14 +257,14 @@ class ScoredMetric:
 
     @property
     def aggregate(self) -> Aggregate:
-        """How the system-level value is made of items."""
+        """The aggregation of items to the system-level value."""
         return self.metric if self.aggregation == "corpus" else MEAN
 
     def value_of_all(self, weights: np.ndarray) -> float | None:
-        """Return the system-level value of all items that have a score; None if it is not defined.
+        """Return the system-level value of all scored items; None if it is undefined.
 
         Args:
-            weights: ``[n]`` how often each item counts in the run.
+            weights: ``[n]`` weight of each item in the run.
         """
         if self.scores is None or self.sums is None:
             return self.system_value(weights)
@@ -273,10 +272,10 @@ class ScoredMetric:
         return value if math.isfinite(value) else None
 
     def system_value(self, weights: np.ndarray) -> float | None:
-        """Return the system-level value of the items that have a score; None if none has, or it is not finite.
+        """Return the system-level value of the scored items; None if there are none or it is not finite.
 
         Args:
-            weights: ``[n]`` how often each item counts.
+            weights: ``[n]`` weight of each item.
         """
         if self.scores is None:
             return None
@@ -288,7 +287,7 @@ class ScoredMetric:
         return value if math.isfinite(value) else None
 
     def value_of_weights(self, members: np.ndarray) -> Value:
-        """Return what gives the system-level value for any weights of the items; it holds what that is made of.
+        """Return a function from weights of the items to the system-level value; it holds the terms.
 
         Args:
             members: ``[n]`` whether an item counts.
@@ -301,7 +300,7 @@ class ScoredMetric:
         return OfSums(self._pool, terms if members.all() else terms * members[:, None])
 
     def influence(self, members: np.ndarray) -> Influence | None:
-        """Return what each item adds to the system-level value, of a few items at a time; None if it has no sums.
+        """Return the terms of items in the system-level value, in batches; None if it has no sums.
 
         Args:
             members: ``[n]`` whether an item counts.
@@ -310,7 +309,7 @@ class ScoredMetric:
             return None
         from ..statistics.influence import influence_of_sums
 
-        # Exact, and so the same however the items are cut.
+        # Exact sums, so that the value does not depend on the shards.
         sums = add_sums([{"": exact_sums(piece, np.ones(len(piece)))} for piece in self._terms_of(members)])
         return influence_of_sums(self._pool, totals(sums[""]), self._terms_of(members))
 
@@ -338,18 +337,18 @@ class Result:
     Attributes:
         metric: Name of the metric.
         statistic: Name of the statistic; ``mean`` or ``corpus`` for system-level values.
-        label: Both as papers print them.
+        label: Label of both, as in papers.
         value: The number; None if undefined, with the reason.
-        n: Rows behind it.
-        higher_is_better: Whether more is better; None where that says nothing (``Metric.has_direction``).
-        scale: Tables show the value times this.
-        interval: Confidence interval; None if none was asked for.
+        n: Number of its rows.
+        higher_is_better: Whether higher is better; None for a metric without direction (``Metric.has_direction``).
+        scale: The factor of the value in tables.
+        interval: Confidence interval; None if none was requested.
         reason: Why there is no value.
-        category: The part of the data set that it is of; empty for all of it.
-        alone: What the number would be without a look at the image, by rule.
-        p: Of an exact test that the statistic has; None where it has none.
-        remark: What is to be said beside the number.
-        resampled: How the number scatters over images, where it can be held against that of other metrics.
+        category: The category of the data; empty for all of it.
+        alone: The value of image-blind baselines, by rule.
+        p: p-value of the statistic's exact test; None where it has none.
+        remark: A remark that is shown next to the number.
+        resampled: Distribution of the number over resamples of images, where it can be compared with other metrics.
     """
 
     metric: str
@@ -376,7 +375,7 @@ class Result:
 
     @property
     def best_alone(self) -> tuple[str, float] | None:
-        """The rule, of those that look at texts and not just draw, that gets most without the image, and how much."""
+        """The best image-blind baseline other than chance, and its value."""
         rules = [(rule, value) for rule, value in self.alone.items() if rule != CHANCE]
         return max(rules, key=lambda one: one[1], default=None)
 
@@ -402,9 +401,9 @@ def estimated_result(
         metric: As of :class:`Result`; ``statistic``, ``label``, ``n``, ``higher_is_better`` and ``category``, too.
         statistic: See there.
         label: See there.
-        value: Gives the number for weights of the rows; may raise ``UndefinedStatistic``.
+        value: Returns the number for weights of the rows; may raise ``UndefinedStatistic``.
         images: ``[rows]`` integers: the image of each.
-        influence: Gives the ``[rows]`` influence of each row on the number; None where it is not known.
+        influence: Returns the ``[rows]`` influence of each row on the number; None where unknown.
         n: See there.
         higher_is_better: See there.
         reason: Why there is no number, where that is known.
@@ -426,6 +425,6 @@ def estimated_result(
 
 
 def expected_result(metric: ScoredMetric, statistic: str, higher_is_better: bool, category: str = "") -> Result:
-    """Return a result of which no more is known than what it will be of."""
+    """Return a result before its value is known."""
     label = (metric.name, statistic)
     return Result(metric.name, statistic, label, None, 0, higher_is_better, category=category)

@@ -1,4 +1,4 @@
-"""``preference``: of some captions of an image people prefer one; does the metric score it highest?"""
+"""``preference``: people prefer one of several captions of an image; does the metric score it highest?"""
 
 from __future__ import annotations
 
@@ -25,58 +25,56 @@ Votes = Literal["majority", "share"]
 
 
 class PreferenceSettings(ProtocolSettings):
-    """The choices of a preference task that move a number."""
+    """The settings of a preference task that affect its numbers."""
 
     ties: Ties = "half"
-    """What a choice counts whose best captions have the same score: a half (of two), nothing, or one; or it is left
-    out."""
+    """Credit of a choice whose best captions have equal scores: a half (of two), 0 or 1; or it is excluded."""
     metric_ties: MetricTies = "exact"
-    """When two captions have the same score: where the numbers are equal; or as many pairs as people tie, those whose
-    scores differ least."""
+    """When two scores are tied: if the numbers are equal; or as many pairs as people tie, those with the smallest
+    difference."""
     human_ties: HumanTies = "leave_out"
-    """What a choice counts in which people see no difference: it is left out, counts a half, or is right where the
-    metric ties."""
+    """Credit of a choice that people tie: it is excluded, counts a half, or is right where the metric ties."""
     votes: Votes = "majority"
-    """Of several votes, or a grade, the side of most counts; or the share of the votes that are for the metric's."""
+    """Of several votes, or a grade: the majority counts, or the share of votes for the metric's choice."""
     tie_words: tuple[str, ...] = ()
-    """Texts that say that there is no difference, besides ``tie`` and ``equal``."""
+    """Texts that mean a tie, in addition to ``tie`` and ``equal``."""
     grades: tuple[float, float] | None = None
-    """The grades that say most for the first of two captions, and most for the second; None where votes are numbers of
+    """The extreme grades for the first and for the second of two captions; None where votes are numbers of
     candidates."""
     aggregate: Literal["categories", "all"] = "categories"
-    """What stands beside the values of categories: their unweighted mean, or the mean of all choices."""
+    """The overall value next to categories: their unweighted mean, or the mean of all choices."""
     first_references: int | None = Field(default=None, ge=1)
-    """Only the first so many references of a caption are used."""
+    """The number of references of a caption that are used, from the first."""
     drawn_references: int | None = Field(default=None, ge=1)
-    """So many references are drawn at random for each pair, the same for both of its captions."""
+    """The number of references drawn at random for each pair, the same for both captions."""
     draws: int = Field(default=1, ge=1)
-    """How often references are drawn; accuracy is the mean over draws."""
+    """Number of draws of references; accuracy is the mean over draws."""
     draw_seed: int = 0
-    """What the drawing of references starts from."""
+    """Seed of the draws of references."""
 
     meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {
         "ties": {
             "half": "equal scores count a half",
             "wrong": "equal scores count as wrong",
             "right": "equal scores count as right",
-            "leave_out": "choices whose best scores are equal are left out",
+            "leave_out": "choices whose best scores are equal are excluded",
         },
         "metric_ties": {
             "exact": "scores are equal where the numbers are",
-            "as_many": "as many pairs tie as people tie, those whose scores differ least",
+            "as_many": "as many pairs tie as people tie: those with the smallest score differences",
         },
         "human_ties": {
-            "leave_out": "choices in which people see no difference are left out",
-            "half": "choices in which people see no difference count a half",
-            "match": "choices in which people see no difference are right where scores are equal",
+            "leave_out": "choices that people tie are excluded",
+            "half": "choices that people tie count a half",
+            "match": "choices that people tie are right where scores are equal",
         },
         "votes": {
-            "majority": "the side of most votes counts",
-            "share": "a choice counts the share of the votes for the best score",
+            "majority": "the majority of votes counts",
+            "share": "a choice counts the share of votes for the best-scored caption",
         },
         "aggregate": {
-            "categories": "where there are categories, the value of all is their unweighted mean",
-            "all": "where there are categories, the value of all is that of all choices",
+            "categories": "with categories, the overall value is their unweighted mean",
+            "all": "with categories, the overall value is that of all choices",
         },
     }
 
@@ -84,22 +82,22 @@ class PreferenceSettings(ProtocolSettings):
     @classmethod
     def _differ(cls, grades: tuple[float, float] | None) -> tuple[float, float] | None:
         if grades is not None and grades[0] == grades[1]:
-            raise ValueError("the grade that says most for the first caption, then that for the second")
+            raise ValueError("expected two grades: the extreme for the first caption, then that for the second")
         return grades
 
     @property
     def words_of_ties(self) -> frozenset[str]:
-        """Texts that say that there is no difference, lower-cased."""
+        """Texts that mean a tie, lower-cased."""
         return frozenset(word.strip().lower() for word in ("tie", "equal", *self.tie_words))
 
 
 class Preference(Choices[PreferenceSettings]):
     """Share of choices in which the metric scores the preferred caption best, by category and their mean.
 
-    ``doc_to_candidates`` gives two captions of an image or more, ``doc_to_preferred`` what people prefer: the number of
-    a caption, a tie, several votes, a grade; or ``doc_to_ranking`` the rank of each, whose pairs are choices of their
-    own. Accuracy is given by ``doc_to_category``, and as the mean of categories. Documents of one ``doc_to_pair`` (the
-    sentences of two paragraphs, say) are one choice: their scores are averaged first.
+    ``doc_to_candidates`` gives two or more captions of an image, ``doc_to_preferred`` the human preference: the number
+    of a caption, a tie, several votes or a grade. Or ``doc_to_ranking`` gives the rank of each; each pair is a choice.
+    Accuracy is given by ``doc_to_category``, and as the mean of categories. Documents with the same ``doc_to_pair``
+    (such as the sentences of two paragraphs) are one choice: their scores are averaged first.
     """
 
     Settings = PreferenceSettings
@@ -113,18 +111,18 @@ class Preference(Choices[PreferenceSettings]):
 
     @property
     def draws(self) -> int:
-        """How often references are drawn."""
+        """The number of draws of references."""
         return self.settings.draws
 
     @property
     def average_categories(self) -> bool:
-        """Whether the value of all is the mean of categories."""
+        """Whether the overall value is the mean of categories."""
         return self.settings.aggregate == "categories"
 
     def read_document(self, document: Document) -> Iterator[Choice]:
         """Yield the choice of a document, or the pairs of its ranking."""
         count = len(document.candidates)
-        # In this order a document is named by its first fault.
+        # The first fault in this order is reported.
         _ = document.references, document.category
         systems = _systems(document, count)
         document.check_view()
@@ -138,7 +136,7 @@ class Preference(Choices[PreferenceSettings]):
         verdicts: dict[str, tuple[float, ...]] = {}
         given: Mapping[str, Any] = document["doc_to_verdict"] or {}
         for judge, verdict in given.items():
-            # One that is null is not there.
+            # Null counts as missing.
             try:
                 verdicts[judge] = (math.nan,) * count if verdict is None else shares(verdict, count, systems)
             except UnusableDocument as fault:
@@ -149,7 +147,7 @@ class Preference(Choices[PreferenceSettings]):
             yield Choice.of(document, of_all, captions, name=identity, systems=wrote, verdicts=verdicts)
 
     def choices(self, job: Job, failures: FailureLog) -> Iterator[Choice]:
-        """Yield the choices that can be scored; documents of one ``doc_to_pair`` are one choice."""
+        """Yield the choices that can be scored; documents with the same ``doc_to_pair`` are one choice."""
         if "doc_to_pair" not in job.task.templates:
             yield from super().choices(job, failures)
             return
@@ -165,13 +163,13 @@ class Preference(Choices[PreferenceSettings]):
                     broken.add(choice.id)
                 elif choice is not one:
                     choice.parts.extend(one.parts)
-        # A choice of which a part is missing would compare other texts than the data set does.
+        # Without one of its parts a choice would compare other texts than the data set does.
         for part in (part for name in choices if name in broken for part in choices[name].parts):
             failures.add(part.id, "data", "is of a pair of which another document cannot be used")
         yield from (choice for name, choice in choices.items() if name not in broken)
 
     def content_of(self, choices: Sequence[Choice]) -> list[Any]:
-        """Return the votes; of a plain preference only captions are told, in their order."""
+        """Return the votes as values of the row; for a plain preference only the captions, in order."""
         return [one.known for one in choices if set(one.shares) != {0.0, 1.0} or one.systems]
 
     def references_of(self, part: ChoicePart) -> list[tuple[str, ...]]:
@@ -188,15 +186,15 @@ class Preference(Choices[PreferenceSettings]):
         return draws
 
     def credit(self, scores: np.ndarray, shares: np.ndarray) -> np.ndarray:
-        """Return ``[k]`` what choices count by the task's rules of ties and votes."""
+        """Return ``[k]`` the credit of choices by the task's rules of ties and votes."""
         return preference_credit(scores, shares, self.settings)
 
 
 def task_of_choices(*, references: bool) -> dict[str, Any]:
     """Return the keys of a task of choices between captions.
 
-    Rows have ``id``, ``image``, ``picture``, ``captions``, perhaps ``references``, and ``votes``: numbers of captions,
-    ``tie``, or null for a vote that nobody gave.
+    Rows have ``id``, ``image``, ``picture``, ``captions``, optionally ``references``, and ``votes``: numbers of
+    captions, ``tie``, or null for a missing vote.
 
     Args:
         references: Whether rows have references.
@@ -212,12 +210,12 @@ def task_of_choices(*, references: bool) -> dict[str, Any]:
 
 
 def preference_credit(scores: np.ndarray, shares: np.ndarray, rule: PreferenceSettings) -> np.ndarray:
-    """Return ``[k]`` what choices count; NaN for one that does not count.
+    """Return ``[k]`` the credit of choices; NaN for an excluded one.
 
     Args:
-        scores: ``[k, n]`` what captions score; more is better, and equal is equal.
+        scores: ``[k, n]`` scores of captions; higher is better, ties exactly equal.
         shares: ``[k, n]`` share of the votes of each.
-        rule: The task's.
+        rule: The task's rule.
     """
     if rule.metric_ties == "as_many" and scores.shape[1] == 2:
         scores = tied_as_often(scores, int(undecided(shares).sum()))
@@ -234,12 +232,12 @@ def preference_credit(scores: np.ndarray, shares: np.ndarray, rule: PreferenceSe
 
 
 def undecided(shares: np.ndarray) -> np.ndarray:
-    """Return ``[k]`` in which choices people see no difference."""
+    """Return ``[k]`` whether people tie the choice."""
     return (shares == shares[:, :1]).all(axis=1)
 
 
 def tied_as_often(scores: np.ndarray, ties: int) -> np.ndarray:
-    """Return scores of pairs with as many made equal as people see no difference in: those that differ least."""
+    """Return scores of pairs with as many ties as people have: the pairs with the smallest difference."""
     apart = np.abs(scores[:, 0] - scores[:, 1])
     known = np.sort(apart[np.isfinite(apart)])
     least = known[ties] if ties < len(known) else np.inf
@@ -252,7 +250,7 @@ def _pair_of(document: Document) -> str:
 
 
 def _systems(document: Document, count: int) -> list[str]:
-    """Return what wrote each candidate; none where the task does not say."""
+    """Return the system of each candidate; empty where the task does not name them."""
     systems = document["doc_to_systems"]
     if "doc_to_systems" in document.job.task.templates:
         if not is_list(systems) or len(systems) != count or any(map(is_blank, systems)):
@@ -270,17 +268,16 @@ def shares_of(
     tie_words: frozenset[str] = frozenset({"tie", "equal"}),
     grades: tuple[float, float] | None = None,
 ) -> tuple[float, ...]:
-    """Return the share of the votes that each candidate has.
+    """Return the share of the votes of each candidate.
 
     Args:
-        preferred: A vote, or a list of votes, of which null ones are of people who gave none. A vote is the number of a
-            candidate, from 0; what wrote it; a word for a tie; of two candidates a number between 0 (the first) and
-            1 (the second), so that 0.5 is a tie; or a grade.
-        candidates: How many there are.
-        systems: What wrote each, where that is known.
-        tie_words: Texts that say that there is no difference, lower-cased.
-        grades: The grades that say most for the first of two, and most for the second; None where votes are numbers of
-            candidates.
+        preferred: A vote, or a list of votes, where null is a missing vote. A vote is the number of a candidate, from
+            0; its system; a word for a tie; for two candidates a number between 0 (the first) and 1 (the second),
+            where 0.5 is a tie; or a grade.
+        candidates: Number of candidates.
+        systems: The system of each, where known.
+        tie_words: Texts that mean a tie, lower-cased.
+        grades: The extreme grades for the first and for the second of two; None where votes are numbers of candidates.
 
     Returns:
         ``candidates`` shares of sum 1.
@@ -331,8 +328,8 @@ def pairs_of_ranking(ranking: Any, candidates: int) -> list[tuple[int, int, tupl
     """Return all pairs of ranked candidates with the shares of both.
 
     Args:
-        ranking: The rank of each candidate, 1 for the best; equal ranks are a tie, null is a candidate without.
-        candidates: How many there are.
+        ranking: The rank of each candidate, 1 for the best; equal ranks are a tie, null is a missing rank.
+        candidates: Number of candidates.
 
     Raises:
         UnusableDocument: A value is no ranking.

@@ -1,4 +1,4 @@
-"""Captions that people rated: read from documents, ruled out, and gathered into shards."""
+"""Rated captions: reading from documents, the rule for references, and shards."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ RatedReference = Literal["keep", "drop_pair", "drop_for_image", "drop_cumulative
 ReferenceMatch = Literal["exact", "letters_and_digits"]
 
 _GREATEST = 1e100
-"""Ratings, and what is computed of them, can be squared and scaled below it."""
+"""Limit of ratings, below which their squares and products are finite."""
 
 
 @dataclass(frozen=True)
 class RatedCaption:
-    """A caption with what people say of it.
+    """A caption with its ratings.
 
     Attributes:
         sample: The caption.
-        ratings: Aspect to its ratings; one without a name where the task has no aspects. An aspect that nobody rated
-            has none.
-        system: What wrote it; empty where the task does not say.
-        category: Its part of the data; empty where there are none.
+        ratings: Aspect to its ratings; one empty name where the task has no aspects. The list of an unrated aspect is
+            empty.
+        system: Its system; empty where the task does not name it.
+        category: Its category; empty where there are none.
     """
 
     sample: CaptionRow
@@ -53,7 +53,7 @@ class RatedCaption:
 
 def rated_caption(document: Document, settings: AgreementSettings, failures: FailureLog) -> Iterator[RatedCaption]:
     """Yield the caption of a document with its ratings, if it can be scored."""
-    # In this order a document is named by its first fault.
+    # The first fault in this order is reported.
     references, objects = document.references, document.objects
     ratings = _ratings(document, settings)
     document.check_view()
@@ -75,7 +75,7 @@ def rated_caption(document: Document, settings: AgreementSettings, failures: Fai
 
 
 def _ratings(document: Document, settings: AgreementSettings) -> dict[str, list[float]]:
-    """Return the ratings by aspect; an aspect that a caption lacks has none."""
+    """Return the ratings by aspect, empty for an aspect that a caption lacks."""
     human, aspects = document["doc_to_human"], document.job.task.aspects
     found: dict[str, list[float]] = {}
     for aspect in aspects or [""]:
@@ -95,8 +95,8 @@ def ratings_of(human: Any, human_range: tuple[float, float] | None) -> list[floa
     """Return the ratings of a caption as numbers, NaN of raters who skipped it, or why they cannot be used.
 
     Args:
-        human: A rating, or one a rater.
-        human_range: Least and greatest; ratings are mapped from it to 0-1. None keeps them as they are.
+        human: A rating, or one per rater.
+        human_range: Least and greatest rating, which are mapped to 0 and 1. None keeps ratings unchanged.
     """
     given = human if is_list(human) else [human]
     try:
@@ -118,7 +118,7 @@ def ratings_of(human: Any, human_range: tuple[float, float] | None) -> list[floa
 
 
 def _skipped(rating: Any) -> bool:
-    """Tell whether a rater skipped the caption: NaN in released files, null in JSON."""
+    """Return whether a rater skipped the caption: NaN in released files, null in JSON."""
     if type(rating) is int:
         return False
     named = isinstance(rating, str) and rating.strip().lower() == "nan"
@@ -126,7 +126,7 @@ def _skipped(rating: Any) -> bool:
 
 
 def arrange(rated: list[float], raters: str) -> list[float]:
-    """Return the ratings that become rows; NaN only where a rater's place must be kept.
+    """Return the ratings that become rows, with NaN only where a rater's position must be kept.
 
     Args:
         rated: The ratings of a caption.
@@ -142,7 +142,7 @@ class RatedTally(Tally):
     """Counts rated captions.
 
     Attributes:
-        said: Whether one of them says something.
+        said: Whether one of them is not empty.
     """
 
     def __init__(self, job: Job) -> None:
@@ -177,20 +177,20 @@ class RatedTally(Tally):
             if not levels.n and job.settings.limit is None:
                 raise DataError(
                     f"task '{job.task.task}': {job.documents.origin}: no caption has a rating of aspect '{aspect}'",
-                    f"Does doc_to_human name the right column for it? It says {job.task.templates['doc_to_human']}.",
+                    f"Check the column in doc_to_human: {job.task.templates['doc_to_human']}.",
                 )
         alone = [system for system, captions in self._captions_of.items() if captions == 1]
         if "doc_to_system" in job.task.templates and alone and job.settings.limit is None:
             raise DataError(
                 f"task '{job.task.task}': {job.documents.origin}: {len(alone)} of {len(self._captions_of)} systems "
                 f"have a single caption: {', '.join(repr(name) for name in alone[:3])}",
-                "A system is what wrote many captions: does doc_to_system name the right column?",
+                "A system has many captions: check the column in doc_to_system.",
             )
         return self.checks(next(iter(self._levels.values())))
 
 
 def aspect_of(statistic: str, task: TaskConfig) -> str:
-    """Return the aspect that a statistic of a task is of (``kendall_c.precision``); empty where it has no aspects."""
+    """Return the aspect of a statistic (``kendall_c.precision``); empty for a task without aspects."""
     return statistic.rpartition(".")[2] if task.aspects else ""
 
 
@@ -200,7 +200,7 @@ def ratings_in(numbers: Mapping[str, np.ndarray], aspect: str) -> Ratings:
 
 
 def rating_column(aspect: str) -> str:
-    """Return the column of the samples that has the ratings of an aspect."""
+    """Return the name of the samples' column with the ratings of an aspect."""
     return f"ratings.{aspect}" if aspect else "ratings"
 
 
@@ -211,7 +211,7 @@ def shard_of(
 
     Args:
         rated: The captions.
-        task_keys: The ``doc_to_*`` keys that the task gives: what it does not say is not written.
+        task_keys: The ``doc_to_*`` keys of the task: only their columns are written.
         categories: Number of each category.
         by_id: As of ``Job``.
     """
@@ -244,7 +244,7 @@ def shard_of(
 def apply_reference_rule(
     rule: RatedReference, match: ReferenceMatch, samples: list[CaptionRow], failures: FailureLog
 ) -> list[CaptionRow | None]:
-    """Apply a task's ``rated_reference`` rule; a caption that says nothing is nobody's reference.
+    """Apply a task's ``rated_reference`` rule; an empty caption is not a reference.
 
     Args:
         rule: The rule, other than ``keep``.
@@ -253,7 +253,7 @@ def apply_reference_rule(
         failures: Receives the samples that are left without a reference.
 
     Returns:
-        Each sample with the references that it keeps, or None where the rule leaves the sample out.
+        Each sample with its remaining references, or None where the rule excludes it.
     """
     form = _letters_and_digits if match == "letters_and_digits" else str
     if rule == "drop_pair":

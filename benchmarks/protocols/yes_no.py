@@ -1,4 +1,4 @@
-"""``yes_no``: a model answers questions on images with yes or no."""
+"""``yes_no``: a model answers yes-no questions about images."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _FIRST_WORD = re.compile(r"[^\W\d_]+")
 
 
 def released(answer: str) -> Said:
-    """Return what an answer says by the rule of POPE's released code.
+    """Return the parsed answer by the rule of POPE's released code.
 
-    It says no if one of the words before the first full stop is ``No``, ``no`` or ``not``, split at single spaces,
-    commas taken out; and yes otherwise, also where it is empty, or ``NO``, ``Not``, ``cannot``, ``isn't``, ``None``.
+    It is no if one of the words before the first full stop is ``No``, ``no`` or ``not``, split at single spaces,
+    without commas; and yes otherwise, also if empty, or ``NO``, ``Not``, ``cannot``, ``isn't``, ``None``.
     Source: RUCAIBox/POPE, ``evaluate.py``.
     """
     words = answer.partition(".")[0].replace(",", "").split(" ")
@@ -39,7 +39,7 @@ def released(answer: str) -> Said:
 
 
 def strict(answer: str) -> Said:
-    """Return the first word of an answer, whatever its case, if that is yes or no."""
+    """Return the lower-cased first word of an answer if it is yes or no."""
     found = _FIRST_WORD.search(answer)
     match found[0].lower() if found else "":
         case "yes":
@@ -51,11 +51,11 @@ def strict(answer: str) -> Said:
 
 
 TERMS = ("yes_right", "yes_wrong", "no_right", "no_wrong", "neither_yes", "neither_no")
-"""What an answer adds to: what it says and, of yes and no, whether that is right; of neither, what would have been."""
+"""The counts of answers: yes and no by whether they are right; neither, by the right answer."""
 
 
 def term_of(said: Said, truth: bool) -> int:
-    """Return which of ``TERMS`` an answer adds one to."""
+    """Return the index of an answer in ``TERMS``."""
     right = said == "yes" if truth else said == "no"
     return {"yes": 0, "no": 2}[said] + (not right) if said != "neither" else 4 + (not truth)
 
@@ -67,7 +67,7 @@ _SHARES: Mapping[str, tuple[list[int], list[int], str]] = {
     "yes_share": ([0, 1], [0, 1, 2, 3, 4, 5], "there is no answer"),
     "neither_share": ([4, 5], [0, 1, 2, 3, 4, 5], "there is no answer"),
 }
-"""Of a rate: the terms of its part, those of its whole, and why there is none where the whole is 0."""
+"""Of a rate: the terms of numerator and denominator, and the reason where the denominator is 0."""
 
 
 def _share(name: str, sums: np.ndarray) -> float:
@@ -88,14 +88,14 @@ RATES: Mapping[str, Callable[[np.ndarray], float]] = {
     name: _f1 if name == "f1" else partial(_share, name)
     for name in ("accuracy", "precision", "recall", "f1", "yes_share", "neither_share")
 }
-"""What is made of the sums ``[6]`` of ``TERMS``; yes is what is looked for. What says neither is in no precision, and
-right in nothing."""
+"""Rates of the sums ``[6]`` of ``TERMS``; yes is the positive class. Answers that are neither do not count in
+precision, and are never right."""
 
 
 def majority_elsewhere(question: np.ndarray, image: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """Return ``[n]`` what it counts to give the answer that the same question mostly has on other images.
+    """Return ``[n]`` the credit of the majority answer to the same question on other images.
 
-    Where both are as frequent, or it is asked of no other image, that is a half.
+    It is a half where both answers are equally frequent, or no other image has the question.
 
     Args:
         question: ``[n]`` equal numbers for equal questions.
@@ -116,14 +116,14 @@ _TRUTH = {"yes": True, "no": False}
 
 @dataclass(frozen=True)
 class _Question(Question):
-    """What the model is asked, and whether yes is right."""
+    """A question, and whether yes is right."""
 
     image: str
     truth: bool
 
     @property
     def values(self) -> list[Any]:
-        """All that is known of it, as JSON values."""
+        """Its content as JSON values."""
         return [self.image, self.request.prompt, self.truth]
 
     def content(self) -> bytes:
@@ -132,7 +132,7 @@ class _Question(Question):
 
 
 class YesNo(Protocol[ProtocolSettings]):
-    """Accuracy, precision, recall and F1 of a model's answers, and how often it says yes.
+    """Accuracy, precision, recall and F1 of a model's answers, and their share of yes.
 
     ``doc_to_text`` gives the question, ``doc_to_target`` the right answer: yes or no.
     """
@@ -144,11 +144,11 @@ class YesNo(Protocol[ProtocolSettings]):
     needs = frozenset({"doc_to_text", "doc_to_target"})
     lists = frozenset[str]()
     about = (
-        "Answers are read in two ways. released: no if No, no or not is a word before the first full stop, else yes, "
-        "as POPE's released code has it; so an empty answer is a yes. strict: by their first word, and as neither "
-        "where that is not yes or no, which is right for no question. Yes is what precision and recall are of; what "
-        "is divided by 0 is undefined. Intervals draw images with all of their questions. Beside accuracy stands what "
-        "is reached by giving the answer that the same question mostly has on other images."
+        "Answers are parsed in two ways. released: no if No, no or not is a word before the first full stop, else yes, "
+        "as in POPE's released code; an empty answer is a yes. strict: by the first word; an answer that is neither "
+        "yes nor no is wrong. Precision and recall are those of yes; a rate with denominator 0 is undefined. "
+        "Intervals are by bootstrap over images. The image-blind baseline of accuracy is the majority answer to the "
+        "same question on other images."
     )
     subject = "model"
     needs_captioner = True
@@ -158,25 +158,25 @@ class YesNo(Protocol[ProtocolSettings]):
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """The ways in which answers are read."""
+        """The ways to parse answers."""
         return tuple(_PARSES)
 
     def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
-        """Return how many questions can be asked, and the data checks."""
+        """Return the number of usable questions, and the data checks."""
         questions = list(read_each(job, self.document_keys, _question, failures))
         return len(questions), _checks(job, len(questions), {question.image for question in questions})
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
-        """Ask every question.
+        """Request the answers to all questions.
 
         Raises:
-            DataError: As of ``Protocol.collect``, or a recorded source lacks answers and was not said to.
+            DataError: As of ``Protocol.collect``, or a recorded source lacks answers and ``subset`` is not set.
         """
         require_captioner(job)
         log, images, answers = RequestLog(job), set[str](), 0
         for some, given in answered(job, read_each(job, self.document_keys, _question, failures)):
             images.update(question.image for question in some)
-            # A model that says nothing has answered: released code reads it, too.
+            # An empty answer counts: released code parses it, too.
             said = [
                 (question, "" if text_fault(answer.text) else str(answer.text))
                 for question, answer in log.take(some, given, failures)
@@ -194,12 +194,12 @@ class YesNo(Protocol[ProtocolSettings]):
     def results(
         self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
     ) -> list[Result]:
-        """Return the rates of each way to read answers, with intervals over images."""
+        """Return the rates of each way to parse answers, with bootstrap intervals over images."""
         return [
             self._result(job, collected, parse, rate)
             for parse in self.measures
             for rate in RATES
-            # Whatever is not no is yes for released code.
+            # In released code every answer other than no is yes.
             if (parse, rate) != ("released", "neither_share")
         ]
 
@@ -239,7 +239,7 @@ def _question(document: Document) -> Iterator[_Question]:
 
 
 def _shard(said: Sequence[tuple[_Question, str]]) -> Shard:
-    """Return answers, and what they say."""
+    """Return answers with their parsed values."""
     questions = [question for question, _ in said]
     read: Mapping[str, list[Said]] = {name: [parse(answer) for _, answer in said] for name, parse in _PARSES.items()}
     truths = [question.truth for question in questions]
@@ -251,7 +251,7 @@ def _shard(said: Sequence[tuple[_Question, str]]) -> Shard:
             "candidate": [answer for _, answer in said],
             "target": ["yes" if truth else "no" for truth in truths],
             **{f"{name}_says": words for name, words in read.items()},
-            # As where metrics score rows: a column of the result's name holds what each adds to it.
+            # As where metrics score rows: a column with the result's name holds each row's terms.
             **{
                 name: [float(_TRUTH.get(one) is truth) for one, truth in zip(words, truths, strict=True)]
                 for name, words in read.items()

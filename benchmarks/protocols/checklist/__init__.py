@@ -1,1 +1,1 @@
-"""The protocol ``checklist``: human captions are changed by rules, and metrics are asked whether they notice."""
+"""The protocol ``checklist``: rules change human captions, and metrics should notice."""

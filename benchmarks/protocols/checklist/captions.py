@@ -1,4 +1,4 @@
-"""Captions as rules see them: tokens, what a reader found among them, and the words that rules know."""
+"""Captions as rules see them: tokens, the findings of a reader, and the word lists of rules."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 
 @dataclass(frozen=True)
 class Token:
-    """A word or a mark.
+    """A word or a punctuation mark.
 
     Attributes:
-        text: As it is written.
-        space: What follows it before the next one.
-        kind: What it is.
-        lemma: Its base form, in small letters.
-        plural: Whether it is a noun in the plural.
+        text: Its text in the caption.
+        space: The space after it.
+        kind: Its kind.
+        lemma: Its base form, lower-cased.
+        plural: Whether it is a plural noun.
     """
 
     text: str
@@ -42,14 +42,14 @@ class Token:
 
 @dataclass(frozen=True)
 class ReadCaption:
-    """What a reader found.
+    """The findings of a reader in a caption.
 
     Attributes:
-        tokens: The caption, from its first sign to its last.
-        relations: Which tokens are prepositions with an object, or sides ("left", "top").
-        phrases: Prepositional phrases that can be left out: first token, and the one after the last.
-        modifiers: Adjectives before a noun: which token, and which noun they belong to.
-        negations: Which token denies the sentence when it is replaced, and by what.
+        tokens: All tokens of the caption.
+        relations: Indices of prepositions with an object, and of sides ("left", "top").
+        phrases: Prepositional phrases that can be removed: first token, and the one after the last.
+        modifiers: Adjectives before a noun: their index, and that of the noun.
+        negations: Index of a token whose replacement negates the sentence, and the replacement.
     """
 
     tokens: tuple[Token, ...]
@@ -75,23 +75,23 @@ class ReadCaption:
 
 
 class CaptionReader(ABC):
-    """Finds in captions what rules change."""
+    """Finds the tokens of captions that rules change."""
 
     @abstractmethod
     def said(self) -> str:
-        """Return who reads, with versions, as a record has it.
+        """Return the name of the reader with versions, for records.
 
         Raises:
-            DataError: Something that it needs is missing; the hint says what to install.
+            DataError: A dependency is missing; the hint names it.
         """
 
     @abstractmethod
     def read(self, texts: Sequence[str]) -> Iterator[ReadCaption]:
-        """Yield each text as it is read."""
+        """Yield the findings of each text."""
 
     @abstractmethod
     def sisters(self, noun: str) -> Sequence[Sequence[str]]:
-        """Return nouns that are of one kind with a noun, nearest kind first; none where nothing can replace it."""
+        """Return nouns of the same kind as a noun, nearest kind first; empty where nothing can replace it."""
 
 
 def sentences(text: str) -> list[str]:
@@ -100,19 +100,19 @@ def sentences(text: str) -> list[str]:
 
 
 def ended(sentence: str) -> str:
-    """Return a sentence with a full stop, if nothing ends it."""
+    """Return a sentence with a full stop where it has no end mark."""
     if sentence.rstrip("\"'”’)").endswith((".", "!", "?")):
         return sentence
     return f"{sentence.rstrip(' ,;:-')}."
 
 
 def replaced(tokens: Sequence[Token], by: Mapping[int, str], words: WordLists) -> str:
-    """Return a caption with other words in some places, and articles that agree with what follows.
+    """Return a caption with some tokens replaced, and articles that agree with the next word.
 
     Args:
         tokens: The caption.
-        by: Number of a token to what stands in its place.
-        words: Knows what "a" and "an" stand before.
+        by: Index of a token to its replacement.
+        words: The word lists, which choose between "a" and "an".
     """
     texts = [by.get(number, token.text) for number, token in enumerate(tokens)]
     for number in by:
@@ -124,34 +124,34 @@ def replaced(tokens: Sequence[Token], by: Mapping[int, str], words: WordLists) -
 
 
 def written(pieces: Iterable[tuple[str, str]]) -> str:
-    """Return texts with the space behind each."""
+    """Return texts with the space after each."""
     return "".join(text + space for text, space in pieces).strip()
 
 
 @dataclass(frozen=True)
 class WordLists:
-    """The lists of ``words.json``.
+    """The word lists of ``words.json``.
 
     Attributes:
         digest: Hash of the file.
         sisters: Noun to the others of its kind ("dog": "cat", "horse", ...).
-        never_replaced: Nouns for which nothing can stand ("group", "part").
+        never_replaced: Nouns without a replacement ("group", "part").
         singular: Every form of a noun to its singular.
-        colours: Names of colours; ``spellings`` has others of the same.
-        spellings: Other spelling of a colour to its name.
+        colours: Names of colours.
+        spellings: Variant spelling of a colour to its name.
         antonyms: Adjective of size, age or state to its opposite.
-        materials: What things are made of.
+        materials: Names of materials.
         adjectives: All adjectives, of colour, size, state and others.
-        not_swapped: Adjectives that are no attribute of a thing ("other", "several").
+        not_swapped: Adjectives that are not attributes of an object ("other", "several").
         opposites: Preposition or side to its opposite.
         prepositions: All prepositions.
         particles: WordLists that a preposition belongs to ("next" of "next to").
         numbers: From one to twelve.
-        articles: What a noun phrase begins with.
+        articles: First words of noun phrases.
         auxiliaries: Forms of "to be", and modal verbs.
-        linking: Forms of "to be" alone.
-        negated: Form of a verb to what denies it ("runs": "does not run", "running": "not running").
-        synonyms: Noun to the noun that may stand for it.
+        linking: Forms of "to be".
+        negated: Form of a verb to its negation ("runs": "does not run", "running": "not running").
+        synonyms: Noun to its synonym.
     """
 
     digest: str
@@ -182,7 +182,7 @@ class WordLists:
         return _plural(noun, self.irregular_plurals)
 
     def article(self, before: str) -> str:
-        """Return "a" or "an", as it stands before a word."""
+        """Return "a" or "an", whichever a word takes."""
         word = before.lower()
         if word.startswith(self.an_before):
             return "an"
@@ -191,7 +191,7 @@ class WordLists:
 
 @cache
 def load() -> WordLists:
-    """Return the lists that ship."""
+    """Return the shipped word lists."""
     content = _FILE.read_bytes()
     given: dict[str, Any] = json.loads(content)
     lists: dict[str, list[str]] = {
@@ -231,12 +231,12 @@ def load() -> WordLists:
 
 
 def words_of(text: str) -> frozenset[str]:
-    """Return the words of a text, in small letters."""
+    """Return the words of a text, lower-cased."""
     return frozenset(_WORD.findall(text.lower()))
 
 
 def cased(word: str, like: str) -> str:
-    """Return a word with a capital where another has one."""
+    """Return a word with the capital of another."""
     return word[:1].upper() + word[1:] if like[:1].isupper() else word
 
 
@@ -251,7 +251,7 @@ def _plural(noun: str, irregular: dict[str, str]) -> str:
 
 
 def _negated(verbs: list[str], no_verbs: frozenset[str]) -> dict[str, str]:
-    """Return every form that a caption may say, with what denies it."""
+    """Return every form of the verbs with its negation."""
     found: dict[str, str] = {}
     for verb in verbs:
         found[verb] = f"do not {verb}"

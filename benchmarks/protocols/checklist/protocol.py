@@ -1,4 +1,4 @@
-"""``checklist``: human captions are changed by rules; does a metric notice?"""
+"""``checklist``: rules change human captions; does a metric notice?"""
 
 from __future__ import annotations
 
@@ -43,53 +43,53 @@ from .rules import CHANGES, RULES, VERSION, ChangeRule, Donor, NothingToChange, 
 
 CLEAN = "clean"
 NAMES = (CLEAN, *(rule.name for rule in CHANGES))
-"""What a sample is: a caption as it was, or changed by a rule."""
+"""The versions of a caption: unchanged, and changed by each rule."""
 
 
 class ChecklistSettings(ProtocolSettings):
-    """The choices of a checklist that move a number."""
+    """The settings of a checklist that affect its numbers."""
 
     reader: Literal["lists", "spacy"] = "lists"
-    """What finds nouns, adjectives, phrases and verbs."""
+    """The reader, which finds nouns, adjectives, phrases and verbs."""
     pipeline: str = "en_core_web_md"
     """The pipeline of ``spacy``: a package's name or a folder."""
     captions: Literal["first", "all"] = "first"
     """Which captions of a document are changed."""
     least_seen: int = Field(default=3, ge=1)
-    """An object is replaced by nouns that so many captions of the data have, at least."""
+    """The least number of captions with a noun that replaces an object."""
     seed: int = 0
-    """What every choice among several places follows from, with the rule and the caption."""
+    """Seed of the choice among several tokens, with the rule and the caption."""
     rules: int = VERSION
     """The version of the rules."""
     words: str = Field(default_factory=lambda: load().digest)
-    """Hash of the lists of words."""
+    """Hash of the word lists."""
 
     meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {
         "reader": {
-            "lists": "lists of words that ship: needs nothing, and changes only what they leave no doubt of",
-            "spacy": "a parser of spaCy, and WordNet for objects of one kind: both have to be installed",
+            "lists": "shipped word lists: no dependencies; only unambiguous words are changed",
+            "spacy": "a spaCy parser, and WordNet for objects of the same kind: both must be installed",
         },
         "captions": {
             "first": "the first caption of a document is changed; the others are its references",
             "all": "each caption of a document is changed in turn; the others are its references",
         },
-        "least_seen": "an object is replaced by a noun that so many captions of the data have, at least",
-        "seed": "decides, with the rule and the caption, which of several places is changed",
+        "least_seen": "least number of captions with a noun that replaces an object",
+        "seed": "with the rule and the caption, chooses among several tokens",
         "rules": "version of the rules",
-        "words": "hash of the lists of words",
+        "words": "hash of the word lists",
     }
 
     def idle(self) -> Set[str]:
-        """Return the pipeline where none is used."""
+        """Return the pipeline setting where the reader does not use it."""
         return set() if self.reader == "spacy" else {"pipeline"}
 
     def caption_reader(self) -> CaptionReader:
-        """Return what reads captions."""
+        """Return the reader of captions."""
         return SpacyReader(self.pipeline, load()) if self.reader == "spacy" else ListsReader(load())
 
 
 LABELS = {"falls": "falls", "equal": "stays", "rises": "rises", "change": "change in SD", "pays": "× clean mean"}
-"""What tables call the results of a rule."""
+"""Labels of the results of a rule in tables."""
 
 COMPARED: dict[str, ChangeRule] = {
     f"{'falls' if rule.expected == 'fall' else 'equal'}.{rule.name}": rule for rule in RULES
@@ -99,18 +99,16 @@ caption, so that no metric is the better one for its value."""
 
 
 class Checklist(Protocol[ChecklistSettings]):
-    """What metrics make of captions that were changed, rule by rule.
+    """Scores of captions that rules changed, by rule.
 
-    ``doc_to_target`` gives the human captions of an image, two or more: one is changed, the others are its
-    references. A rule gives at most one changed caption; where it finds nothing to change, the sample is named with
-    the reason.
+    ``doc_to_target`` gives two or more human captions of an image: one is changed, the others are its references. A
+    rule makes at most one changed caption; where it finds nothing to change, the sample is listed with the reason.
 
-    Of rules that make a caption worse, ``falls`` should be 1: the share of changed captions that the metric scores
-    lower; beside it ``equal`` and ``rises``, after the rule of near ties. Of those that say the same, ``equal`` should
-    be 1. ``change`` is the mean change in standard deviations of the scores of unchanged captions; of rules that say
-    the same, of its size. Of games ``pays`` is the mean score by that of the unchanged captions. A caption that the
-    metric cannot score is a miss. There is no total: a metric of recall alone need not fall where something is made
-    up.
+    For rules that make a caption worse, ``falls`` should be 1: the share of changed captions with a lower score;
+    ``equal`` and ``rises`` follow the rule of near ties. For rules that keep the meaning, ``equal`` should be 1.
+    ``change`` is the mean change in standard deviations of the scores of unchanged captions, absolute for rules that
+    keep the meaning. For games ``pays`` is the mean score divided by that of the unchanged captions. A caption that
+    the metric cannot score is a miss. There is no total: a pure recall metric need not fall for additions.
     """
 
     Settings = ChecklistSettings
@@ -121,11 +119,11 @@ class Checklist(Protocol[ChecklistSettings]):
     counted = "captions that a rule changed"
     steps = (INTERVALS,)
     about = (
-        "A caption of each document is changed by fourteen rules, and held against the document's other captions. "
+        "Fourteen rules change a caption of each document, whose other captions are the references. "
         "Eleven make it worse: an object, attribute, relation or number replaced; an object left out; a sentence made "
-        "up; words shuffled; attributes swapped; a sentence repeated; the end cut; negation. Four say the same: case, "
-        "punctuation, a synonym, another order of sentences. Besides: what blank captions, one caption for all, glued "
-        "references and repetition are paid."
+        "up; words shuffled; attributes swapped; a sentence repeated; the end cut; negation. Four keep the meaning: "
+        "case, punctuation, a synonym, another order of sentences. Games: the scores of blank captions, one caption "
+        "for all, glued references and repetition."
     )
     statistic = "falls"
     sample = "changed caption"
@@ -134,23 +132,23 @@ class Checklist(Protocol[ChecklistSettings]):
 
     @property
     def compared_by(self) -> Sequence[str]:
-        """Of each rule the share of captions that do as they should: fall, or stay."""
+        """The share of captions of each rule whose score changes as expected: falls, or stays."""
         return list(COMPARED)
 
     def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
-        """Return how many documents have captions that can be changed, and the data checks."""
+        """Return the number of documents with captions that can be changed, and the data checks."""
         captions = self._captions(job, failures)
         return len({one.document for one in captions}), _checks(job, captions)
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
-        """Read all captions, then change some at a time.
+        """Read all captions, then change them a shard at a time.
 
         Raises:
-            DataError: There are none; the reader's pipeline is missing; the task's rules or words are others.
+            DataError: There are none, the reader's pipeline is missing, or the task has other rules or words.
         """
         captions = self._captions(job, failures)
         checks = _checks(job, captions)
-        remarks = [Failure(job.task.task, "candidate", f"is read by {self.settings.caption_reader().said()}")]
+        remarks = [Failure(job.task.task, "candidate", f"is parsed with {self.settings.caption_reader().said()}")]
         versions = changed(captions, self.settings)
         rows = 0
         while some := list(islice(versions, max(1, job.shard // len(NAMES)))):
@@ -181,7 +179,7 @@ class Checklist(Protocol[ChecklistSettings]):
         return found
 
     def _source(self, document: Document) -> Iterator[SourceCaption]:
-        """Yield the captions of a document that rules change."""
+        """Yield the captions of a document for the rules to change."""
         captions = references_of(document["doc_to_target"])
         if fault := references_fault(captions):
             raise UnusableDocument("candidate", fault.replace("reference", "caption"))
@@ -196,7 +194,7 @@ class Checklist(Protocol[ChecklistSettings]):
     def results(
         self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
     ) -> list[Result]:
-        """Return every value of each rule, with intervals over images."""
+        """Return every value of each rule, with bootstrap intervals over images."""
         results: list[Result] = []
         report = job.progress(INTERVALS)
         applies, settings = _applies(collected), job.settings
@@ -212,7 +210,7 @@ class Checklist(Protocol[ChecklistSettings]):
             defined: dict[str, Ratio] = {}
             for number, rule in enumerate(CHANGES, 1):
                 n = int(applies[:, number].sum())
-                # What no caption was changed by is remarked, with the reasons.
+                # Rules that changed no caption are remarked, with the reasons.
                 scores = RuleScores(table[:, 0], table[:, number], applies[:, number], unit)
                 for name, ratio in scores.values(rule) if n else ():
                     key = f"{rule.name}.{name}"
@@ -257,13 +255,13 @@ class Checklist(Protocol[ChecklistSettings]):
         return found
 
     def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:
-        """Return how often metrics do as they should, of the captions of a rule that all of them scored."""
+        """Return the share of expected changes by metric, over the captions of a rule that all metrics scored."""
         return compare_rule(rows, draws)
 
     def expected(
         self, metrics: Sequence[ScoredMetric], statistics: Mapping[str, Statistic], categories: Sequence[str]
     ) -> list[Result]:
-        """Return the results of each metric, without a value."""
+        """Return the results of each metric, without values."""
         return [
             expected_result(one, name, _is_better(rule, name), rule.name) for one in metrics for rule, name in _names()
         ]
@@ -271,7 +269,7 @@ class Checklist(Protocol[ChecklistSettings]):
     def row_scores(
         self, collected: Collected, scored: Sequence[ScoredMetric]
     ) -> tuple[dict[str, np.ndarray], dict[int, str]]:
-        """Return the scores of each version of each caption; one that was not changed has none."""
+        """Return the scores of each version of each caption; a version that was not made has none."""
         place = collected.numbers["caption"] * len(NAMES) + collected.numbers["version"]
         values: dict[str, np.ndarray] = {}
         reasons: dict[int, list[str]] = {}
@@ -291,12 +289,12 @@ class SourceCaption:
     """A human caption that rules change.
 
     Attributes:
-        id: Its name: the document's, with the number of the caption behind ``#``.
-        document: The document's.
+        id: The document's id, with ``#`` and the number of the caption.
+        document: The document's id.
         image: The image.
         text: The caption.
         references: The other captions of the image.
-        pixels: Where the image or video is; None where it is not known.
+        pixels: The image or video; None where unknown.
     """
 
     id: str
@@ -309,12 +307,12 @@ class SourceCaption:
 
 @dataclass(frozen=True)
 class Version:
-    """A caption as it was, or changed, or not changed.
+    """A version of a caption: unchanged, changed by a rule, or not made.
 
     Attributes:
-        number: Place of its name in :data:`NAMES`.
+        number: Index of its name in :data:`NAMES`.
         row: The caption to score; None where the rule found nothing to change.
-        reason: Why it did not.
+        reason: Why nothing was changed.
     """
 
     number: int
@@ -325,10 +323,10 @@ class Version:
 def changed(
     captions: Sequence[SourceCaption], settings: ChecklistSettings
 ) -> Iterator[tuple[SourceCaption, list[Version]]]:
-    """Yield each caption with all of its versions, in the order of :data:`NAMES`.
+    """Yield each caption with all versions, in the order of :data:`NAMES`.
 
     Raises:
-        DataError: Something that the reader needs is missing.
+        DataError: A dependency of the reader is missing.
     """
     corpus = _corpus(captions, settings)
     for caption, read in zip(captions, corpus.reader.read([one.text for one in captions]), strict=True):
@@ -344,7 +342,7 @@ def _versions(clean: CaptionRow, given: RuleInput) -> Iterator[Version]:
         except NothingToChange as reason:
             yield Version(number, None, str(reason))
             continue
-        # What counts n-grams in the data's captions counts them once an image, however often it was changed.
+        # Document frequencies count the captions of an image once, not once per version.
         yield Version(number, replace(clean, id=f"{clean.id}|{rule.name}", candidate=text, weight=0))
 
 
@@ -366,11 +364,11 @@ def _corpus(captions: Sequence[SourceCaption], settings: ChecklistSettings) -> S
 
 @dataclass(frozen=True)
 class RuleScores:
-    """Scores of captions and of what one rule made of them; more is better.
+    """Scores of captions before and after one rule; higher is better.
 
     Attributes:
-        clean: ``[n]`` scores of the captions as they were.
-        changed: ``[n]`` of the changed ones.
+        clean: ``[n]`` scores of the unchanged captions.
+        changed: ``[n]`` scores of the changed captions.
         applies: ``[n]`` whether the rule changed them.
         unit: Standard deviation of the scores of all captions.
     """
@@ -393,7 +391,7 @@ class RuleScores:
         yield "change", self._change(absolute=rule.expected == "stay")
 
     def _shares(self) -> dict[str, Ratio]:
-        """Return the shares of captions that fall, stay and rise; one without a score does none of these."""
+        """Return the shares of captions whose score falls, stays and rises; one without a score counts for none."""
         before, after = settle(self.clean), settle(self.changed)
         every, why = self.applies.astype(float), "no caption was changed"
         with np.errstate(invalid="ignore"):
@@ -419,11 +417,11 @@ class RuleScores:
 
 
 def compare_rule(rows: ComparedRows, draws: Draws) -> PairedEstimates:
-    """Compare metrics by how often they do as they should, of the changed captions that all of them scored.
+    """Compare metrics by the share of expected changes, over the changed captions that all of them scored.
 
     Args:
-        rows: Captions, each as it was and then its versions; a version that was not made has no score.
-        draws: The resamples, of images.
+        rows: Captions, each unchanged and then its versions; a version that was not made has no score.
+        draws: The bootstrap resamples, over images.
 
     Raises:
         UndefinedStatistic: There is no such caption.
@@ -439,7 +437,7 @@ def compare_rule(rows: ComparedRows, draws: Draws) -> PairedEstimates:
         sign = -1.0 if name in rows.lower_is_better else 1.0
         before, after = sign * values[unchanged], sign * values[changed]
         used = np.isfinite(before) & np.isfinite(after)
-        # The first of a rule's values is what it should be.
+        # The first value of a rule is the share of expected changes.
         _, share = next(RuleScores(before, after, used, 0.0).values(rule))
         credit[name] = np.where(used, share.of, np.nan)
     return compare_credit(ComparedRows(np.asarray(rows.images)[changed], credit), draws)
@@ -454,7 +452,7 @@ def _names() -> Iterator[tuple[ChangeRule, str]]:
 
 
 def _is_better(rule: ChangeRule, name: str) -> bool:
-    """Return whether more is better: of the first result of rules it is, of games and of the others it is not."""
+    """Return whether higher is better: True only for the first result of rules that are not games."""
     return name == ("falls" if rule.expected == "fall" else "equal")
 
 
@@ -466,9 +464,9 @@ def _result(
 
 
 def _table(collected: Collected, scored: ScoredMetric) -> np.ndarray:
-    """Return ``[captions, versions]`` the scores, more being better; NaN where there is none."""
+    """Return ``[captions, versions]`` the scores, higher being better; NaN where there is none."""
     table = np.full(_applies(collected).shape, np.nan)
-    assert scored.scores is not None  # noqa: S101 - the caller looked
+    assert scored.scores is not None  # noqa: S101 - the caller checked
     values = scored.scores.values[collected.item_of_sample]
     sign = 1.0 if scored.metric.higher_is_better else -1.0
     table[collected.numbers["caption"], collected.numbers["version"]] = sign * values
@@ -476,7 +474,7 @@ def _table(collected: Collected, scored: ScoredMetric) -> np.ndarray:
 
 
 def _applies(collected: Collected) -> np.ndarray:
-    """Return ``[captions, versions]`` which were made."""
+    """Return ``[captions, versions]`` the mask of versions that were made."""
     made = np.zeros((len(collected.numbers["image"]), len(NAMES)), dtype=bool)
     made[collected.numbers["caption"], collected.numbers["version"]] = True
     return made

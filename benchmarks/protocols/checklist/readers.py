@@ -1,4 +1,4 @@
-"""Readers of captions: lists of words, which need nothing but this package, or a spaCy pipeline with WordNet."""
+"""Readers of captions: word lists, which need no other package, or a spaCy pipeline with WordNet."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _DENIALS = frozenset({"not", "never", "no", "cannot"})
 
 
 class ListsReader(CaptionReader):
-    """Knows the words of the lists alone, and finds only what they leave no doubt of.
+    """Knows only the words of the lists, and finds only unambiguous uses.
 
-    A noun phrase is an article or number, adjectives and nouns of the lists. A place with a word that the lists do
-    not have is passed over: fewer captions are changed than by a parser, and hardly one wrongly.
+    A noun phrase is an article or number, adjectives and nouns of the lists. Phrases with an unknown word are skipped:
+    fewer captions are changed than with a parser, and very few incorrectly.
 
     Args:
         words: The lists.
@@ -36,15 +36,15 @@ class ListsReader(CaptionReader):
         self._words = words
 
     def said(self) -> str:
-        """Return the name of the lists."""
-        return f"lists of words ({self._words.digest[:12]})"
+        """Return the name of the word lists."""
+        return f"word lists ({self._words.digest[:12]})"
 
     def read(self, texts: Sequence[str]) -> Iterator[ReadCaption]:
         """Yield each text as it is read."""
         return map(self._read, texts)
 
     def sisters(self, noun: str) -> Sequence[Sequence[str]]:
-        """Return the other nouns of the group that a noun is of."""
+        """Return the other nouns of a noun's group."""
         return [self._words.sisters.get(noun, ())]
 
     def _read(self, text: str) -> ReadCaption:
@@ -64,7 +64,7 @@ class ListsReader(CaptionReader):
         )
 
     def _kinds(self, low: Sequence[str]) -> list[Kind]:
-        """Return what each word is; from the last one to the first, as adjectives depend on what follows."""
+        """Return the kind of each word; from the last to the first, as adjectives depend on the next word."""
         words = self._words
         kinds: list[Kind] = ["other"] * len(low)
         for at in reversed(range(len(low))):
@@ -88,12 +88,12 @@ class ListsReader(CaptionReader):
         return kinds
 
     def _is_noun(self, low: Sequence[str], at: int) -> bool:
-        """Tell whether a word that may be a verb stands where a noun does: behind an article, say."""
+        """Return whether a possible verb is in a noun's position, such as after an article."""
         words, before = self._words, low[at - 1] if at else ""
         return low[at] not in words.negated or before in words.articles | words.adjectives | words.prepositions
 
     def _noun_phrase(self, kinds: Sequence[Kind], start: int) -> int:
-        """Return the token after a noun phrase that begins at a place; the place itself if none does."""
+        """Return the index after a noun phrase that begins at an index, or the same index if none does."""
         at = start
         for wanted in (("article",), ("number",), ("adjective",)):
             while at < len(kinds) and kinds[at] in wanted:
@@ -116,7 +116,7 @@ class ListsReader(CaptionReader):
                 yield start, end
 
     def _ends_phrase(self, low: Sequence[str], kinds: Sequence[Kind], at: int) -> bool:
-        """Tell whether a noun before a place has nothing more to it."""
+        """Return whether the noun before an index ends its phrase."""
         return (
             at == len(low)
             or kinds[at] in ("mark", "preposition", "auxiliary")
@@ -191,7 +191,7 @@ class SpacyReader(CaptionReader):
         meta = self._pipeline.meta
         return (
             f"spaCy {importlib.metadata.version('spacy')}, {meta['lang']}_{meta['name']} {meta['version']}, "
-            f"WordNet ({self._wordnet.digest[:12]}) and lists of words ({self._words.digest[:12]})"
+            f"WordNet ({self._wordnet.digest[:12]}) and word lists ({self._words.digest[:12]})"
         )
 
     def read(self, texts: Sequence[str]) -> Iterator[ReadCaption]:
@@ -219,7 +219,7 @@ class SpacyReader(CaptionReader):
 
 
 def read_doc(doc: Doc, words: WordLists) -> ReadCaption:
-    """Return what rules change in a parsed caption.
+    """Return the tokens of a parsed caption that rules may change.
 
     Args:
         doc: The caption, with tags, parts of speech, lemmas and dependencies.
@@ -281,14 +281,14 @@ def _parsed_phrases(doc: Doc, words: WordLists) -> Iterator[tuple[int, int]]:
 
 
 def _is_joined(token: Parsed) -> bool:
-    """Tell whether a hyphen makes a token a part of a longer word ("high-angle")."""
+    """Return whether a hyphen makes a token a part of a longer word ("high-angle")."""
     after = token.nbor(1).text if not token.whitespace_ and token.i + 1 < len(token.doc) else ""
     before = token.nbor(-1) if token.i else None
     return after == "-" or (before is not None and before.text == "-" and not before.whitespace_)
 
 
 def _negated(token: Parsed) -> tuple[int, str] | None:
-    """Return what denies a sentence in the place of its verb, if it is not denied already."""
+    """Return the verb of a sentence and its negation, unless the sentence is negated already."""
     if any(child.dep_ == "neg" for one in (token, token.head) for child in one.children):
         return None
     helpers = [child for child in token.children if child.dep_ in ("aux", "auxpass")]
@@ -308,7 +308,7 @@ def _negated(token: Parsed) -> tuple[int, str] | None:
 
 
 def _without(error: MetricError) -> DataError:
-    """Return what is missing, with the reader that needs it not."""
+    """Return the error of a missing dependency, with a reader that does not need it."""
     return DataError(error.message, f"{error.hint} Or choose 'protocol: {{reader: lists}}', which needs neither.")
 
 
@@ -318,7 +318,7 @@ substances (lexnames(5WN))."""
 
 
 class WordNetSisters:
-    """Finds nouns beside a noun, by the first sense of both.
+    """Finds sister nouns of a noun, by the first sense of both.
 
     Raises:
         MetricError: WordNet is missing or cannot be read.
@@ -329,15 +329,15 @@ class WordNetSisters:
         self.digest = database.digest
         self._index, self._data = database.index["noun"], database.data["noun"]
 
-    @lru_cache(maxsize=50_000)  # noqa: B019 - one lives as long as the run
+    @lru_cache(maxsize=50_000)  # noqa: B019 - one instance per run
     def sisters(self, noun: str) -> tuple[tuple[str, ...], ...]:
-        """Return the nouns below a noun's parents, and those below its grandparents; of what can be seen alone.
+        """Return the nouns below a noun's parents, and those below its grandparents; only visible things.
 
         Args:
-            noun: A lemma; anything else has none.
+            noun: A lemma; other forms have none.
 
         Returns:
-            Those of the same lexicographer file whose own first sense it is, by letters.
+            Nouns of the same lexicographer file whose first sense is that synset, sorted.
         """
         sense = self._first_sense(noun)
         if sense is None or self._file(sense) not in _PHYSICAL:

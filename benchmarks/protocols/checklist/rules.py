@@ -1,4 +1,4 @@
-"""The rules by which captions are changed, and what a metric should make of each."""
+"""The rules that change captions, and the expected change of the score for each."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _MARK = re.compile(r"[^\w\s]|_")
 SiteT = TypeVar("SiteT")
 
 
-class NothingToChange(Exception):  # noqa: N818 - it is no error: most rules find nothing to change in some captions
-    """A rule found nothing to change; the text says why."""
+class NothingToChange(Exception):  # noqa: N818 - not an error: most rules find nothing to change in some captions
+    """A rule found nothing to change; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class Donor:
-    """A sentence that may be made up of another image.
+    """A sentence of one image that may be added to a caption of another.
 
     Attributes:
-        image: The image that it is true of.
+        image: Its image.
         sentence: The sentence.
         nouns: Its nouns, in their base form.
     """
@@ -45,16 +45,16 @@ class Donor:
 
 @dataclass(frozen=True)
 class SourceCorpus:
-    """What rules know of all captions of the data.
+    """All captions of the data, as rules use them.
 
     Attributes:
-        words: The lists.
-        reader: Who reads.
-        seed: What choices follow from.
-        seen: In how many captions each word occurs.
-        least_seen: A noun that stands for another occurs in so many captions, at least.
+        words: The word lists.
+        reader: The reader.
+        seed: Seed of choices.
+        seen: Number of captions with each word.
+        least_seen: The least number of captions with a noun that replaces another.
         donors: A sentence of each caption.
-        typical: The caption that would do best for all images.
+        typical: The caption that fits all images best.
     """
 
     words: WordLists
@@ -66,7 +66,7 @@ class SourceCorpus:
     typical: str = ""
 
     def is_known(self, noun: str) -> bool:
-        """Tell whether a noun occurs in captions enough."""
+        """Return whether a noun occurs in at least ``least_seen`` captions."""
         forms = {noun, self.words.plural(noun)}
         return sum(self.seen[form] for form in forms) >= self.least_seen
 
@@ -78,8 +78,8 @@ class RuleInput:
     Attributes:
         image: Its image.
         text: The caption.
-        read: What the reader found in it.
-        references: The captions that it is held against.
+        read: The findings of the reader.
+        references: Its references.
         corpus: All captions.
     """
 
@@ -100,11 +100,11 @@ class RuleInput:
         return sentences(self.text)
 
     def pick(self, purpose: str, count: int) -> int:
-        """Return a number below ``count`` that the seed, the purpose and the caption decide, and nothing else."""
+        """Return a number below ``count`` that depends only on the seed, the purpose and the caption."""
         return drawn(f"{self.corpus.seed}|{purpose}|{self.text}") % count
 
     def choose(self, purpose: str, sites: Sequence[SiteT], none: str) -> SiteT:
-        """Return one of the places that a rule may change, as :meth:`pick` decides.
+        """Return one of the sites that a rule may change, chosen by :meth:`pick`.
 
         Raises:
             NothingToChange: There is none.
@@ -114,12 +114,12 @@ class RuleInput:
         return sites[self.pick(purpose, len(sites))]
 
     def is_new(self, noun: str) -> bool:
-        """Tell whether neither caption nor references say a noun, in the singular or the plural."""
+        """Return whether neither caption nor references contain a noun, singular or plural."""
         return self.said.isdisjoint((noun, self.corpus.words.plural(noun)))
 
 
 Change = Callable[[RuleInput], str]
-"""Makes another caption of one.
+"""Changes a caption.
 
 Raises:
     NothingToChange: There is nothing to change.
@@ -127,15 +127,15 @@ Raises:
 
 
 def drawn(text: str) -> int:
-    """Return the number that a text decides: the first 32 bits of its SHA-256."""
+    """Return the first 32 bits of the SHA-256 of a text."""
     return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16)
 
 
-# --- other words in the place of some
+# --- replaced words
 
 
 def object_replaced(given: RuleInput) -> str:
-    """Replace an object by another of its kind, which neither the caption nor a reference names."""
+    """Replace an object by another of its kind that neither the caption nor a reference names."""
     corpus, words = given.corpus, given.corpus.words
     sites: list[tuple[int, list[str]]] = []
     for at, token in enumerate(given.read.tokens):
@@ -151,7 +151,7 @@ def object_replaced(given: RuleInput) -> str:
 
 
 def attribute_replaced(given: RuleInput) -> str:
-    """Replace a colour or material by another, a size, age or state by its opposite; not by what references say."""
+    """Replace a colour or material by another, a size, age or state by its opposite; never by a reference's word."""
     sites: list[tuple[int, list[str]]] = []
     for at, token in enumerate(given.read.tokens):
         others = _other_attributes(token, given.corpus.words) if token.kind == "adjective" else []
@@ -187,7 +187,7 @@ def number_replaced(given: RuleInput) -> str:
 
 
 def attributes_swapped(given: RuleInput) -> str:
-    """Let two adjectives of one sentence, which belong to two nouns, change places."""
+    """Swap two adjectives of one sentence that modify different nouns."""
     tokens, read = given.read.tokens, given.read
     usable = [one for one in read.modifiers if tokens[one[0]].text.lower() not in given.corpus.words.not_swapped]
     pairs = [
@@ -204,13 +204,13 @@ def attributes_swapped(given: RuleInput) -> str:
 
 
 def negated(given: RuleInput) -> str:
-    """Deny what a sentence says: "is not", "does not run", "not running"."""
+    """Negate a sentence: "is not", "does not run", "not running"."""
     none = "has no verb to deny, or denies something already"
     return _with(given, *given.choose("negation", given.read.negations, none))
 
 
 def synonym(given: RuleInput) -> str:
-    """Replace a noun by one of the same meaning."""
+    """Replace a noun by a synonym."""
     synonyms = given.corpus.words.synonyms
     sites = [at for at, token in enumerate(given.read.tokens) if token.kind == "noun" and token.lemma in synonyms]
     at = given.choose("synonym", sites, "has no noun of the list of synonyms")
@@ -238,11 +238,11 @@ def _with(given: RuleInput, at: int, word: str) -> str:
 
 
 def _in_place_of(old: str, new: str) -> str:
-    """Return a word with the first letter's case of the one whose place it takes."""
+    """Return a word with the first letter's case of the word that it replaces."""
     return cased(new, old) if old[:1].isupper() else new[:1].lower() + new[1:]
 
 
-# --- words left out, sentences added, another order, other signs
+# --- removed words, added sentences, order, punctuation and case
 
 
 def object_left_out(given: RuleInput) -> str:
@@ -250,13 +250,13 @@ def object_left_out(given: RuleInput) -> str:
     none = "has no prepositional phrase that can be left out"
     start, end = given.choose("object_left_out", given.read.phrases, none)
     pieces = [(token.text, token.space) for token in given.read.tokens]
-    # What stood behind the phrase stands behind the word before it.
+    # The space after the phrase moves to the word before it.
     pieces[start - 1] = (pieces[start - 1][0], pieces[end - 1][1])
     return written(pieces[:start] + pieces[end:])
 
 
 def sentence_made_up(given: RuleInput) -> str:
-    """Append a sentence of another image, which names nothing that caption or references name."""
+    """Append a sentence of another image that shares no noun with the caption or references."""
     donors = given.corpus.donors
     first = given.pick("sentence_made_up", len(donors))
     nouns, plural = given.read.nouns, given.corpus.words.plural
@@ -271,24 +271,24 @@ def sentence_made_up(given: RuleInput) -> str:
 
 
 def words_shuffled(given: RuleInput) -> str:
-    """Bring the words into another order, without punctuation."""
+    """Shuffle the words, without punctuation."""
     words = [token.text.lower() for token in given.read.tokens if token.kind != "mark"]
     if len(set(words)) < 4:
         raise NothingToChange("has fewer than four different words")
     order = range(len(words))
     attempt = 0
-    # One in 24 captions of four words would come out as it was.
+    # One in 24 shuffles of four words changes nothing.
     while [words[at] for at in order] == words:
         key = f"{given.corpus.seed}|words_shuffled|{given.text}|{attempt}"
         order = sorted(range(len(words)), key=lambda at, key=key: drawn(f"{key}|{at}"))
         attempt += 1
     shuffled = " ".join(words[at] for at in order)
-    # Behind "a" or "no" a full stop would be read as that of an abbreviation.
+    # After "a" or "no" a full stop would be read as that of an abbreviation.
     return f"{shuffled[:1].upper()}{shuffled[1:]} ."
 
 
 def sentence_repeated(given: RuleInput) -> str:
-    """Say a sentence once more, at the end."""
+    """Repeat a sentence at the end."""
     found = given.sentences
     again = found[given.pick("sentence_repeated", len(found))]
     return f"{ended(given.text)} {again[:1].upper()}{ended(again)[1:]}"
@@ -304,7 +304,7 @@ def end_cut(given: RuleInput) -> str:
 
 
 def case(given: RuleInput) -> str:
-    """Write all in small letters; in capitals what has none."""
+    """Lower-case the caption; upper-case it if it has no capitals."""
     lower = given.text.lower()
     changed = lower if lower != given.text else given.text.upper()
     if changed == given.text:
@@ -313,7 +313,7 @@ def case(given: RuleInput) -> str:
 
 
 def punctuation(given: RuleInput) -> str:
-    """Take away the marks that do not join two letters; end with a full stop what has none."""
+    """Remove punctuation except inside words; add a final full stop if the caption has none."""
     joined = {found.start() for found in _JOINING.finditer(given.text)}
     plain = "".join(" " if _MARK.match(sign) and at not in joined else sign for at, sign in enumerate(given.text))
     if plain == given.text:
@@ -329,21 +329,21 @@ def sentence_order(given: RuleInput) -> str:
     return " ".join([*others[:-1], ended(others[-1]), first])
 
 
-# --- what a captioner could write to please a metric, and no reader
+# --- games: captions that could raise a metric and help no reader
 
 
 def blank(given: RuleInput) -> str:
-    """Say nothing."""
+    """Return an empty caption."""
     return ""
 
 
 def same_for_all(given: RuleInput) -> str:
-    """Say of every image what fits most of them."""
+    """Return the caption that fits most images."""
     return given.corpus.typical
 
 
 def references(count: int) -> Change:
-    """Return a change that says what the first so many references say, one after the other."""
+    """Return a change that joins the first ``count`` references."""
 
     def change(given: RuleInput) -> str:
         if len(given.references) < count:
@@ -354,7 +354,7 @@ def references(count: int) -> Change:
 
 
 def own(times: int) -> Change:
-    """Return a change that says the caption so many times."""
+    """Return a change that repeats the caption ``count`` times."""
 
     def change(given: RuleInput) -> str:
         return " ".join([ended(given.text)] * times)
@@ -363,11 +363,11 @@ def own(times: int) -> Change:
 
 
 def typical(captions: Sequence[str], seen: Counter[str]) -> str:
-    """Return the caption whose words are in most captions, on average, of those that are not short.
+    """Return the caption whose words occur in the most captions on average, among those that are not short.
 
     Args:
-        captions: All of them.
-        seen: In how many captions each word occurs.
+        captions: All captions.
+        seen: Number of captions with each word.
     """
     said = [words_of(caption) for caption in captions]
     least = median(map(len, said))
@@ -383,10 +383,10 @@ class ChangeRule:
     """A change.
 
     Attributes:
-        name: What results are called by.
-        label: What tables call it.
-        expected: Whether the caption is worse by it, so that a metric should fall; says the same; or is no honest
-            caption, of which is asked what a metric pays for it.
+        name: Its name in results.
+        label: Its label in tables.
+        expected: ``fall`` if the rule makes a caption worse; ``stay`` if it keeps the meaning; ``game`` if it
+            makes a caption that only aims at a high score.
         change: Makes the changed caption.
     """
 
@@ -413,7 +413,7 @@ RULES: tuple[ChangeRule, ...] = (
     ChangeRule("synonym", "synonym", "stay", synonym),
     ChangeRule("sentence_order", "order of sentences", "stay", sentence_order),
 )
-"""The fourteen rules; that of the surface, 12, is two. Sources of what metrics were asked before: Sai et al. 2021
+"""The fourteen rules; rule 12, of the surface, is two. Sources of earlier checklists: Sai et al. 2021
 (EvalEval), Ahmadi and Agrawal 2024 (arXiv:2305.14998)."""
 
 GAMES: tuple[ChangeRule, ...] = (
@@ -422,9 +422,9 @@ GAMES: tuple[ChangeRule, ...] = (
     ChangeRule("references_1", "1 reference", "game", references(1)),
     ChangeRule("references_2", "2 references glued", "game", references(2)),
     ChangeRule("references_4", "4 references glued", "game", references(4)),
-    ChangeRule("own_2", "its own, twice", "game", own(2)),
-    ChangeRule("own_4", "its own, 4 times", "game", own(4)),
+    ChangeRule("own_2", "caption repeated twice", "game", own(2)),
+    ChangeRule("own_4", "caption repeated 4 times", "game", own(4)),
 )
-"""What a captioner might write for the metric's sake."""
+"""Captions that a captioner might write only to raise the metric."""
 
 CHANGES = (*RULES, *GAMES)

@@ -1,1 +1,1 @@
-"""What ``matching`` is made of: reading, encoding, hits, means over categories, and what texts alone would reach."""
+"""The parts of ``matching``: reading, encoding, hits, means over categories, and image-blind baselines."""

@@ -1,4 +1,4 @@
-"""Reads what is matched from documents: entries of an image, choices between captions, or squares."""
+"""Reads entries of an image, choices between captions, or squares from documents."""
 
 from __future__ import annotations
 
@@ -20,40 +20,39 @@ from .image_text_hits import Ties
 
 
 class MatchingSettings(ProtocolSettings):
-    """The choices of a matching task that move a number."""
+    """The settings of a matching task that affect its numbers."""
 
     measure: Literal["scm", "neg", "square"] = "scm"
-    """What a matching task reports: whether an entry's image finds its captions among those of its group
-    (subcrop-caption matching), whether it prefers them to the entry's negatives, or whether two images and two
-    captions find each other."""
+    """The measure: whether an entry's image retrieves its captions from its group (subcrop-caption matching), prefers
+    them to the entry's negatives, or whether two images and two captions match each other."""
     ties: Ties = "wrong"
-    """What counts whose captions and negatives are equally similar."""
+    """Credit of ties between captions and negatives."""
     grouping: Literal["blocks", "per_image"] = "blocks"
-    """The entries whose captions compete: consecutive ones, over the borders of images; or those of one image."""
+    """The entries whose captions compete: consecutive ones, across images; or those of one image."""
     block_size: int = Field(default=8, ge=1)
-    """Entries of a block; the last block holds what is left."""
+    """Entries of a block; the last block may be smaller."""
     captions: int = Field(default=1, ge=1)
-    """So many captions of an entry are used; entries with fewer are left out."""
+    """The number of captions of an entry that are used; entries with fewer are excluded."""
     pick: Literal["first", "random"] = "first"
-    """Which ones: the first, or drawn at random without repetition."""
+    """Which captions: the first, or random ones without replacement."""
     pick_seed: int = Field(default=0, ge=0)
-    """What the drawing of captions starts from."""
+    """Seed of the random captions."""
     average_over: Literal["categories", "entries"] = "categories"
-    """What the value of all is the mean of, where there are categories."""
+    """The units of the overall mean, where there are categories."""
     category_levels: int = Field(default=1, ge=0)
-    """So many levels of categories have results of their own."""
+    """The number of levels of categories with separate results."""
     least_in_category: int = Field(default=1, ge=1)
-    """Categories with fewer entries are in no result."""
+    """Categories with fewer entries are excluded."""
     left_out_categories: tuple[str, ...] = ()
-    """These categories are in no result."""
+    """Categories that are excluded."""
     round_categories: int | None = Field(default=None, ge=0)
-    """The value of each category is rounded to so many decimals before means are made of it."""
+    """Decimals to which the value of each category is rounded before averaging."""
 
     meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {
         "measure": {
             "scm": "subcrop-caption matching: an entry is right if its image, of all entries of its group, is most "
-            "similar to its own captions; every other entry stands with its best caption, the entry itself with its "
-            "worst; of equal entries the first is found; images look for captions, never captions for images",
+            "similar to its own captions; other entries count by their best caption, the entry itself by its "
+            "worst; of equal entries the first is retrieved; only from image to caption",
             "neg": "an entry is right if its image is more similar to the worst of its own captions than to the best "
             "of its negatives",
             "square": "two images, two captions. Text: each image is more similar to its own caption than to the "
@@ -61,29 +60,29 @@ class MatchingSettings(ProtocolSettings):
         },
         "ties": {
             "wrong": "equal counts as wrong",
-            "right": "equal counts as right, as where the true caption stands first and the first maximum is taken",
+            "right": "equal counts as right, as if the true caption were first and the first maximum taken",
             "half": "equal counts a half",
         },
         "grouping": {
-            "blocks": "consecutive entries over the borders of images, as in the released code; the last block is "
-            "smaller, and an entry alone in it is right",
-            "per_image": "all entries of one image, as the paper's text has it",
+            "blocks": "consecutive entries across images, as in the released code; the last block may be "
+            "smaller, and a single entry in it is right",
+            "per_image": "all entries of one image, as in the paper's text",
         },
         "block_size": "entries of a block",
-        "captions": "so many captions of an entry are used; entries with fewer are left out",
+        "captions": "number of captions of an entry that are used; entries with fewer are excluded",
         "pick": {
             "first": "the first in the data, so that every run sees the same; the released code draws them without "
             "a seed",
-            "random": "drawn by pick_seed and the entry's name, without repetition",
+            "random": "drawn by pick_seed and the entry's name, without replacement",
         },
         "average_over": {
-            "categories": "the value of all is the mean of categories, level by level, however few entries one has",
-            "entries": "the value of all, and of a category, is the mean of its entries",
+            "categories": "the overall value is the unweighted mean of categories, level by level",
+            "entries": "the overall value, and that of a category, is the mean of its entries",
         },
-        "category_levels": "so many levels of categories have results of their own",
-        "least_in_category": "categories with fewer entries are in no result",
-        "left_out_categories": "these categories are in no result",
-        "round_categories": "the value of each category is rounded to so many decimals before means are made of it",
+        "category_levels": "number of levels of categories with separate results",
+        "least_in_category": "categories with fewer entries are excluded",
+        "left_out_categories": "categories that are excluded",
+        "round_categories": "decimals to which the value of each category is rounded before averaging",
     }
 
     @model_validator(mode="after")
@@ -99,7 +98,7 @@ class MatchingSettings(ProtocolSettings):
         return ", ".join(self.left_out_categories) if name == "left_out_categories" else super().shown(name)
 
     def idle(self) -> Set[str]:
-        """Return the settings that change nothing: of groups where none is formed, of a draw that is not made."""
+        """Return the settings without effect: of groups where none is formed, of a draw that is not made."""
         of_entries = self.measure != "square"
         said = {
             "ties": self.measure != "scm",
@@ -116,16 +115,16 @@ _ENTRIES = frozenset({"doc_to_image", "doc_to_entries"})
 _CHOICE = frozenset({"doc_to_image", "doc_to_captions", "doc_to_negatives", "doc_to_box"})
 _SQUARE = frozenset({"doc_to_images", "doc_to_captions"})
 SHAPE_KEYS = _ENTRIES | _CHOICE | _SQUARE
-"""The keys of which a task has one of three sets: a list of entries a document; one entry a document, whose captions,
-negatives and box are keys of their own; two images with two captions."""
+"""Three sets of keys, of which a task has one: a list of entries per document; one entry per document, with separate
+keys for captions, negatives and box; two images with two captions."""
 
 
 def shape_of(given: Set[str], settings: MatchingSettings) -> Set[str]:
-    """Return the keys that have a say beside the others.
+    """Return the keys that have an effect with the others.
 
     Args:
         given: The keys of the task.
-        settings: Its choices.
+        settings: Its settings.
     """
     if settings.measure == "square":
         return _SQUARE
@@ -136,14 +135,14 @@ def shape_of(given: Set[str], settings: MatchingSettings) -> Set[str]:
 
 @dataclass(frozen=True)
 class MatchEntry:
-    """A crop, or a whole image, with the texts that are held against it.
+    """A crop, or a whole image, with the texts that are compared with it.
 
     Attributes:
         id: Its name in messages and records.
         image: Id of its document, which is one image.
         pixels: The crop.
-        captions: Those that are used.
-        negatives: Empty where the task does not ask for them.
+        captions: The captions that are used.
+        negatives: The negatives; empty where the task does not use them.
     """
 
     id: str
@@ -160,11 +159,11 @@ class MatchEntry:
 
 @dataclass
 class MatchingData:
-    """What is matched.
+    """The entries that are matched.
 
     Attributes:
         entries: In order; those of a document are neighbours.
-        image_names: By document: what tells its image, or images, from others.
+        image_names: By document: the key of its image, or images.
         categories: By document: its category; levels are separated by ``/``.
     """
 
@@ -174,7 +173,7 @@ class MatchingData:
 
 
 Found = tuple[str, list[MatchEntry]]
-"""What tells the images of a document from others, and its entries."""
+"""The key of a document's images, and its entries."""
 
 
 def read_matched(job: Job, settings: MatchingSettings, keys: Sequence[str], failures: FailureLog) -> MatchingData:
@@ -182,7 +181,7 @@ def read_matched(job: Job, settings: MatchingSettings, keys: Sequence[str], fail
 
     Args:
         job: The run.
-        settings: The choices of the task.
+        settings: The settings of the task.
         keys: The ``doc_to_*`` keys that the protocol reads.
         failures: Receives documents, and entries, that cannot be used.
     """
@@ -217,7 +216,7 @@ def _category(document: Document) -> str:
 
 
 def _picked(captions: Sequence[str], settings: MatchingSettings, identity: str) -> tuple[str, ...]:
-    """Return the captions that are used; a draw depends on the entry's name and the seed, not on other entries."""
+    """Return the captions that are used; a draw depends only on the entry's name and the seed."""
     if settings.pick == "first":
         return tuple(captions[: settings.captions])
     generator = np.random.default_rng([settings.pick_seed, *identity.encode()])
@@ -265,7 +264,7 @@ def _choice(document: Document, settings: MatchingSettings) -> Found:
 
 
 def _square(document: Document, settings: MatchingSettings) -> Found:
-    """Return the two entries of a square: of each the other's caption is the negative."""
+    """Return the two entries of a square: the caption of one is the negative of the other."""
     images, captions = document["doc_to_images"], document["doc_to_captions"]
     if not is_list(images) or len(images) != 2:
         raise UnusableDocument("image", "is not two images")
@@ -290,7 +289,7 @@ def _texts(given: Any, stage: Stage, what: str) -> tuple[str, ...]:
 
 def _require_texts(texts: Sequence[Any], which: str, stage: Stage = "data") -> None:
     for text in texts:
-        # A model has a vector for no words, too, and released data is matched as it is.
+        # Empty texts have a vector, too, and released data is matched unchanged.
         blank = isinstance(text, str) and not text.strip()
         if not blank and (fault := text_fault(text)):
             raise UnusableDocument(stage, f"{which} {fault}".strip())

@@ -1,4 +1,4 @@
-"""Scores entries and texts by the encoder, vectors or scores of pairs, and groups the entries that compete."""
+"""Scores entries and texts with the encoder, by vectors or pairs, and groups the entries that compete."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _Piece = TypeVar("_Piece")
 
 @dataclass(frozen=True)
 class ScoredEntry:
-    """An entry that was held against texts.
+    """An entry that was compared with texts.
 
     Attributes:
         entry: The entry.
-        likeness: How alike it and the texts are.
-        seen: A number of what the encoder sees of each of the entry's own texts, 0 for one that leaves room; see
+        likeness: Its similarity to the texts.
+        seen: A number for the tokens that the encoder sees of each of the entry's texts, 0 where none are cut; see
             :func:`~....metrics.vectors.features.seen_tokens`.
     """
 
@@ -38,7 +38,7 @@ class ScoredEntry:
 
     @property
     def image(self) -> str:
-        """The document that it is of."""
+        """Its document."""
         return self.entry.image
 
 
@@ -64,10 +64,10 @@ def groups_of(entries: Iterable[_EntryT], settings: MatchingSettings) -> Iterato
 
 
 def cut_to_one(group: Sequence[ScoredEntry]) -> list[bool]:
-    """Return of which entries of a group a caption differs from a text that competes with it, until both are cut.
+    """Return the entries of a group with a caption that equals a competing text only after truncation.
 
     Args:
-        group: The entries that compete; of one alone its negatives do.
+        group: The entries that compete; for a single entry its negatives compete.
     """
     if not any(one.seen.any() for one in group):
         return [False] * len(group)
@@ -84,12 +84,12 @@ def cut_to_one(group: Sequence[ScoredEntry]) -> list[bool]:
 
 
 class EntryScorer:
-    """Has entries compared with texts, a shard at a time; leaves out images of which a part cannot be encoded.
+    """Scores entries and texts, a shard at a time; excludes images of which a part cannot be encoded.
 
     Args:
         job: The run.
         settings: The choices of the task.
-        failures: Receives the images that are left out.
+        failures: Receives the excluded images.
         total: Number of entries, for progress.
     """
 
@@ -104,7 +104,7 @@ class EntryScorer:
         self.remarks: list[Failure] = []
 
     def scored(self, entries: Sequence[MatchEntry]) -> Iterator[ScoredEntry]:
-        """Yield what is known of each entry, in order; of vectors no more than a shard's are in memory."""
+        """Yield the scored entries, in order; only the vectors of one shard are in memory."""
         return self._by_pairs(entries) if self._job.scores_pairs else self._by_vectors(entries)
 
     def _by_vectors(self, entries: Sequence[MatchEntry]) -> Iterator[ScoredEntry]:
@@ -120,8 +120,8 @@ class EntryScorer:
     def _by_pairs(self, entries: Sequence[MatchEntry]) -> Iterator[ScoredEntry]:
         """Yield entries with the scores of pairs.
 
-        An image that is left out lets the entries behind it close up, to other groups: these are scored again, and what
-        the store has of them costs nothing. Scores are few numbers, so those of all entries are in memory.
+        An excluded image shifts the next entries into other groups. These are scored again; scores in the store are
+        reused. Scores are few numbers, so those of all entries are in memory.
         """
         while True:
             scored, dropped = self._all_pairs(entries)
@@ -136,7 +136,7 @@ class EntryScorer:
             yield held
 
     def _all_pairs(self, entries: Sequence[MatchEntry]) -> tuple[list[tuple[ScoredEntry, np.ndarray, str]], set[str]]:
-        """Return each entry, which of its texts are cut and what was done to read it; and the images left out."""
+        """Return each entry with its truncated texts and its remarks; and the excluded images."""
         scored: list[tuple[ScoredEntry, np.ndarray, str]] = []
         dropped, done = set[str](), 0
         groups = groups_of(entries, self._settings)
@@ -165,7 +165,7 @@ class EntryScorer:
     def _encoded(
         self, pieces: Iterable[_Piece], to_items: Callable[[_Piece], Items]
     ) -> Iterator[tuple[_Piece, AnyEncoded]]:
-        """Yield pieces with what the encoder makes of them, wherever it is."""
+        """Yield pieces with the output of the encoder, which may be in another process."""
         waiting: deque[_Piece] = deque()
 
         def to_encode() -> Iterator[Items]:
@@ -205,20 +205,20 @@ class EntryScorer:
             yield ScoredEntry(entry, likeness, encoded.seen[own])
 
     def _drop(self, entry: MatchEntry, stage: Stage, reason: str, dropped: set[str]) -> None:
-        # As in the released code an image that cannot be read is left out with all of its entries.
+        # As in the released code an unreadable image is excluded with all of its entries.
         if entry.image not in dropped:
             dropped.add(entry.image)
             self._failures.add(entry.image, stage, reason)
 
 
 def _groups_texts(groups: Sequence[Sequence[MatchEntry]]) -> Items:
-    """Return the entries of groups as items, whose references are the texts that they are held against."""
+    """Return the entries of groups as items, whose references are the texts to compare with."""
     texts = [_texts_against(group, number) for group in groups for number in range(len(group))]
     return _items([entry for group in groups for entry in group], texts)
 
 
 def _texts_against(group: Sequence[MatchEntry], number: int) -> tuple[str, ...]:
-    """Return the texts that an entry of a group is held against: all captions, or its own texts with its negatives."""
+    """Return the texts to compare an entry of a group with: all captions, or its own texts with its negatives."""
     own = group[number]
     return own.texts if own.negatives else tuple(text for entry in group for text in entry.captions)
 
@@ -234,7 +234,7 @@ def _items(entries: Sequence[MatchEntry], texts: Sequence[tuple[str, ...]]) -> I
 
 
 def _some_groups(groups: Iterable[list[MatchEntry]], size: int) -> Iterator[list[list[MatchEntry]]]:
-    """Yield consecutive groups, of so many entries at least."""
+    """Yield lists of consecutive groups with at least a number of entries."""
     some: list[list[MatchEntry]] = []
     for group in groups:
         some.append(group)

@@ -1,4 +1,4 @@
-"""Whether images and captions find each other: subcrop-caption matching, negatives and squares."""
+"""Hits between images and captions: subcrop-caption matching, negatives and squares."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class EntryVectors:
     Attributes:
         image: ``[d]``.
         captions: ``[k, d]``.
-        negatives: ``[m, d]``; may have no rows where negatives are not asked for.
+        negatives: ``[m, d]``; may have no rows where negatives are not used.
     """
 
     image: np.ndarray
@@ -58,11 +58,11 @@ class EntryScores:
 
 
 Likeness = EntryVectors | EntryScores
-"""How alike a crop and its texts are, and those that they compete with."""
+"""Similarities of a crop with its texts and with those that compete."""
 
 
 def table_of(group: Sequence[Likeness]) -> np.ndarray:
-    """Return ``[g, g, k]`` how alike each image of a group and the captions of each entry are."""
+    """Return ``[g, g, k]`` the similarity of each image of a group with the captions of each entry."""
     vectors = [entry for entry in group if isinstance(entry, EntryVectors)]
     if not vectors:
         return np.stack([entry.captions for entry in group])
@@ -72,12 +72,12 @@ def table_of(group: Sequence[Likeness]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Hit:
-    """What became of an entry.
+    """The result of an entry.
 
     Attributes:
-        hit: What it counts: 1 if it is right, 0 if not, or what a tie does.
-        own: Least cosine, or score, of its image and its own captions.
-        rival: The greatest that ``own`` was held against; NaN where there was none.
+        hit: Its credit: 1 if it is right, 0 if not, or the credit of a tie.
+        own: Least cosine, or score, of its image with its own captions.
+        rival: The greatest competing value; NaN where there is none.
     """
 
     hit: float
@@ -86,14 +86,14 @@ class Hit:
 
 
 def match_captions(table: np.ndarray) -> list[Hit]:
-    """Return which images of a group find their own captions: subcrop-caption matching (SCM).
+    """Return which images of a group retrieve their own captions: subcrop-caption matching (SCM).
 
-    One direction only, from image to text. Another entry stands with the caption that fits the image best, the
-    image's own entry with the one that fits worst; of equal entries the first is found.
+    One direction only, from image to text. Other entries count by their best caption, the image's own entry by its
+    worst; of equal entries the first is retrieved.
     Source: Urbanek et al. 2023, section 4.1; facebookresearch/DCI, ``run_clip_dense_cap_eval.py``.
 
     Args:
-        table: ``[g, g, k]`` how alike each image and the captions of each entry are.
+        table: ``[g, g, k]`` similarity of each image with the captions of each entry.
     """
     hits: list[Hit] = []
     for number, alike in enumerate(table):
@@ -112,25 +112,25 @@ def prefer_captions(entry: Likeness, ties: Ties = "wrong") -> Hit:
 
     Args:
         entry: An entry with negatives.
-        ties: What it counts where both are equal.
+        ties: The credit where both are equal.
     """
     own, rival = entry.own, entry.rivals
     return Hit(preferred(own, rival, ties), float(own.min()), float(rival.max()))
 
 
 def preferred(own: np.ndarray, rivals: np.ndarray, ties: Ties) -> float:
-    """Return what it counts whether the least of some scores is above the greatest of others."""
+    """Return the credit of whether the least of some scores is above the greatest of others."""
     least, most = own.min(), rivals.max()
     return _TIE[ties] if least == most else float(least > most)
 
 
 @dataclass(frozen=True)
 class Square:
-    """What became of two images and two captions; each counts 1 or 0.
+    """The result of two images and two captions; each value is 1 or 0.
 
     Attributes:
-        text: Each image found its own caption.
-        image: Each caption found its own image.
+        text: Each image prefers its own caption.
+        image: Each caption prefers its own image.
         group: Both.
         cosines: ``[2, 2]``, or scores of pairs, of image (row) and caption (column).
     """
@@ -142,14 +142,14 @@ class Square:
 
 
 def match_square(first: Likeness, second: Likeness, ties: Ties = "wrong") -> Square:
-    """Return whether two images and two captions find each other.
+    """Return whether two images and two captions match each other.
 
     Source: Thrush et al. 2022 (Winoground), section 3.2, where all comparisons are strict.
 
     Args:
         first: An image with its caption; the other caption is its negative.
-        second: The other image, alike.
-        ties: What it counts where two are equal: ``wrong`` or ``right``.
+        second: The other image, likewise.
+        ties: The credit where two are equal: ``wrong`` or ``right``.
     """
     rows = [np.concatenate([one.own, one.rivals]) for one in (first, second)]
     cosines = np.array([rows[0], rows[1][::-1]])
@@ -166,7 +166,7 @@ def match_square(first: Likeness, second: Likeness, ties: Ties = "wrong") -> Squ
 def _cosines(texts: np.ndarray, image: np.ndarray) -> np.ndarray:
     """Return ``[n]`` the cosines of texts ``[n, d]`` and an image ``[d]``, all of norm 1.
 
-    Each is summed in the same order wherever its text stands, so that equal texts tie; a product of matrices
-    does not promise that.
+    Each is summed in the same order at any index, so that equal texts tie; a matrix product does not guarantee
+    that.
     """
     return np.einsum("nd,d->n", texts, image)

@@ -1,4 +1,4 @@
-"""``matching``: a model finds the captions of images, or tells them from false ones."""
+"""``matching``: a model retrieves the captions of images, or distinguishes them from false ones."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ from .image_text_hits import Ties, match_captions, match_square, prefer_captions
 _CUT_TO_ONE = "a caption and a text that competes with it are the same once both are cut"
 _LABELS = {"scm": "SCM", "neg": "Neg", "text": "Text", "image": "Image", "group": "Group"}
 _TERMS = {
-    "SCM": "subcrop-caption matching, how often a part of an image finds its own captions among those of other parts",
-    "Neg": "how often an image is nearer to its true caption than to the false ones",
-    "Text": "of two images with a caption each, how often both images find their own caption",
-    "Image": "of the same, how often both captions find their own image",
-    "Group": "of the same, how often both do",
+    "SCM": "subcrop-caption matching (crop-to-caption retrieval accuracy)",
+    "Neg": "share of images nearer to their true captions than to the false ones",
+    "Text": "share of image pairs in which both images prefer their own caption",
+    "Image": "share of pairs in which both captions prefer their own image",
+    "Group": "share of pairs with both",
 }
 RULES = (CHANCE, "shorter", "longer", "words")
-"""``chance``: a draw. ``shorter``, ``longer``: the caption with the fewest, the most characters is taken; these are
-blind to what it says. ``words``: the caption is taken whose words, and pairs of neighbouring words, occur more often
-in true than in false captions of the other images, on average over its words; this is blind to its length."""
+"""Image-blind baselines. ``chance``: a random choice. ``shorter``, ``longer``: the caption with the fewest or most
+characters. ``words``: the caption whose words and word pairs occur more often in true than in false captions of other
+images, on average over its words; independent of its length."""
 _WORD = re.compile(r"\w+")
 _SQUARE = ("text", "image", "group")
 _CHANCE_OF_SQUARE = (1 / 4, 1 / 4, 1 / 6)
-"""Of the orders of four cosines without ties, those in which a square is right."""
+"""The share of orders of four cosines without ties in which a square is right."""
 
 
 @dataclass(frozen=True)
 class _MatchRow:
-    """What became of an entry or a square.
+    """The result of an entry or a square.
 
     Attributes:
-        entries: What it is made of, of one document.
-        credit: What it counts, by measure.
-        columns: What is written of it.
-        cut_to_one: The entries of which a caption is the same as a text that competes with it, once both are cut.
+        entries: Its entries, of one document.
+        credit: Its credit, by measure.
+        columns: Its columns in the samples.
+        cut_to_one: The entries with a caption that equals a competing text after truncation.
     """
 
     entries: tuple[MatchEntry, ...]
@@ -60,7 +60,7 @@ class _MatchRow:
 
 
 class Matching(Protocol[MatchingSettings]):
-    """Share of entries whose image finds its captions, or prefers them to negatives.
+    """Share of entries whose image retrieves its captions, or prefers them to negatives.
 
     ``doc_to_captions`` and ``doc_to_negatives`` give the true and the false captions of ``doc_to_image``, or of its
     part in ``doc_to_box``. ``doc_to_entries`` gives several such parts of an image: a list of mappings with
@@ -76,12 +76,11 @@ class Matching(Protocol[MatchingSettings]):
     lists = frozenset({"doc_to_images", "doc_to_captions", "doc_to_negatives", "doc_to_category"})
     about = (
         "Every entry is an image or a crop of one, with captions and negatives; similarity is the cosine of the "
-        "model's features, in float32, or the score of a model that looks at image and text together. An image of "
-        "which a crop cannot be read is left out with all of its entries. "
-        "Accuracy is the share of entries that are right; its interval draws images with the hits of their entries, "
-        "and does not group anew. Texts longer than the model takes are cut, and counted in run.json; so are "
-        "choices whose texts are the same then. Beside it "
-        "stands what is reached without the image."
+        "model's features, in float32, or the score of a model that looks at image and text together. An image with "
+        "an unreadable crop is excluded with all of its entries. Accuracy is the share of entries that are right; its "
+        "interval is a bootstrap over images, with the hits of their entries; groups are not formed anew. "
+        "Texts longer than the model's context are truncated, and counted in run.json; so are choices whose texts are "
+        "then equal. Image-blind baselines are given next to it."
     )
     subject = "model"
     needs_encoder = True
@@ -94,11 +93,11 @@ class Matching(Protocol[MatchingSettings]):
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """The measure that the task chose; of a square there are three."""
+        """The measures of the task: three for squares, else one."""
         return _SQUARE if self.settings.measure == "square" else (self.settings.measure,)
 
     def needed(self, given: Set[str]) -> Set[str]:
-        """Return the keys of the shape that the documents have."""
+        """Return the keys of the documents' shape."""
         return shape_of(given, self.settings) - {"doc_to_box"}
 
     def unread(self, given: Set[str]) -> Set[str]:
@@ -106,12 +105,12 @@ class Matching(Protocol[MatchingSettings]):
         return given & SHAPE_KEYS - shape_of(given, self.settings)
 
     def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
-        """Return how many documents are matched, and the data checks."""
+        """Return the number of matched documents, and the data checks."""
         matched, checks = self._read(job, failures)
         return len({entry.image for entry in matched.entries}), checks
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
-        """Read entries, have them encoded a shard at a time, and match them."""
+        """Read entries, encode them a shard at a time, and match them."""
         matched, checks = self._read(job, failures)
         scorer = EntryScorer(job, self.settings, failures, len(matched.entries))
         rows = _matched(scorer.scored(matched.entries), self.settings)
@@ -139,9 +138,9 @@ class Matching(Protocol[MatchingSettings]):
     def results(
         self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
     ) -> list[Result]:
-        """Return the accuracy by category, then that of all, with intervals over images.
+        """Return the accuracy by category, then overall, with bootstrap intervals over images.
 
-        Blocks are not formed anew on a resample: what is drawn are images with the hits of their entries.
+        A resample draws images with the hits of their entries; blocks are not formed anew.
         """
         settings, numbers = self.settings, collected.numbers
         means = CategoryMeans(
@@ -175,12 +174,12 @@ class Matching(Protocol[MatchingSettings]):
             of_rule, ones = collected.numbers["alone"][rows], np.ones(len(credit))
             alone = {rule: means.value(of_rule[:, at], ones) for at, rule in enumerate(RULES)}
         elif measure in _SQUARE:
-            # Who sees no image finds the same caption for both, and both images equal.
+            # Without the images both have the same caption, and captions do not prefer an image.
             alone = {CHANCE: _CHANCE_OF_SQUARE[place], "texts": 0.0}
         return replace(result, alone=alone)
 
     def _read(self, job: Job, failures: FailureLog) -> tuple[MatchingData, list[DataCheck]]:
-        """Return what is matched, and the data checks."""
+        """Return the matched entries, and the data checks."""
         matched = read_matched(job, self.settings, self.document_keys, failures)
         if not matched.entries:
             raise no_rows(job, "no image can be matched", failures)
@@ -200,7 +199,7 @@ class Matching(Protocol[MatchingSettings]):
 def _shard(
     rows: Sequence[_MatchRow], matched: MatchingData, categories: dict[str, int], alone: TextAlone | None
 ) -> Shard:
-    """Return rows with what became of them, and number the categories that are new."""
+    """Return rows with their results, and number new categories."""
     documents = [row.entries[0].image for row in rows]
     names = [matched.categories[one] for one in documents]
     images = [matched.image_names[one] for one in documents]
@@ -226,7 +225,7 @@ def _shard(
 
 
 def _matched(entries: Iterator[ScoredEntry], settings: MatchingSettings) -> Iterator[_MatchRow]:
-    """Yield what became of each entry or square, in order, a group at a time."""
+    """Yield the result of each entry or square, in order, a group at a time."""
     for group in groups_of(entries, settings):
         if settings.measure == "square":
             yield _square(*group, settings=settings)
@@ -254,7 +253,7 @@ def _matched(entries: Iterator[ScoredEntry], settings: MatchingSettings) -> Iter
 
 
 def _square(first: ScoredEntry, second: ScoredEntry, *, settings: MatchingSettings) -> _MatchRow:
-    """Return what became of two images and two captions."""
+    """Return the result of two images and two captions."""
     found = match_square(first.likeness, second.likeness, settings.ties)
     image = first.entry.image
     return _MatchRow(
@@ -271,12 +270,12 @@ def _square(first: ScoredEntry, second: ScoredEntry, *, settings: MatchingSettin
 
 
 class TextAlone:
-    """Tells of entries with negatives what rules count that see the texts alone.
+    """Computes the credit of image-blind baselines for entries with negatives.
 
     Args:
-        entries: All of them; ``words`` of an entry is judged by those of other images.
-        image_names: By document: what tells its image from others.
-        ties: What it counts where captions and negatives are equal.
+        entries: All entries; ``words`` of an entry uses those of other images.
+        image_names: By document: the key of its image.
+        ties: The credit where captions and negatives are equal.
     """
 
     def __init__(self, entries: Sequence[MatchEntry], image_names: Mapping[str, str], ties: Ties) -> None:
@@ -291,7 +290,7 @@ class TextAlone:
             self._false.update(_marks(entry.negatives))
 
     def credit(self, entry: MatchEntry) -> tuple[float, ...]:
-        """Return what each of ``RULES`` counts for an entry."""
+        """Return the credit of an entry for each of ``RULES``."""
         own, rivals = len(entry.captions), len(entry.negatives)
         lengths = np.array([len(text) for text in entry.texts], dtype=np.float64)
         plausible = self._plausible(entry)
@@ -301,19 +300,19 @@ class TextAlone:
         )
 
     def _plausible(self, entry: MatchEntry) -> np.ndarray:
-        """Return ``[texts]`` mean log of how much oftener the marks of a text are in true captions elsewhere."""
+        """Return ``[texts]`` the mean log ratio of a text's marks in true to false captions of other images."""
         true, false = self._marks_of(self._image_names[entry.image])
 
         def rate(mark: str) -> float:
-            # One is added to each, so that what occurs nowhere else says nothing.
+            # Add-one smoothing: a mark that occurs only here has log ratio 0.
             return math.log((self._true[mark] - true[mark] + 1) / (self._false[mark] - false[mark] + 1))
 
         rates = [[rate(mark) for mark in _marks([text])] for text in entry.texts]
-        # Summed exactly: the same words in another order tie.
+        # Exact sums: the same words in another order tie.
         return np.array([math.fsum(one) / len(one) for one in rates])
 
     def _marks_of(self, image: str) -> tuple[Counter[str], Counter[str]]:
-        """Return how often each mark occurs in the true, and in the false captions of an image."""
+        """Return the counts of each mark in the true and in the false captions of an image."""
         if self._last is None or self._last[0] != image:
             true, false = Counter[str](), Counter[str]()
             for one in self._of_image[image]:
@@ -324,7 +323,7 @@ class TextAlone:
 
 
 def _marks(texts: Sequence[str]) -> Iterator[str]:
-    """Yield the words of texts, and the pairs of neighbours; the ends of a text are neighbours, too."""
+    """Yield the words and word pairs of texts; a boundary of the text counts as a neighbour."""
     for text in texts:
         words = _WORD.findall(text.lower())
         yield from words
@@ -332,18 +331,17 @@ def _marks(texts: Sequence[str]) -> Iterator[str]:
 
 
 class CategoryMeans:
-    """The mean of rows of each category, the mean of these, level by level.
+    """The means of categories, and their unweighted means, level by level.
 
-    Each category of a level weighs the same, however few rows it has. A category of which a resample draws no row is in
-    no mean of that resample.
+    Categories of a level have equal weights. A category without rows in a resample is excluded from its means.
 
     Args:
         names: The categories, with levels separated by ``/``.
-        of_row: ``[n]`` which of them a row is of.
-        average_over: ``entries`` makes the mean of all rows instead.
-        least: Categories with fewer rows are left out.
-        left_out: These are, too.
-        decimals: The mean of each category is rounded to so many before means are made of it; None rounds nothing.
+        of_row: ``[n]`` index of the category of each row.
+        average_over: ``entries`` is the mean of all rows instead.
+        least: Categories with fewer rows are excluded.
+        left_out: Categories that are also excluded.
+        decimals: Decimals to which the mean of each category is rounded before averaging; None for no rounding.
     """
 
     def __init__(
@@ -371,7 +369,7 @@ class CategoryMeans:
 
     @property
     def rows(self) -> int:
-        """How many rows are in the mean."""
+        """The number of rows in the mean."""
         return int(self._used.sum())
 
     def names(self, levels: int) -> list[str]:
@@ -390,7 +388,7 @@ class CategoryMeans:
         return sorted(found, key=place)
 
     def below(self, name: str) -> tuple[np.ndarray, Self]:
-        """Return which rows ``[n]`` are of a category, and the means of these alone.
+        """Return the mask of rows ``[n]`` of a category, and the means of only these.
 
         Args:
             name: A category of any level.
@@ -414,8 +412,8 @@ class CategoryMeans:
         """Return the mean.
 
         Args:
-            credit: ``[n]`` what each row counts.
-            weights: ``[n]`` how often it does.
+            credit: ``[n]`` credit of each row.
+            weights: ``[n]`` weight of each row.
 
         Raises:
             UndefinedStatistic: No row counts.
@@ -431,7 +429,7 @@ class CategoryMeans:
         return float(means[0])
 
     def influence(self, credit: np.ndarray) -> np.ndarray:
-        """Return ``[n]`` the influence of each row on the mean; rounding is left aside."""
+        """Return ``[n]`` the influence of each row on the mean, without rounding."""
         means, sizes = self._leaves(credit, np.ones(len(credit)))
         share = np.ones(1)
         for parent in reversed(self._parents):
@@ -440,7 +438,7 @@ class CategoryMeans:
         return np.where(self._used, of_row, 0.0)
 
     def _leaves(self, credit: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the mean of each category, NaN where it has none, and how many rows it has."""
+        """Return the mean of each category, NaN where it has none, and its number of rows."""
         used, count = self._used, len(self._parents[0])
         sizes = np.bincount(self._leaf[used], weights[used], minlength=count)
         sums = np.bincount(self._leaf[used], (weights * credit)[used], minlength=count)
@@ -449,7 +447,7 @@ class CategoryMeans:
 
 
 def _parents(paths: Sequence[tuple[str, ...]]) -> list[np.ndarray]:
-    """Return for each level, from the lowest up, the number of each category's parent; there is one at the top."""
+    """Return for each level, from the lowest up, the index of each category's parent; the top has one."""
     parents: list[np.ndarray] = []
     level: list[tuple[str, ...]] = list(paths)
     for depth in range(max(map(len, paths), default=1) - 1, -1, -1):
@@ -460,5 +458,5 @@ def _parents(paths: Sequence[tuple[str, ...]]) -> list[np.ndarray]:
 
 
 def _ratio(sums: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return means of groups, NaN where one has nothing."""
+    """Return means of groups, NaN for an empty one."""
     return np.divide(sums, sizes, out=np.full(len(sizes), np.nan), where=sizes > 0)

@@ -69,7 +69,7 @@ def test_wrong_copy_fails_with_what_was_expected_the_unreadable_rows_and_what_to
     assert fault in caught.value.message
     assert "checked.jsonl:5: not JSON" in caught.value.message
     assert caught.value.hint == (
-        "'bench data checked' says what is expected; --skip_checks goes on with what is there."
+        "'bench data checked' prints the expected data; --skip_checks continues with this data."
     )
 
 

@@ -234,10 +234,10 @@ def test_square_that_is_none_is_named(
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        (CHOICE | {"doc_to_images": ["a", "b"]}, "doc_to_images: says nothing beside"),
-        (CHOICE | {"doc_to_entries": "entries"}, "doc_to_captions: says nothing beside"),
-        (CHOICE | {"protocol": {"measure": "scm"}}, "doc_to_negatives: says nothing beside"),
-        (SQUARE | {"doc_to_image": "a"}, "doc_to_image: says nothing beside"),
+        (CHOICE | {"doc_to_images": ["a", "b"]}, "doc_to_images: has no effect with"),
+        (CHOICE | {"doc_to_entries": "entries"}, "doc_to_captions: has no effect with"),
+        (CHOICE | {"protocol": {"measure": "scm"}}, "doc_to_negatives: has no effect with"),
+        (SQUARE | {"doc_to_image": "a"}, "doc_to_image: has no effect with"),
         (CHOICE | {"doc_to_negatives": None}, "needs doc_to_negatives"),
         (CHOICE | {"doc_to_image": None}, "needs doc_to_image"),
         (SQUARE | {"doc_to_images": None}, "needs doc_to_images"),

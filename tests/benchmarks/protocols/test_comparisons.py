@@ -125,5 +125,5 @@ def test_captioners_are_compared_by_the_mean_over_the_documents_that_all_caption
 
 def test_protocol_whose_runs_cannot_be_compared_says_so():
     assert not Matching.comparable
-    with pytest.raises(NotImplementedError, match="Matching compares no runs"):
+    with pytest.raises(NotImplementedError, match="Matching does not compare runs"):
         Matching(MatchingSettings()).compare(ComparedRows([], {}), None, DRAWS)

@@ -269,9 +269,9 @@ def test_only_what_the_model_could_not_be_shown_leaves_a_run_complete(
 @pytest.mark.parametrize(
     ("answer", "remedy"),
     [
-        ({"failures": "RuntimeError: no kernel"}, "So the model, or its server, says"),
-        ({"unseen": "0.jpg: No such file"}, "Are the images here?"),
-        ({"captions": Caption("")}, "Does the model write at all?"),
+        ({"failures": "RuntimeError: no kernel"}, "The model, or its server, reported this"),
+        ({"unseen": "0.jpg: No such file"}, "Check that the images are here"),
+        ({"captions": Caption("")}, "Check that the model writes text"),
     ],
     ids=["model", "image", "caption"],
 )

@@ -310,7 +310,7 @@ def test_run_of_a_protocol_that_is_not_installed_costs_itself_alone(
     rated = run("moods")
     known = {name: one for name, one in protocols._entries.items() if name != "by_mood"}
     monkeypatch.setattr(protocols, "_entries", known)
-    reason = "task 'moods' is of protocol 'by_mood', which is not installed: install the package that has it"
+    reason = "task 'moods' has protocol 'by_mood', which is not installed: install the package that has it"
     _, err = bench("leaderboard", "build", "--runs", "runs", "--output", "board")
     assert f"left out: {rated.relative_to('runs')}: {reason}" in err
     board = json.loads(Path("board/leaderboard.json").read_text())

@@ -215,8 +215,8 @@ def test_ranking_is_all_of_its_pairs(run):
     [
         ({"doc_to_preferred": None}, "needs doc_to_preferred or doc_to_ranking$"),
         ({"doc_to_preferred": None, "metric_list": None}, "needs doc_to_preferred or doc_to_ranking, metric_list$"),
-        ({"doc_to_ranking": "preferred"}, r"doc_to_ranking: it says what doc_to_preferred says; give one of them$"),
-        ({"protocol": {"grades": [1, 1]}}, "protocol.grades: the grade that says most"),
+        ({"doc_to_ranking": "preferred"}, r"doc_to_ranking: means the same as doc_to_preferred; give one of them$"),
+        ({"protocol": {"grades": [1, 1]}}, "protocol.grades: expected two grades"),
     ],
 )
 def test_task_that_says_too_little_or_too_much_is_refused(run, keys: dict[str, Any], message: str):

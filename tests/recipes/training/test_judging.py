@@ -133,7 +133,7 @@ def test_metrics_of_a_reward_are_held_against_captions_that_rules_changed(tmp_pa
     assert by_metric["rouge_l", "case: stays"] == 1.0
     assert by_metric["clip_s", "attribute replaced: falls"] > 0.6
     # What a caption that is said four times is paid, by what it is paid once.
-    assert by_metric["rouge_l", "its own, 4 times: × clean mean"] < 0.7
+    assert by_metric["rouge_l", "caption repeated 4 times: × clean mean"] < 0.7
     assert not any("change in SD" in rule or "rises" in rule for _, rule in by_metric)
 
 

@@ -80,7 +80,7 @@ def test_every_caption_has_a_row_for_each_rule_changed_or_with_the_reason(task):
     samples, remarks = run.samples.to_pylist(), {one["reason"]: one for one in run.record.remarks}
     assert remarks["counts nothing, or one (number_replaced)"]["samples"] == ["b#0", "c#0", "d#0"]
     assert remarks["has one sentence alone (sentence_order)"]["count"] == 3
-    assert any(reason.startswith("is read by lists of words (") for reason in remarks)
+    assert any(reason.startswith("is parsed with word lists (") for reason in remarks)
     assert [one["id"] for one in samples] == [f"{image}#0|{name}" for image, _ in CAPTIONS for name in NAMES]
     row = {one["id"]: one for one in samples}
     assert row["a#0|number_replaced"]["caption"] == "Four dogs run on the beach."
@@ -220,7 +220,7 @@ def test_checklist_that_ships_is_printed_and_drawn(tmp_path: Path, capsys: pytes
     case = next(line for line in lines if line.startswith("| case: stays"))
     assert [cell.strip() for cell in case.strip("|").split("|")][1:] == ["1.000 [1.000, 1.000] a"] * 2 + ["12"]
     assert "| negation: change in SD" in printed.out
-    assert "is read by lists of words" in printed.err
+    assert "is parsed with word lists" in printed.err
     assert main(["plot", "checklist", str(tmp_path), "-o", str(tmp_path / "drawn.svg")]) == 0
     drawn = (tmp_path / "drawn.svg").read_text()
     assert "order of sentences: stays" in drawn

@@ -1,4 +1,4 @@
-"""Rules of the checklist: what becomes of captions, read by lists of words alone."""
+"""Rules of the checklist: what becomes of captions, read with word lists only."""
 
 from __future__ import annotations
 
