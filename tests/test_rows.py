@@ -149,7 +149,7 @@ def test_column_of_keys_is_called_as_said_and_refused_where_there_are_none(tmp_p
     with pytest.raises(DataError, match=r"a\.json: column 'category' needs the keys of a JSON object"):
         list(read_rows(path, "category"))
     (tmp_path / "a.jsonl").write_text('{"key": 1}')
-    with pytest.raises(DataError, match=r"a\.jsonl: column 'category' is to hold"):
+    with pytest.raises(DataError, match=r"a\.jsonl: column 'category' needs the keys"):
         list(read_rows(tmp_path / "a.jsonl", "category"))
 
 

@@ -129,7 +129,7 @@ def test_functions_of_a_task_run_only_where_they_may(bench, folder: Path):
         dry = ("run", "--task", "sound", "--include_path", folder, "--dry_run")
         refused = bench(*dry)
         assert (refused.code, "functions:   !function mine.words (not allowed)\n" in refused.out) == (2, True)
-        bench(*dry, "--run_functions").succeeded("as a dry run runs no code")
+        bench(*dry, "--run_functions").succeeded("since a dry run runs no code")
     (folder / "sound.yaml").write_text(SOUND.replace("dataset_path: json", "custom_dataset: !function mine.read"))
     (folder / "mine.py").write_text("raise OSError('ran')\n")
     assert "functions    !function mine.read (not allowed)" in bench("show", folder / "sound.yaml").out

@@ -139,7 +139,7 @@ def test_argument_that_a_reader_does_not_take_is_refused(load: Callable[..., Any
     task = make_task(dataset_path=None, dataset_kwargs={"size": 2}, tail="custom_dataset: !function reader.made\n")
     with pytest.raises(TaskError, match=r"cannot be called with \(version=, size=\): .* 'version'") as raised:
         load(task)
-    assert "let it take **kwargs" in raised.value.hint
+    assert "accept **kwargs" in raised.value.hint
 
 
 def test_split_that_a_reader_does_not_return_is_refused(load: Callable[..., Any], make_task: MakeTask, write: Write):
