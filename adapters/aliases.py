@@ -1,4 +1,4 @@
-"""Turns what ``--model`` says into an adapter: an alias, an adapter's name, ``captions:FILE``, or a folder of a recipe.
+"""Turns ``--model`` into an adapter: an alias, an adapter's name, ``captions:FILE``, or a folder of a recipe.
 
 A file of ``adapters/models`` holds one alias, whose name is the file's, or several by name. An alias's keys are
 ``adapter``, ``description``, ``size`` (its parameters, such as ``151M``), ``source`` (the hub id or address
@@ -112,7 +112,7 @@ class ModelSpec:
         return bool(self._arguments_of(adapters[self.adapter]).get("trust_remote_code"))
 
     def refuses(self, image: ImageHandle) -> str:
-        """Return why it can make nothing of an image; see ``Model.refuses``."""
+        """Return why it cannot use an image; see ``Model.refuses``."""
         build = adapters[self.adapter]
         return build.refuses(image) if isinstance(build, type) and issubclass(build, Model) else ""
 

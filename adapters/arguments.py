@@ -1,4 +1,4 @@
-"""Reads what a command line says of a model, a metric or decoding: ``key=value,key=value``, or JSON."""
+"""Reads settings of a model, a metric or decoding from a command line: ``key=value,key=value``, or JSON."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def _refusal(message: str) -> tuple[str, str] | None:
 
 
 def mismatch(message: str) -> str:
-    """Return the first tensors that torch says do not fit the architecture, or its first line."""
+    """Return the first tensors that do not fit the architecture, by torch's message, or its first line."""
     found = [
         f"{name}: [{theirs}] in the checkpoint, [{ours}] in the architecture"
         for name, theirs, ours in re.findall(

@@ -31,7 +31,7 @@ class CaptionRequest:
     Attributes:
         id: The document's id in its task.
         numbered: Whether the id is only the document's number, since the task names no ids.
-        image: What the document says of its image: a name, a path, encoded bytes; None where it has none.
+        image: The document's image: a name, a path, encoded bytes; None where it has none.
         prompt: The instruction.
         generation_kwargs: Decoding settings (``max_new_tokens``, ``temperature``, ...).
         pixels: Where the image itself is; None if it is not on this machine.
@@ -51,9 +51,9 @@ class Caption:
 
     Attributes:
         text: The text, special tokens removed, otherwise as it came.
-        tokens: How many tokens were generated; None if the model does not tell.
-        cut: Whether it ended because the allowed number of tokens was used up; None if the model does not tell.
-        remark: What was done to read the image that is not as usual (first frame of an animation); empty for nothing.
+        tokens: How many tokens were generated; None if the model does not report it.
+        cut: Whether it ended because the allowed number of tokens was used up; None if the model does not report it.
+        remark: An unusual step in reading the image (first frame of an animation); empty for none.
     """
 
     text: str
@@ -64,7 +64,7 @@ class Caption:
 
 @dataclass(frozen=True)
 class Captioned:
-    """What a captioner made of some of its requests.
+    """A captioner's results for some of its requests.
 
     An empty answer is an empty caption, which counts as one; without an answer there is no caption.
 
@@ -98,7 +98,7 @@ class Model:
 
     @classmethod
     def refuses(cls, image: ImageHandle) -> str:
-        """Return why it can make nothing of an image, as far as that is known before it is loaded; else nothing."""
+        """Return why it cannot use an image, as far as known before it is loaded; else an empty string."""
         return ""
 
     def lend(self) -> TrainableModel:
@@ -124,14 +124,14 @@ class Captioner(Model, ABC):
     batch_size: int = 1
     """Requests that one call of ``caption`` should be given."""
     keep: bool = True
-    """Whether captions are worth keeping in the store; False where they cost nothing to have again."""
+    """Whether captions are worth keeping in the store; False where it is free to get them again."""
     bad_rows: Sequence[BadRow] = ()
     """Rows of a recorded source that could not be read."""
     subset: bool = False
     """Whether a recorded source is meant to hold captions of a part of the documents alone."""
 
     def unclaimed(self) -> Sequence[str]:
-        """Return the ids of recorded captions that no request has asked for."""
+        """Return the ids of recorded captions that no request has used."""
         return ()
 
     @abstractmethod
@@ -153,10 +153,10 @@ class Captioner(Model, ABC):
     def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
         """Write the captions of all requests, in the fastest order.
 
-        Each batch is given out as soon as it is done, so that it can be kept.
+        Each batch is yielded as soon as it is done, so that it can be stored.
 
         Args:
-            requests: What is asked for.
+            requests: The requests.
             batch_size: Requests at once; None leaves it to the model.
 
         Raises:
@@ -179,14 +179,14 @@ class Captioner(Model, ABC):
 
 @dataclass(frozen=True)
 class Encoded:
-    """What an encoder made of one batch of its inputs.
+    """An encoder's results for one batch of its inputs.
 
     Attributes:
         vectors: Position among the inputs to its features: ``[d]`` of an image or text, ``[t, d]`` of the
             tokens of a text or the frames of a video; float32 or float16, not normalised.
         failures: Position to the reason why that input has no features.
-        remarks: Position to what was done to read an input that is not as usual (first frame of an
-            animation, 16 bits cut to 8).
+        remarks: Position to an unusual step in reading the input (first frame of an animation, 16 bits cut
+            to 8).
     """
 
     vectors: Mapping[int, np.ndarray]
@@ -253,12 +253,12 @@ PAIRWISE = "pairwise"
 
 @dataclass(frozen=True)
 class ScoredPairs:
-    """What a pairwise encoder made of some of its images.
+    """A pairwise encoder's results for some of its images.
 
     Attributes:
         scores: Position of an image to ``[k]`` float32, the scores of its texts, in order; NaN for one without.
         failures: Position of an image to the reason why it, or one of its texts, has no score.
-        remarks: Position of an image to what was done to read it that is not as usual.
+        remarks: Position of an image to an unusual step in reading it.
     """
 
     scores: Mapping[int, np.ndarray]
@@ -269,7 +269,7 @@ class ScoredPairs:
 class PairwiseEncoder(Encoder):
     """An encoder that gives an image and a text one score, and neither a vector.
 
-    A subclass tells by ``fingerprint`` what the score is made of: which head, what stands first, how many tokens.
+    A subclass's ``fingerprint`` names what decides the score: the head, the text before a caption, the length.
     """
 
     family: ClassVar[str] = PAIRWISE
@@ -342,7 +342,7 @@ class JudgeToken:
     Attributes:
         text: The token as text; one of the request's candidates only if it is that very token.
         probabilities: Candidate to its probability in this place, before the token was chosen; those that
-            the model does not tell, as they are too small, are left out. Empty for a token that is none of
+            the model does not report, as they are too small, are left out. Empty for a token that is none of
             the candidates.
     """
 
@@ -356,8 +356,8 @@ class Judgement:
 
     Attributes:
         text: The text, special tokens removed.
-        tokens: Its tokens; empty unless probabilities were asked for.
-        remark: What was done to read the image that is not as usual; empty for nothing.
+        tokens: Its tokens; empty unless probabilities were requested.
+        remark: An unusual step in reading the image; empty for none.
     """
 
     text: str
@@ -367,7 +367,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Judged:
-    """What a judge made of some of its requests.
+    """A judge's results for some of its requests.
 
     Attributes:
         judgements: Position among the requests to the answer.
@@ -379,10 +379,10 @@ class Judged:
 
 
 class Judge(Model, ABC):
-    """A model that is asked for judgements, and answers as likely as it can (greedy decoding) unless asked otherwise.
+    """A model that answers questions, by greedy decoding unless a request has other settings.
 
     A subclass overrides ``complete``, which is enough for questions about texts, or ``stream``, where it
-    looks at images, tells probabilities, or where the order and the size of batches are its own business.
+    supports images or token probabilities, or chooses the order and the size of batches.
     """
 
     batch_size: int = 1
@@ -407,15 +407,15 @@ class Judge(Model, ABC):
     def stream(self, requests: Sequence[JudgeRequest]) -> Iterator[Judged]:
         """Answer all requests, in the fastest order.
 
-        Each batch is given out as soon as it is done, so that it can be kept.
+        Each batch is yielded as soon as it is done, so that it can be stored.
 
         Raises:
             AdapterError: The model failed as a whole, or cannot answer requests of this kind.
         """
         if any(one.image is not None or one.candidates or one.system or one.decoding for one in requests):
             raise AdapterError(
-                f"judge {type(self).__name__} neither looks at images nor tells the probabilities of tokens, and takes "
-                "neither system prompts nor settings of decoding",
+                f"judge {type(self).__name__} supports no images, token probabilities, system prompts or decoding "
+                "settings",
                 "Name one that does, such as hf_judge or openai_judge.",
             )
         for start in range(0, len(requests), self.batch_size):
@@ -438,7 +438,7 @@ Alias = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class TrainableModel:
-    """A loaded model in the hands of who trains it; in single precision, with every weight frozen.
+    """A loaded model for training; in single precision, with every weight frozen.
 
     Attributes:
         module: All of its weights.
@@ -469,7 +469,7 @@ class Writing:
 
 @dataclass(frozen=True)
 class TrainableCaptioner(TrainableModel):
-    """A captioner in the hands of who trains it.
+    """A captioner for training.
 
     Attributes:
         inputs: Makes the model's inputs of images and the instruction that all are asked with.
@@ -498,7 +498,7 @@ class TrainableCaptioner(TrainableModel):
 
 @dataclass(frozen=True)
 class TrainableEncoder(TrainableModel):
-    """A dual encoder in the hands of who trains it.
+    """A dual encoder for training.
 
     Attributes:
         transform: Makes inputs of images.

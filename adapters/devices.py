@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _TORCH_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 PRECISIONS = tuple(_TORCH_NAMES)
 DTYPES = ("auto", *PRECISIONS, *_TORCH_NAMES.values())
-"""Those of models whose checkpoint may decide (``auto``): each adapter says on which device it does."""
+"""Those of models whose checkpoint may decide (``auto``): each adapter decides on which device."""
 
 
 def find_device(device: str | None, fault: type[BenchError] = AdapterError) -> torch.device:
@@ -68,7 +68,7 @@ _Made = TypeVar("_Made")
 
 
 class BatchSize:
-    """The size of a batch: halved whenever the device's memory does not hold one, and kept to from then on.
+    """The size of a batch: halved when the device runs out of memory, and kept from then on.
 
     Args:
         now: Things a batch to start with; where things have a length, the sum of their lengths, padding counted.
@@ -91,7 +91,7 @@ class BatchSize:
             length: Of a thing; a batch is padded to that of its longest.
 
         Yields:
-            A batch, and what was made of it; None for a single input that does not fit.
+            A batch and its result; None for a single input that does not fit.
         """
         start = 0
         while start < len(things):

@@ -66,7 +66,7 @@ class HfSource:
         return hub_commit(self.path, self.revision)
 
     def load(self, kind: str, dtype: torch.dtype, **settings: Any) -> tuple[Any, Any]:
-        """Return the model, and what the library says of weights that are missing, unexpected or of another shape.
+        """Return the model, and the library's report on missing, unexpected or mismatched weights.
 
         Args:
             kind: The name of a class of transformers.

@@ -36,7 +36,7 @@ def peft_checkpoint(peft: str) -> str:
 
 @contextmanager
 def quiet_peft() -> Iterator[None]:
-    """Keep back what transformers says when peft asks it by a name that it will drop."""
+    """Suppress the warning of transformers when peft uses a deprecated name."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         yield
@@ -91,7 +91,7 @@ def merged_with_peft(model: Any, peft: str) -> Any:
     try:
         return found.merge_and_unload()
     except Exception as error:
-        # As above: so say kinds of adapters that are no addition to weights.
+        # As above: kinds of adapters that are no addition to weights raise this.
         raise AdapterError(f"peft={peft}: cannot be merged: {mismatch(str(error))}", _HINT) from error
 
 

@@ -67,7 +67,7 @@ EVALUATE_PREFIX = "evaluate:"
 
 
 DIRECTION = "higher_is_better"
-"""What a task file, or a user, may say of every metric."""
+"""Settings that a task file, or a user, may give to every metric."""
 
 
 def build_metric(name: str, arguments: Mapping[str, Any]) -> Metric:
@@ -75,8 +75,8 @@ def build_metric(name: str, arguments: Mapping[str, Any]) -> Metric:
 
     Args:
         name: A registered name, or ``evaluate:NAME``.
-        arguments: Its settings. ``higher_is_better`` may be said of every metric, and differ from what it says of
-            itself only where it takes that as a setting.
+        arguments: Its settings. ``higher_is_better`` may be given for every metric, and may differ from its own
+            direction only where it takes that as a setting.
 
     Raises:
         UsageError: The name, or a setting, is not known, or the metric has another direction.

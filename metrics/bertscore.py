@@ -75,13 +75,13 @@ class BertScore(Metric):
         self.model = model
         self.num_layers = num_layers
         self.of = of
-        # Private, as which one it is says more than its name.
+        # Private: the fingerprint has the checkpoint's identity, not its name.
         self._checkpoint = Checkpoint("BERTScore's encoder", "model", model, revision)
         # Private, as it changes no value beyond rounding.
         self._device = device
 
     def check(self) -> None:
-        """Raise if the checkpoint is not here and cannot be asked for, or has too few layers."""
+        """Raise if the checkpoint is neither here nor on the hub, or has too few layers."""
         self._checkpoint.check()
         if self._checkpoint.folder is not None:
             self._config()

@@ -109,7 +109,7 @@ def bleu(
 
 
 def _count(ngrams: NGrams, items: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the parts of all items up to the largest order; zeros for items that are not asked for."""
+    """Return the parts of all items up to the largest order; zeros for items that are not requested."""
     n = len(ngrams.candidate)
     correct, guessed = np.zeros((2, n, MAX_ORDER))
     candidate_length, reference_length = np.zeros((2, n))

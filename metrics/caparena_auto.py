@@ -1,4 +1,4 @@
-"""CapArena-Auto: a model that sees the image says whether a caption is better than that of a baseline."""
+"""CapArena-Auto: a model that sees the image judges whether a caption is better than that of a baseline."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class CapArenaAuto(PromptedMetric):
     sees as well. A caption that is the baseline's own ties without being asked about. Which of the two stands first
     depends on ``seed`` and the two texts alone; released code tosses a coin without a seed.
 
-    An answer without a line ``Judgment:`` of one of the three verdicts is asked for again, as often as ``tries``
-    allows. Released code then counts 0, as a tie: ``on_failure="zero"``, remarked on by name.
+    An answer without a line ``Judgment:`` of one of the three verdicts is requested again, up to ``tries`` times.
+    Released code then counts 0, as a tie: ``on_failure="zero"``, remarked on by name.
 
     The released prompt has no licence, so it is not shipped: the default asks for the same in other words. For numbers
     that compare with the paper's, put the prompt of ``vlm_as_a_judge.py`` into a file, with ``{first}``, ``{second}``
@@ -52,7 +52,7 @@ class CapArenaAuto(PromptedMetric):
         prompt: A file with the prompt; our own words unless given.
         seed: Decides, with the texts, which caption stands first.
         max_tokens: Tokens that the answer may have.
-        tries: How often an answer is asked for.
+        tries: Maximum number of requests for an answer.
         on_failure: ``fail``: an item without a verdict has no value; ``zero``: it has 0.
 
     Raises:

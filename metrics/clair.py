@@ -28,7 +28,7 @@ class Clair(Metric):
     """The likelihood, as a language model puts it, that candidate and references are of one image.
 
     The answer's first JSON object is read; where it is none, the first number of the answer counts, times
-    100 if it is below 1. An answer without any number is asked for again, as often as ``tries`` allows.
+    100 if it is below 1. An answer without any number is requested again, up to ``tries`` times.
     The value is the number / 100.
 
     Released code gives an answer that cannot be read the value 0, and takes numbers outside of 0 to 100.
@@ -36,7 +36,7 @@ class Clair(Metric):
 
     Args:
         max_tokens: Tokens that the answer may have; the released default, of which the demo uses 128.
-        tries: How often an answer is asked for.
+        tries: Maximum number of requests for an answer.
         on_failure: ``fail``: an item whose answer cannot be used has no value; ``zero``: it has 0.
 
     Raises:

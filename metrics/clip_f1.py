@@ -7,8 +7,7 @@ The parts of an image are the crops of its boxes and the whole image; those of a
 the marks ``.``, ``?`` and ``!``, and the whole caption. The cut is plain, as the paper states it: "3.5" and
 "e.g." are cut too, the marks go, and a piece without a letter or digit is dropped. Boxes and sentences that
 occur twice count twice. Not stated in the paper, and so chosen here: no prompt, cosine as similarity, crops
-as they are (those of any size and shape go through the encoder's own transform), and 0 for a caption that says
-nothing.
+as they are (those of any size and shape go through the encoder's own transform), and 0 for an empty caption.
 
 ``parts="whole"`` is for data sets without boxes: the whole image is then the image's only part, so that recall is
 how far the sentences nearest to it represent it, and precision the mean cosine of the text parts with it (in
@@ -139,7 +138,7 @@ class _Parts:
     prompt: str
 
     def table(self) -> tuple[np.ndarray, dict[int, str], dict[int, str]]:
-        """Return ``[n, 6]``, why an item has none, and what was done to read its image that is not as usual.
+        """Return ``[n, 6]``, failures by item, and remarks on how images were read.
 
         A row is precision, recall, image parts, text parts, lost boxes, truncated; NaN where an item has none.
         """

@@ -125,9 +125,9 @@ of a million METEOR's jar dies, and alignments and parses take memory by the squ
 
 
 class Aggregate:
-    """How a system-level value is made of the scores of items: the weighted mean, unless a subclass says otherwise.
+    """How a system-level value is computed from item scores: the weighted mean, unless a subclass overrides it.
 
-    It is made of sums over the items, and those of shards add up to those of the whole, exactly: equal items
+    It is computed from sums over the items, and those of shards add up to those of the whole, exactly: equal items
     with equal weights have one value, to the bit, regardless of their order and shards.
     """
 
@@ -218,8 +218,8 @@ class Metric(Aggregate, ABC):
     splits_words: bool = False
     """Whether it counts or compares words, which it finds by the spaces between them."""
     longest_caption: int | None = None
-    """Characters of a candidate that it takes (``PARSEABLE``, say): of longer ones it is given the beginning, which the
-    record says. None: any number."""
+    """Maximum length of a candidate in characters, such as ``PARSEABLE``; longer ones are truncated, and the record
+    reports it. None: no limit."""
     is_plain: bool = False
     """Whether it is Python and NumPy alone, which processes forked from this one can go on with: what runs Java, or
     holds the threads of a model's library, cannot be forked."""
@@ -276,7 +276,7 @@ class Metric(Aggregate, ABC):
         """
 
     def review(self, shards: Iterable[tuple[Scores, Mapping[int, str]]]) -> Sequence[str]:
-        """Return what is to be said of the scores of a whole run; of most metrics nothing is.
+        """Return remarks on the scores of a whole run; most metrics have none.
 
         Args:
             shards: Of each shard what ``score`` returned, and the ids of the items that failed.

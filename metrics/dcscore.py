@@ -88,10 +88,10 @@ _PROMPTS = {
 
 
 class DcScore(Metric):
-    """The mean of two F1 of a caption's facts: over all of them, and over those that say what is to be seen.
+    """The mean of two F1 of a caption's facts: over all of them, and over those that describe the image.
 
-    A judge takes the facts out of the caption; says of each which fact of the oracle it is about, ``answers`` times;
-    and looks at the image and the oracle's caption and says which are true, as often. Each pair of
+    A judge extracts the caption's facts. It matches each with a fact of the oracle, ``answers`` times. From the image
+    and the oracle's caption it verifies each fact, ``answers`` times, too. Each pair of
     such answers is a trial: precision is the share of true facts, recall how much of the oracle they have
     (:func:`capbench.metrics.dcscore.trial`). Trials are averaged, then items.
 
@@ -117,8 +117,8 @@ class DcScore(Metric):
             ``text``, as released, where an answer that words a fact otherwise cannot be used.
         invalid: An item whose answers cannot be used has no value (``exclude``: released code leaves it out of the
             mean), or 0 (``zero``).
-        answers: How often each of matching and verifying is asked.
-        tries: How often an answer is asked for.
+        answers: Number of answers to each of matching and verifying.
+        tries: Maximum number of requests for an answer.
         temperature: That of facts and matching.
         verify_temperature: That of verifying.
         seed: The first seed of the answers.
@@ -228,7 +228,7 @@ class DcScore(Metric):
         return Scores(values, dict(zip(names, parts.T.copy(), strict=True)), failures, remarks)
 
     def accounts(self, items: Items, context: Context) -> list[FactCheck | str]:
-        """Return what the judge said of each item, for people to read; or why it has no value.
+        """Return the judge's verdicts on each item, for people to read; or why it has no value.
 
         What the context's cache holds is not asked again.
 
@@ -262,7 +262,7 @@ class DcScore(Metric):
         image_name: str,
         context: Context | None = None,
     ) -> FactCheck:
-        """Return what the judge says of a caption, which may be made up, and what follows.
+        """Return the judge's verdicts on a caption, which may be made up, and the scores.
 
         Args:
             candidate: The caption.
@@ -283,7 +283,7 @@ class DcScore(Metric):
         return account
 
     def _oracles(self, items: Items, questions: FactQuestions, context: Context) -> list[OracleCaption | str]:
-        """Return what is known of the image of each item, or why nothing is."""
+        """Return the oracle of each item's image, or why there is none."""
         if self.oracle == "people":
             if not items.image_names:
                 raise MetricError(
@@ -400,7 +400,7 @@ class Case:
 
 @dataclass(frozen=True)
 class FactCheck:
-    """What a judge said of a caption, and what follows.
+    """A judge's verdicts on a caption, and the scores.
 
     Attributes:
         facts: ``n`` facts of the caption.
@@ -408,7 +408,7 @@ class FactCheck:
         matchings: Of each answer ``n`` places among the oracle's facts; None for a fact that is about none.
         verifications: Of each answer ``n``, whether each fact is true.
         parts: ``[6]`` means of ``PARTS`` over the trials, 0 to 1.
-        remark: What was done to read the image that is not as usual; empty for nothing.
+        remark: An unusual step in reading the image; empty for none.
     """
 
     facts: tuple[CaptionFact, ...]
@@ -426,7 +426,7 @@ class FactCheck:
 
 @dataclass(frozen=True)
 class _Question(Generic[_T]):
-    """What is asked, and what reads an answer; ``number`` tells apart those that are equal otherwise."""
+    """A question and the parser of its answer; ``number`` distinguishes repeated questions."""
 
     prompt: str
     read: Callable[[str], _T]
@@ -437,7 +437,7 @@ class _Question(Generic[_T]):
 
 @dataclass(frozen=True)
 class _Read(Generic[_T]):
-    """What was read in an answer, and what was done to read the image that is not as usual."""
+    """The value of an answer, and the remark on its image."""
 
     value: _T
     remark: str
@@ -445,7 +445,7 @@ class _Read(Generic[_T]):
 
 @dataclass(frozen=True)
 class FactQuestions:
-    """What a judge is asked, as the settings of a metric say, with its prompts."""
+    """The questions to a judge, by a metric's settings and prompts."""
 
     settings: DcScore
     prompts: Mapping[str, str]
@@ -510,7 +510,7 @@ class FactQuestions:
         return found
 
     def _read(self, questions: Sequence[_Question[_T]], context: Context) -> list[_Read[_T] | str]:
-        """Return the answer to each question; one that cannot be read is asked for again, by another seed."""
+        """Return the answer to each question; unusable ones are requested again, with another seed."""
         found: dict[int, _Read[_T] | str] = {}
         waiting = list(range(len(questions)))
         for attempt in range(self.settings.tries):

@@ -49,8 +49,8 @@ class EmScore(Metric):
         idf: The training captions whose idf weighs the tokens: a ``.json`` or text file (``token_idf``). A
             relative path is one in the data set's folder. None weighs all tokens the same.
         idf_max_words: Longer training captions are left out.
-        recorded: Whether features that somebody recorded of frames are taken. No file says of which model they
-            are; the released ones are of OpenAI's CLIP ViT-B/32, so by default they are not taken for PAC-S.
+        recorded: Whether recorded features of frames are used. No file names their model; the released ones are
+            of OpenAI's CLIP ViT-B/32, so by default they are not used for PAC-S.
 
     Raises:
         ValueError: An argument is out of range.
@@ -240,7 +240,7 @@ class PacEmScore(EmScore):
     """EMScore with a model of the ``pac`` family, which the PAC-S++ paper calls PAC-S for videos.
 
     The paper says that it computes EMScore with its weights; there is no released code. Frames must be encoded
-    by them too, so recorded features are not taken unless ``recorded`` says that they were.
+    by them too, so recorded features are used only with ``recorded``.
 
     Args:
         frames: As of ``EmScore``.

@@ -128,7 +128,7 @@ class GraphMetric(Metric):
         found = frozenset(self._lemmas(fact) for facts in of_graphs for fact in facts)
         if self.empty == "phrase":
             return found or frozenset({_NOTHING})
-        # A parser's "( )" says no more than no graph.
+        # A parser's "( )" is an empty graph.
         return found - {_NOTHING}
 
     def _lemmas(self, fact: Fact) -> Fact:
@@ -164,7 +164,7 @@ class SoftSpice(GraphMetric):
     """The mean over the candidate's phrases of the cosine with the most similar phrase of all references.
 
     Phrases are the objects, and a phrase for each attribute ("red car") and relation ("car on road"). As released it
-    is a precision: what the references say and the candidate does not costs nothing; with ``both_ways`` it does.
+    is a precision: missing facts of the references are not penalised, except with ``both_ways``.
 
     ``Scores.parts``: ``precision [n]``, which is the value, and ``recall [n]``, the same of the references' phrases.
 
@@ -388,7 +388,7 @@ Synonyms = Callable[[str], frozenset[int]]
 
 
 def merged(facts: Sequence[Fact], synonyms: Synonyms) -> list[Merged]:
-    """Return tuples of which none says what another one does.
+    """Return tuples without duplicates, synonyms included.
 
     Words of no synonym set are merged with nothing, themselves included, so that a tuple with such a word stays.
 

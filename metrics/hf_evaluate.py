@@ -127,7 +127,7 @@ class EvaluateMetric(Metric):
         if name is None or name not in numbers:
             raise MetricError(
                 f"evaluate module '{self.path}' returns {', '.join(found)}: which of them is the score?",
-                f"Say it in a task file: {{metric: 'evaluate:{self.path}', result: {next(iter(found), 'NAME')}}}.",
+                f"Name it in a task file: {{metric: 'evaluate:{self.path}', result: {next(iter(found), 'NAME')}}}.",
             )
         return numbers[name]
 

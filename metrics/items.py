@@ -79,11 +79,11 @@ class Items:
 
 @dataclass(frozen=True)
 class Scores:
-    """What a metric says of ``n`` items.
+    """A metric's scores of ``n`` items.
 
     Attributes:
         values: ``[n]`` float64; NaN where an item could not be scored (its reason is in ``failures``).
-        parts: Named arrays ``[n, ...]`` that the value was made of (precision, counts, ...).
+        parts: Named arrays ``[n, ...]`` from which the value was computed (precision, counts, ...).
         failures: Item index to the reason why it has no value.
         remarks: Item index to what was done to read it, where that was not as usual; it has a value all the
             same.

@@ -55,9 +55,9 @@ def ask(requests: Sequence[JudgeRequest], context: Context, attempt: int = 0) ->
     the rest of the request, usable or not; the next run requests missing ones again.
 
     Args:
-        requests: What is asked.
+        requests: The requests.
         context: Cache, progress, judge.
-        attempt: Tells apart answers to the same request, where a metric asks again.
+        attempt: Distinguishes answers to the same request, where a metric repeats it.
 
     Raises:
         MetricError: The context has no judge.
@@ -95,14 +95,14 @@ def ask_until_read(
     """Repeat the requests whose answers cannot be parsed.
 
     Args:
-        requests: By item what is asked.
+        requests: The request of each item.
         context: Cache, progress, judge.
-        tries: How often an item is asked for, 1 or more.
-        read: Takes an item and its answer; returns whether there was something in it. A ``ValueError`` is the item's
-            failure, and it is not asked for again.
+        tries: Maximum number of requests for an item, 1 or more.
+        read: Takes an item and its answer; returns whether the answer was usable. A ``ValueError`` is the item's
+            failure, and the request is not repeated.
 
     Returns:
-        The failures by item, and the items in whose answers there was nothing.
+        The failures by item, and the items without a usable answer.
 
     Raises:
         MetricError: The context has no judge.

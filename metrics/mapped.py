@@ -22,7 +22,7 @@ def mapped(folder: str, name: str, build: Callable[[], Mapping[str, np.ndarray]]
 
     Args:
         folder: The file's, inside the cache folder.
-        name: The file's; it tells what the arrays were made from.
+        name: The file's name, which identifies the source of the arrays.
         build: Makes them, by their names.
     """
     path = cache_folder() / folder / f"{name}.npy"

@@ -1,4 +1,4 @@
-"""MID: Mutual Information Divergence, how much more a caption and its image say of each other than by chance."""
+"""MID: Mutual Information Divergence, the pointwise mutual information of a caption and its image."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def fixed(features: np.ndarray) -> np.ndarray:
 
 
 def moments(features: np.ndarray) -> dict[str, np.ndarray]:
-    """Return what a mean and a covariance are made of, exactly; for different rows it adds up.
+    """Return the exact sums for a mean and a covariance; those of different rows add up.
 
     Args:
         features: ``[n, d]`` int32 multiples of ``STEP``, of norm 1; n is less than 2**32.

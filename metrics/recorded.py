@@ -34,7 +34,7 @@ class Recorded(Metric):
 
     The file is jsonl, json, csv, tsv or Parquet. Its rows hold ``score`` and ``id``, or ``score``, ``image`` and
     ``caption``; columns of other names are named. Ids are those of the samples of a run; of a pair's captions
-    ``ID|0`` and ``ID|1``. White space in captions is not looked at. Two rows of one key with different scores are
+    ``ID|0`` and ``ID|1``. White space in captions is ignored. Two rows of one key with different scores are
     refused.
 
     The file is read once on a machine, row by row; processes share 24 bytes a score.
@@ -150,7 +150,7 @@ class Recorded(Metric):
         if scored / total < self._coverage:
             raise MetricError(
                 f"{scored:,.0f} of {total:,.0f} rows have a score in {scores.name} (coverage "
-                f"{scored / total:.4f}, where {self._coverage:g} is asked for); the first without one: "
+                f"{scored / total:.4f}, where {self._coverage:g} is required); the first without one: "
                 f"{', '.join(missing)}{''.join(f'; it {one}' for one in said)}",
                 _HINT,
             )
@@ -280,7 +280,7 @@ def id_key(identity: Any) -> int:
 
 
 def caption_key(image: Any, caption: str, image_names: ImageNames) -> int:
-    """Return the key of a score that is found by image and caption; white space of captions is not looked at."""
+    """Return the key of a score that is found by image and caption; white space of captions is ignored."""
     name = bare_name(str(image)) if image_names == "bare" else str(image)
     return _hashed(f"{name}\0{' '.join(caption.split())}")
 
@@ -395,7 +395,7 @@ def _value(row: Mapping[str, Any], column: str, kind: Any) -> Any:
 
 
 def _sorted(keys: np.ndarray, scores: np.ndarray, rows: np.ndarray, file: str) -> dict[str, np.ndarray]:
-    """Return scores in the order of their keys; a row that says the same once more is left out.
+    """Return scores in the order of their keys; duplicate rows are left out.
 
     Raises:
         MetricError: Two rows of one key have different scores.
@@ -411,6 +411,6 @@ def _sorted(keys: np.ndarray, scores: np.ndarray, rows: np.ndarray, file: str) -
         raise MetricError(
             f"{file}: {len(differing):,} times two rows of one key have different scores: rows {', '.join(pairs)}",
             "A score is found by its id, or by its image and caption: keep one of the two, or name the column that "
-            "tells them apart.",
+            "distinguishes them.",
         )
     return {"keys": keys[~again], "scores": scores[~again], "rows": rows[~again]}

@@ -198,7 +198,7 @@ def java_version(java: str) -> int:
     """Return the major version of a Java (8 for ``1.8.0_392``).
 
     Raises:
-        MetricError: It does not say.
+        MetricError: It prints no version.
     """
     try:
         asked = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True)
@@ -206,7 +206,7 @@ def java_version(java: str) -> int:
         raise MetricError(f"{java} -version failed: {error}", "Reinstall Java, or point JAVA_HOME at one.") from error
     found = re.search(r'version "(?:1\.)?(\d+)', asked.stderr + asked.stdout)
     if found is None:
-        raise MetricError(f"{java} -version does not tell its version: {asked.stderr[:200]!r}")
+        raise MetricError(f"{java} -version prints no version: {asked.stderr[:200]!r}")
     return int(found[1])
 
 
@@ -220,10 +220,10 @@ def _has_engine(jar: Path) -> bool:
 
 
 def command(jars: Sequence[Path], question: Path, answer: Path, memory: str) -> list[str]:
-    """Return what follows ``java``.
+    """Return the arguments of ``java``.
 
-    The jar's own cache of parses is not asked for: the library that keeps it does not run on Java 16 or
-    later (InaccessibleObjectException in FST), and needs native code that is there for x86-64 only.
+    The jar's own cache of parses is not used: its library does not run on Java 16 or later
+    (InaccessibleObjectException in FST), and needs native code that exists for x86-64 only.
     """
     path = os.pathsep.join(map(str, jars))
     return [f"-Xmx{memory}", "-cp", path, MAIN, str(question), "-out", str(answer), *OPTIONS]
@@ -293,7 +293,7 @@ def parse(content: str, names: Sequence[str]) -> list[dict[str, Any]]:
         ]
     except (ValueError, KeyError, TypeError) as error:
         raise MetricError(
-            f"SPICE wrote something else than the scores of the {len(names)} items that it was sent: "
+            f"SPICE did not return the scores of the {len(names)} items: "
             f"{type(error).__name__}: {error} in {content[:200]!r}",
             "Run again; if it stays so, please report it to capbench.",
         ) from error

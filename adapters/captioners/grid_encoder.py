@@ -79,6 +79,6 @@ class GridEncoder(PreTrainedModel):
 
 
 def register() -> None:
-    """Tell the library of it, so that folders with such an encoder are read as all others are."""
+    """Register it with the library, so that folders with such an encoder are read like all others."""
     AutoConfig.register(GridEncoderConfig.model_type, GridEncoderConfig, exist_ok=True)
     AutoModel.register(GridEncoderConfig, GridEncoder, exist_ok=True)

@@ -46,7 +46,7 @@ class PromptFormat:
         system: What stands before the conversation, in the template's system role.
 
     Raises:
-        AdapterError: The model has no chat template, and nothing else was asked for; or it takes no text.
+        AdapterError: The model has no chat template, and no other format was given; or it takes no text.
     """
 
     def __init__(self, processor: Any, form: str | None, system: str | None) -> None:
@@ -61,7 +61,7 @@ class PromptFormat:
         if self._form == "chat" and not self._template:
             raise AdapterError(
                 "the model has no chat template.",
-                "Say how it is asked: --model_args prompt_format=none (the image alone), or a text such as "
+                "Set the format: --model_args prompt_format=none (the image alone), or a text such as "
                 "'prompt_format=Question: {prompt} Answer:'.",
             )
         if system is not None and self._form != "chat":
@@ -116,7 +116,7 @@ class SampleBatch:
     Attributes:
         positions: Of each sample, among all requests.
         samples: What to write.
-        inputs: The model's inputs, not on its device yet; None where they were not asked for or cannot be made.
+        inputs: The model's inputs, not on its device yet; None where they were not requested or cannot be made.
         failures: Position to the reason why the image of a request could not be read.
     """
 
@@ -159,7 +159,7 @@ def batches_ahead(
     """Yield batches in order.
 
     Args:
-        requests: What is asked for.
+        requests: The requests.
         order: Positions of those that are wanted.
         size: Returns how many samples the next batch should have; those that cannot be read count.
         workers: Threads that read.
@@ -228,10 +228,10 @@ class HfCaptioner(Captioner):
         dtype: ``fp32``, ``fp16``, ``bf16``, or ``auto``: on a GPU what the checkpoint says, else fp32.
         device: Such as ``cpu`` or ``cuda:1``; a GPU by default, where there is one.
         device_map: ``auto`` spreads the model over several GPUs (needs accelerate).
-        batch_size: Captions at once to start with; halved whenever the device's memory does not do.
+        batch_size: Captions at once to start with; halved when the device runs out of memory.
         workers: Threads that read images; one a core by default.
         prompt_format: ``chat``, ``none`` or a text with ``{prompt}``; see ``PromptFormat``.
-        system: What the chat template's system role says.
+        system: Text of the chat template's system role.
         min_pixels: Images with fewer are enlarged, by models that take any size (Qwen-VL).
         max_pixels: Images with more are made smaller, by the same.
         quantization: ``4bit`` or ``8bit`` (needs bitsandbytes).
@@ -294,7 +294,7 @@ class HfCaptioner(Captioner):
         rows = _ROWS_ON_GPU if self._device.type == "cuda" else _ROWS_ON_CPU
         self.batch_size = batch_size or rows
         self._start_rows = batch_size
-        # How much fits is found out once, however often captions are asked for.
+        # The batch size is found once for all calls.
         self._sizes: dict[tuple[str, int | None], BatchSize] = {}
         self._workers = workers or default_workers()
         # The tokenizer keeps its settings for padding in one place, and two threads use it.

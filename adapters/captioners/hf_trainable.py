@@ -1,4 +1,4 @@
-"""A captioner of transformers in the hands of who trains it: captions without gradients, and one pass with them."""
+"""A captioner of transformers for training: captions without gradients, and one pass with them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .hf import HfCaptioner
 
 _TYPES = ("token_type_ids", "mm_token_type_ids")
-"""Inputs that say of each token of the instruction what it is; 0 is a text's."""
+"""Inputs with the type of each token of the instruction; 0 is text."""
 
 
 def trainable_captioner(captioner: HfCaptioner) -> TrainableCaptioner:
@@ -151,7 +151,7 @@ class _Lending:
             whole = self._plain_ids(asked + between + text)
             if whole[: len(before)] != before:
                 raise AdapterError(
-                    f"{self._captioner.name}: the instruction's tokens are others where an answer follows it.",
+                    f"{self._captioner.name}: the instruction has other tokens with an answer behind it.",
                     "Give the recipe another objective.prompt, or the model another prompt_format.",
                 )
             found.append([*whole[len(before) :], self._captioner.end_ids[0]])

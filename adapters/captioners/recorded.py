@@ -65,7 +65,7 @@ class RecordedCaptions(Captioner):
 
     @cached_property
     def _digest(self) -> str:
-        # It is asked for with each shard.
+        # Called for each shard.
         with self.path.open("rb") as content:
             return hashlib.file_digest(content, "sha256").hexdigest()
 
@@ -84,7 +84,7 @@ class RecordedCaptions(Captioner):
         yield Captioned(captions, absent=absent)
 
     def unclaimed(self) -> list[str]:
-        """Return the ids of rows that no request has asked for, in the file's order."""
+        """Return the ids of rows that no request has used, in the file's order."""
         rows = [*self._by_id.items(), *self._by_image.items()]
         return [name for name, row in rows if not row.is_claimed]
 

@@ -33,7 +33,7 @@ class UnusableAnswer(Exception):  # noqa: N818 - callers handle it as a reason, 
     Args:
         reason: Why.
         again: Whether asking again may help.
-        silent: Whether the model has answered, and said nothing: it refused, or its tokens were used up before.
+        silent: Whether the model gave an empty answer: it refused, or used up its tokens first.
         unreachable: Whether no connection could be made.
     """
 
@@ -50,10 +50,10 @@ class ChatAnswer:
 
     Attributes:
         text: The text as it came.
-        cut: Whether it ended because the allowed number of tokens was used up; None if the server does not tell.
+        cut: Whether it ended because the allowed number of tokens was used up; None if the server does not report it.
         usage: Tokens of prompt and answer as the server counts them.
-        tokens: The tokens with the probabilities of the candidates; empty where none were asked for.
-        remark: What was done to read the request's image that is not as usual; empty for nothing.
+        tokens: The tokens with the probabilities of the candidates; empty where none were requested.
+        remark: An unusual step in reading the request's image; empty for none.
     """
 
     text: str
@@ -68,7 +68,7 @@ def read_answer(content: bytes, candidates: Sequence[str] = ()) -> ChatAnswer:
 
     Args:
         content: The body.
-        candidates: Tokens whose probabilities were asked for.
+        candidates: Tokens whose probabilities are requested.
 
     Raises:
         UnusableAnswer: It is not JSON, not of the API's form, or holds no text.
@@ -101,7 +101,7 @@ def read_answer(content: bytes, candidates: Sequence[str] = ()) -> ChatAnswer:
 
 
 def server_message(content: bytes) -> tuple[str, str]:
-    """Return what an error's body says, in one line, and its code (``insufficient_quota``)."""
+    """Return the message of an error's body, in one line, and its code (``insufficient_quota``)."""
     body = _json(content)
     found: Any = body
     if isinstance(body, dict):
@@ -174,7 +174,7 @@ def finished_first(work: Callable[[Callable[[_Result], None]], Awaitable[None]])
                 yield result
             task.result()
         except ExceptionGroup as group:
-            # Of tasks that fail together one tells enough.
+            # One error is enough where several tasks fail.
             raise group.exceptions[0] from None
         finally:
             task.cancel()
@@ -195,12 +195,12 @@ _LOST_IN_A_ROW = 20
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """What is asked of the server.
+    """A request to the server.
 
     Attributes:
         body: Makes the request's JSON, and a remark on its image; called when its turn comes, in a thread, as it may
             read an image.
-        candidates: Tokens whose probabilities were asked for.
+        candidates: Tokens whose probabilities are requested.
     """
 
     body: Callable[[], tuple[Mapping[str, Any], str]]
@@ -266,7 +266,7 @@ class ChatClient:
         """Yield the position and the outcome of each request, as soon as there is one.
 
         Args:
-            requests: What is asked.
+            requests: The requests.
             concurrency: Requests under way at once.
 
         Raises:
@@ -294,7 +294,7 @@ class ChatClient:
                         raise AdapterError(
                             f"{lost} requests in a row failed after {self.max_retries + 1} attempts each; the "
                             f"last: {outcome.reason}",
-                            "What was answered is kept. Look at the server, and run again.",
+                            "Answers so far are stored. Check the server, and run again.",
                         )
 
             headers = {"Content-Type": "application/json"}
@@ -336,7 +336,7 @@ class ChatClient:
         if last.unreachable:
             raise AdapterError(
                 f"{self.base_url}: {last}",
-                "Does the server run, and is base_url right? What was answered is kept: run again for the rest.",
+                "Does the server run, and is base_url right? Answers so far are stored: run again for the rest.",
             )
         return Failed(f"{last} ({self.max_retries + 1} attempts)", "lost")
 
@@ -381,7 +381,7 @@ class ChatClient:
             if (ordered := _seconds(retry_after)) > _LONGEST_ORDERED_WAIT:
                 return AdapterError(
                     f"{self.base_url}: {said}; the server asks for a pause of {ordered:,.0f} s",
-                    "What was answered is kept: run again after the pause.",
+                    "Answers so far are stored: run again after the pause.",
                 )
             if ordered > 0:
                 self._quiet_until = asyncio.get_running_loop().time() + ordered

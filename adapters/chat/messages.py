@@ -16,7 +16,7 @@ from ..images.reading import UnreadableImage, read_bytes, read_image
 def chat_messages(prompt: str, image: ImageHandle | None, system: str | None) -> tuple[list[dict[str, Any]], str]:
     """Return the messages of one request: the system prompt, then the image and the instruction; and a remark.
 
-    The remark is what was done to read the image that is not as usual; empty for nothing.
+    The remark is an unusual step in reading the image; empty for none.
 
     Raises:
         UnreadableImage: The image is missing, or no image.
@@ -90,15 +90,15 @@ _AS_THEY_ARE = (
 )
 _KNOWN = (*_LIMITS, *_AS_THEY_ARE, "do_sample", "num_beams", "until")
 _DRAWING: dict[str, tuple[float, ...]] = {"temperature": (0,), "top_p": (1,), "top_k": (0, -1), "min_p": (0,)}
-"""Settings by which tokens are drawn, each with the values that ask for nothing."""
+"""Settings by which tokens are drawn, each with the values that have no effect."""
 
 
 def sampling_settings(generation_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return decoding settings as the OpenAI API and vLLM's ``SamplingParams`` name them.
 
     ``max_new_tokens`` (or ``max_gen_toks``) becomes ``max_tokens``, ``until`` becomes ``stop``. Without
-    ``do_sample: true`` the temperature is 0, unless one is given. A setting that is None is left out. One of those by
-    which tokens are drawn is refused where none are, unless its value asks for nothing.
+    ``do_sample: true`` the temperature is 0, unless one is given. A setting that is None is left out. A sampling
+    setting is refused without sampling, unless its value has no effect.
 
     Args:
         generation_kwargs: Settings as tasks write them, in the names of transformers and lm-eval.
@@ -109,8 +109,8 @@ def sampling_settings(generation_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     given = {name: value for name, value in generation_kwargs.items() if value is not None}
     if unknown := sorted(given.keys() - set(_KNOWN)):
         raise AdapterError(
-            f"decoding setting '{unknown[0]}' cannot be passed on by this adapter",
-            f"It passes on {', '.join(sorted(_KNOWN))}. --gen_kwargs {unknown[0]}=null leaves out a task's own.",
+            f"decoding setting '{unknown[0]}' is not supported by this adapter",
+            f"It supports {', '.join(sorted(_KNOWN))}. --gen_kwargs {unknown[0]}=null leaves out a task's own.",
         )
     if given.get("num_beams", 1) != 1:
         raise AdapterError(

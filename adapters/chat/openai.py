@@ -12,7 +12,7 @@ from .client import ChatClient, ChatRequest, Failed
 from .messages import chat_messages, image_of, sampling_settings
 
 _TOP_LOGPROBS = 20
-"""Probabilities that a server tells at each place: as many as the API allows."""
+"""Number of probabilities to request at each place: the API's maximum."""
 
 
 class _OpenAIServer:
@@ -23,7 +23,7 @@ class _OpenAIServer:
     Args:
         model: The name under which the server knows the model.
         base_url: The server's address with the version, such as ``http://localhost:8000/v1``.
-        revision: What is served, where the name does not tell: goes into the fingerprint as it is.
+        revision: Version of the served model, where the name has none; part of the fingerprint.
         system: Goes before every request.
         concurrency: Requests under way at once.
         timeout: Seconds that one attempt may take as a whole.
@@ -69,9 +69,9 @@ class _OpenAIServer:
         self._client = ChatClient(base_url, api_key_env, timeout, max_retries)
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what is asked for, not where: a model is the same on another machine.
+        """Return the model and its settings, not the address: a model is the same on another machine.
 
-        Two servers may serve different weights under one name; ``revision`` tells them apart.
+        Two servers may serve different weights under one name; ``revision`` distinguishes them.
         """
         return {
             "adapter": "openai",
@@ -106,9 +106,9 @@ class OpenAICaptioner(_OpenAIServer, Captioner):
     """
 
     def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
-        """Ask for all captions, many at a time; each is given out when it has come."""
+        """Request all captions concurrently; each is yielded when it arrives."""
         for request in requests:
-            # Settings that cannot be passed on are none of the server's business.
+            # Fails here for settings that the API cannot express.
             sampling_settings(request.generation_kwargs)
         asked = [ChatRequest(partial(self._request, request)) for request in requests]
         for at, answer in self._client.ask(asked, batch_size or self.concurrency):
@@ -130,14 +130,14 @@ class OpenAIJudge(_OpenAIServer, Judge):
     """Judgements by any OpenAI-compatible server: vLLM, SGLang, hosted models.
 
     Answers are decoded greedily (temperature 0) unless a request says otherwise; servers have no beams.
-    Probabilities are those of the 20 likeliest tokens of each place, which is what the API tells. For the
+    Probabilities are those of the 20 likeliest tokens of each place, the API's maximum. For the
     arguments see ``_OpenAIServer``.
     """
 
     def stream(self, requests: Sequence[JudgeRequest]) -> Iterator[Judged]:
-        """Ask for all judgements, many at a time; each is given out when it has come."""
+        """Request all judgements concurrently; each is yielded when it arrives."""
         for request in requests:
-            # Settings that cannot be passed on are none of the server's business.
+            # Fails here for settings that the API cannot express.
             _decoding(request)
         asked = [ChatRequest(partial(self._request, request), request.candidates) for request in requests]
         for at, answer in self._client.ask(asked, self.concurrency):

@@ -24,7 +24,7 @@ class CaptionSample:
         id: The document's id; random numbers are drawn by it.
         prompt: The instruction.
         image: The pixels, RGB.
-        remark: What was done to read the image that is not as usual; empty for nothing.
+        remark: An unusual step in reading the image; empty for none.
     """
 
     id: str
@@ -40,7 +40,7 @@ class Written:
     Attributes:
         ids: The tokens, the end token left out.
         cut: Whether the allowed tokens were used up before an end token came.
-        fault: Why nothing could be written; empty if something was.
+        fault: Why there is no caption; empty if there is one.
     """
 
     ids: list[int]

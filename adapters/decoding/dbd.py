@@ -61,7 +61,7 @@ class FactPrompts:
     Attributes:
         search: While facts are searched.
         summary: When they are summed up; they follow, one a line.
-        settings: What the paper searches with where it takes these prompts, if that is not as usual.
+        settings: The paper's search settings for these prompts, where they differ from the defaults.
     """
 
     search: str
@@ -129,7 +129,7 @@ class DifferentiatedBeams(Decoder):
         """Write captions; see ``Decoder.write``.
 
         Raises:
-            AdapterError: The model is no decoder alone.
+            AdapterError: The model is not decoder-only.
         """
         written: dict[int, Written] = {}
         summaries: dict[int, CaptionSample] = {}
@@ -160,13 +160,13 @@ class DifferentiatedBeams(Decoder):
             The complete facts, in the order in which they were completed; None if the logits are not finite.
 
         Raises:
-            AdapterError: The model is no decoder alone.
+            AdapterError: The model is not decoder-only.
         """
         import torch
 
         def loop(model: Any, input_ids: torch.Tensor, **settings: Any) -> list[UnitFact] | None:
             if model.config.is_encoder_decoder:
-                raise AdapterError("decoding=dbd needs a model that is a decoder alone.", PLAIN_REMEDY)
+                raise AdapterError("decoding=dbd needs a decoder-only model.", PLAIN_REMEDY)
             return self._search(_Steps(model, input_ids, settings), set(host.end_ids))
 
         with torch.inference_mode():

@@ -15,7 +15,7 @@ What is otherwise:
 - Attention is weighed in 32 bits, regardless of the model's precision.
 - A return that fails is an error, where released code goes on with half of it done.
 
-Captions trust a token too far that holds no more than what was said before. Rows of attention are those of the last
+Over-trust: captions attend too much to a token that only sums up earlier ones. Rows of attention are those of the last
 layer, the largest of its heads, divided by their sum. With W the rows and columns of a caption's own tokens, times
 ``scale``, the trust in token j is ``1e-7 prod_{i >= j} W_ij``. The token with the most is the candidate's location.
 """
@@ -323,7 +323,7 @@ def watching(model: Any) -> Iterator[Watch]:
     """Watch the last layer's attention; every layer computes as it would without.
 
     Raises:
-        AdapterError: The model is no decoder alone, or its attention is none of the library's.
+        AdapterError: The model is not decoder-only, or its attention is not the library's.
     """
     from transformers import AttentionInterface
 
@@ -335,7 +335,7 @@ def watching(model: Any) -> Iterator[Watch]:
     ]
     if not layers:
         raise AdapterError(
-            f"decoding=opera does not find how the last layer of {type(model).__name__} attends.", PLAIN_REMEDY
+            f"decoding=opera cannot find the last layer's attention in {type(model).__name__}.", PLAIN_REMEDY
         )
     AttentionInterface.register(_ATTENTION, _attend)
     last = max(layers, key=lambda one: one.layer_idx)
@@ -364,7 +364,7 @@ def _attend(
 
 @dataclass(frozen=True)
 class TreeOutput:
-    """What the model made of tokens, n in each of B beams.
+    """The model's output for tokens, n in each of B beams.
 
     Attributes:
         logits: ``[B, n, vocabulary]`` of what follows each.
@@ -402,9 +402,7 @@ class TokenTree:
         self._images = (input_ids[0] == getattr(model.config, "image_token_id", -1)).nonzero()[:, 0]
         positions = settings.get("position_ids")
         if not len(self._images) or positions is None:
-            raise AdapterError(
-                f"decoding=opera does not know which tokens of {type(model).__name__} are its image.", PLAIN_REMEDY
-            )
+            raise AdapterError(f"decoding=opera cannot find the image tokens of {type(model).__name__}.", PLAIN_REMEDY)
         self._next = positions[..., -1:] + 1
         self.asked = self._prompt - len(self._images) + 1
         found, _ = first_pass(model, input_ids, settings)
@@ -412,8 +410,7 @@ class TokenTree:
         self._cache = found.past_key_values
         if any(layer.is_sliding for layer in self._cache.layers):
             raise AdapterError(
-                f"decoding=opera looks at all of a caption, and {type(model).__name__} forgets its beginning.",
-                PLAIN_REMEDY,
+                f"decoding=opera needs the whole caption, and {type(model).__name__} drops its beginning.", PLAIN_REMEDY
             )
 
     def read(self, tokens: torch.Tensor, past: torch.Tensor) -> TreeOutput:
@@ -449,7 +446,7 @@ class TokenTree:
         self._watch.on = False
         weights = self._watch.weights
         if weights is None:
-            raise AdapterError(f"decoding=opera does not see how {type(self._model).__name__} attends.", PLAIN_REMEDY)
+            raise AdapterError(f"decoding=opera cannot read {type(self._model).__name__}'s attention.", PLAIN_REMEDY)
         # A model may lie on several devices.
         weights = (weights / weights.sum(-1, keepdim=True)).to(device)
         rows = weights.gather(1, caption).view(beams, each, -1)
@@ -508,7 +505,7 @@ class Opera(Decoder):
             raise UsageError(f"opera_beams={self.beams} is no beam search.", "Set it to 2 or more, or leave it out.")
         if self.trust.candidates == 1:
             raise UsageError(
-                "opera_candidates=1 is greedy search: where there is one candidate no penalty counts.",
+                "opera_candidates=1 is greedy search: with one candidate the penalty has no effect.",
                 "Use decoding=greedy, or opera_candidates of as many as opera_beams.",
             )
         if self.trust.candidates < self.beams:
@@ -529,7 +526,7 @@ class Opera(Decoder):
         """Write captions; see ``Decoder.write``.
 
         Raises:
-            AdapterError: The model is no decoder alone, or image or attention are not found in it.
+            AdapterError: The model is not decoder-only, or its image tokens or attention are not found.
         """
         return [self._write(host, sample) for sample in samples]
 
@@ -566,7 +563,7 @@ def searching(
         ends: Tokens that end a caption.
 
     Raises:
-        AdapterError: The model is no decoder alone, or image or attention are not found in it.
+        AdapterError: The model is not decoder-only, or its image tokens or attention are not found.
     """
     with watching(model) as watch:
         tree = TokenTree(model, input_ids, settings, watch)

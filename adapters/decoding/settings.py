@@ -176,7 +176,7 @@ def _require_all_read(given: Mapping[str, Any], strategy: str) -> None:
         else:
             remedy = f"It is a key of {' and '.join(f'decoding={name}' for name in readers)}."
         raise UsageError(
-            f"generation_kwargs: {key}={value!r} does nothing: decoding={strategy} does not read it.",
+            f"generation_kwargs: {key}={value!r} has no effect with decoding={strategy}.",
             f"{remedy} Or leave it out; {key}=null leaves out a task's own.",
         )
 

@@ -117,9 +117,7 @@ def with_noisy_half(
     elif pixels.ndim == 2 and "image_grid_thw" in inputs:
         sizes = inputs["image_grid_thw"][: len(noises)].prod(-1).tolist()
     else:
-        raise AdapterError(
-            f"decoding=vcd does not know this model's pixels, which are of shape {list(pixels.shape)}.", PLAIN_REMEDY
-        )
+        raise AdapterError(f"decoding=vcd does not support pixel values of shape {list(pixels.shape)}.", PLAIN_REMEDY)
     share = kept_share(step)
     parts = pixels[half:].split(sizes)
     noisy = []

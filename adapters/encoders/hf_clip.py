@@ -35,7 +35,7 @@ class HfClipEncoder(HfModel, TorchEncoder):
         revision: Branch, tag or commit of a hub id.
         dtype: ``fp32``, ``fp16`` or ``bf16``.
         device: Such as ``cpu`` or ``cuda:1``; a GPU by default, where there is one.
-        batch_size: Images to start with; halved whenever the device's memory does not do.
+        batch_size: Images to start with; halved when the device runs out of memory.
         transform: ``exact``, or ``fast``: in torch, nearly the same.
         workers: Threads or processes that read images; one a core by default.
         reading: ``threads`` or ``processes``; see ``TorchEncoder``.

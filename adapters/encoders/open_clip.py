@@ -41,7 +41,7 @@ def merged_state(path: Path, alpha: float | None) -> dict[str, torch.Tensor]:
 
     Args:
         path: The checkpoint, which can be read.
-        alpha: What they are scaled by, times their rank; the file does not say it.
+        alpha: Their scale times their rank; it is not in the file.
 
     Raises:
         AdapterError: ``alpha`` is not given, or a weight lacks its LoRA weights, or they it.
@@ -57,7 +57,7 @@ def merged_state(path: Path, alpha: float | None) -> dict[str, torch.Tensor]:
         )
     if alpha is None:
         raise AdapterError(
-            f"checkpoint {path}: holds LoRA weights ({next(iter(lora))}, …), and not what they are scaled by.",
+            f"checkpoint {path}: holds LoRA weights ({next(iter(lora))}, …) without their scale.",
             "Name it: lora_alpha=1 is that of DAC's and SVLC's checkpoints. Those of PAC-S++, which adds only some of "
             "them, are read by --model pac --model_args checkpoint=FILE.",
         )
@@ -138,7 +138,7 @@ def find_source(pretrained: str, architecture: str | None) -> OpenClipSource:
         return _find_on_hub(pretrained) if pretrained.startswith(_HUB) else _find_in_folder(path)
     if architecture is None:
         raise AdapterError(
-            f"pretrained={pretrained} is a file, which does not say its 'architecture'."
+            f"pretrained={pretrained} is a file, which does not name its 'architecture'."
             if path.is_file()
             else f"pretrained={pretrained} names no file, folder or hub id; for a tag, 'architecture' must be given.",
             "Such as architecture=ViT-B-32,pretrained=laion2b_s34b_b79k.",
@@ -153,7 +153,7 @@ def require_tag(tag: str, architecture: str | None, repository: str) -> None:
     """Raise where a tag's weights are nowhere; to ask open_clip itself takes seconds.
 
     Args:
-        tag: A tag, or any other ``pretrained``, of which nothing is said.
+        tag: A tag; any other ``pretrained`` passes.
         architecture: Its architecture.
         repository: The tag's repository on the hub, if it is known.
 
@@ -251,7 +251,7 @@ def _architecture(architecture: str) -> tuple[str, dict[str, Any]]:
             open_clip.add_model_config(path)
         if open_clip.get_model_config(path.stem) != wanted:
             raise AdapterError(
-                f"{path}: open_clip has another architecture '{path.stem}', or this is none.",
+                f"{path}: open_clip has its own '{path.stem}', or this is no architecture.",
                 "Rename the file; it holds 'embed_dim', 'vision_cfg' and 'text_cfg'.",
             )
     name = path.stem if path.suffix == ".json" else architecture.replace("/", "-")
@@ -386,7 +386,7 @@ class OpenClipEncoder(OpenClipTowers):
         architecture: Such as ``ViT-B-32``, or a JSON file in open_clip's form; for tags and checkpoint files.
         dtype: ``fp32``, ``fp16`` or ``bf16``.
         device: Such as ``cpu`` or ``cuda:1``; a GPU by default, where there is one.
-        batch_size: Images to start with; halved whenever the device's memory does not do.
+        batch_size: Images to start with; halved when the device runs out of memory.
         transform: ``exact``, open_clip's own by Pillow; or ``fast``, in torch, nearly the same.
         workers: Threads or processes that read images; one a core by default.
         reading: ``threads`` or ``processes``; see ``TorchEncoder``.
@@ -504,7 +504,7 @@ def _load(source: OpenClipSource, dtype: str, device: torch.device, quick_gelu: 
         if state is not None:
             model.load_state_dict(state)
     except AssertionError as error:
-        # So says open_clip that position embeddings have another width, and does not say which.
+        # open_clip reports position embeddings of another width like this, without their names.
         with torch.device("meta"):
             empty = open_clip.create_model(source.model_name, load_weights=False, device="meta")
         ours = {name: tuple(value.shape) for name, value in empty.named_parameters()}

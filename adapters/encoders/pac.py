@@ -58,7 +58,7 @@ def read_pac_checkpoint(path: Path, head_width: int = 64) -> PacCheckpoint:
 
     Args:
         path: The file.
-        head_width: Width of the vision tower's attention heads, which the file does not say.
+        head_width: Width of the vision tower's attention heads, which is not in the file.
 
     Raises:
         AdapterError: It is no such file: pickled objects, plain CLIP weights, LoRA of another rank or not
@@ -193,7 +193,7 @@ def _check(path: Path, state: Mapping[str, torch.Tensor], shapes: Mapping[str, t
     what = f"a PAC-S++ with LoRA of rank {LORA_RANK} in every layer" if lora else "a PAC-S"
     raise AdapterError(
         f"{path}: not the weights of {what}: {'; '.join(faults)}" + (f"; and {more} more." if more else "."),
-        f"Nothing was scored, as plain CLIP would have been. {_HINT}",
+        f"Nothing was scored: the model would be plain CLIP. {_HINT}",
     )
 
 
@@ -267,11 +267,11 @@ class PacEncoder(OpenClipTowers):
             architecture.
         dtype: ``fp32``, as released, ``fp16`` or ``bf16``.
         device: Such as ``cpu`` or ``cuda:1``; a GPU by default, where there is one.
-        batch_size: Images to start with; halved whenever the device's memory does not do.
+        batch_size: Images to start with; halved when the device runs out of memory.
         transform: ``exact``, OpenAI's own by Pillow; or ``fast``, in torch, nearly the same.
         workers: Threads or processes that read images; one a core by default.
         reading: ``threads`` or ``processes``; see ``TorchEncoder``.
-        head_width: Width of the vision tower's attention heads, which the file does not say; 64 as released.
+        head_width: Width of the vision tower's attention heads, which is not in the file; 64 as released.
         tokenizer: A folder with the tokenizer that the weights were trained with, as transformers saves it; by
             default OpenAI's, as released.
         source: Where the file can be had, for the message if it is missing.

@@ -32,7 +32,7 @@ class RecordedPairs(PairwiseEncoder):
     A row holds ``image``, ``text`` and ``score``, and of a part of an image ``box``, a list (which csv and tsv do not
     have). The image is the end of its file's path (``1.jpg``, ``VG_100K/1.jpg``; of several rows that fit the longest
     counts); where it is no file, what messages call it (``image of row 5``), or its digest (``ImageHandle.digest`` of
-    the whole image). White space of texts is not looked at. Scores are served in 32 bits: those that are one number
+    the whole image). White space of texts is ignored. Scores are served in 32 bits: those that are one number
     there are ties. A pair takes 16 bytes of memory. A pair without a score fails the run, or the metric, as a whole: a
     table of those that have one would be of other data.
 
@@ -45,7 +45,7 @@ class RecordedPairs(PairwiseEncoder):
         DataError: The file is missing or unreadable.
     """
 
-    # Texts are not cut here; whether the model cut them, the file does not say.
+    # Texts are not truncated here; the file does not record whether the model did.
     context_length = UNLIMITED
 
     def __init__(self, path: str | Path, name: str | None = None) -> None:
@@ -74,7 +74,7 @@ class RecordedPairs(PairwiseEncoder):
         return {"adapter": "pair_scores", "sha256": self._digest}
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return no tokens: how the model read a text, the file does not say."""
+        """Return no tokens: the file does not record them."""
         return [[] for _ in texts]
 
     def pairs(self, images: Sequence[ImageHandle], texts: Sequence[Sequence[str]]) -> Iterator[ScoredPairs]:
@@ -118,7 +118,7 @@ class RecordedPairs(PairwiseEncoder):
 
     @cached_property
     def _digest(self) -> str:
-        # It is asked for with each shard.
+        # Called for each shard.
         return file_digest(self.path)
 
 

@@ -63,7 +63,7 @@ class TorchBatches(Encoder):
         device: Such as ``cpu`` or ``cuda:1``; a GPU by default, where there is one.
         dtype: ``fp32``, ``fp16`` or ``bf16``: of the weights and what is computed with them. Features are given
             out as float16 for ``fp16``, else as float32.
-        batch_size: Images (or texts) to start with; halved whenever the device's memory does not do.
+        batch_size: Images (or texts) to start with; halved when the device runs out of memory.
         workers: Threads or processes that read images; one a core by default.
         reading: Who reads images: ``threads`` or ``processes``. By default processes where a GPU waits for images that
             Pillow decodes and resizes, with at least 4 workers and 4,096 images at once; else threads. What they read

@@ -26,7 +26,7 @@ _PIXELS_AT_ONCE = 1 << 26
 
 @dataclass(frozen=True)
 class _Encoded:
-    """A JPEG file to decode, without what says how to turn it.
+    """A JPEG file to decode, without its orientation.
 
     Attributes:
         data: Its bytes, uint8.
@@ -48,7 +48,7 @@ class FastTransform(ImageTransform):
 
     Args:
         spec: What is made of the pixels.
-        device: Where batches go. Where it is a GPU for which torchcodec has no decoder, the CPU decodes, which is said.
+        device: Where batches go. On a GPU for which torchcodec has no decoder, the CPU decodes, with a warning.
 
     Raises:
         AdapterError: torchcodec is not installed, or does not go with torch.
@@ -189,7 +189,7 @@ class FastTransform(ImageTransform):
 
 
 def _decode(images: Sequence[_Encoded], device: torch.device) -> list[torch.Tensor | None]:
-    """Return images ``[3, h, w]``, uint8, on the device; None for one that may be truncated, which Pillow tells.
+    """Return images ``[3, h, w]``, uint8, on the device; None for one that may be truncated, which Pillow decides.
 
     Raises:
         RuntimeError: One of them cannot be decoded.

@@ -45,7 +45,7 @@ class FileState(NamedTuple):
 
     @classmethod
     def of(cls, path: bytes, status: os.stat_result) -> FileState:
-        """Return the state that a status tells."""
+        """Return the state from a status."""
         return cls(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
@@ -53,7 +53,7 @@ class Manifest:
     """Keeps the digests of files by their states; several processes may share one file.
 
     It only ever saves time. Where the file cannot be used (it is damaged, cannot be written, lies on a file system of
-    the network), that is said once, and digests are kept for as long as this process lives, outside of its memory.
+    the network), that is logged once, and digests are kept for the life of this process, outside of its memory.
 
     Args:
         path: The file; made if it does not exist, for this user alone.
@@ -154,7 +154,7 @@ def _crc(state: FileState, digest: bytes) -> int:
 @cache
 def _say_that_it_is_not_used(path: Path, reason: str) -> None:
     logging.getLogger(__name__).warning(
-        "%s, which keeps what images hash to, cannot be used: %s. Each run hashes them anew. "
+        "%s, the cache of image digests, cannot be used: %s. Each run computes them again. "
         "Remove the file, or name another folder with BENCH_CACHE.",
         path,
         reason,

@@ -1,4 +1,4 @@
-"""What stands for an image or a video before anything is decoded."""
+"""Handles of images and videos before anything is decoded."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class ImageHandle:
 
 @dataclass(frozen=True)
 class VideoHandle:
-    """A video, or the frame features that somebody recorded of it.
+    """A video, or recorded features of its frames.
 
     Attributes:
         source: A video file, a ``.npy`` or ``.pt`` file with features ``[frames, d]``, or what gives the frames.

@@ -37,7 +37,7 @@ class ImageBatch:
         positions: Of each row of the inputs, among all images.
         inputs: The model's inputs by name; empty where no image of the batch could be read.
         failures: Position to the reason why an image has no row.
-        remarks: Position to what was done to read an image that is not as usual.
+        remarks: Position to an unusual step in reading the image.
     """
 
     positions: list[int]

@@ -51,7 +51,7 @@ class ReadImage:
     Attributes:
         image: The pixels, loaded, in Pillow's mode. The model's transform decides whether it converts them to RGB
             before or after the resize.
-        remarks: Anything unusual that was done to read it.
+        remarks: Unusual steps in reading it.
     """
 
     image: Image.Image

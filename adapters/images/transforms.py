@@ -47,7 +47,7 @@ class Prepared:
 
     Attributes:
         pixels: What the transform made of it so far.
-        remarks: What was done to read it that is not as usual.
+        remarks: Unusual steps in reading it.
         handle: Where it is from; None for a frame of a video.
     """
 

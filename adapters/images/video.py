@@ -1,4 +1,4 @@
-"""Reads the frames of a video, or the features that somebody recorded of them."""
+"""Reads the frames of a video, or recorded features of them."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def _box(head: bytes) -> int:
 
 
 def _chunk(head: bytes) -> int:
-    """Return the length of a list of AVI; 0 of anything else, and where whoever wrote it did not know it."""
+    """Return the length of a list of AVI; 0 of anything else, and where the writer did not know it."""
     length = int.from_bytes(head[4:8], "little")
     return 8 + length if head.startswith(b"RIFF") and 0 < length < 0xFFFFFFFF else 0
 
 
 def _element(head: bytes) -> int:
-    """Return the length of an element of Matroska or WebM; 0 where whoever wrote it did not know it."""
+    """Return the length of an element of Matroska or WebM; 0 where the writer did not know it."""
     if not head.startswith((_EBML, _SEGMENT)):
         return 0
     width = 9 - head[4].bit_length()
@@ -77,7 +77,7 @@ class UnreadableVideo(Exception):  # noqa: N818 - callers handle it as a reason,
 
 
 def is_recorded(handle: VideoHandle) -> bool:
-    """Tell whether a handle is of features that somebody recorded, not of the video itself."""
+    """Return whether a handle is of recorded features, not of the video itself."""
     return isinstance(handle.source, Path) and handle.source.suffix in RECORDED
 
 
@@ -91,11 +91,11 @@ def read_frames(handle: VideoHandle) -> Iterator[Image.Image] | np.ndarray:
         handle: The video. Its span is not looked at.
 
     Returns:
-        Images in RGB, decoded as they are asked for; or float32 ``[frames, d]`` of a ``.npy`` or ``.pt`` file.
+        Images in RGB, decoded on demand; or float32 ``[frames, d]`` of a ``.npy`` or ``.pt`` file.
 
     Raises:
         UnreadableVideo: The file is missing, damaged or no video, or holds no array ``[frames, d]``. A
-            damaged video may be found out only while its frames are asked for.
+            damaged video may be detected only while its frames are read.
         AdapterError: The package that decodes videos is not installed.
     """
     if not isinstance(handle.source, Path):

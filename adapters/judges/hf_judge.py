@@ -37,7 +37,7 @@ class HfJudge(Judge):
         system: Goes before every request.
         dtype: ``auto`` (as stored, on any device), ``fp32``, ``fp16``, ``bf16``, or torch's names of these.
         device: Where it runs (``cuda:1``); by default the GPU if there is one.
-        batch_size: Requests at once to start with; halved whenever the device's memory does not do.
+        batch_size: Requests at once to start with; halved when the device runs out of memory.
         trust_remote_code: Whether code that comes with the checkpoint may run.
         name: How results call it; ``pretrained`` unless given.
 
@@ -98,7 +98,7 @@ class HfJudge(Judge):
             kinds.setdefault(kind, []).append(at)
         for positions in kinds.values():
             if requests[positions[0]].image is not None and not model.sees:
-                raise AdapterError(f"judge '{self.name}' is a language model and sees no images", "Name one that does.")
+                raise AdapterError(f"judge '{self.name}' takes no images: a language model", "Name one that does.")
             for start in range(0, len(positions), self.batch_size):
                 piece = positions[start : start + self.batch_size]
                 yield self._judged(model, {at: requests[at] for at in piece})
@@ -259,7 +259,7 @@ def _require_known(decoding: Mapping[str, float]) -> None:
             f"decoding setting '{unknown[0]}' is not known to hf_judge", "It knows num_beams, temperature and seed."
         )
     if decoding.get("temperature") and decoding.get("num_beams", 1) != 1:
-        raise AdapterError("tokens are drawn, or found by beams", "Leave out temperature or num_beams.")
+        raise AdapterError("temperature and num_beams exclude each other", "Leave out one of them.")
 
 
 def _drawing(requests: Sequence[JudgeRequest]) -> list[Any]:

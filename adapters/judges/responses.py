@@ -21,10 +21,10 @@ _MISSING = "is not among the recorded responses"
 class RecordedResponses(Judge):
     """Serves responses from a file: jsonl or json.
 
-    A row holds ``prompt``, or ``sha256`` of its UTF-8 bytes, and ``response``. It may hold ``image``, what
-    ``ImageHandle.digest`` says of the image that was looked at, and ``seed``, that of a request whose answers are drawn
+    A row holds ``prompt``, or ``sha256`` of its UTF-8 bytes, and ``response``. It may hold ``image``, the
+    ``ImageHandle.digest`` of the image that was looked at, and ``seed``, that of a request whose answers are drawn
     (DCScore's); a row without serves the prompt for any. A request's own system prompt stands before its prompt, with
-    an empty line between; how it is decoded otherwise tells no rows apart. For metrics that look at probabilities
+    an empty line between; other decoding settings do not distinguish rows. For metrics that look at probabilities
     ``tokens`` lists a pair for each token of the response: its text, and candidate tokens to their probabilities.
 
     Args:

@@ -175,7 +175,7 @@ class Detector(Model, ABC):
 
         Args:
             image: The image.
-            phrases: What to look for; each is asked for as it is written.
+            phrases: What to look for; each is used unchanged.
 
         Raises:
             UnreadableImage: The image cannot be read.
@@ -221,7 +221,7 @@ def wanted_points(points: np.ndarray | None, grid: int | None, size: tuple[int, 
         AdapterError: Both are given, or they are no points.
     """
     if points is not None and grid is not None:
-        raise AdapterError("regions are asked for at points and on a grid.", "Give one of the two.")
+        raise AdapterError("regions take either points or a grid, not both.", "Give one of the two.")
     if points is not None:
         found = np.asarray(points, np.float64)
         if found.ndim != 2 or found.shape[1] != 2 or not np.isfinite(found).all():

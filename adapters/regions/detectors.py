@@ -102,7 +102,7 @@ class HfDetector(HfRegionModel, Detector):
     def detect(self, image: ImageHandle, phrases: Sequence[str]) -> Detections:
         """Return every box of an image with a score for each phrase; see ``Detector.detect``.
 
-        An image that is asked about again before another one is not looked at anew.
+        The output for the last image is cached.
         """
         import numpy as np
         import torch
@@ -128,7 +128,7 @@ class HfDetector(HfRegionModel, Detector):
         return self._seen[1:]
 
     def _seen_in(self, pixels: dict[str, torch.Tensor]) -> Any:
-        """Return what the model makes of a picture before it knows what is asked for."""
+        """Return the model's output for a picture before any phrase."""
         return pixels
 
     @abstractmethod
@@ -180,11 +180,11 @@ class Owlv2Detector(HfDetector):
 
 
 class GroundingDinoDetector(HfDetector):
-    """Grounding DINO of transformers: phrases are asked for together, as ``first. second.``, in lower case.
+    """Grounding DINO of transformers: phrases form one query, ``first. second.``, in lower case.
 
-    The score of a phrase in a box is the highest of its tokens', as sigmoids of their logits. Boxes depend on all that
-    is asked for; phrases that have more tokens together than the model takes are asked for one lot after the other, and
-    score 0 in the boxes of other lots. See ``HfDetector`` for the arguments.
+    The score of a phrase in a box is the highest of its tokens', as sigmoids of their logits. Boxes depend on all
+    phrases. Phrases with more tokens together than the model takes are split into several queries, and score 0 in the
+    boxes of other queries. See ``HfDetector`` for the arguments.
 
     Source: Liu et al., Grounding DINO (2023).
     """

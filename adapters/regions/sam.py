@@ -122,7 +122,7 @@ class SamSegmenter(HfRegionModel, Segmenter):
         dtype: ``fp32``, ``fp16`` or ``bf16``.
         device: Such as ``cpu`` or ``cuda:1``; a GPU by default, where there is one.
         points_per_side: Points a side of the grid, where a call gives none.
-        points_per_batch: Points that the model is asked for at once.
+        points_per_batch: Number of points in one forward pass.
         pred_iou: Predicted IoU that a mask must be above.
         stability: Stability that a mask must have: the IoU of what is above the threshold by the offset, and below it.
         stability_offset: How far both are from the threshold.

@@ -36,7 +36,7 @@ class ShapesPainter(Painter):
     """Draws the scenes that captions in the shapes world's language describe.
 
     What a caption leaves open is drawn by lot: where things stand, their colours and the background; a size or texture
-    that is not said is medium or plain.
+    that is not named is medium or plain.
 
     Args:
         name: How results call it.

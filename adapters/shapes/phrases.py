@@ -36,7 +36,7 @@ class Named:
         noun: A shape, or what a background is called.
         attributes: The attributes just before it, in order.
         definite: Whether ``the`` stands before it.
-        predicate: How the thing named before stands to it; None where the text does not say.
+        predicate: How the thing named before stands to it; None where the text has none.
     """
 
     noun: str
@@ -50,7 +50,7 @@ class Named:
         return self.noun in SHAPES
 
     def is_of(self, thing: Thing) -> bool:
-        """Tell whether a thing is what is named: of that shape, with each attribute."""
+        """Return whether a thing matches: of that shape, with each attribute."""
         return self.noun == thing.shape and set(self.attributes) <= _words_of(thing)
 
     def places(self) -> list[str]:

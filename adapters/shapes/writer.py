@@ -24,7 +24,7 @@ _INSTRUCTIONS = {
     "alters the structure, layout, or content": "layout",
     "Selecting ONLY from the same words": "swaps",
 }
-"""Words of DCI's system prompts, which no other of them has, to what is asked for."""
+"""Words that occur in only one of DCI's system prompts, to what it requests."""
 _MERGE = re.compile(
     r"Overall description: (?P<overall>.*)\n\n Elements appearing in the image: (?P<elements>.*?)\. \n", re.DOTALL
 )

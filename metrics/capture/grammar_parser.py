@@ -90,7 +90,7 @@ class _Phrase:
 class Grammar:
     """Reads sentences such as "A red star is above a circle and a large square, which is to the left of a heart".
 
-    A noun phrase is adjectives and a noun; "and" and commas join several. What follows is said of them: a relation
+    A noun phrase is adjectives and a noun; "and" and commas join several. What follows applies to them: a relation
     and its objects, with or without a verb, or a verb and adjectives ("is red and striped"). Another statement
     is of the same subject behind an "and" or a comma, and of the last object behind "which" or "that", or behind
     nothing ("a star above a circle to the left of a heart"). Of several nouns joined, all are the subject of "are",
@@ -182,7 +182,7 @@ def _of(phrases: Sequence[_Phrase], letter: str) -> list[_Phrase]:
 
 
 def united(graphs: Iterable[Graph]) -> Graph:
-    """Return all that the graphs of a caption's sentences say."""
+    """Return the union of the graphs of a caption's sentences."""
     of_all = list(graphs)
     return Graph(
         tuple(name for one in of_all for name in one.objects),
@@ -261,5 +261,5 @@ class GrammarParser(CaptionParser):
             kind = dict if key == "relations" else list
             words = [*values, *values.values()] if isinstance(values, dict) else values
             if not isinstance(values, kind) or not all(isinstance(one, str) and one.strip() for one in words):
-                raise MetricError(f"CAPTURE's lexicon: {self._file}: its {key} are not as they should be", _FORM)
+                raise MetricError(f"CAPTURE's lexicon: {self._file}: its {key} are malformed", _FORM)
         return content

@@ -116,7 +116,7 @@ class RecordedGraphs(CaptionParser):
 
     A row with ``caption`` holds a finished graph, as released CAPTURE returns them: it is neither lemmatised
     nor checked, and stop words play no part. A row with ``sentence`` holds what a parser made of one sentence,
-    which is merged with those of the caption's other sentences as usual; NLTK tells which these are. Of two
+    which is merged with those of the caption's other sentences as usual; NLTK splits the sentences. Of two
     rows of one text the first is served.
 
     ``graph`` is the text that FACTUAL writes (``( dog , is , brown ) , ( dog , on , grass )``). In its place

@@ -36,7 +36,7 @@ class CaptionParser(ABC):
 
     @property
     def finished(self) -> bool:
-        """Whether every graph is final, so that no lemma and no noun is asked for (``ParsedCaption.nouns``).
+        """Whether every graph is final, so that no lemma and no noun is needed (``ParsedCaption.nouns``).
 
         Raises:
             MetricError: The parser cannot be used.
@@ -112,7 +112,7 @@ def read_graph(text: str) -> Graph | None:
 def facts_in(text: str) -> tuple[tuple[str, ...], ...]:
     """Return the parts of each fact of a graph that is written out, as FactualSceneGraph 0.7.3 compares them.
 
-    Nothing is dropped for its size, and nothing is read anew. An empty text has no fact.
+    Nothing is dropped for its size, and nothing is read again. An empty text has no fact.
     """
     facts = _spaced(text).split(") , (") if text.strip() else []
     bare = (fact.strip("()").strip() for fact in facts)
@@ -139,7 +139,7 @@ STOP_WORD = "stop word"
 
 @dataclass(frozen=True)
 class Graph:
-    """What a text says of an image.
+    """The facts of a text about an image.
 
     Attributes:
         objects: Names of objects.

@@ -27,7 +27,7 @@ _DEEPEST = 20
 
 
 def read_graph(doc: Doc) -> Graph:
-    """Return what a parsed text says.
+    """Return the scene graph of a parsed text.
 
     Objects are nouns with the nouns that stand before them as parts of the name ("traffic light"), in lemmas.
     Attributes are adjectives and participles before a noun, those joined to them, and those behind a linking

@@ -14,7 +14,7 @@ import numpy as np
 from ..words.ngrams import concat_ranges
 from .lexicon import EXACT, PARAPHRASE, SYNONYM, Spans, Texts
 
-# Words of a candidate for which one integer tells whether they are used.
+# Words of a candidate whose use fits into the bits of one integer.
 _BITS = 62
 _INTEGERS = np.dtype(np.int64)
 WAIT = 0
@@ -422,7 +422,7 @@ def _by_phrase(texts: Texts, candidates: np.ndarray, references: np.ndarray) -> 
 def contended_words(
     matches: MatchTable, candidate_lengths: np.ndarray, lengths: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Tell which words matches take that others could take, and which matches overlap with no other.
+    """Return the words for which matches compete, and the matches that overlap with no other.
 
     Args:
         matches: Matches of pairs.

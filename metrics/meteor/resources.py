@@ -110,7 +110,7 @@ class SynonymSets:
         return sets
 
     def of_form(self, word: str) -> np.ndarray:
-        """Return the synonym sets of a word as it is written, without those of base forms."""
+        """Return the synonym sets of a word's surface form, without those of base forms."""
         (number,) = self.words.find([word]).tolist()
         return self.sets[self.first[number] : self.first[number + 1]] if number >= 0 else self.sets[:0]
 

@@ -23,7 +23,7 @@ class Features:
     """Vectors of some inputs.
 
     Attributes:
-        vectors: ``[u, d]`` float32, of Euclidean norm 1 unless they were asked for as they are; a row a unique
+        vectors: ``[u, d]`` float32, of Euclidean norm 1 unless unnormalised ones were requested; a row a unique
             input that could be encoded.
         rows: ``[n]`` the row of each input; -1 where it has none.
         failures: Position of an input to the reason why it has no vector.

@@ -163,7 +163,7 @@ def _width(node: _Node) -> int | None:
 
 
 class AutomatonState(dict[str, "AutomatonState"]):
-    """Where the automaton is: the next state for each character, made when it is asked for.
+    """Where the automaton is: the next state for each character, computed on first use.
 
     Attributes:
         rule: The first rule that matches what was read so far, if any does.

@@ -137,7 +137,7 @@ def test_judge_of_texts_is_refused_since_it_would_not_see_the_image():
         def fingerprint(self) -> dict[str, Any]:
             return {}
 
-    with pytest.raises(AdapterError, match="neither looks at images nor tells"):
+    with pytest.raises(AdapterError, match="supports no images, token probabilities"):
         Fleur().score(items("a dog"), Context(judge=Blind()))
 
 

@@ -121,10 +121,10 @@ def test_caption_without_a_score_is_named_and_the_run_fails_below_the_coverage(t
     np.testing.assert_array_equal(scores.values, [-1, np.nan, 20])
     assert scores.failures == {1: "has no score in scores.jsonl"}
     # By rows of the data set: 3 + 2 of 6.
-    with pytest.raises(MetricError, match=r"5 of 6 rows .*0\.8333, where 1 is asked for\); .*: b\n"):
+    with pytest.raises(MetricError, match=r"5 of 6 rows .*0\.8333, where 1 is required\); .*: b\n"):
         reviewed(recorded(path))
     assert reviewed(recorded(path, coverage=5 / 6)) == []
-    with pytest.raises(MetricError, match=r"where 0\.84 is asked for"):
+    with pytest.raises(MetricError, match=r"where 0\.84 is required"):
         reviewed(recorded(path, coverage=0.84))
 
 

@@ -161,7 +161,7 @@ def test_nan_is_understood_in_each_spelling(nan: str):
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '[{"image_id": "0"}]', "[1]", json.dumps(RECORDED)])
 def test_output_of_other_items_is_an_error(content: str):
-    with pytest.raises(MetricError, match="SPICE wrote something else than the scores of the 1 items"):
+    with pytest.raises(MetricError, match="SPICE did not return the scores of the 1 items"):
         parse(content, ["0"])
 
 

@@ -181,8 +181,8 @@ def test_trained_captioner_still_tells_what_there_is():
 @pytest.mark.parametrize(
     ("folder", "message"),
     [
-        ("tiny_florence2", "decoding=opera does not find how the last layer of Florence2"),
-        ("tiny_blip2", "decoding=opera does not know which tokens of OPT"),
+        ("tiny_florence2", "decoding=opera cannot find the last layer's attention in Florence2"),
+        ("tiny_blip2", "decoding=opera cannot find the image tokens of OPT"),
     ],
 )
 def test_model_that_cannot_be_watched_is_refused(folder: str, message: str, request: pytest.FixtureRequest):
@@ -201,7 +201,7 @@ def test_search_whose_cache_forgets_is_refused():
         with watching(model) as watch:
             TokenTree(model, input_ids, settings, watch)
 
-    with pytest.raises(AdapterError, match="LlamaForCausalLM forgets its beginning"):
+    with pytest.raises(AdapterError, match="LlamaForCausalLM drops its beginning"):
         model.generate(**inputs, past_key_values=cache, custom_generate=loop, max_new_tokens=4)
 
 
@@ -216,7 +216,7 @@ def test_attention_that_is_not_the_librarys_is_refused():
         return attend(*arguments, **settings)
 
     attention.forward = own
-    with pytest.raises(AdapterError, match="does not see how LlamaForCausalLM attends"):
+    with pytest.raises(AdapterError, match="cannot read LlamaForCausalLM's attention"):
         model.generate(
             **inputs,
             max_new_tokens=4,

@@ -174,7 +174,7 @@ def test_values_that_ask_for_nothing_go_with_every_strategy(strategy: str, read:
 def test_key_that_the_strategy_does_not_read_is_an_error_that_names_the_right_one(settings, key, strategy, remedy):
     with pytest.raises(UsageError) as caught:
         decoder_of({"max_new_tokens": 64, **settings})
-    assert caught.value.message == (f"generation_kwargs: {key} does nothing: decoding={strategy} does not read it.")
+    assert caught.value.message == (f"generation_kwargs: {key} has no effect with decoding={strategy}.")
     assert remedy in caught.value.hint
     assert f"{key.partition('=')[0]}=null leaves out a task's own." in caught.value.hint
 

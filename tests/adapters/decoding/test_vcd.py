@@ -95,7 +95,7 @@ def test_tiles_that_fill_up_stay_empty():
 
 
 def test_pixels_of_an_unknown_form_are_an_error():
-    with pytest.raises(AdapterError, match=r"does not know this model's pixels, which are of shape \[7, 3, 4, 4\]"):
+    with pytest.raises(AdapterError, match=r"does not support pixel values of shape \[7, 3, 4, 4\]"):
         with_noisy_half({"pixel_values": torch.ones(7, 3, 4, 4)}, [np.random.default_rng(0)] * 3, 500)
 
 

@@ -155,7 +155,7 @@ def test_half_precision_is_what_the_model_runs_in(llama: Path):
 
 
 def test_language_model_is_not_asked_about_images(llama: Path):
-    with pytest.raises(AdapterError, match="sees no images"):
+    with pytest.raises(AdapterError, match="takes no images"):
         list(HfJudge(str(llama)).stream([JudgeRequest("Rate it:", picture("red"))]))
 
 

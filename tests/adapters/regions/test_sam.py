@@ -150,7 +150,7 @@ def test_no_points_are_no_masks_and_what_cannot_be_read_is_named(sam: Path, hand
     segmenter = SamSegmenter(str(sam), device="cpu")
 
     assert segmenter.masks(handle, points=np.zeros((0, 2))) == []
-    with pytest.raises(AdapterError, match="at points and on a grid"):
+    with pytest.raises(AdapterError, match="points or a grid, not both"):
         segmenter.masks(handle, points=np.zeros((1, 2)), grid=2)
     with pytest.raises(AdapterError, match="lies outside the image of 90 x 60"):
         segmenter.masks(handle, points=np.array([[89.0, 60.0]]))

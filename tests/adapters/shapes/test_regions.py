@@ -57,7 +57,7 @@ def test_points_and_grids_find_the_things_that_they_hit():
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        ({"points": np.zeros((1, 2)), "grid": 8}, "at points and on a grid"),
+        ({"points": np.zeros((1, 2)), "grid": 8}, "points or a grid, not both"),
         ({"points": np.zeros(2)}, r"the shape \[2\] are not x and y"),
         ({"points": np.array([[np.nan, 0]])}, "are not x and y"),
         ({"points": np.array([[128, 0]])}, "lies outside the image of 128 x 128 pixels"),
