@@ -1,1 +1,1 @@
-"""What carries out training recipes: ``bench train RECIPE.yaml``."""
+"""Runs training recipes: ``bench train RECIPE.yaml``."""

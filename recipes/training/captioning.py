@@ -1,4 +1,4 @@
-"""What both trainers of captioners share, and the one that learns to write the captions of its data: cross-entropy."""
+"""The base class of captioner trainers, and the cross-entropy trainer."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from .towers import ImageReader, Inputs, saved_bytes, seed_of
 from .tuning import VALIDATION_SEED, TunedTrainer
 
 _MOST_KEPT = 2 << 30
-"""Bytes of what the tower sees that are kept."""
+"""Size of the cache of vision features in bytes."""
 _S = TypeVar("_S", bound="CaptionerSettings")
 
 
 class CaptionerSettings(Strict):
-    """What the objectives of captioners have in common."""
+    """Objective settings of all captioner trainers."""
 
     batch: Positive
-    """Images of a step, of all processes together."""
+    """Images per step, over all processes."""
     piece: Positive | None = None
-    """Images in memory at once; the gradients are those of the whole batch."""
+    """Images per forward pass; gradients are those of the whole batch."""
     prompt: str = "Describe this image in detail."
-    """What models are asked that take an instruction."""
+    """The prompt of models that take one."""
     tokens: Positive = 30
-    """The most that a caption may have, the end token counted."""
+    """The maximum length of a caption in tokens, with the end token."""
     dropout: bool = True
-    """Whether the pass with gradients leaves out what the model's own settings say."""
+    """Whether the pass with gradients uses the model's dropout."""
 
 
 class CaptionerTrainer(TunedTrainer):
-    """A captioner that is trained; see ``Trainer``.
+    """A trainer of a captioner; see ``Trainer``.
 
     Args:
-        call: What is to be done.
-        settings: Of the objective.
+        call: The training call.
+        settings: The objective's.
         needs_captions: Whether rows without captions are left out.
 
     Raises:
-        BenchError: The recipe, its data or its model do not do.
+        BenchError: The recipe, its data or its model are invalid.
     """
 
     def __init__(self, call: TrainingCall, settings: CaptionerSettings, needs_captions: bool) -> None:
@@ -55,7 +55,7 @@ class CaptionerTrainer(TunedTrainer):
         if len(self.rows.rows) < settings.batch:
             raise UsageError(
                 f"data: {len(self.rows.rows)} rows make no batch of {settings.batch}.",
-                "Have more rows, or a smaller objective.batch.",
+                "Add rows, or set a smaller objective.batch.",
             )
         hint = f"Trainer '{self.recipe.trainer}' takes captioners."
         self.lent = self.lend(TrainableCaptioner, "writes no captions.", hint)
@@ -64,13 +64,13 @@ class CaptionerTrainer(TunedTrainer):
             raise UsageError(
                 f"objective.tokens: captions of {settings.tokens} tokens are longer than '{self.name}' can write, "
                 f"which has {positions} positions.",
-                f"Have {positions} or fewer, or a model with more positions.",
+                f"Set {positions} or fewer, or a model with more positions.",
             )
         ids = [row.id for row in self.rows.rows]
         self.take_batches(Batches(ids, settings.batch, "random", self.recipe.seed))
         tower = self.lent.tower
         is_frozen = tower is not None and not any(one.requires_grad for one in tower.parameters())
-        # What a frozen tower sees of an image is computed once, and kept.
+        # Features of a frozen tower are computed once per image, and cached.
         self._grids = self.lent.grids if is_frozen else None
         self._kept: dict[ImageHandle, Inputs] = {}
         self._bytes = 0
@@ -80,7 +80,7 @@ class CaptionerTrainer(TunedTrainer):
         )
 
     def pieces(self, rows: Sequence[TrainingRow]) -> list[Sequence[TrainingRow]]:
-        """Return rows in pieces that fit into memory."""
+        """Split rows into pieces for one forward pass each."""
         size = self._shared.piece or max(len(rows), 1)
         return [rows[start : start + size] for start in range(0, len(rows), size)]
 
@@ -94,7 +94,7 @@ class CaptionerTrainer(TunedTrainer):
             if self._grids is None:
                 return self._read(rows)
             missing = [row for row in rows if row.image not in self._kept]
-            # One by one on a processor, where what an image gives would else depend on those beside it.
+            # One by one on a CPU, where the features of an image would otherwise depend on the batch.
             at_once = max(len(missing), 1) if self.lent.device.type == "cuda" else 1
             new: dict[ImageHandle, Inputs] = {}
             for start in range(0, len(missing), at_once):
@@ -114,12 +114,12 @@ class CaptionerTrainer(TunedTrainer):
         return self._reader.read([row.image for row in rows], [row.id for row in rows])
 
     def read_ahead(self, step: int) -> None:
-        """Begin to read the images of a step."""
+        """Start to read the images of a step."""
         rows = self.processes.share(self.rows_of(step))
         self._reader.ask([row.image for row in rows if row.image not in self._kept])
 
     def learning(self, *seed: int) -> None:
-        """Put the model into the state of a pass with gradients, with random numbers of its own."""
+        """Set the model's training mode, and seed torch for the pass."""
         self.module.train(self._shared.dropout)
         torch.manual_seed(seed_of(self.recipe.seed, *seed, self.processes.number))
 
@@ -136,19 +136,19 @@ class CrossEntropySettings(CaptionerSettings):
     """The objective of cross-entropy: the mean over all tokens of a batch, the end token counted."""
 
     pick: Literal["first", "random"] = "random"
-    """Which of an image's captions a step looks at."""
+    """Which of an image's captions a step uses."""
 
 
 class CrossEntropyTrainer(CaptionerTrainer):
-    """Trains a captioner by captions that are given; see ``Trainer`` and ``CrossEntropySettings``.
+    """Trains a captioner on given captions; see ``Trainer`` and ``CrossEntropySettings``.
 
     Source: Sarto et al. 2024 (PAC-S++), section 5.1, first stage.
 
     Args:
-        call: What is to be done.
+        call: The training call.
 
     Raises:
-        BenchError: The recipe, its data or its model do not do.
+        BenchError: The recipe, its data or its model are invalid.
     """
 
     Settings = CrossEntropySettings
@@ -195,14 +195,14 @@ class CrossEntropyTrainer(CaptionerTrainer):
         return total / tokens
 
     def memory(self) -> dict[str, int]:
-        """Return what the pass over one piece keeps; see ``Trainer.memory``."""
+        """Return the memory of the pass over one piece; see ``Trainer.memory``."""
         (piece, *_) = self.pieces(self.processes.share(self.rows_of(0)))
         inputs, written = self.inputs(piece), self._tokens(self._drawing.draw(piece, 0).texts)
         self.learning(0, 0)
         return {"activations": saved_bytes(self.module, lambda: self._sum(inputs, written))}
 
     def _tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the tokens of captions, each cut to the most that there may be."""
+        """Return the tokens of captions, truncated to the maximum length."""
         return [ids[: self._settings.tokens] for ids in self.lent.tokens(texts, self._settings.prompt)]
 
     def _sum(self, inputs: dict[str, torch.Tensor], written: Sequence[list[int]]) -> torch.Tensor:

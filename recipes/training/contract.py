@@ -1,4 +1,4 @@
-"""What every trainer has in common: it takes a recipe, and gives gradients of its objective step by step."""
+"""The interface of trainers, which compute the gradients of an objective step by step."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainingCall:
-    """A recipe, and where it is carried out.
+    """A recipe and its environment.
 
     Attributes:
         loaded: The recipe.
-        processes: Those that train together.
+        processes: The processes of the training.
         data: Task name to the path of its local data.
-        include_path: Folders with task files of the user's own.
-        allow_outside: Folders besides those of tasks and data whose files tasks may read.
-        progress: Gives a reporter of (done, total) for a step of that name.
+        include_path: Folders with user-defined task files.
+        allow_outside: Additional folders whose files tasks may read.
+        progress: Returns a reporter of (done, total) for a named step.
     """
 
     loaded: LoadedRecipe
@@ -42,35 +42,35 @@ class TrainingCall:
     progress: Progress = silent
 
     def read(self, source: Source, *keys: str) -> Rows:
-        """Read the rows of a source that stands at these keys of the recipe; see ``read_source``."""
+        """Read the rows of the source at these keys of the recipe; see ``read_source``."""
         return read_source(self, source, keys)
 
 
 class Trainer(ABC):
-    """Gives gradients of an objective, a step at a time.
+    """Computes the gradients of an objective step by step.
 
-    What a step does follows from the recipe, the weights and the step's number alone; so a training that was cut off
-    goes on as if it had not been.
+    A step depends on the recipe, the weights and the step's number only, so that an interrupted training resumes
+    exactly.
 
     Args:
-        call: What is to be done.
+        call: The training call.
 
     Raises:
-        BenchError: The recipe, its data or its model do not do.
+        BenchError: The recipe, its data or its model are invalid.
     """
 
     Settings: ClassVar[type[Strict]]
-    """What ``objective`` of the recipe holds."""
+    """The model of the recipe's ``objective``."""
     name: str
-    """Of the model that is trained."""
+    """The name of the trained model."""
     rows: Rows
     module: torch.nn.Module
-    """All of the model."""
+    """The whole model."""
     parameters: Mapping[str, torch.nn.Parameter]
-    """What is trained, by name."""
+    """The trainable parameters by name."""
     steps_in_an_epoch: int
     rewarded: Sequence[RewardPart] = ()
-    """The metrics that the objective pays for; none where it learns from what is given."""
+    """The metrics that are the reward; empty without one."""
 
     @abstractmethod
     def __init__(self, call: TrainingCall) -> None: ...
@@ -88,19 +88,19 @@ class Trainer(ABC):
 
     @abstractmethod
     def ids(self, step: int) -> list[str]:
-        """Return the ids of the rows that a step looks at."""
+        """Return the ids of the rows of a step."""
 
     @abstractmethod
     def validate(self) -> float:
-        """Return the mean loss of the validation rows, always of the same texts; no gradients."""
+        """Return the mean loss of the validation rows, always with the same texts, without gradients."""
 
     @abstractmethod
     def memory(self) -> dict[str, int]:
-        """Return what one piece of a step holds, in bytes, by what it is."""
+        """Return the memory of one piece of a step in bytes, by kind."""
 
     @abstractmethod
     def write(self, folder: Path) -> Alias:
-        """Write what was trained below a folder, and return the alias of the result; the model is used up."""
+        """Write the result below a folder, and return its alias; the model cannot be used afterwards."""
 
 
 trainers: Registry[type[Trainer]] = Registry(

@@ -1,4 +1,4 @@
-"""The contrastive trainer: images and texts that belong together, with further positives and negatives."""
+"""The contrastive trainer: pairs of images and texts, with additional positives and negatives."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def info_nce(pairs: torch.Tensor) -> torch.Tensor:
 def pooled(similarities: torch.Tensor, pooling: Pooling) -> torch.Tensor:
     """Return one similarity of each image with each row's captions.
 
-    ``average`` is their mean, as DCI's code has it unless told otherwise. ``hardest`` is what DCI's paper says: of an
-    image's own captions the least similar, of others' the most similar. ``hardest_released`` is what its code makes
-    of that: the most similar throughout, since it pools before it looks for its own (loss.py, ``clip_loss``).
+    ``average`` is their mean, the default of DCI's code. ``hardest`` follows DCI's paper: of an
+    image's own captions the least similar, of others' the most similar. ``hardest_released`` follows its code: the
+    most similar throughout, since it pools before it selects the own ones (loss.py, ``clip_loss``).
 
     Args:
         similarities: ``[b, n, m]``.
@@ -114,8 +114,8 @@ def negclip(pairs: torch.Tensor, negatives: torch.Tensor) -> torch.Tensor:
 def _require_others(batch: int) -> int:
     if batch < 2:
         raise ValueError(
-            f"the batch is the loss: each row is held against all others of its batch, and {batch} leaves none; "
-            "have 2 or more, and where memory is short a smaller 'piece', which leaves the batch whole"
+            f"a contrastive loss compares the rows of a batch, so that {batch} is too few; "
+            "set 2 or more, and for less memory a smaller 'piece', which does not change the batch"
         )
     return batch
 
@@ -124,33 +124,33 @@ class ContrastiveSettings(Strict):
     """The objective of contrastive training: ``α CE + λv CE_v + λt CE_t + β N``."""
 
     batch: Annotated[int, AfterValidator(_require_others)]
-    """Rows of a step, of all processes together; at least 2, as the others of a batch are what a row is told from."""
+    """Rows per step, over all processes; at least 2, as the other rows of a batch are negatives."""
     piece: Positive | None = None
-    """Images or texts in memory at once; the batch stays whole whatever it is."""
+    """Images or texts per forward pass; it does not change the batch."""
     sampler: Sampler = "random"
-    """Which rows come into a batch together."""
+    """How rows are grouped into batches."""
     captions: Positive = 1
-    """Of a row at a time; rows with fewer are left out."""
+    """Number of captions per row and step; rows with fewer are left out."""
     pick: Literal["first", "random"] = "random"
-    """Which captions of a row, where it has more."""
+    """Which captions of a row with more are used."""
     pooling: Pooling = "average"
     """How several captions of a row become one similarity; see ``pooled``."""
     each_caption: bool = False
-    """Whether each caption is a row of its own."""
+    """Whether each caption is a separate row."""
     contrastive: Share = 1.0
     """α, the weight of InfoNCE."""
     further_images: Share = 0.0
-    """λv, of InfoNCE between further images and captions."""
+    """λv, the weight of InfoNCE between additional images and captions."""
     further_texts: Share = 0.0
-    """λt, of InfoNCE between images and further captions."""
+    """λt, the weight of InfoNCE between images and additional captions."""
     negatives: NegativesLoss = "none"
-    """How a row's wrong captions come into the loss."""
+    """How a row's negatives enter the loss."""
     negatives_weight: Share = 1.0
-    """β, of the loss of negatives; ``negclip`` has them in InfoNCE."""
+    """β, the weight of the loss of negatives; ``negclip`` has them in InfoNCE."""
     temperature: Annotated[float, Field(gt=0)] | Literal["model"] = "model"
     """τ, or the model's own, which is trained where its logit scale is."""
     prompt: str = ""
-    """What stands before each caption."""
+    """A prefix of each caption."""
 
 
 class ContrastiveTrainer(TunedTrainer):
@@ -160,10 +160,10 @@ class ContrastiveTrainer(TunedTrainer):
     Yuksekgonul et al. 2023 (NegCLIP).
 
     Args:
-        call: What is to be done.
+        call: The training call.
 
     Raises:
-        BenchError: The recipe, its data or its model do not do.
+        BenchError: The recipe, its data or its model are invalid.
     """
 
     Settings = ContrastiveSettings
@@ -171,7 +171,7 @@ class ContrastiveTrainer(TunedTrainer):
     def __init__(self, call: TrainingCall) -> None:
         self._settings = call.loaded.settings(ContrastiveSettings)
         super().__init__(call, self._usable)
-        self._lent = self.lend(TrainableEncoder, "is no dual encoder.", "The contrastive trainer takes no other.")
+        self._lent = self.lend(TrainableEncoder, "is not a dual encoder.", "The contrastive trainer requires one.")
         self._scale = self._scale_of(self._lent, self.name)
         transform = _transform(self.recipe, self._lent)
         self._reader = ImageReader(transform.read, transform.collate)
@@ -197,7 +197,7 @@ class ContrastiveTrainer(TunedTrainer):
         gradients = torch.autograd.grad(parts["loss"], leaves)
         pass_back(encodings, gradients[:2], self.parameters.values(), half=self.recipe.precision == "fp16")
         if held.requires_grad:
-            # All processes know all of it, and their gradients are added up.
+            # All processes compute the whole loss, and their gradients are summed.
             scale.backward(gradients[-1] / self.processes.count)
         self.processes.add_up(self.parameters.values())
         names = list(parts)
@@ -220,7 +220,7 @@ class ContrastiveTrainer(TunedTrainer):
         return sum(found) / len(found)
 
     def memory(self) -> dict[str, int]:
-        """Return what one piece of a step holds; see ``Trainer.memory``."""
+        """Return the memory of one piece of a step; see ``Trainer.memory``."""
         drawn = self._drawn(0)
         piece = self._settings.piece or max(len(drawn.images), len(drawn.texts))
         images, ids = self.processes.part(drawn.images)[:piece], self.processes.part(_ids(drawn))[:piece]
@@ -231,7 +231,7 @@ class ContrastiveTrainer(TunedTrainer):
             return {"activations": saved_bytes(self.module, both)}
 
     def _usable(self, rows: Rows) -> Rows:
-        """Return the rows that the objective can take, one a caption if it says so."""
+        """Return the rows that the objective can use, one per caption with ``each_caption``."""
         settings = self._settings
         for kind, weight, key in (
             ("further_images", settings.further_images, "objective.further_images"),
@@ -256,7 +256,7 @@ class ContrastiveTrainer(TunedTrainer):
         if size < 2 or len(rows) < size:
             raise UsageError(
                 f"data: {len(rows)} rows with {self._settings.captions} captions make no batch of {max(size, 2)}.",
-                "A contrastive loss holds rows against each other: have more rows, or a smaller objective.batch.",
+                "A contrastive loss compares rows: add rows, or set a smaller objective.batch.",
             )
         return Batches([row.group for row in rows], size, self._settings.sampler, seed)
 
@@ -285,13 +285,13 @@ class ContrastiveTrainer(TunedTrainer):
         return {name: value.to(self._lent.device) for name, value in made.items()}
 
     def _scale_of(self, lent: TrainableEncoder, name: str) -> Callable[[], torch.Tensor]:
-        """Return what gives the factor of cosines."""
+        """Return a function that gives the scale of cosines."""
         if self._settings.temperature != "model":
             fixed = torch.tensor(1 / self._settings.temperature, device=lent.device)
             return lambda: fixed
         logarithm = getattr(lent.module, "logit_scale", None)
         if not isinstance(logarithm, torch.Tensor):
-            raise UsageError(f"{name} has no logit scale.", "Give objective.temperature a number.")
+            raise UsageError(f"{name} has no logit scale.", "Set objective.temperature to a number.")
         return lambda: logarithm.exp()
 
     def _losses(
@@ -300,7 +300,7 @@ class ContrastiveTrainer(TunedTrainer):
         """Return the loss and its parts.
 
         Args:
-            drawn: What was encoded.
+            drawn: The samples of the step.
             images: ``[n, d]`` features of its images.
             texts: ``[m, d]`` of its texts.
             scale: The factor of cosines.
@@ -319,7 +319,7 @@ class ContrastiveTrainer(TunedTrainer):
             parts["contrastive"] = negclip(pairs, images[:count] @ negatives.T)
         else:
             parts["contrastive"] = info_nce(pairs)
-        # A single one has nothing to be held against.
+        # A single one has no other to be compared with.
         if len(drawn.with_image) > 1:
             parts["further_images"] = info_nce(pooled(by_row[count:, drawn.with_image], settings.pooling))
         if len(drawn.with_text) > 1:
@@ -339,7 +339,7 @@ def _ids(drawn: BatchSample) -> list[str]:
 
 
 def _transform(recipe: Recipe, lent: TrainableEncoder) -> ImageTransform:
-    """Return what makes inputs of images: that of whoever will read the result."""
+    """Return the image transform of the model that will read the result."""
     if recipe.result != "pac":
         return lent.transform
     size = lent.module.get_parameter("visual.positional_embedding").shape[0] - 1

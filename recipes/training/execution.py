@@ -1,4 +1,4 @@
-"""Carries out a training recipe: checks it, trains, writes the result and has it judged."""
+"""Runs a training recipe: checks, training, result and evaluation."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from .tuning import WEIGHTS, start_of, with_start
 SCORES, NOTICED, CARD, RECIPE = "scores.json", "noticed.json", "README.md", "recipe.json"
 _LIBRARIES = ("torch", "transformers", "open_clip_torch", "peft")
 _FLOAT = 4
-"""Bytes of a number in single precision."""
+"""Bytes of a float32."""
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What came of a training.
+    """The result of a training.
 
     Attributes:
         folder: A model, as ``--model`` takes it.
         scores: Before and after; see ``compared``.
-        remarks: What could not be done that nothing depends on.
+        remarks: Optional steps that failed, and why.
     """
 
     folder: Path
@@ -44,24 +44,24 @@ class TrainingResult:
 
 
 def opened(call: TrainingCall) -> Trainer:
-    """Return the trainer of a recipe, with everything checked that can be.
+    """Check a recipe, and return its trainer.
 
     Raises:
-        BenchError: The recipe, its data or its model do not do.
+        BenchError: The recipe, its data or its model are invalid.
     """
     require_permitted(call.loaded.requests)
     return trainers[call.loaded.recipe.trainer](call)
 
 
 def dry_run(call: TrainingCall, *, judge: bool = True) -> list[tuple[str, str]]:
-    """Check everything without a step, and return what would be done: a label and a value each.
+    """Check everything without a step, and return the plan as pairs of label and value.
 
     Args:
         call: The recipe.
-        judge: Whether tasks are to judge the model.
+        judge: Whether tasks evaluate the model.
 
     Raises:
-        BenchError: As of :func:`opened`.
+        BenchError: See :func:`opened`.
     """
     recipe = call.loaded.recipe
     if why := _unopened(call):
@@ -78,9 +78,9 @@ def dry_run(call: TrainingCall, *, judge: bool = True) -> list[tuple[str, str]]:
     rows += [(what, f"{count:,}") for what, count in trainer.rows.counts().items()]
     rows += [(f"left out: {name}", why) for name, why in list(trainer.rows.left_out.items())[:3]]
     rows += [
-        ("steps", f"{steps_of(recipe, trainer):,} at most; {trainer.steps_in_an_epoch:,} are an epoch"),
+        ("steps", f"{steps_of(recipe, trainer):,} at most; {trainer.steps_in_an_epoch:,} per epoch"),
         ("checkpoints", f"every {every(recipe, trainer):,} steps"),
-        ("trained", f"{numbers:,} of {model:,} numbers ({numbers / model:.2%})"),
+        ("trained", f"{numbers:,} of {model:,} parameters ({numbers / model:.2%})"),
         ("memory", ", ".join(f"{what} {size / 1e6:,.1f} MB" for what, size in held.items())),
         ("judged by", ", ".join(dict.fromkeys(one.task for one in judges)) or "no task"),
     ]
@@ -88,7 +88,7 @@ def dry_run(call: TrainingCall, *, judge: bool = True) -> list[tuple[str, str]]:
 
 
 def _unopened(call: TrainingCall) -> str:
-    """Return why nothing is opened now: code that is allowed, and runs in a training alone; else nothing."""
+    """Return why a dry run opens nothing: allowed code runs only in a training; empty without such code."""
     require_permitted(call.loaded.requests)
     data = call.loaded.recipe.data
     readers = (source.reader for source in (data, data.validation) if source is not None)
@@ -106,17 +106,17 @@ def carry_out(
     *,
     judge: bool = True,
 ) -> TrainingResult:
-    """Train, write the result into a folder, and have it judged; goes on where an earlier call was cut off.
+    """Train, write the result into a folder, and evaluate it; resumes an interrupted call.
 
     Args:
         call: The recipe.
-        folder: Made if it is not there.
-        told: Is told of each step.
-        options: Of ``evaluate``, for the tasks that judge: ``store``, …
-        judge: Whether tasks judge the model before and after.
+        folder: The output folder; created if missing.
+        told: Called after each step.
+        options: Options of ``evaluate`` for the evaluation tasks: ``store``, …
+        judge: Whether tasks evaluate the model before and after.
 
     Raises:
-        BenchError: As of :func:`opened`, or the training cannot go on.
+        BenchError: See :func:`opened`; or the training cannot continue.
     """
     trainer, recipe = opened(call), call.loaded.recipe
     start = start_of(recipe)
@@ -162,7 +162,7 @@ def carry_out(
 
 
 def _write_result(trainer: Trainer, folder: Path) -> None:
-    """Write the weights and then the alias, each whole or not at all."""
+    """Write the weights and then the alias, each atomically."""
     remove_abandoned(folder.glob(f"{DRAFT}*"))
     draft = folder / (DRAFT + own_name())
     draft.mkdir()
@@ -176,7 +176,7 @@ def _write_result(trainer: Trainer, folder: Path) -> None:
 
 
 def _shared(call: TrainingCall, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what all calls of ``evaluate`` are given."""
+    """Return the common options of all calls of ``evaluate``."""
     of_call = {name: getattr(call, name) for name in ("data", "include_path", "allow_outside", "progress")}
     return of_call | dict(options)
 

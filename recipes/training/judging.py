@@ -1,4 +1,4 @@
-"""What tasks say of a model before and after a training, and of the metrics that it was paid by."""
+"""Evaluates a model before and after a training, and the metrics of its reward; writes the model card."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ENDS = ("value", "low", "high")
 
 
 class JudgedRun(NamedTuple):
-    """A run of a model, and what asked for it."""
+    """A run of a model, and its evaluation settings."""
 
     judge: JudgeTask
     run: TaskRun
@@ -40,14 +40,14 @@ def require_judges(
     rewarded: Sequence[RewardPart],
     options: Mapping[str, Any],
 ) -> None:
-    """Raise unless tasks can judge a model, as far as that can be said before it is trained.
+    """Raise unless tasks can evaluate a model, as far as can be checked before the training.
 
     Args:
-        judges: As of :func:`judged`.
-        model: As there.
-        probe: As of :func:`noticed`; None for none.
-        rewarded: As there.
-        options: As there.
+        judges: See :func:`judged`.
+        model: See :func:`judged`.
+        probe: See :func:`noticed`; None for none.
+        rewarded: See :func:`noticed`.
+        options: See :func:`judged`.
 
     Raises:
         BenchError: A task is not known, or lacks its data or what one of its metrics needs.
@@ -63,13 +63,13 @@ def require_judges(
 
 
 def judged(judges: Sequence[JudgeTask], model: ModelSpec, folder: Path, options: Mapping[str, Any]) -> list[JudgedRun]:
-    """Return the runs of a model, those of each task after the other's.
+    """Return the runs of a model, task by task.
 
     Args:
         judges: The tasks.
         model: The model.
         folder: Where the runs are written.
-        options: More of ``evaluate``: ``store``, ``data``, …
+        options: Options of ``evaluate``: ``store``, ``data``, …
 
     Raises:
         BenchError: A task cannot be run.
@@ -103,14 +103,14 @@ def _name(metric: str) -> str:
 
 
 def compared(before: Sequence[JudgedRun], after: Sequence[JudgedRun], rewarded: Sequence[RewardPart]) -> list[Row]:
-    """Return a row a result: both values, by how much it rose, and whether the training was paid for it.
+    """Return a row per result: both values, their difference, and whether the metric was the reward.
 
-    ``difference`` is that of the same documents, with its interval: of captioners, where the value is a mean.
+    ``difference`` is paired by document, with its interval: of captioners, if the value is a mean.
 
     Args:
-        before: What judged the start model.
-        after: The same of the trained one.
-        rewarded: The metrics that the training was paid for.
+        before: The runs of the start model.
+        after: The runs of the trained model.
+        rewarded: The metrics of the reward.
     """
     found: list[Row] = []
     for (judge, first), (_, second) in zip(before, after, strict=True):
@@ -133,13 +133,13 @@ def difference_of(change: Any) -> Row:
 
 
 def noticed(probe: str, rewarded: Sequence[RewardPart], folder: Path, options: Mapping[str, Any]) -> list[Row]:
-    """Return what the metrics of a reward notice of captions that a task changes: a row a rule and metric.
+    """Return the sensitivity of a reward's metrics to the caption changes of a task: a row per rule and metric.
 
     Args:
         probe: The task.
         rewarded: The metrics.
         folder: Where the runs are written.
-        options: As of :func:`judged`.
+        options: See :func:`judged`.
 
     Raises:
         BenchError: The task cannot be run.
@@ -160,9 +160,9 @@ def noticed(probe: str, rewarded: Sequence[RewardPart], folder: Path, options: M
 
 
 def side_by_side(before: Sequence[Row], after: Sequence[Row]) -> list[Row]:
-    """Return a row a result with both values and their intervals.
+    """Return a row per result with both values and their intervals.
 
-    Where the weights are of another family afterwards, the metrics of both stand beside each other by their order.
+    If the training changes the family of weights, metrics before and after are matched by their order.
     """
     ranked: list[dict[tuple[str, ...], Row]] = []
     for rows in (before, after):
@@ -200,23 +200,23 @@ def model_card(
     noticed: Sequence[Row],
     versions: Mapping[str, str],
 ) -> str:
-    """Return the card as Markdown.
+    """Return the model card as Markdown.
 
     Args:
         loaded: The recipe.
-        name: Of the result.
-        model: What was trained.
-        parameters: How many numbers of it.
+        name: Name of the result.
+        model: The start model.
+        parameters: Number of trainable parameters.
         data: Hash of the rows.
-        counts: Of the rows.
-        state: Where it ended.
-        seconds: Of all steps.
+        counts: Counts of the rows.
+        state: The final state.
+        seconds: Duration of all steps.
         scores: Before and after; see ``compared``.
-        noticed: What the metrics of the reward notice; see ``noticed``.
-        versions: Of the libraries.
+        noticed: Sensitivity of the reward's metrics; see ``noticed``.
+        versions: Versions of the libraries.
     """
     recipe = loaded.recipe
-    kept = f"those of step {state.best_step}, validation loss {state.best:.4f}" if (
+    kept = f"step {state.best_step}, validation loss {state.best:.4f}" if (
         recipe.stop.keep == "best" and state.best is not None
     ) else "the last"  # fmt: skip
     lines = [
@@ -227,10 +227,10 @@ def model_card(
         f"    bench run --model {name} --task TASK",
         "",
         f"- **Method**: {recipe.paper or recipe.recipe}",
-        f"- **Start**: {model}; {parameters:,} numbers were trained.",
+        f"- **Start**: {model}; {parameters:,} trainable parameters.",
         f"- **Data**: {', '.join(f'{count:,} {what}' for what, count in counts.items() if count)}; "
         f"hash {data[:16]} (names and texts, not pixels).",
-        f"- **Steps**: {state.step:,} in {seconds:,.0f} s ({state.ended}); kept are {kept}. Seed {recipe.seed}.",
+        f"- **Steps**: {state.step:,} in {seconds:,.0f} s ({state.ended}); weights kept: {kept}. Seed {recipe.seed}.",
         f"- **Made with**: {', '.join(f'{one} {version}' for one, version in versions.items())}.",
         "",
         *_table(scores),
@@ -242,7 +242,7 @@ def model_card(
 
 def _table(scores: Sequence[Row]) -> list[str]:
     if not scores:
-        return ["No task judged it.", ""]
+        return ["No evaluation.", ""]
     has_changes = any(row["difference"] for row in scores)
     heads = ["task", "metric", "statistic", "before", "after", *(["change", ""] if has_changes else [])]
     rows: list[list[str]] = []
@@ -251,17 +251,17 @@ def _table(scores: Sequence[Row]) -> list[str]:
         if has_changes:
             cells += [with_interval(row["difference"], "+") if row["difference"] else "", _direction(row)]
         rows.append(cells)
-    told = "Values with 95 % intervals of each by itself."
+    told = "Values have unpaired 95 % intervals."
     if has_changes:
         told += (
-            " The change is that of the same documents, with the interval of the paired bootstrap: what it leaves "
-            "open is neither higher nor lower."
+            " The change is paired by document, with the interval of the paired bootstrap. It is 'higher' or 'lower' "
+            "only if the interval excludes 0."
         )
     return [*markdown_table(heads, rows), "", told, ""]
 
 
 def _direction(row: Row) -> str:
-    """Return where a metric went, and whether the training was paid for it."""
+    """Return the direction of a metric, and whether it was the reward."""
     said = ["**the reward**"] if row["rewarded"] else []
     change = row["difference"]
     if change and change["low"] is not None and not change["low"] <= 0 <= change["high"]:
@@ -272,7 +272,7 @@ def _direction(row: Row) -> str:
 
 
 def _rules(found: Sequence[Row]) -> list[str]:
-    """Return what the metrics of the reward notice: a row a rule, a column a metric."""
+    """Return the table of the reward's metrics: a row per rule, a column per metric."""
     if not found:
         return []
     names = list(dict.fromkeys(row["metric"] for row in found))
@@ -287,7 +287,7 @@ def _rules(found: Sequence[Row]) -> list[str]:
         ]
         for rule, rows in by_rule.items()
     )
-    told = "What the metrics of the reward notice of captions that rules changed (docs/checklist.md):"
+    told = "Sensitivity of the reward's metrics to rule-based changes of captions (docs/checklist.md):"
     return [told, "", *markdown_table(["rule", *names, "n"], lines), ""]
 
 
@@ -297,7 +297,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[s
 
 
 def with_interval(found: Mapping[str, Any], sign: str = "", digits: int = 3) -> str:
-    """Return a value and its interval in words; ``sign`` is ``+`` where it is a difference."""
+    """Format a value with its interval; ``sign`` is ``+`` for a difference."""
     if found["value"] is None:
         return "–"
     value, low, high = (found[key] if found[key] is None else f"{found[key]:{sign}.{digits}f}" for key in ENDS)

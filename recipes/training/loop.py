@@ -1,7 +1,7 @@
-"""Takes the steps of a training, from wherever it was left to its end, and keeps its checkpoints and its history.
+"""The training loop with checkpoints and history; it resumes from the last checkpoint.
 
-A checkpoint is there whole or not at all, and holds tensors and a line of JSON alone. Random numbers need not be kept:
-they follow from seed and step.
+Checkpoints are written atomically and hold tensors and a line of JSON. Random states are not stored: random numbers
+depend on seed and step only.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _TOLD = "capbench"
 
 @dataclass(frozen=True)
 class TrainingState:
-    """How far a training is.
+    """The state of a training.
 
     Attributes:
-        step: Steps that were taken.
+        step: Number of completed steps.
         fingerprint: Of recipe and data.
         best: The lowest validation loss so far; None before the first.
-        best_step: After how many steps it was.
-        ended: Whether no more steps follow, and why.
+        best_step: The step with that loss.
+        ended: Why the training has ended; empty before.
     """
 
     fingerprint: str
@@ -47,7 +47,7 @@ class TrainingState:
 
 
 def save(path: Path, state: TrainingState, tensors: Mapping[str, torch.Tensor]) -> None:
-    """Write a checkpoint, whole or not at all.
+    """Write a checkpoint atomically.
 
     Raises:
         OSError: It cannot be written.
@@ -63,7 +63,7 @@ def load(path: Path) -> tuple[TrainingState, dict[str, torch.Tensor]]:
     """Read a checkpoint.
 
     Raises:
-        TrainingError: It is damaged, or none.
+        TrainingError: The file is damaged, or not a checkpoint.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -72,21 +72,21 @@ def load(path: Path) -> tuple[TrainingState, dict[str, torch.Tensor]]:
             told = json.loads((file.metadata() or {})[_TOLD])
             return TrainingState(**told), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
-        raise TrainingError(f"{path}: no checkpoint of a training: {error}", "Remove it to begin anew.") from error
+        raise TrainingError(f"{path}: not a valid checkpoint: {error}", "Remove it to start again.") from error
 
 
 FILE, FIGURE = "metrics.jsonl", "loss.svg"
 
 
 def read_history(folder: Path) -> list[dict[str, Any]]:
-    """Return the lines of a training; a last one that is not whole is left out."""
+    """Return the lines of the history, without an incomplete last one."""
     path = folder / FILE
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
     return [json.loads(line) for line in lines if line.endswith("}\n")]
 
 
 def draw_history(folder: Path, name: str) -> str:
-    """Draw the losses by step, and return why not where that cannot be done."""
+    """Draw the losses by step; return the reason if that fails."""
     from ...benchmarks.plots.style import BLUE, ORANGE, new_figure, style, write_figure
 
     history = read_history(folder)
@@ -117,9 +117,9 @@ def rate_at(step: int, steps: int, optimiser: Optimiser, schedule: RateSchedule)
 
     Args:
         step: Counted from 0.
-        steps: Of the whole training.
-        optimiser: Says the highest.
-        schedule: Says how it rises and falls.
+        steps: Number of steps of the training.
+        optimiser: Gives the highest rate.
+        schedule: Gives warm-up and decay.
     """
     if step < schedule.warm_up:
         return optimiser.rate * (step + 1) / (schedule.warm_up + 1)
@@ -133,11 +133,11 @@ def rate_at(step: int, steps: int, optimiser: Optimiser, schedule: RateSchedule)
 
 
 class AdamSteps:
-    """Takes steps with AdamW.
+    """AdamW.
 
     Args:
-        parameters: What is trained, by name.
-        optimiser: How.
+        parameters: The trainable parameters by name.
+        optimiser: Its settings.
     """
 
     def __init__(self, parameters: Mapping[str, torch.nn.Parameter], optimiser: Optimiser) -> None:
@@ -149,23 +149,23 @@ class AdamSteps:
         self._adam = torch.optim.AdamW(list(parameters.values()), lr=optimiser.rate, **settings)
 
     def clear(self) -> None:
-        """Forget the gradients."""
+        """Clear the gradients."""
         self._adam.zero_grad()
 
     def norm(self) -> float:
-        """Return the norm of all gradients, and cut them to the highest that is allowed."""
+        """Clip the gradients, and return their norm before."""
         import torch
 
         return float(torch.nn.utils.clip_grad_norm_(self._parameters.values(), self._clip or math.inf))
 
     def take(self, rate: float) -> None:
-        """Change the parameters."""
+        """Update the parameters."""
         for group in self._adam.param_groups:
             group["lr"] = rate
         self._adam.step()
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return what the optimiser remembers, ``NAME/KIND`` to a tensor."""
+        """Return the optimiser's state, ``NAME/KIND`` to a tensor."""
         return {
             f"{name}/{kind}": value
             for name, parameter in self._parameters.items()
@@ -173,24 +173,24 @@ class AdamSteps:
         }
 
     def restore(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Take up what :meth:`state` returned."""
+        """Restore a state of :meth:`state`."""
         for key, value in state.items():
             name, _, kind = key.rpartition("/")
             parameter = self._parameters[name]
-            # Its count of steps stays on the processor.
+            # Its step counter stays on the CPU.
             self._adam.state[parameter][kind] = value if kind == "step" else value.to(parameter.device)
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """What is told of a step.
+    """Progress of a training after a step.
 
     Attributes:
-        step: How many were taken.
-        steps: Of the whole training.
-        loss: Of the step.
+        step: Number of completed steps.
+        steps: Number of steps of the training.
+        loss: Loss of the step.
         rate: Its learning rate.
-        seconds_left: As the steps so far say; None at the first.
+        seconds_left: Estimated from the steps so far; None at the first.
     """
 
     step: int
@@ -201,14 +201,14 @@ class StepReport:
 
 
 def steps_of(recipe: Recipe, trainer: Trainer) -> int:
-    """Return how many steps a training has at most."""
+    """Return the maximum number of steps."""
     if recipe.stop.steps is not None:
         return recipe.stop.steps
     return max(round((recipe.stop.epochs or 0) * trainer.steps_in_an_epoch), 1)
 
 
 def every(recipe: Recipe, trainer: Trainer) -> int:
-    """Return how many steps lie between two checkpoints, and two looks at the validation loss."""
+    """Return the number of steps between checkpoints and between validations."""
     return recipe.stop.every or max(trainer.steps_in_an_epoch // 3, 1)
 
 
@@ -216,11 +216,11 @@ class Loop:
     """A training in a folder.
 
     Args:
-        recipe: What is done.
-        trainer: Who does it.
-        folder: Holds its checkpoints and its history.
-        fingerprint: Of recipe and data: a checkpoint of another training is not gone on with.
-        processes: Those that train together.
+        recipe: The recipe.
+        trainer: Its trainer.
+        folder: Holds checkpoints and history.
+        fingerprint: Of recipe and data; a checkpoint of another training is an error.
+        processes: The processes of the training.
 
     Raises:
         TrainingError: The folder holds another training.
@@ -240,16 +240,16 @@ class Loop:
             self._take_up(fingerprint)
 
     def run(self, told: Callable[[StepReport], object]) -> TrainingState:
-        """Take all steps that are left, and leave the weights that the recipe keeps.
+        """Run the remaining steps, and load the weights that the recipe keeps.
 
         Args:
-            told: Is told of each step.
+            told: Called after each step.
 
         Raises:
-            TrainingError: The loss is no number, or its gradients are none.
+            TrainingError: The loss or the gradients are not finite.
         """
         if self._processes.is_first:
-            # Lines of later steps are those of a killed process.
+            # Lines of later steps are from a killed process.
             kept = [line for line in read_history(self._folder) if line["step"] <= self.state.step]
             write_whole(self._folder / FILE, "".join(json.dumps(line) + "\n" for line in kept))
         began, first = time.monotonic(), self.state.step
@@ -284,7 +284,7 @@ class Loop:
         return {"step": step + 1, **found, "rate": rate, "gradient_norm": norm, "seconds": seconds}
 
     def _look(self, ends: bool) -> None:
-        """Look at the validation loss, decide what follows from it, and save all."""
+        """Validate, update the best weights and the stop rule, and save a checkpoint."""
         stop, state = self._recipe.stop, self.state
         if self._recipe.data.validation is not None:
             loss = self._trainer.validate()
@@ -317,7 +317,7 @@ class Loop:
         state, tensors = load(self._folder / LAST)
         if state.fingerprint != fingerprint:
             raise TrainingError(
-                f"{self._folder}: holds a training of another recipe, or on other data.",
+                f"{self._folder}: holds a training with another recipe or other data.",
                 "Name another folder with --output, or remove this one.",
             )
         self.state = state
@@ -332,13 +332,13 @@ class Loop:
                 parameter.copy_(weights[name])
 
     def _no_number(self, step: int, what: str) -> TrainingError:
-        """Return the error, with what is known of the last checkpoint, whose own step may have ruined its weights."""
-        last, told = self._folder / LAST, "There is no checkpoint before it."
+        """Return the error, with the losses of the last checkpoint, whose weights may be ruined already."""
+        last, told = self._folder / LAST, "There is no earlier checkpoint."
         if last.is_file():
             at = load(last)[0].step
             lines = (line for line in read_history(self._folder) if line["step"] == at)
             known = {key: value for line in lines for key, value in line.items()}
             found = [f"{one.replace('_', ' ')} {known[one]:.4g}" for one in ("loss", "validation_loss") if one in known]
-            told = f"The last checkpoint before it is {last} ({', '.join([f'step {at}', *found])})."
-        remedy = "A lower rate, a warm-up or 'optimiser.clip' help, in a new folder."
+            told = f"The last checkpoint is {last} ({', '.join([f'step {at}', *found])})."
+        remedy = "Use a new folder and a lower rate, a warm-up or 'optimiser.clip'."
         return TrainingError(f"step {step}: {what}.", f"{told} {remedy}")

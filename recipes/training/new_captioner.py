@@ -1,4 +1,4 @@
-"""Makes a captioner that has learned nothing yet, on the vision tower of a CLIP: the one that PAC-S++ tunes.
+"""Makes an untrained captioner on the vision tower of a CLIP: the start model of PAC-S++.
 
 ``python -m capbench.recipes.training.new_captioner --encoder openai/clip-vit-large-patch14 --output captioner``
 """
@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any
 
 PAD = "<|pad|>"
-"""As in the released captioners of the same group: CLIP's tokenizer pads with its end, which a caption has, too."""
+"""As in the released captioners of the same group; CLIP's tokenizer would pad with the end token."""
 
 
 @dataclass(frozen=True)
 class CaptionerSizes:
-    """What captioners differ in; those of the paper.
+    """Sizes of a captioner; the defaults are the paper's.
 
     Attributes:
-        layers: Of the encoder, and of the decoder.
-        width: Of both.
-        heads: Of each layer.
-        inner: Width between the two matrices of each layer's MLP.
-        positions: Tokens that a caption may have.
+        layers: Layers of the encoder, and of the decoder.
+        width: Width of both.
+        heads: Attention heads per layer.
+        inner: Hidden width of each layer's MLP.
+        positions: Maximum length of a caption in tokens.
     """
 
     layers: int = 3
@@ -34,13 +34,13 @@ class CaptionerSizes:
 
 
 def write_new_captioner(encoder: str, folder: Path, sizes: CaptionerSizes = CaptionerSizes(), seed: int = 0) -> None:
-    """Write a captioner with random weights, and CLIP's own behind them, as ``save_pretrained`` does.
+    """Write a captioner with random weights on CLIP's vision tower, in the format of ``save_pretrained``.
 
     Args:
-        encoder: A hub id of a CLIP of transformers, or a folder of one.
-        folder: Made if it is not there.
-        sizes: Of what stands on the tower.
-        seed: Other seeds give other weights.
+        encoder: A hub id or a folder of a transformers CLIP.
+        folder: The output folder; created if missing.
+        sizes: Sizes of the layers on the tower.
+        seed: The random seed.
     """
     import torch
     from transformers import (
@@ -62,7 +62,7 @@ def write_new_captioner(encoder: str, folder: Path, sizes: CaptionerSizes = Capt
     tokenizer.add_special_tokens({"pad_token": PAD})
     special = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")}
     patches = (tower.config.image_size // tower.config.patch_size) ** 2
-    # It reads no words: of their table nothing is used but its first row's place.
+    # The encoder reads no tokens, so its embedding table needs one row only.
     reader = BertConfig(
         vocab_size=1,
         pad_token_id=0,
@@ -94,10 +94,10 @@ def write_new_captioner(encoder: str, folder: Path, sizes: CaptionerSizes = Capt
 
 
 def main() -> None:
-    """Make the captioner as the arguments say."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description="Make a captioner with random weights on a CLIP's vision tower.")
-    parser.add_argument("--encoder", required=True, help="a CLIP of transformers: a hub id, or a folder")
-    parser.add_argument("--output", type=Path, required=True, help="the folder that its files go to")
+    parser.add_argument("--encoder", required=True, help="hub id or folder of a transformers CLIP")
+    parser.add_argument("--output", type=Path, required=True, help="output folder")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     write_new_captioner(given.encoder, given.output, seed=given.seed)

@@ -1,4 +1,4 @@
-"""LoRA as PAC-S++ has it: in attention, MLP and patches of both towers of a CLIP."""
+"""LoRA of PAC-S++: in attention, MLP and patch embedding of both towers of a CLIP."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class _Factors(torch.nn.Module):
 
 
 class PacLora:
-    """The factors of a module, added to its weights whenever these are used.
+    """The factors of a module, added to its weights on each use.
 
-    One pair for attention's three inputs together, one each for its output, the MLP's layers and the patches. All
-    start with B at zero but the first, whose A and B are both Xavier-uniform: the model is another before its first
-    step. Scaled by ``alpha / rank``.
+    One pair for attention's three inputs together, one each for its output, the MLP's layers and the patches. B starts
+    at zero, except in the first pair, whose A and B are Xavier-uniform: this changes the model before the first step.
+    Scaled by ``alpha / rank``.
     Source: models/custom_loralib/layers.py of pacscore; the PAC-S++ paper, section 3.3.
 
     Args:
-        module: A CLIP by OpenAI's names; its own weights are frozen already.
-        rank: Of the factors.
+        module: A CLIP with OpenAI's names; its weights are frozen already.
+        rank: Rank of the factors.
         alpha: See above.
 
     Raises:
@@ -47,8 +47,7 @@ class PacLora:
         if not any(name.startswith("visual.") and "in_proj" in name for name in shapes):
             raise UsageError(
                 f"lora: kind 'pac' matches no weight of {type(module).__name__}.",
-                "It goes with CLIPs of vision transformers by OpenAI's names, as the adapters open_clip and pac load "
-                "them; kind 'peft' goes with others.",
+                "It needs a vision transformer CLIP with OpenAI's names (adapters open_clip and pac); use kind 'peft'.",
             )
         self.factors: dict[str, torch.nn.Parameter] = {}
         device = self.plain["visual.conv1.weight"].device
@@ -60,7 +59,7 @@ class PacLora:
         self._places = add_factors(module, self.factors, alpha / rank)
 
     def merge(self) -> None:
-        """Add the factors to the weights for good."""
+        """Merge the factors into the weights."""
         for part, weight in self._places:
             remove_parametrizations(part, weight, leave_parametrized=True)
 
@@ -68,15 +67,15 @@ class PacLora:
 def add_factors(
     module: torch.nn.Module, factors: Mapping[str, torch.nn.Parameter], scaling: float
 ) -> list[tuple[torch.nn.Module, str]]:
-    """Add pairs of factors to a module's weights whenever these are used.
+    """Add pairs of factors to a module's weights on each use.
 
     Args:
-        module: A CLIP by OpenAI's names.
+        module: A CLIP with OpenAI's names.
         factors: By the names of PAC-S++.
-        scaling: Of their product.
+        scaling: Scale of their product.
 
     Returns:
-        The part and the weight in it of each pair.
+        The submodule and the name of the weight of each pair.
     """
     places: list[tuple[torch.nn.Module, str]] = []
     for name in [name for name in factors if name.endswith("lora_A")]:

@@ -1,6 +1,6 @@
-"""Several processes that train as one: each encodes its part of a batch, and all know the whole.
+"""Data-parallel training: each process encodes its part of a batch, and all have the features of the whole.
 
-``accelerate launch -m capbench.cli.main train RECIPE`` starts them; one process is the same path.
+``accelerate launch -m capbench.cli.main train RECIPE`` starts them; a single process uses the same code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class TrainingProcesses:
     """The processes of a training, as ``accelerate`` started them.
 
     Args:
-        device: Where this one computes; None takes a GPU of its own, where there is one.
+        device: The device of this process; None takes a separate GPU, if there is one.
     """
 
     def __init__(self, device: str | None) -> None:
@@ -31,18 +31,18 @@ class TrainingProcesses:
         self.is_first: bool = self._state.is_main_process
 
     def part(self, inputs: Sequence[_T]) -> list[_T]:
-        """Return the inputs of this process; the last ones are repeated so that all have equally many."""
+        """Return the inputs of this process; the last ones are repeated, so that all have the same number."""
         each = -(-len(inputs) // self.count)
         filled = [*inputs, *[inputs[-1]] * (each * self.count - len(inputs))]
         start = self.number * each
         return filled[start : start + each]
 
     def share(self, inputs: Sequence[_T]) -> list[_T]:
-        """Return the inputs of this process; those of all together are the inputs, each once."""
+        """Return the inputs of this process; each input goes to exactly one process."""
         return list(inputs[self.number :: self.count])
 
     def total(self, values: Sequence[float]) -> list[float]:
-        """Return the sums of all processes' numbers."""
+        """Return the sums over all processes."""
         if self.count == 1:
             return list(values)
         import torch
@@ -52,14 +52,13 @@ class TrainingProcesses:
         return summed.tolist()
 
     def whole(self, part: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return features of all inputs, made of each process' part, and this one's part of them.
+        """Return the features of all inputs, gathered from all processes, and this process' part of them.
 
-        The part is a leaf: what a loss of the whole says of it is all there is to say, as each process computes the
-        loss of the whole.
+        The part is a leaf: its gradient is complete, as each process computes the loss of the whole batch.
 
         Args:
             part: ``[each, d]`` features of :meth:`part`.
-            count: Inputs in all.
+            count: Total number of inputs.
         """
         import torch
         from accelerate.utils import gather
@@ -74,7 +73,7 @@ class TrainingProcesses:
         return torch.cat(parts)[:count], own
 
     def add_up(self, parameters: Iterable[torch.nn.Parameter]) -> None:
-        """Put the sum of all processes' gradients in place of each one's."""
+        """Replace gradients by their sum over all processes."""
         if self.count == 1:
             return
         import torch
@@ -86,5 +85,5 @@ class TrainingProcesses:
             one.grad = summed
 
     def wait(self) -> None:
-        """Wait until all have come this far."""
+        """Wait for all processes."""
         self._state.wait_for_everyone()

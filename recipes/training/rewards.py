@@ -1,4 +1,4 @@
-"""What a captioner is rewarded with: any metric, or a weighted sum of several."""
+"""Rewards of a captioner: any metric, or a weighted sum of several."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .rows import TrainingRow
 from .schema import Strict
 
 _MOST_KEPT = 1 << 30
-"""Bytes of images' features that are kept."""
+"""Size of the cache of image features in bytes."""
 
 
 class RewardPart(Strict):
@@ -31,23 +31,22 @@ class RewardPart(Strict):
     metric: str
     """As ``--metrics`` takes it: ``pac_s``, ``cider[document_frequencies=FILE]``, ..."""
     weight: float = 1.0
-    """What its value is multiplied with; negative where less is better."""
+    """Its factor in the sum; negative if lower is better."""
     encoder: str | None = None
-    """The model that encodes for it."""
+    """Its encoder."""
     judge: str | None = None
-    """The model that judges for it."""
+    """Its judge."""
     document_frequencies: Literal["images", "captions"] | None = None
-    """Of CIDEr: those of all captions that are trained on, a document being an image with its captions, or each
-    caption."""
+    """Of CIDEr: count the training captions; a document is an image with its captions, or each caption."""
 
 
 @dataclass(frozen=True)
 class RewardValues:
-    """What some captions are worth.
+    """Rewards of captions.
 
     Attributes:
         total: ``[n]`` the weighted sum; NaN where a metric has no value.
-        values: Metric to ``[n]`` its own.
+        values: Metric to its values ``[n]``.
     """
 
     total: np.ndarray
@@ -59,12 +58,12 @@ class Rewards:
 
     Args:
         parts: The metrics.
-        rows: What is trained on.
-        device: Where encoders compute.
+        rows: The training rows.
+        device: The device of encoders.
 
     Raises:
-        UsageError: A metric needs what there is not, depends on what else is scored, or is not known.
-        MetricError: The machine lacks what one needs.
+        UsageError: A metric lacks an input, depends on the other captions, or is unknown.
+        MetricError: A requirement is missing on this machine.
     """
 
     def __init__(self, parts: Sequence[RewardPart], rows: Sequence[TrainingRow], device: str) -> None:
@@ -77,10 +76,10 @@ class Rewards:
         self._contexts = [self._context(part, planned) for part, planned in self._parts]
 
     def of(self, rows: Sequence[TrainingRow], captions: Sequence[str]) -> RewardValues:
-        """Return what captions are worth.
+        """Return the rewards of captions.
 
         Args:
-            rows: ``[n]`` what each caption is of.
+            rows: ``[n]`` the row of each caption.
             captions: ``[n]`` texts; equal ones of a row are scored once.
         """
         places: dict[tuple[str, str], int] = {}
@@ -114,23 +113,22 @@ class Rewards:
             raise MetricError(f"{named}: {message}", hint)
         if metric.corpus_dependent:
             raise UsageError(
-                f"{named}: its values depend on the other captions that are scored with it, which are another few "
-                "at each step.",
-                "Give it what it counts: 'document_frequencies: images' beside the metric counts the captions that "
-                "are trained on, cider[document_frequencies=FILE] those of a file.",
+                f"{named}: its values depend on the other captions of a step.",
+                "Fix its document frequencies: add 'document_frequencies: images' for those of the training captions, "
+                "or name cider[document_frequencies=FILE].",
             )
         if "references" in metric.needs and not has_references:
             raise UsageError(
                 f"{named} needs references, and no row of the data has captions.",
-                "Add them, or take a metric without references, such as pac_s or clip_s.",
+                "Add captions, or use a metric without references, such as pac_s or clip_s.",
             )
         if lacking := metric.needs & {"boxes", "objects"}:
-            raise UsageError(f"{named} needs {' and '.join(lacking)}, which rows of recipes have not.")
+            raise UsageError(f"{named} needs {' and '.join(lacking)}, which rows of recipes do not have.")
         for need, model in (("encoder", part.encoder), ("judge", part.judge)):
             if need in metric.needs and model is None:
                 raise UsageError(
-                    f"{named} needs a model, and none was named.",
-                    f"Name one beside the metric: '{need}: NAME' ('bench ls models').",
+                    f"{named} needs a model ({need}), and none was named.",
+                    f"Add '{need}: NAME' to the metric ('bench ls models').",
                 )
         return planned
 
@@ -151,7 +149,7 @@ class Rewards:
 
 
 class _ImagesKept(NoCache):
-    """Keeps features of images, as these come again, and none of captions, which do not."""
+    """Caches features of images, which recur, and none of captions, which do not."""
 
     def __init__(self) -> None:
         self._kept: dict[str, dict[str, np.ndarray]] = {}
@@ -178,7 +176,7 @@ def _key(producer: Mapping[str, Any]) -> str:
 
 
 def _written_captions(rows: Sequence[TrainingRow], document: str, folder: Path) -> Path:
-    """Write the captions of rows as CIDEr counts them: a document of each group, or of each caption."""
+    """Write the captions of rows as documents for CIDEr: one per group, or one per caption."""
     file = folder / "captions.jsonl"
     with file.open("w", encoding="utf-8") as lines:
         for row in rows:

@@ -1,7 +1,7 @@
-"""What is trained on: images with captions and what belongs to them; and which of these a step looks at.
+"""Training rows: images with captions, negatives and additional positives; and the samples of each step.
 
-That is decided by seed and step alone. Nothing is remembered from step to step, so that a training that was cut off
-goes on as if it had not been.
+Samples depend on seed and step only. There is no state between steps, so that an interrupted training resumes
+exactly.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 KEYS = ("id", "image", "box", "group", "captions", "negatives", "further_images", "further_captions")
 TOLD = ("provenance",)
-"""Keys that say where a row comes from, and are not trained on."""
+"""Keys with the origin of a row, which are not trained on."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class TrainingRow:
     Attributes:
         id: Its name in messages.
         image: Not decoded.
-        group: What rows of one image have in common.
-        captions: True texts; none where a trainer needs none.
-        negatives: False ones.
-        further_images: Other images that show the same, such as generated ones.
-        further_captions: Other true texts, such as generated ones.
+        group: The id of the image; rows of one image have it in common.
+        captions: True texts; may be empty if the trainer needs none.
+        negatives: False texts.
+        further_images: Additional positive images, such as generated ones.
+        further_captions: Additional true texts, such as generated ones.
     """
 
     id: str
@@ -67,14 +67,14 @@ class Rows:
 
     Attributes:
         rows: In order.
-        left_out: Place to the reason, of what could not be used.
+        left_out: Place to the reason, of unusable rows.
     """
 
     rows: Sequence[TrainingRow]
     left_out: Mapping[str, str]
 
     def counts(self) -> dict[str, int]:
-        """Return how many of what there are."""
+        """Return the counts of rows, images and texts."""
         return {
             "rows": len(self.rows),
             "images": len({row.group for row in self.rows}),
@@ -86,7 +86,7 @@ class Rows:
         }
 
     def digest(self) -> str:
-        """Return a hash of all names, boxes and texts; not of pixels, nor of the folder that all files lie in."""
+        """Return a hash of all names, boxes and texts, without pixels and the common folder of files."""
         total = hashlib.sha256()
         shown = [(row.image, *row.further_images) for row in self.rows]
         files = [one.source.absolute() for row in shown for one in row if isinstance(one.source, Path)]
@@ -94,7 +94,7 @@ class Rows:
         groups: dict[str, int] = {}
         for row, images in zip(self.rows, shown, strict=True):
             texts = [row.captions, row.negatives, row.further_captions]
-            # A group may be called by the path of its image.
+            # The name of a group may be the path of its image.
             group = groups.setdefault(row.group, len(groups))
             places = [
                 os.path.relpath(one.source, folder) if isinstance(one.source, Path) else one.name for one in images
@@ -110,15 +110,15 @@ class _Unusable(Exception):  # noqa: N818 - of a row, which is left out by name
 
 
 def collect(given: Iterable[Any], origin: str, folder: Path) -> Rows:
-    """Return rows made of mappings with ``KEYS``; those that cannot be used are left out by name.
+    """Parse mappings with ``KEYS``; unusable rows are left out by name.
 
     Args:
-        given: Mappings, or rows that could not be read.
-        origin: Where they come from, for messages.
-        folder: Where images lie that are named by a path; what leads out of it needs ``--allow_outside``.
+        given: Mappings, or unreadable rows.
+        origin: The source, for messages.
+        folder: Paths of images are relative to it; a path that leaves it needs ``--allow_outside``.
 
     Raises:
-        DataError: None can be used, or a key is not known.
+        DataError: No row can be used, or a key is unknown.
     """
     rows: dict[str, TrainingRow] = {}
     left_out: dict[str, str] = {}
@@ -140,7 +140,7 @@ def collect(given: Iterable[Any], origin: str, folder: Path) -> Rows:
 
 
 def no_rows(what: str, left_out: Mapping[str, str]) -> DataError:
-    """Return the error that says so, with the first reasons for which rows were left out."""
+    """Return an error with the first reasons for which rows were left out."""
     faults = "; ".join(f"{name}: {why}" for name, why in list(left_out.items())[:3])
     return DataError(
         f"{what}{': ' if faults else ''}{faults}", HINT if any(OUTSIDE in why for why in left_out.values()) else ""
@@ -148,7 +148,7 @@ def no_rows(what: str, left_out: Mapping[str, str]) -> DataError:
 
 
 def image_fault(path: Path, boundary: Boundary) -> str:
-    """Return why an image that a row names cannot be used; empty where it can."""
+    """Return why an image of a row cannot be used; empty if it can."""
     if not boundary.holds(path):
         return f"image {path} {OUTSIDE}"
     return "" if path.is_file() else f"there is no image {path}"
@@ -200,7 +200,7 @@ def _image(image: Any, folder: Path, boundary: Boundary) -> ImageHandle:
 
 
 def require_some(rows: Rows, kind: str, why: str) -> None:
-    """Raise if no row has what an objective needs.
+    """Raise if no row has an input that an objective needs.
 
     Args:
         rows: The rows.
@@ -208,22 +208,22 @@ def require_some(rows: Rows, kind: str, why: str) -> None:
         why: The key of the recipe that needs it.
 
     Raises:
-        UsageError: So it is.
+        UsageError: No row has it.
     """
     if not any(getattr(row, kind) for row in rows.rows):
-        raise UsageError(f"{why} needs {kind}, and no row of the data has any.", "Add them, or leave the key out.")
+        raise UsageError(f"{why} needs {kind}, and no row of the data has any.", "Add them, or remove the key.")
 
 
 def read_source(call: TrainingCall, source: Source, keys: Sequence[str]) -> Rows:
-    """Read all rows of a source; images stay undecoded.
+    """Read all rows of a source; images are not decoded.
 
     Args:
-        call: Holds the recipe, and where data may be.
-        source: One of its sources.
-        keys: Where it stands in the recipe.
+        call: The training call.
+        source: A source of its recipe.
+        keys: The keys that lead to it in the recipe.
 
     Raises:
-        BenchError: There is no such source, or no row of it can be used.
+        BenchError: There is no such source, or none of its rows can be used.
     """
     if source.file is not None:
         path = call.loaded.named_file(source.file, *keys, "file")
@@ -237,7 +237,7 @@ def read_source(call: TrainingCall, source: Source, keys: Sequence[str]) -> Rows
     entries = index.resolve([name])
     if len(entries) != 1:
         raise UsageError(
-            f"{call.loaded.parsed.where(*keys, 'task')}: '{name}' is {len(entries)} tasks", "Name one of them."
+            f"{call.loaded.parsed.where(*keys, 'task')}: '{name}' matches {len(entries)} tasks", "Name one task."
         )
     file = entries[0].path
     task, _ = load_task(file)
@@ -249,13 +249,13 @@ def read_source(call: TrainingCall, source: Source, keys: Sequence[str]) -> Rows
 def walked(
     task: TaskConfig, path: Path, locations: DataLocations, *keys: str
 ) -> Iterator[tuple[str, dict[str, Any], ImageHandle | None] | BadRow]:
-    """Yield the documents of a task: the id, the values of templates that the task has, and its image.
+    """Yield the documents of a task: id, values of its templates, and image.
 
     Args:
         task: The task.
         path: Its file.
         locations: Where data may be.
-        keys: Templates besides those of id and image.
+        keys: Templates in addition to those of id and image.
     """
     documents = load_documents(task, path, locations)
     source = load_source(task, path)
@@ -278,7 +278,7 @@ def walked(
 
 
 def _of_task(task: TaskConfig, path: Path, locations: DataLocations) -> Iterator[Any]:
-    """Yield the rows of a task's documents: one an entry, or one a document."""
+    """Yield the rows of a task's documents: one per entry, or one per document."""
     keys = ["doc_to_image", "doc_to_entries" if "doc_to_entries" in task.templates else "doc_to_target"]
     if missing := [key for key in keys if key not in task.templates]:
         raise UsageError(
@@ -303,20 +303,20 @@ def _of_task(task: TaskConfig, path: Path, locations: DataLocations) -> Iterator
 _T = TypeVar("_T")
 Sampler = Literal["random", "by_image"]
 _ORDER, _TEXTS, _FIXED, _NEGATIVE = range(4)
-"""What random numbers are for, so that one use does not move another."""
+"""Uses of random numbers; each has a separate stream."""
 
 
 class Batches:
-    """The batches of all epochs; a last one that is not whole is left out.
+    """The batches of all epochs, without an incomplete last batch.
 
-    ``random`` puts rows in a new order each epoch. ``by_image`` puts images in a new order, and the rows of each, and
-    cuts the whole into batches: DCI's ImgGroup, in which the rows of an image are each other's negatives.
+    ``random`` shuffles rows each epoch. ``by_image`` shuffles images, and the rows of each, and splits the sequence
+    into batches: DCI's ImgGroup, in which the rows of an image are each other's negatives.
 
     Args:
-        groups: What rows of one image have in common, by row.
-        size: Rows of a batch.
-        sampler: Which order.
-        seed: Other seeds give other orders.
+        groups: The group of each row.
+        size: Rows per batch.
+        sampler: The order.
+        seed: The random seed.
     """
 
     def __init__(self, groups: Sequence[str], size: int, sampler: Sampler, seed: int) -> None:
@@ -328,7 +328,7 @@ class Batches:
 
     @property
     def in_an_epoch(self) -> int:
-        """How many batches an epoch has."""
+        """The number of batches per epoch."""
         return len(self._groups) // self._size
 
     def rows(self, step: int) -> list[int]:
@@ -344,23 +344,23 @@ class Batches:
         places: dict[str, int] = {}
         for row in order:
             places.setdefault(self._groups[row], len(places))
-        # Images in the order of their first rows would be the more in front the more rows they have.
+        # In the order of their first rows, images with more rows would tend to come first.
         ranks = rng.permutation(len(places))
         return sorted(order, key=lambda row: ranks[places[self._groups[row]]])
 
 
 @dataclass(frozen=True)
 class BatchSample:
-    """What a step looks at.
+    """The samples of a step.
 
     Attributes:
-        rows: The rows, ``b`` of them.
-        images: Theirs, then further ones.
-        texts: ``b * captions`` captions, the negatives, the further ones.
-        captions: Of a row.
-        with_negative: Numbers of the rows that have one.
-        with_image: Numbers of the rows that have a further image.
-        with_text: Numbers of the rows that have a further caption.
+        rows: The ``b`` rows.
+        images: Their images, then additional ones.
+        texts: ``b * captions`` captions, then negatives, then additional captions.
+        captions: Captions per row.
+        with_negative: Indices of rows with a negative.
+        with_image: Indices of rows with an additional image.
+        with_text: Indices of rows with an additional caption.
     """
 
     rows: Sequence[TrainingRow]
@@ -374,16 +374,16 @@ class BatchSample:
 
 @dataclass(frozen=True)
 class BatchSampler:
-    """Draws what is looked at of rows.
+    """Samples images and texts of rows.
 
     Attributes:
-        captions: Of a row.
-        pick: ``first``, or a ``random`` choice, new at each look.
-        negatives: Whether the losses look at negatives. Which of several a row has does not change, as in DCI.
-        further_images: Whether the losses look at further images.
-        further_texts: Whether the losses look at further captions.
-        prompt: What stands before each text.
-        seed: Other seeds draw otherwise.
+        captions: Captions per row.
+        pick: ``first``, or ``random`` at each step.
+        negatives: Whether the losses use negatives. The choice among those of a row is fixed, as in DCI.
+        further_images: Whether the losses use additional images.
+        further_texts: Whether the losses use additional captions.
+        prompt: A prefix of each text.
+        seed: The random seed.
     """
 
     captions: int
@@ -395,7 +395,7 @@ class BatchSampler:
     seed: int
 
     def draw(self, rows: Sequence[TrainingRow], step: int | None) -> BatchSample:
-        """Return what is looked at of rows at a step, or where that shall not change (None), as for validation."""
+        """Return the samples of rows at a step; None gives fixed samples, as for validation."""
         rng = np.random.default_rng((self.seed, _FIXED) if step is None else (self.seed, _TEXTS, step))
         texts = [self.prompt + text for row in rows for text in self._captions(row, rng)]
         images = [row.image for row in rows]

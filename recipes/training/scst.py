@@ -1,4 +1,4 @@
-"""The SCST trainer: a captioner's own captions gain probability where a reward says that they are better."""
+"""The SCST trainer, which raises the probability of a captioner's captions with higher rewards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LengthNorm = Literal["none", "tokens", "longest", "batch"]
 
 
 def advantages(rewards: np.ndarray, baseline: Baseline, greedy: np.ndarray | None = None) -> np.ndarray:
-    """Return by how much each caption is better than the baseline of its image; 0 where it has no value.
+    """Return the advantage of each caption over the baseline of its image; 0 if it has no value.
 
     ``mean``: the mean reward of the image's captions, the caption's own included. ``leave_one_out``: that of the
     others; of ``l`` captions with a value it is ``l / (l - 1)`` times the former. ``greedy``: the reward of the caption
@@ -31,11 +31,11 @@ def advantages(rewards: np.ndarray, baseline: Baseline, greedy: np.ndarray | Non
 
     Args:
         rewards: ``[b, l]``; NaN where a caption has no value.
-        baseline: Which.
+        baseline: The kind of baseline.
         greedy: ``[b]`` the rewards of greedy captions, for the baseline of that name.
 
     Raises:
-        ValueError: The baseline is ``greedy``, and they are not given.
+        ValueError: The baseline is ``greedy``, and ``greedy`` is missing.
     """
     has_value = np.isfinite(rewards)
     known = np.where(has_value, rewards, 0.0)
@@ -60,20 +60,20 @@ def scst_loss(
     longest: int,
     tokens: int,
 ) -> torch.Tensor:
-    """Return the part that some captions have in the loss of a batch; its gradient is that of equation 19.
+    """Return the contribution of some captions to the loss of a batch; its gradient is that of equation 19.
 
     ``-(1/n) Σ_i A_i s_i``, with ``s_i`` the sum of the caption's log-probabilities (``none``), their mean
-    (``tokens``), or the sum over the most tokens that a caption may have (``longest``); ``batch`` is one mean over all
-    tokens of the batch.
+    (``tokens``), or the sum divided by the maximum length (``longest``); ``batch`` is one mean over all tokens of the
+    batch.
 
     Args:
         log_probs: ``[m, t]``; 0 after the end of a caption.
-        lengths: ``[m]`` how many tokens each has.
+        lengths: ``[m]`` the number of tokens of each.
         advantage: ``[m]``.
         captions: ``n``, of the whole batch.
-        norm: Which.
-        longest: Tokens that a caption may have.
-        tokens: Of all captions of the batch.
+        norm: The kind of normalisation.
+        longest: Maximum length of a caption in tokens.
+        tokens: Number of tokens in the whole batch.
     """
     sums = log_probs.sum(1)
     if norm == "batch":
@@ -86,7 +86,7 @@ def scst_loss(
 
 
 def _as_parts(value: Any) -> Any:
-    """Return the parts of a reward, of which a single metric may be given by its name alone, or by itself."""
+    """Return the parts of a reward; a single metric may be a name or a mapping instead of a list."""
     if isinstance(value, str):
         return [{"metric": value}]
     return [value] if isinstance(value, dict) else value
@@ -96,31 +96,31 @@ class ScstSettings(CaptionerSettings):
     """The objective of self-critical sequence training."""
 
     reward: Annotated[list[RewardPart], BeforeValidator(_as_parts), Field(min_length=1)]
-    """A metric, or several whose weighted sum it is."""
+    """A metric, or several for a weighted sum."""
     captions: Positive = 5
-    """``l``: of an image."""
+    """``l``, the number of captions per image."""
     candidates: Literal["beams", "samples"] = "beams"
-    """The best captions of a beam search, or captions that are drawn."""
+    """The best captions of a beam search, or sampled captions."""
     baseline: Baseline = "mean"
-    """What a caption's reward is held against; see ``advantages``."""
+    """What a caption's reward is compared with; see ``advantages``."""
     length_norm: LengthNorm = "none"
-    """What a caption's log-probability is divided by; see ``scst_loss``."""
+    """Normalisation of a caption's log-probability; see ``scst_loss``."""
     dropout: bool = False
 
 
 class ScstTrainer(CaptionerTrainer):
-    """Trains a captioner by its own captions; see ``Trainer`` and ``ScstSettings``.
+    """Trains a captioner on its own captions; see ``Trainer`` and ``ScstSettings``.
 
-    Each step writes ``l`` captions an image without gradients, scores them, and passes once over them with gradients.
-    Captions without a value have advantage 0; how many is told of each step as ``unscored``.
+    Each step generates ``l`` captions per image without gradients, scores them, and runs one pass with gradients.
+    Captions without a value have advantage 0; ``unscored`` reports their number per step.
 
     Sources: Rennie et al. 2017; Sarto et al. 2024 (PAC-S++), equations 17 to 19.
 
     Args:
-        call: What is to be done.
+        call: The training call.
 
     Raises:
-        BenchError: The recipe, its data, its model or a metric of the reward do not do.
+        BenchError: The recipe, its data, its model or a metric of the reward are invalid.
     """
 
     Settings = ScstSettings
@@ -130,7 +130,7 @@ class ScstTrainer(CaptionerTrainer):
         if settings.captions < 2 and settings.baseline != "greedy":
             raise UsageError(
                 "objective.captions: a caption alone is never better than its own baseline.",
-                "Have several an image, or 'baseline: greedy'.",
+                "Set 2 or more, or 'baseline: greedy'.",
             )
         super().__init__(call, settings, needs_captions=False)
         self.rewarded = settings.reward
@@ -177,7 +177,7 @@ class ScstTrainer(CaptionerTrainer):
         return scst_loss(log_probs, lengths, advantage, captions, settings.length_norm, settings.tokens, tokens)
 
     def _told(self, loss: float, tokens: int, unscored: int, found: RewardValues) -> dict[str, float]:
-        """Return what is told of a step: means over all captions with a value, of all processes."""
+        """Return the report of a step: means over all captions with a value, of all processes."""
         names = ["reward", *found.values]
         sums: list[float] = [loss, tokens, unscored, len(found.total)]
         for values in (found.total, *found.values.values()):
@@ -189,7 +189,7 @@ class ScstTrainer(CaptionerTrainer):
         return told | {name: total / count for name, total, count in means if count}
 
     def validate(self) -> float:
-        """Return the mean reward of greedy captions, negative, so that less is better."""
+        """Return the negative mean reward of greedy captions, so that lower is better."""
         rows = self.processes.share(self.validation)
         total = count = 0.0
         for piece in self.pieces(rows):
@@ -201,7 +201,7 @@ class ScstTrainer(CaptionerTrainer):
         return -total / count if count else float("nan")
 
     def memory(self) -> dict[str, int]:
-        """Return what the pass over one piece keeps; see ``Trainer.memory``."""
+        """Return the memory of the pass over one piece; see ``Trainer.memory``."""
         (piece, *_) = self.pieces(self.processes.share(self.rows_of(0)))
         inputs = self.inputs(piece)
         written = self._written([inputs], self._writing, 0)

@@ -1,4 +1,4 @@
-"""Reads the images of a step while the one before is computed, and encodes them and its texts, in pieces that fit."""
+"""Prefetches the images of a step, and encodes images and texts in pieces."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _T = TypeVar("_T")
 
 
 class ImageReader(Generic[_T]):
-    """Makes a model's inputs of images, which threads read; those of the next step may be asked for beforehand.
+    """Reads images in threads, with prefetching, and makes a model's inputs.
 
     Args:
         read: Reads an image.
-        collate: Makes inputs of what was read of one image or more; says of places why nothing can be made of them.
+        collate: Makes the inputs of one or more read images; also returns position to reason, of unusable ones.
     """
 
     def __init__(
@@ -36,21 +36,21 @@ class ImageReader(Generic[_T]):
         self._ahead: dict[ImageHandle, Future[_T | str]] = {}
 
     def ask(self, images: Sequence[ImageHandle]) -> None:
-        """Begin to read images that will be needed next; others that were asked for before are forgotten."""
+        """Start to read the next images; earlier requests for other images are dropped."""
         self._ahead = {image: self._ahead.get(image) or self._begin(image) for image in images}
 
     def read(self, images: Sequence[ImageHandle], ids: Sequence[str]) -> Inputs:
         """Return the model's inputs for images.
 
         Raises:
-            DataError: One cannot be read; it is named with its row's id.
+            DataError: An image cannot be read; names the row.
         """
         reading = {image: self._ahead.pop(image, None) or self._begin(image) for image in dict.fromkeys(images)}
         read = [reading[image].result() for image in images]
         failed: Mapping[int, str] = {number: one for number, one in enumerate(read) if isinstance(one, str)}
         inputs, failed = ({}, failed) if failed else self._collate([one for one in read if not isinstance(one, str)])
         for number, reason in failed.items():
-            raise DataError(f"row {ids[number]}: {reason}", "Mend the image, or take the row out of the data.")
+            raise DataError(f"row {ids[number]}: {reason}", "Repair the image, or remove the row from the data.")
         return inputs
 
     def _begin(self, image: ImageHandle) -> Future[_T | str]:
@@ -58,22 +58,22 @@ class ImageReader(Generic[_T]):
 
 
 _HIGHEST = (2.0**4, 2.0**-2, 2.0**-8)
-"""What the largest gradient of features is brought to in half precision, which ends at 65,504: the first that does."""
+"""Targets of the largest feature gradient in half precision (maximum 65,504); the first without overflow is used."""
 
 
 class Encoding:
-    """The features of some inputs, and the way of their gradients back to the weights.
+    """The features of inputs, with back-propagation of their gradients to the weights.
 
-    Where all fit into one piece, the features keep their graph. Where they do not, they are computed without one, and
-    once more piece by piece when their gradients are known: the loss is that of the whole batch all the same.
+    A single piece keeps its graph. Several pieces are computed without a graph, and again piece by piece when their
+    gradients are known (gradient caching): the loss is that of the whole batch.
     Source: Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup".
 
     Args:
         encode: Returns features ``[b, d]``.
-        inputs: Of all.
-        piece: Inputs at once; None takes all.
-        lower: Gives what the towers compute in.
-        seed: Decides what dropout leaves out, of each piece the same whenever it is computed.
+        inputs: All inputs.
+        piece: Inputs per forward pass; None takes all.
+        lower: Returns the autocast context of the towers.
+        seed: Seed of dropout, so that each piece drops the same units in both passes.
     """
 
     def __init__(
@@ -99,9 +99,9 @@ class Encoding:
         """``[n, d]`` float32."""
 
     def backward(self, gradient: torch.Tensor) -> None:
-        """Add to the weights' gradients what follows from those of the features ``[n, d]``.
+        """Back-propagate the features' gradients ``[n, d]`` to the weights.
 
-        Called again, it computes all once more.
+        A second call computes all features again.
         """
         if self._has_graph:
             self._has_graph = False
@@ -124,17 +124,16 @@ def pass_back(
     *,
     half: bool,
 ) -> None:
-    """Give the weights, which have no gradients yet, those that follow from the features' gradients.
+    """Back-propagate the features' gradients to weights without gradients.
 
-    In half precision small numbers are 0 and large ones infinite. There the features' gradients are brought to a scale
-    of which both are far, and the weights' brought back from it; where one is infinite all the same, a lower scale
-    follows. So the scale depends on the step alone, and is nothing to remember.
+    Half precision underflows and overflows. There the features' gradients are scaled, and the weights' gradients
+    scaled back; on overflow a lower scale is tried. The scale depends on the step only and needs no state.
 
     Args:
-        encodings: Of images and of texts.
-        gradients: Of their features, ``[n, d]`` each.
-        parameters: All that have gradients then.
-        half: Whether the towers compute in half precision, whose range is small.
+        encodings: Encodings of images and of texts.
+        gradients: Gradients of their features, ``[n, d]`` each.
+        parameters: All trainable parameters.
+        half: Whether the towers compute in half precision.
     """
     if not half:
         for encoding, gradient in zip(encodings, gradients, strict=True):
@@ -157,12 +156,12 @@ def pass_back(
 
 
 def seed_of(*numbers: int) -> int:
-    """Return a seed for torch that is another for any other numbers."""
+    """Return a torch seed derived from numbers."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 def saved_bytes(module: torch.nn.Module, compute: Callable[[], object]) -> int:
-    """Return how many bytes a computation keeps for its gradients, the module's weights not counted."""
+    """Return the bytes that a computation saves for its gradients, without the module's weights."""
     kept: dict[int, int] = {}
     weights = {one.untyped_storage().data_ptr() for one in module.parameters()}
 

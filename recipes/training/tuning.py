@@ -1,4 +1,4 @@
-"""Which weights of a lent model are trained, and in which format they are written."""
+"""The base class of trainers: selects the trainable weights of a model, and writes the result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .pac_lora import PacLora
 
 WEIGHTS = "weights"
-"""The folder of a result's weights, beside its alias."""
+"""The folder of a result's weights, next to its alias."""
 VALIDATION_SEED = 1
 
 
@@ -35,7 +35,7 @@ def start_of(recipe: Recipe) -> ModelSpec:
     """Return the model that a recipe starts from.
 
     Raises:
-        UsageError: It is not known; of what another recipe makes, with the call that makes it.
+        UsageError: It is unknown; if another recipe makes it, the hint is the command.
     """
     name = recipe.model.name
     try:
@@ -44,26 +44,26 @@ def start_of(recipe: Recipe) -> ModelSpec:
         if name not in list_recipes() or Path(name).exists():
             raise
     raise UsageError(
-        f"model: there is no folder '{name}' here, which the recipe of that name makes.",
-        f"Make it: 'bench train {name} --output {name}'; or name another: --set model.name=FOLDER.",
+        f"model: there is no folder '{name}' here; the recipe '{name}' makes it.",
+        f"Run 'bench train {name} --output {name}'; or set another: --set model.name=FOLDER.",
     )
 
 
 def with_start(start: ModelSpec) -> Permissions:
-    """Return what lets a result name the folders of the model that it was trained from, as its LoRA needs."""
+    """Return the permission to read the folders of the start model, which a result with LoRA names."""
     named = (Path(value).expanduser() for value in start.arguments.values() if isinstance(value, str))
     return Permissions(folders=tuple(path for path in named if path.is_dir()))
 
 
 class TunedTrainer(Trainer):
-    """A trainer of a model that is lent; see ``Trainer``.
+    """A trainer of a trainable model; see ``Trainer``.
 
     Args:
-        call: What is to be done.
-        usable: Returns the rows that the objective can take.
+        call: The training call.
+        usable: Returns the rows that the objective can use.
 
     Raises:
-        BenchError: The recipe or its data do not do.
+        BenchError: The recipe or its data are invalid.
     """
 
     def __init__(self, call: TrainingCall, usable: Callable[[Rows], Rows]) -> None:
@@ -73,22 +73,22 @@ class TunedTrainer(Trainer):
         self.validation: Sequence[TrainingRow] = usable(call.read(source, "data", "validation")).rows if source else []
 
     def lend(self, kind: type[_L], what: str, hint: str) -> _L:
-        """Return the recipe's model, of which a part is trained.
+        """Return the recipe's model, and select its trainable parameters.
 
         Args:
-            kind: What the trainer takes.
-            what: Is said of a model that is something else.
-            hint: Is said beside it.
+            kind: The class of model that the trainer requires.
+            what: The message for other models.
+            hint: Its hint.
 
         Raises:
-            BenchError: The model is not known, cannot be lent, or does not do for the recipe: nothing of it is what the
-                recipe names, say, or the result cannot be written as it says.
+            BenchError: The model is unknown, not trainable, or does not fit the recipe: for example, no parameter
+                matches, or the result cannot have the recipe's format.
         """
         import torch
 
         spec = start_of(self.recipe)
         if not {"dtype", "device"}.isdisjoint(spec.arguments):
-            raise UsageError("model: 'dtype' and 'device' are not the model's to say here.", "Use 'precision'.")
+            raise UsageError("model: 'dtype' and 'device' are not allowed in a recipe.", "Use 'precision'.")
         lent = spec.lend(self.processes.device)
         if not isinstance(lent, kind):
             raise UsageError(f"model: {spec.name} {what}", hint)
@@ -96,8 +96,8 @@ class TunedTrainer(Trainer):
             isinstance(lent, TrainableEncoder) and lent.head_width is not None and lent.quick_gelu is not None
         ):
             raise UsageError(
-                f"result: pac: {spec.name} is no CLIP by OpenAI's names.",
-                "Leave it out: the result is then written in the model's own format.",
+                f"result: pac: {spec.name} is not a CLIP with OpenAI's names.",
+                "Remove the key: the result then has the model's format.",
             )
         self.name, self.module, self._spec, self._lent = spec.name, lent.module, spec, lent
         self._factors: PacLora | None = None
@@ -127,35 +127,35 @@ class TunedTrainer(Trainer):
             one.requires_grad_(any(fnmatchcase(name, pattern) for pattern in patterns))
 
     def take_batches(self, batches: Batches) -> None:
-        """Take up which rows a step has."""
+        """Set the batches."""
         self._batches, self.steps_in_an_epoch = batches, batches.in_an_epoch
 
     def rows_of(self, step: int) -> list[TrainingRow]:
-        """Return a step's rows, of all processes."""
+        """Return the rows of a step, over all processes."""
         return [self.rows.rows[number] for number in self._batches.rows(step)]
 
     def ids(self, step: int) -> list[str]:
-        """Return the ids of a step's rows."""
+        """Return the ids of the rows of a step."""
         return [row.id for row in self.rows_of(step)]
 
     def lower(self) -> AbstractContextManager[object]:
-        """Give what the model computes in."""
+        """Return the autocast context of the model."""
         import torch
 
         lower = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.recipe.precision)
         return torch.autocast(self._lent.device.type, lower) if lower else nullcontext()
 
     def write(self, folder: Path) -> Alias:
-        """Write what was trained; see ``Trainer.write``."""
+        """Write the result; see ``Trainer.write``."""
         self.module.eval()
         place = folder / WEIGHTS
         if self._peft is not None and self.recipe.result == "own" and "peft" not in self._spec.arguments:
             for config in self._peft.peft_config.values():
-                # A set, which has another order in each process.
+                # A set has another order in each process.
                 if not isinstance(config.target_modules, str):
                     config.target_modules = sorted(config.target_modules)
             self._peft.save_pretrained(place)
-            # Files and folders are named from the root, so that they hold from anywhere.
+            # Paths are absolute, so that they are valid in any folder.
             arguments = {
                 key: str(path.resolve())
                 if isinstance(value, str) and (path := Path(value).expanduser()).exists()
@@ -197,7 +197,7 @@ def _with_peft(module: torch.nn.Module, lora: Lora) -> Any:
         with quiet_peft():
             return get_peft_model(module, config)  # pyright: ignore[reportArgumentType] - any module will do
     except Exception as error:
-        # The library raises whatever it likes, for targets that are nowhere, say.
+        # peft raises errors of many types, for example for targets without a match.
         raise UsageError(
             f"lora: targets {lora.targets}: {first_line(error)}",
             "Name layers of the model, as peft takes them: the ends of their names, or one regular expression.",

@@ -33,7 +33,7 @@ Make = Callable[..., TrainingCall]
 def test_dry_run_says_what_a_step_would_hold_and_takes_none(scst: Make, trainer: str):
     made, in_pieces = scst(trainer), scst(trainer, objective={"piece": 2})
     told, of_pieces = dict(dry_run(made)), dict(dry_run(in_pieces))
-    assert told["steps"] == "4 at most; 3 are an epoch"
+    assert told["steps"] == "4 at most; 3 per epoch"
     assert (told["rows"], told["judged by"]) == ("12", "no task")
     one = opened(made)
     numbers = sum(parameter.numel() for parameter in one.parameters.values())

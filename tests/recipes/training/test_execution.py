@@ -62,7 +62,7 @@ def test_dry_run_counts_and_writes_nothing(recipe_file, tmp_path, capsys):
     told = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert [one for one in sorted(tmp_path.rglob("*")) if "__pycache__" not in str(one)] == before
     assert (told["rows"], told["images"], told["captions"]) == ("12", "12", "60")
-    assert told["steps"].startswith("6 at most; 3 are an epoch")
+    assert told["steps"].startswith("6 at most; 3 per epoch")
     trainer = opened(call_of(str(file)))
     numbers = sum(one.numel() for one in trainer.parameters.values())
     # A block of each tower: 4 (d + 3d) + 4 (2d) + 2 x 4 (5d), d = 64, and the patches' two factors.
@@ -135,7 +135,7 @@ def test_rows_come_from_a_task_with_entries(call: Callable[..., TrainingCall], t
 def test_rows_come_from_a_task_with_references(call: Callable[..., TrainingCall]):
     trainer = opened(call(data={"task": "shapes_detailcaps", "arguments": {"scenes": 6}}))
     assert trainer.rows.counts()["captions"] == 6
-    with pytest.raises(UsageError, match="is 3 tasks"):
+    with pytest.raises(UsageError, match="matches 3 tasks"):
         opened(call(data={"task": "shapes_vatex"}))
 
 

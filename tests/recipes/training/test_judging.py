@@ -92,7 +92,7 @@ def test_card_of_an_encoder_has_no_changes_and_one_without_judges_says_so(both: 
     cards = [card_of(load_recipe("shapes_scst_cider"), scores=scores) for scores in (bare, [])]
     assert "| task | metric | statistic | before | after |\n" in cards[0]
     assert "paired bootstrap" not in cards[0]
-    assert "No task judged it." in cards[1]
+    assert "No evaluation." in cards[1]
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_training_goes_on_after_its_recipe_and_data_were_moved(recipe_file, tmp_
 def test_damaged_checkpoint_is_said(call: Make, tmp_path: Path):
     carry_out(call(), tmp_path / "out", untold, {})
     (tmp_path / "out" / LAST).write_bytes(b"\0" * 100)
-    with pytest.raises(TrainingError, match="no checkpoint of a training"):
+    with pytest.raises(TrainingError, match="not a valid checkpoint"):
         carry_out(call(), tmp_path / "out", untold, {})
 
 
