@@ -1,1 +1,1 @@
-"""Trains the tiny dual encoders of the shapes world; no part of a run (``encoder.py``, ``pac.py``)."""
+"""Trains the models of the shapes world; runs do not import it."""

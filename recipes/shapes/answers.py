@@ -1,4 +1,4 @@
-"""Tunes the captioner of the shapes world to answer questions with yes or no: with LoRA, on the language model alone.
+"""Tunes the captioner of the shapes world for yes-or-no questions, with LoRA on the language model.
 
 ``python -m capbench.recipes.shapes.answers --captioner FOLDER --output FOLDER``
 """
@@ -32,15 +32,15 @@ _AFTER_SHAPE = 4
 
 @dataclass(frozen=True)
 class AnswerTuning:
-    """How it is tuned.
+    """Settings of the training.
 
     Attributes:
-        steps: Steps of the optimiser.
-        batch: Pictures a step, each with one question.
-        pictures: How many pictures are drawn.
+        steps: Optimiser steps.
+        batch: Pictures per step, each with one question.
+        pictures: Number of pictures.
         rate: The highest learning rate.
-        rank: Of the LoRA.
-        seed: Other seeds give other weights.
+        rank: Rank of the LoRA.
+        seed: The random seed.
     """
 
     steps: int = 1600
@@ -52,12 +52,12 @@ class AnswerTuning:
 
 
 def tune(settings: AnswerTuning, captioner: Path, folder: Path) -> None:
-    """Tune the captioner, and write the LoRA as peft does.
+    """Tune the captioner, and write the LoRA in peft's format.
 
     Args:
-        settings: How it is tuned.
+        settings: The settings.
         captioner: The folder of the captioner.
-        folder: Where the LoRA goes.
+        folder: The output folder.
     """
     torch.set_num_threads(1)
     torch.manual_seed(settings.seed)
@@ -88,9 +88,9 @@ def _losses(
     """Return the losses of a step.
 
     Returns:
-        ``answers``: the mean cross entropy of the answers' tokens. ``found``: how badly the state of the shape's word,
-        which the last layer reads, tells whether the thing is there and what size and texture it has. Without it next
-        to nothing is learnt: a yes or no says too little of where to look.
+        ``answers``: the mean cross entropy of the answers' tokens. ``found``: the loss of a
+        probe on the last layer's input at the shape's word: whether the thing exists, its size and texture. Without
+        it hardly anything is learnt: yes or no is too weak a signal of where to look.
     """
     asked = [_asked(one.scene, rng) for one in shown]
     ids, answers = conversations(processor, [(one.text, "Yes" if one.answer else "No") for one in asked])
@@ -107,7 +107,7 @@ def _losses(
 
 
 def _label(asked: SceneQuestion, scene: Scene) -> tuple[int, int, int]:
-    """Return whether the thing is there, and its size and texture by number."""
+    """Return whether the thing exists, and its size and texture by number."""
     thing = next((one for one in scene.things if (one.colour, one.shape) == asked.thing), None)
     if thing is None:
         return 0, _IGNORED, _IGNORED
@@ -122,6 +122,6 @@ def _asked(scene: Scene, rng: np.random.Generator) -> SceneQuestion:
 
 if __name__ == "__main__":
     run(
-        "Teach the captioner of the shapes world to answer yes or no.", AnswerTuning, tune,
-        captioner="the folder of the captioner", output="the folder that the LoRA goes to",
+        "Tune the captioner of the shapes world for yes-or-no questions.", AnswerTuning, tune,
+        captioner="the folder of the captioner", output="output folder of the LoRA",
     )  # fmt: skip

@@ -2,7 +2,8 @@
 
 ``python -m capbench.recipes.shapes.captioner --encoder FOLDER --output FOLDER``
 
-First the tower and the projector learn what each patch shows and when that is told; then all learns to write.
+First the tower and the projector learn the content of each patch and its place in the description; then all weights
+learn to write.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from .pool import GRID, PROPERTIES, as_seen, kinds_of
 from .together import in_processes, optimise, run
 
 Ask: TypeAlias = Callable[[Scene, np.random.Generator], tuple[str, str]]
-"""Makes an instruction on a scene, and what is to be answered."""
+"""Makes an instruction on a scene, and the expected answer."""
 DESCRIBE = "Describe this image in detail."
 _MOST_FALSE = 4
 """Facts that need not be true among those that are summed up: a search finds some of that kind."""
@@ -52,12 +53,12 @@ def described(scene: Scene, rng: np.random.Generator) -> tuple[str, str]:
 
 
 def one_fact(scene: Scene, rng: np.random.Generator) -> tuple[str, str]:
-    """Return the instruction that searches facts in differentiated beam decoding, and one of the things."""
+    """Return the fact-search instruction of differentiated beam decoding, and one of the things."""
     return FactPrompts.named("default").search, _fact(scene.things[rng.integers(len(scene.things))])
 
 
 def summed_up(scene: Scene, rng: np.random.Generator) -> tuple[str, str]:
-    """Return the instruction that sums facts up, with some that are true and some that are not, and the description."""
+    """Return the instruction to summarise facts, some true and some false, and the description."""
     true = [scene.things[at] for at in rng.permutation(len(scene.things))]
     facts = true[: rng.integers(1, len(true) + 1)]
     false = rng.integers(0, _MOST_FALSE + 1)
@@ -67,7 +68,7 @@ def summed_up(scene: Scene, rng: np.random.Generator) -> tuple[str, str]:
 
 
 def _changed(thing: Thing, rng: np.random.Generator) -> Thing:
-    """Return a thing with one of its four properties drawn anew."""
+    """Return a thing with one of its four properties resampled."""
     field, values = PROPERTIES[rng.integers(len(PROPERTIES))]
     return replace(thing, **{field: str(rng.choice(values))})
 
@@ -85,15 +86,15 @@ _MOST = 5
 _KINDS = [len(values) for _, values in PROPERTIES]
 _RELATIONS = ("left of", "right of", "above", "below")
 CLASSES = (len(BACKGROUNDS), *(1 + number for number in (*_KINDS, _MOST, len(_RELATIONS))), _MOST + 1)
-"""How many values each row of the labels has."""
+"""The number of classes of each row of the labels."""
 
 
 def labels_of(scene: Scene) -> np.ndarray:
     """Return ``[8, patches]`` uint8 labels of the patches, row by row of the picture.
 
     The rows: the background; shape, colour, size and texture of the thing whose box holds the middle of the
-    patch; its place in the order of telling; its relation to the thing that is told before it; and how many
-    things there are in all. Where there is no thing, or none before, the label is 0.
+    patch; its place in the description; its relation to the thing described before it; and the
+    number of things. Without a thing, or a thing before it, the label is 0.
     """
     middles = (np.arange(GRID) + 0.5) / GRID
     labels = np.zeros((len(CLASSES), GRID, GRID), dtype=np.uint8)
@@ -114,10 +115,10 @@ _IGNORED = -100
 
 @dataclass(frozen=True)
 class LabelledPicture:
-    """A picture to train on.
+    """A training picture.
 
     Attributes:
-        scene: What it shows.
+        scene: Its scene.
         pixels: ``[side, side, 3]`` uint8, as the model sees it.
         labels: ``[8, patches]``; see ``labels_of``.
         things: ``[things, 4]`` int64: shape, colour, size and texture of each, by number.
@@ -135,9 +136,9 @@ class LabelledPicture:
 
 
 def make_probes(model: LlavaForConditionalGeneration) -> torch.nn.ModuleDict:
-    """Return what predicts from patches what they show, and from words which thing they are on.
+    """Return probes that predict the content of patches, and the thing of each word.
 
-    Both see what the language model sees of patches, and makes of words; they are thrown away after training.
+    Their inputs are the language model's patch embeddings and word states. They are not part of the written model.
     """
     width = model.lm_head.in_features
     return torch.nn.ModuleDict(
@@ -148,9 +149,9 @@ def make_probes(model: LlavaForConditionalGeneration) -> torch.nn.ModuleDict:
 def warm_up_loss(
     model: LlavaForConditionalGeneration, probes: torch.nn.ModuleDict, pictures: Sequence[LabelledPicture]
 ) -> torch.Tensor:
-    """Return how badly the probe tells what patches show: a mean cross entropy."""
+    """Return the mean cross entropy of the patch probe."""
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        # Typed as a tuple, which it is only where that is asked for.
+        # The library declares a tuple, which is returned only on request.
         seen: Any = model.model.get_image_features(pixels_of(pictures))
         predicted = probes["patches"](torch.stack(list(seen.pooler_output)))
     return patches_loss(predicted.float(), [one.labels for one in pictures], CLASSES)
@@ -170,14 +171,14 @@ def losses(
         model: The model.
         processor: Its processor.
         probes: See :func:`make_probes`.
-        pictures: What is shown.
+        pictures: The pictures.
         mix: The share of pictures with each instruction.
-        rng: Decides what is asked and answered.
+        rng: Draws instructions and answers.
 
     Returns:
         ``patches``: see :func:`warm_up_loss`. ``words``: the mean cross entropy of the answers' tokens. ``things``:
-        how badly the states of a description's words tell, from the first word of a sentence on, what thing it is
-        on; so the model looks for the right patches at every word, not only where a word gives it away.
+        the loss of the probe that predicts the thing of a sentence from each of its words' states; so the model
+        attends to the right patches at every word, not only where a word gives it away.
     """
     tokenizer: Any = processor.tokenizer  # pyright: ignore[reportAttributeAccessIssue]
     words, things, patches = [], [], []
@@ -187,7 +188,7 @@ def losses(
         ids, answers = conversations(processor, [ask(one.scene, rng) for one in shown])
         told = things_told(answers, tokenizer.convert_tokens_to_ids("."), shown)
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            # Padding is on the right, where nothing that counts can see it.
+            # Padding is on the right, where no answer token attends to it.
             found = model.model(input_ids=ids, pixel_values=pixels_of(shown))
             said = answers[:, 1:] != _IGNORED
             states = found.last_hidden_state[:, :-1][said]
@@ -206,12 +207,12 @@ def losses(
 
 
 def things_told(answers: torch.Tensor, stop: int, pictures: Sequence[LabelledPicture]) -> torch.Tensor:
-    """Return the thing that each token's sentence is on, where an answer has a sentence for each thing.
+    """Return the thing of each token's sentence, for answers with a sentence per thing.
 
     Args:
-        answers: ``[b, n]`` tokens of answers, and -100 elsewhere.
+        answers: ``[b, n]`` tokens of answers, -100 for other tokens.
         stop: The token that ends a sentence.
-        pictures: What the answers are on.
+        pictures: The pictures of the answers.
 
     Returns:
         ``[b, n, 4]`` shape, colour, size and texture by number; -100 for tokens of no sentence, and in other answers.
@@ -228,14 +229,14 @@ def things_told(answers: torch.Tensor, stop: int, pictures: Sequence[LabelledPic
 
 
 def conversations(processor: LlavaProcessor, asked: Sequence[tuple[str, str]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return instructions with their answers as the model is trained on them.
+    """Return tokenised instructions with answers, and labels.
 
     Args:
         processor: The model's.
         asked: Instructions and answers.
 
     Returns:
-        ``[b, n]`` tokens, padded on the right; and the same, with -100 where there is no token of an answer.
+        ``[b, n]`` tokens, padded on the right; and labels, with -100 for tokens outside answers.
     """
     tokenizer: Any = processor.tokenizer  # pyright: ignore[reportAttributeAccessIssue]
     rows = []
@@ -256,7 +257,7 @@ def conversations(processor: LlavaProcessor, asked: Sequence[tuple[str, str]]) -
 
 
 def pixels_of(pictures: Sequence[LabelledPicture]) -> torch.Tensor:
-    """Return pictures ``[b, 3, side, side]`` as the model takes them."""
+    """Return the model's input ``[b, 3, side, side]`` of pictures."""
     return normalised([one.pixels for one in pictures])
 
 
@@ -303,9 +304,9 @@ def make_captioner(processor: LlavaProcessor, vision: CLIPVisionConfig, seed: in
     """Return the model with random weights.
 
     Args:
-        processor: Says how many tokens there are.
+        processor: Gives the vocabulary size.
         vision: The tower's architecture.
-        seed: Other seeds give other weights.
+        seed: The random seed.
     """
     torch.manual_seed(seed)
     tokenizer: Any = processor.tokenizer  # pyright: ignore[reportAttributeAccessIssue]
@@ -324,7 +325,7 @@ def make_captioner(processor: LlavaProcessor, vision: CLIPVisionConfig, seed: in
         vision_config=vision,
         text_config=text,
         image_token_index=tokenizer.convert_tokens_to_ids(_IMAGE),
-        # All of the tower's layers, where LLaVA-1.5 leaves out the last.
+        # All of the tower's layers; LLaVA-1.5 omits the last.
         vision_feature_layer=-1,
         image_seq_length=(IMAGE_SIZE // PATCH) ** 2,
     )
@@ -337,35 +338,35 @@ def write_captioner(model: LlavaForConditionalGeneration, processor: LlavaProces
     """Write the model in half precision, and its processor.
 
     Args:
-        model: The model; it is changed to half precision.
+        model: The model; it is converted in place.
         processor: Its processor.
-        folder: Made if it is not there.
+        folder: The output folder; created if missing.
     """
     model.half().save_pretrained(folder)
     processor.save_pretrained(folder)
 
 
 _MIXED = 0.2
-"""Share of the steps, the last ones, that have all instructions."""
+"""Share of steps, at the end, that use all instructions."""
 _TOLD = 2000
-"""Scenes whose texts make the tokenizer."""
+"""Number of scenes whose texts define the vocabulary."""
 
 
 @dataclass(frozen=True)
 class CaptionerTraining:
-    """How the captioner is trained.
+    """Settings of the training.
 
     Attributes:
-        warm_up: Steps in which the tower and the projector learn what each patch shows.
-        warm_up_batch: Pictures in each of them, of all processes together.
-        steps: Steps after these, in which all learns to write.
-        batch: Pictures in each of them.
-        pictures: How many pictures are drawn.
+        warm_up: Warm-up steps, in which the tower and the projector learn the content of each patch.
+        warm_up_batch: Pictures per warm-up step, over all processes.
+        steps: Steps after the warm-up, which train all weights.
+        batch: Pictures per step after the warm-up.
+        pictures: Number of pictures.
         warm_up_rate: The highest learning rate of the warm-up.
-        rate: That of the steps after it.
-        tower_rate: That of the tower in these.
-        seed: Other seeds give other weights.
-        processes: How many train together; two with a thread each are faster than one with two threads.
+        rate: The highest learning rate after the warm-up.
+        tower_rate: The same for the tower.
+        seed: The random seed.
+        processes: Number of processes; two with a thread each are faster than one with two threads.
     """
 
     warm_up: int = 250
@@ -384,15 +385,15 @@ def train(settings: CaptionerTraining, encoder: Path, folder: Path) -> None:
     """Train the captioner and write it.
 
     Args:
-        settings: How it is trained.
+        settings: The settings.
         encoder: Folder of the dual encoder.
-        folder: Where the captioner's files go.
+        folder: The output folder.
     """
     in_processes(_work, settings, encoder, folder)
 
 
 def _work(rank: int, settings: CaptionerTraining, encoder: Path, folder: Path) -> None:
-    """Be one of the processes: each has its own pictures, and all take each step together."""
+    """Run one process; each has other pictures, and all synchronise each step."""
     rng = np.random.default_rng((settings.seed, rank))
     seeds = SPLITS["train"][: settings.pictures][rank :: settings.processes]
     pictures = [LabelledPicture.of(sample_scene(seed)) for seed in seeds]
@@ -400,7 +401,7 @@ def _work(rank: int, settings: CaptionerTraining, encoder: Path, folder: Path) -
     clip = CLIPModel.from_pretrained(encoder, dtype=torch.float32)
     model = make_captioner(processor, clip.vision_model.config, settings.seed)
     model.model.vision_tower.load_state_dict(clip.vision_model.state_dict())
-    # For sequences as short as these the plain product has the faster gradient.
+    # For short sequences eager attention has the faster gradient.
     model.set_attn_implementation({"vision_config": "eager", "text_config": "eager"})
     probes = make_probes(model)
 
@@ -414,7 +415,7 @@ def _work(rank: int, settings: CaptionerTraining, encoder: Path, folder: Path) -
         settings.warm_up,
         "warm-up",
     )
-    # Descriptions first, as they are most of what there is to learn.
+    # Descriptions first, as they are the main task.
     mixes = chain(repeat({described: 1.0}, round((1 - _MIXED) * settings.steps)), repeat(MIX))
     optimise(
         [
@@ -434,10 +435,10 @@ def _parameters(*modules: torch.nn.Module) -> list[torch.nn.Parameter]:
 
 
 def world_processor() -> LlavaProcessor:
-    """Return the processor: pictures squashed to the tower's size, LLaVA's conversation, a tokenizer of its own.
+    """Return the processor: images resized to the tower's input, LLaVA's chat template, and a separate tokenizer.
 
-    Each word of instructions and captions on pictures of the training split is a token; all bytes are, too, so that
-    none is unknown.
+    Its tokens are the words of instructions and captions of the training split, and all bytes, so that no text is
+    unknown.
     """
     rng = np.random.default_rng(0)
     scenes = [sample_scene(seed) for seed in SPLITS["train"][:_TOLD]]
@@ -456,5 +457,5 @@ def world_processor() -> LlavaProcessor:
 if __name__ == "__main__":
     run(
         "Train the captioner of the shapes world.", CaptionerTraining, train,
-        encoder="the folder of the dual encoder", output="the folder that its files go to",
+        encoder="the folder of the dual encoder", output="output folder",
     )  # fmt: skip

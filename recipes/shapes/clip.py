@@ -1,4 +1,4 @@
-"""The dual encoder of the shapes world: a CLIP that open_clip, transformers and PAC-S++ all have, and its files."""
+"""The dual encoder of the shapes world: a CLIP in the formats of open_clip, transformers and PAC-S++."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from torch.nn import functional
 from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPProcessor, CLIPTokenizer
 
 IMAGE_SIZE = 96
-"""Side of the pictures that it sees, in pixels; others are squashed to it."""
+"""Side of its input in pixels; pictures are resized to it."""
 PATCH = 12
 TEXT_WIDTH = 64
 HEAD = 32
@@ -34,7 +34,7 @@ STD = (0.26862954, 0.26130258, 0.27577711)
 
 @dataclass(frozen=True)
 class TowerSizes:
-    """What the encoders of the world differ in.
+    """Sizes of an encoder.
 
     Attributes:
         width: Of the vision tower.
@@ -56,7 +56,7 @@ SMALL = TowerSizes(64, 3, 2, 64)
 
 
 def architecture(vocabulary: int, sizes: TowerSizes = LARGE) -> dict[str, Any]:
-    """Return the architecture in open_clip's spelling.
+    """Return the architecture as an open_clip config.
 
     Args:
         vocabulary: Number of tokens.
@@ -83,11 +83,11 @@ def architecture(vocabulary: int, sizes: TowerSizes = LARGE) -> dict[str, Any]:
 
 
 def build(vocabulary: int, seed: int, sizes: TowerSizes = LARGE) -> CLIP:
-    """Return the model with random weights, as open_clip makes them.
+    """Return the model with open_clip's random initialisation.
 
     Args:
         vocabulary: Number of tokens.
-        seed: Other seeds give other weights.
+        seed: The random seed.
         sizes: Of the towers.
     """
     torch.manual_seed(seed)
@@ -95,7 +95,7 @@ def build(vocabulary: int, seed: int, sizes: TowerSizes = LARGE) -> CLIP:
 
 
 def normalised(pictures: Sequence[np.ndarray]) -> torch.Tensor:
-    """Return pictures as the model takes them.
+    """Return the model's input of pictures.
 
     Args:
         pictures: ``[side, side, 3]`` uint8 each, RGB.
@@ -109,14 +109,14 @@ def normalised(pictures: Sequence[np.ndarray]) -> torch.Tensor:
 
 
 def train_tokenizer(texts: Iterable[str], merges: int) -> CLIPTokenizer:
-    """Return CLIP's tokenizer with a vocabulary of its own: all bytes, alone and ending a word, and merges.
+    """Return CLIP's tokenizer with another vocabulary: all bytes, alone and ending a word, and merges.
 
-    As in CLIP's, text is lowered, the start token comes last but one, and the end token, which also pads, last,
-    so that the largest id of a row is where its text ends. All bytes are there, so that none is unknown.
+    As in CLIP, text is lowercased, the start token has the last id but one, and the end token, which also pads, the
+    last, so that the largest id of a row marks the end of its text. With all bytes, no text is unknown.
 
     Args:
-        texts: What it is made from.
-        merges: At most so many pairs are merged, the most frequent first.
+        texts: The training texts.
+        merges: Maximum number of merged pairs, the most frequent first.
     """
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     pieces = [*alphabet, *(f"{byte}</w>" for byte in alphabet)]
@@ -129,19 +129,19 @@ def train_tokenizer(texts: Iterable[str], merges: int) -> CLIPTokenizer:
     pairs = _merges(words, merges)
     vocabulary = list(dict.fromkeys([*pieces, *("".join(pair) for pair in pairs), START, END]))
     ids = {piece: n for n, piece in enumerate(vocabulary)}
-    # The library takes pairs, and says that it takes text.
+    # The library takes pairs, although its type hint is text.
     return CLIPTokenizer(vocab=ids, merges=cast("list[str]", pairs), model_max_length=CONTEXT)
 
 
 def token_ids(tokenizer: CLIPTokenizer, texts: Sequence[str]) -> torch.Tensor:
-    """Return ids ``[n, length]``, cut to the context and padded with the end token."""
+    """Return ids ``[n, length]``, truncated to the context and padded with the end token."""
     return tokenizer(list(texts), padding="longest", truncation=True, max_length=CONTEXT, return_tensors="pt")[
         "input_ids"
     ]
 
 
 def _merges(words: Counter[str], number: int) -> list[tuple[str, str]]:
-    """Return the pairs that byte-pair encoding merges; of equally frequent ones the first by alphabet."""
+    """Return the merges of byte-pair encoding; ties are in alphabetical order."""
     split = {word: [*word[:-1], f"{word[-1]}</w>"] for word in words}
     found: list[tuple[str, str]] = []
     while len(found) < number:
@@ -170,11 +170,11 @@ def image_features(model: CLIP, pixels: torch.Tensor) -> tuple[torch.Tensor, tor
         pixels: ``[b, 3, side, side]``, normalised.
 
     Returns:
-        ``[b, d]`` features, and ``[b, patches, width]`` the states of patches that the last layer looks at.
+        ``[b, d]`` features, and ``[b, patches, width]`` the states of patches before the last layer.
     """
     visual: Any = model.visual
     size = visual.conv1.kernel_size[0]
-    # As a product of matrices, which has a faster gradient than the convolution.
+    # As a matrix product, which has a faster gradient than the convolution.
     cut = pixels.unfold(2, size, size).unfold(3, size, size).permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(1, 2)
     patches = cut @ visual.conv1.weight.flatten(1).T
     first = visual.class_embedding.expand(len(pixels), 1, -1)
@@ -182,7 +182,7 @@ def image_features(model: CLIP, pixels: torch.Tensor) -> tuple[torch.Tensor, tor
     *blocks, top = visual.transformer.resblocks
     for block in blocks:
         states = _layer(block, states, states)
-    # Only the state of the class token is asked for.
+    # Only the state of the class token is needed.
     last = _layer(top, states[:, :1], states)
     return visual.ln_post(last[:, 0]) @ visual.proj, states[:, 1:]
 
@@ -192,7 +192,7 @@ def text_features(model: CLIP, ids: torch.Tensor) -> torch.Tensor:
 
     Args:
         model: The model.
-        ids: ``[b, n]``; padding may be cut off.
+        ids: ``[b, n]``; padding may be omitted.
 
     Returns:
         ``[b, d]`` features.
@@ -212,9 +212,9 @@ def text_features(model: CLIP, ids: torch.Tensor) -> torch.Tensor:
 
 
 def _layer(block: Any, asked: torch.Tensor, states: torch.Tensor, mask: Any = 0.0) -> torch.Tensor:
-    """Run a layer for some positions ``[b, m, width]`` that look at ``states [b, n, width]``.
+    """Run a layer for some positions ``[b, m, width]`` that attend to ``states [b, n, width]``.
 
-    Written out, since products of matrices in bfloat16 are twice as fast on a CPU as the library's attention.
+    Explicit matrix products in bfloat16 are twice as fast on a CPU as the library's attention.
     ``mask`` is added to the attention's logits ``[b, heads, m, n]``.
     """
     attention = block.attn
@@ -247,10 +247,10 @@ _LAYER = {
 def write_encoder(
     state: Mapping[str, torch.Tensor], tokenizer: CLIPTokenizer, folder: Path, sizes: TowerSizes = LARGE
 ) -> None:
-    """Write weights in half precision with all that belongs to them, for open_clip and for transformers.
+    """Write weights in half precision with config and tokenizer, for open_clip and transformers.
 
-    Transformers reads ``config.json`` and ``model.safetensors``, open_clip what :func:`write_open_clip` writes, both
-    the tokenizer's files.
+    Transformers reads ``config.json`` and ``model.safetensors``, open_clip the files of :func:`write_open_clip`; both
+    read the tokenizer's files.
 
     Args:
         state: Weights by OpenAI's names.
@@ -265,9 +265,9 @@ def write_encoder(
 def write_open_clip(
     state: Mapping[str, torch.Tensor], tokenizer: CLIPTokenizer, folder: Path, sizes: TowerSizes = LARGE
 ) -> None:
-    """Write weights in half precision for open_clip alone.
+    """Write weights in half precision for open_clip.
 
-    They are ``open_clip_config.json`` and ``open_clip_model.safetensors``, beside the tokenizer's files.
+    Files: ``open_clip_config.json``, ``open_clip_model.safetensors``, and those of the tokenizer.
 
     Args:
         state: Weights by OpenAI's names.
@@ -277,7 +277,7 @@ def write_open_clip(
     """
     folder.mkdir(parents=True, exist_ok=True)
     model = architecture(len(tokenizer), sizes)
-    # open_clip takes the folder's own tokenizer where this is named, whatever the name.
+    # If a name is given, open_clip uses the folder's tokenizer; the name itself has no effect.
     model["text_cfg"]["hf_tokenizer_name"] = "."
     preprocess = {
         "size": IMAGE_SIZE, "mean": MEAN, "std": STD, "interpolation": "bicubic", "resize_mode": "squash"
@@ -329,7 +329,7 @@ def _tower(sizes: Mapping[str, int], heads: int) -> dict[str, Any]:
 
 
 def _renamed(state: Mapping[str, torch.Tensor], vision_layers: int, text_layers: int) -> dict[str, Any]:
-    """Return weights of open_clip's CLIP by transformers' names."""
+    """Convert weights of open_clip's CLIP to transformers' names."""
     named: dict[str, Any] = {
         "logit_scale": state["logit_scale"],
         "visual_projection.weight": state["visual.proj"].T.contiguous(),

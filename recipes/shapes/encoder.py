@@ -25,17 +25,17 @@ _PROMPTS = ("A photo depicts",) * 200
 
 @dataclass(frozen=True)
 class EncoderTraining:
-    """How the encoder is trained.
+    """Settings of the training.
 
     Attributes:
-        warm_up: Steps in which the vision tower alone learns what each patch shows.
-        steps: Steps after these, in which both towers learn to fit together.
-        batch: Views a step, of all processes together.
-        pictures: How many pictures are drawn.
+        warm_up: Warm-up steps, in which the vision tower learns the content of each patch.
+        steps: Steps after the warm-up, which train both towers.
+        batch: Views per step, over all processes.
+        pictures: Number of pictures.
         warm_up_rate: The highest learning rate of the warm-up.
-        rate: That of the steps after it.
-        seed: Other seeds give other weights.
-        processes: How many train together. Two with a thread each are faster than one with two threads.
+        rate: The highest learning rate after the warm-up.
+        seed: The random seed.
+        processes: Number of processes. Two with a thread each are faster than one with two threads.
     """
 
     warm_up: int = 2400
@@ -52,14 +52,14 @@ def train(settings: EncoderTraining, folder: Path) -> None:
     """Train the encoder and write it.
 
     Args:
-        settings: How it is trained.
-        folder: Where its files go.
+        settings: The settings.
+        folder: The output folder.
     """
     in_processes(_work, settings, world_tokenizer(), folder)
 
 
 def _work(rank: int, settings: EncoderTraining, tokenizer: CLIPTokenizer, folder: Path) -> None:
-    """Be one of the processes: each has its own pictures, and all take each step together."""
+    """Run one process; each has other pictures, and all synchronise each step."""
     model = build(len(tokenizer), settings.seed)
     probes = make_probes()
     # The same weights, but other pictures.
@@ -85,21 +85,21 @@ def _work(rank: int, settings: EncoderTraining, tokenizer: CLIPTokenizer, folder
 def warm_up(
     model: CLIP, probes: torch.nn.ModuleDict, views: Callable[[], Sequence[View]], rate: float, steps: int
 ) -> None:
-    """Teach the vision tower alone what each patch shows.
+    """Train the vision tower to predict the content of each patch.
 
     Args:
         model: The encoder.
-        probes: Those of ``make_probes``.
-        views: Returns what a step looks at.
+        probes: See ``make_probes``.
+        views: Returns the views of a step.
         rate: The highest learning rate.
-        steps: How many.
+        steps: Number of steps.
     """
     vision = [*model.visual.parameters(), *probes["patches"].parameters()]
     optimise([(vision, rate)], lambda: {"dense": dense_loss(model, probes, views())}, steps, "warm-up")
 
 
 def world_tokenizer() -> CLIPTokenizer:
-    """Return the tokenizer, which is made from texts on pictures of the training split."""
+    """Return the tokenizer, trained on texts of the training split."""
     rng = np.random.default_rng(0)
     views = [view_of(one, rng) for one in draw_pool(range(1000))]
     texts = [true_text_of(view, rng) for view in views for _ in range(4)]
@@ -107,4 +107,4 @@ def world_tokenizer() -> CLIPTokenizer:
 
 
 if __name__ == "__main__":
-    run("Train the dual encoder of the shapes world.", EncoderTraining, train, output="the folder that its files go to")
+    run("Train the dual encoder of the shapes world.", EncoderTraining, train, output="output folder")

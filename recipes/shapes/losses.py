@@ -1,4 +1,4 @@
-"""What the dual encoder is trained for: batches of pictures with true and false texts, and the losses on them."""
+"""Losses of the dual encoder on batches of pictures with true and false texts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TEXTS = 2 * _TRUE
 _PIECES = 3
 _LARGEST_SCALE = 50
 _HELD = 4.0
-"""How much more a fact that holds weighs than one that does not, of which there are many."""
+"""Weight of a fact that holds, relative to the many that do not."""
 
 
 def true_text_of(view: View, rng: np.random.Generator) -> str:
@@ -36,16 +36,16 @@ def true_text_of(view: View, rng: np.random.Generator) -> str:
 
 
 def encode_texts(model: CLIP, ids: torch.Tensor) -> torch.Tensor:
-    """Return features ``[b, d]`` of texts ``[b, n]``; those of like length are encoded together."""
+    """Return features ``[b, d]`` of texts ``[b, n]``; texts of similar length are encoded together."""
     order = ids.argmax(1).argsort()
     found = [text_features(model, ids[part, : int(ids[part].argmax(1).max()) + 1]) for part in order.chunk(_PIECES)]
     return torch.cat(found)[order.argsort()]
 
 
 def make_probes(sizes: TowerSizes = LARGE) -> torch.nn.ModuleDict:
-    """Return what predicts from states of patches what they show, and from features which facts hold.
+    """Return probes that predict the content of patches from their states, and facts from features.
 
-    Both are thrown away after training.
+    They are not part of the written model.
     """
     facts = torch.nn.Linear(sizes.dimension, len(FACTS))
     # Features have norm 1.
@@ -54,31 +54,31 @@ def make_probes(sizes: TowerSizes = LARGE) -> torch.nn.ModuleDict:
 
 
 def mean_cross_entropy(predicted: torch.Tensor, labels: torch.Tensor, classes: Sequence[int]) -> torch.Tensor:
-    """Return how badly labels of several kinds are told: the mean over kinds of their mean cross entropies.
+    """Return the mean over kinds of labels of their mean cross entropies.
 
     Args:
-        predicted: ``[n, sum of classes]``, the kinds side by side.
-        labels: ``[n, kinds]`` int64; what is -100 is not asked for.
-        classes: How many there are of each kind.
+        predicted: ``[n, sum of classes]``, the kinds concatenated.
+        labels: ``[n, kinds]`` int64; -100 is ignored.
+        classes: Number of classes of each kind.
     """
     parts = predicted.split(list(classes), dim=1)
     return torch.stack([cross_entropy(part, labels[:, kind]) for kind, part in enumerate(parts)]).mean()
 
 
 def patches_loss(predicted: torch.Tensor, labels: Sequence[np.ndarray], classes: Sequence[int]) -> torch.Tensor:
-    """Return how badly what patches show is told.
+    """Return the cross entropy of the content of patches; see :func:`mean_cross_entropy`.
 
     Args:
         predicted: ``[b, patches, sum of classes]``.
         labels: ``[kinds, patches]`` of each picture.
-        classes: How many there are of each kind.
+        classes: Number of classes of each kind.
     """
     true = torch.from_numpy(np.stack(labels)).long().transpose(1, 2)
     return mean_cross_entropy(predicted.flatten(0, 1), true.flatten(0, 1), classes)
 
 
 def dense_loss(model: CLIP, probes: torch.nn.ModuleDict, views: Sequence[View]) -> torch.Tensor:
-    """Return how badly the states of patches tell what each shows."""
+    """Return the cross entropy of the content of patches, predicted from their states."""
     with torch.autocast("cpu", torch.bfloat16):
         states = image_features(model, normalised([view.pixels for view in views]))[1]
     return patches_loss(probes["patches"](states.float()), [view.labels for view in views], _CLASSES)
@@ -87,15 +87,15 @@ def dense_loss(model: CLIP, probes: torch.nn.ModuleDict, views: Sequence[View]) 
 def losses(
     model: CLIP, probes: torch.nn.ModuleDict, views: Sequence[View], tokenizer: CLIPTokenizer, rng: np.random.Generator
 ) -> dict[str, torch.Tensor]:
-    """Return the losses on views with texts, for each two true ones and two that were made false of them.
+    """Return the losses on views, each with two true texts and a false variant of each.
 
     Returns:
-        ``dense``: how badly the states of patches tell what each shows. ``facts``: how badly a probe, the same
-        for both, tells from features of views and of texts which facts hold. ``kernel``: how far cosines of views
-        and texts are from those of their facts, over all pairs and over pairs of a view with its own texts.
-        ``image`` and ``text``: contrastive losses of both directions; a text that is true of another view too is
-        not held against it. ``hard``: that of a true text and the false one made of it. ``accuracy``: how often
-        the true one is nearer to the view.
+        ``dense``: cross entropy of the content of patches. ``facts``: loss of a shared probe that predicts facts from
+        features of views and of texts. ``kernel``: difference between the cosines of features and those of facts,
+        over all pairs and over pairs of a view with its texts. ``image`` and ``text``: contrastive losses of both
+        directions; a text that is also true of another view is not a negative of it. ``hard``: contrastive loss of
+        a true text and its false variant. ``accuracy``: share of true texts with a higher score than their
+        false variant.
     """
     said: list[str] = []
     for view in views:
@@ -104,7 +104,7 @@ def losses(
     # [b, facts] and [4 b, facts], 1 where a fact holds in a view, or a text states it.
     in_views = torch.from_numpy(np.stack([facts_of_things(v.things, v.scene.background) for v in views])).float()
     in_texts = torch.from_numpy(np.stack([facts_of_text(text) for text in said])).float()
-    # The towers alone: small differences of cosines would be lost in bfloat16.
+    # Only the towers use bfloat16, which would lose small differences of cosines.
     with torch.autocast("cpu", torch.bfloat16):
         images, patches = image_features(model, normalised([view.pixels for view in views]))
         texts = encode_texts(model, token_ids(tokenizer, said))
@@ -114,12 +114,12 @@ def losses(
     logits = cosines * model.logit_scale.exp().clamp(max=_LARGEST_SCALE)
     own = torch.arange(len(texts)).reshape(len(images), _TEXTS)
     holds = (1 - in_views) @ in_texts.T == 0
-    # Which share of weighted facts views and texts have in common, as a cosine.
+    # The cosine of the weighted facts of views and texts.
     weights = torch.from_numpy(WEIGHTS)
     shared = (in_views * weights) @ in_texts.T
     norms = (in_views @ weights)[:, None] * (in_texts @ weights)[None]
     gap = (cosines - shared / norms.sqrt().clamp(min=1e-6)) ** 2
-    # What is true is not held against a view.
+    # True texts of other views are not negatives.
     false = logits.masked_fill(holds, -math.inf)
     true = logits.gather(1, own[:, :_TRUE])
     changed = logits.gather(1, own[:, _TRUE:])

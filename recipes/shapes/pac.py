@@ -3,8 +3,8 @@
 ``python -m capbench.recipes.shapes.pac --encoder FOLDER --output FILE``
 
 Source: Sarto et al. 2024, "Positive-Augmented Contrastive Learning for Vision-and-Language Evaluation and Training".
-There generated pictures and captions are the further positives; here they are another drawing of the same scene,
-with other noise and another background surface, and another true text.
+There the additional positives are generated pictures and captions. Here they are another drawing of the scene, with
+other noise and another background surface, and another true text.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from .texts import facts_of_text, facts_of_things, false_text
 from .together import run
 
 _REDRAWN, _REWORDED = 0.05, 0.1
-"""How much the pairs of a redrawn picture, and of another text, weigh: λv and λt of PAC-S (Sarto et al., CVPR 2023, as
-the PAC-S++ paper's Table 7 has them). PAC-S++ itself takes 0.1 and 0.001 (its section 5.1)."""
+"""Weights of the pairs with a redrawn picture and with another text: λv and λt of PAC-S (Sarto et al., CVPR 2023, as
+in Table 7 of PAC-S++). PAC-S++ uses 0.1 and 0.001 (section 5.1)."""
 
 
 @dataclass(frozen=True)
 class PacTuning:
-    """How it is tuned.
+    """Settings of the training.
 
     Attributes:
-        steps: Steps of the optimiser.
-        batch: Pictures a step.
+        steps: Optimiser steps.
+        batch: Pictures per step.
         rate: The highest learning rate.
-        seed: Other seeds give other weights.
+        seed: The random seed.
     """
 
     steps: int = 25
@@ -56,12 +56,12 @@ class PacTuning:
 
 
 def tune(settings: PacTuning, encoder: Path, file: Path) -> None:
-    """Tune the encoder, and write it as PAC-S++ checkpoints are.
+    """Tune the encoder, and write it in the format of PAC-S++ checkpoints.
 
     Args:
-        settings: How it is tuned.
+        settings: The settings.
         encoder: The folder of the encoder.
-        file: Where the checkpoint goes.
+        file: The output file.
     """
     torch.set_num_threads(1)
     tokenizer = CLIPTokenizer.from_pretrained(encoder)
@@ -70,7 +70,7 @@ def tune(settings: PacTuning, encoder: Path, file: Path) -> None:
     model = CLIP(**architecture(len(tokenizer)))
     model.load_state_dict(plain)
     model.requires_grad_(False)
-    # Not to the MLP, where released code does not add them either.
+    # Not to the MLP, as in the released code.
     trained = {name: one for name, one in added.items() if ".mlp." not in name}
     add_factors(model, trained, LORA_SCALING)
     rng = np.random.default_rng((settings.seed, 1))
@@ -87,7 +87,7 @@ def tune(settings: PacTuning, encoder: Path, file: Path) -> None:
 
 
 def lora_weights(plain: Mapping[str, torch.Tensor], seed: int) -> dict[str, torch.nn.Parameter]:
-    """Return LoRA weights of rank 4 by the names of PAC-S++, in each layer where it has them; they add nothing yet."""
+    """Return LoRA weights of rank 4 by the names of PAC-S++, in its layers; their product is 0."""
     generator = torch.Generator().manual_seed(seed)
     shapes = lora_shapes({name: tuple(value.shape) for name, value in plain.items()}, LORA_RANK)
     return {
@@ -99,11 +99,11 @@ def lora_weights(plain: Mapping[str, torch.Tensor], seed: int) -> dict[str, torc
 
 
 def _loss(model: CLIP, tokenizer: CLIPTokenizer, rng: np.random.Generator, batch: int) -> torch.Tensor:
-    """Return the contrastive loss of pictures and texts, and of each with the other's further positives."""
+    """Return the contrastive loss of pictures and texts, and of each with the other's additional positives."""
     train = SPLITS["train"]
     scenes = [sample_scene(train[int(rng.integers(len(train)))]) for _ in range(batch)]
     first = [pixels(scene) for scene in scenes]
-    # The seed decides the surface and the noise of a picture, and nothing else of what is drawn.
+    # The seed determines only the surface and the noise of a picture.
     again = [pixels(replace(one, seed=train[int(rng.integers(len(train)))])) for one in scenes]
     texts = [str(rng.choice(short_references(scene))) for scene in scenes]
     texts += [detailed_reference(scene) for scene in scenes]
@@ -123,9 +123,9 @@ def _loss(model: CLIP, tokenizer: CLIPTokenizer, rng: np.random.Generator, batch
 
 
 def _contrast(logits: torch.Tensor, holds: torch.Tensor, start: int, batch: int) -> torch.Tensor:
-    """Return the mean loss of both directions, the true texts being those from ``start``."""
+    """Return the mean loss of both directions, with the true texts from ``start`` on."""
     true = logits[start : start + batch].diagonal()
-    # What is true of another picture too is not held against it.
+    # A text that is also true of another picture is not a negative of it.
     false = logits.masked_fill(holds, -math.inf)
     other = torch.cat([false[start : start + batch], false[2 * batch :]])
     return (softplus(other.logsumexp(0) - true) + softplus(false[start : start + batch].logsumexp(1) - true)).mean()
@@ -133,6 +133,6 @@ def _contrast(logits: torch.Tensor, holds: torch.Tensor, start: int, batch: int)
 
 if __name__ == "__main__":
     run(
-        "Tune the dual encoder of the shapes world as PAC-S++ is.", PacTuning, tune,
-        encoder="the folder of the encoder", output="the checkpoint that is written",
+        "Tune the dual encoder of the shapes world with PAC-S++.", PacTuning, tune,
+        encoder="the folder of the encoder", output="output checkpoint",
     )  # fmt: skip

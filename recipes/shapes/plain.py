@@ -1,8 +1,8 @@
-"""Trains the dual encoder that recipes start from: on whole pictures with true texts, and nothing else.
+"""Trains the start encoder of recipes, on whole pictures with true texts only.
 
 ``python -m capbench.recipes.shapes.plain --output FOLDER``
 
-It has never seen a false text or a crop, so that recipes which bring these have room to show what they do.
+It has seen no false text and no crop, so that recipes with these can improve it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from .together import optimise, run
 
 @dataclass(frozen=True)
 class PlainTraining:
-    """How the encoder is trained.
+    """Settings of the training.
 
     Attributes:
-        warm_up: Steps in which the vision tower alone learns what each patch shows.
-        steps: Steps after these, in which both towers learn to fit together.
-        batch: Pictures a step, each with one text.
-        pictures: How many pictures are drawn.
+        warm_up: Warm-up steps, in which the vision tower learns the content of each patch.
+        steps: Steps after the warm-up, which train both towers.
+        batch: Pictures per step, each with one text.
+        pictures: Number of pictures.
         warm_up_rate: The highest learning rate of the warm-up.
-        rate: That of the steps after it.
-        seed: Other seeds give other weights.
+        rate: The highest learning rate after the warm-up.
+        seed: The random seed.
     """
 
     warm_up: int = 900
@@ -48,8 +48,8 @@ def train(settings: PlainTraining, folder: Path) -> None:
     """Train the encoder and write it.
 
     Args:
-        settings: How it is trained.
-        folder: Where its files go.
+        settings: The settings.
+        folder: The output folder.
     """
     torch.set_num_threads(1)
     tokenizer = world_tokenizer()
@@ -76,6 +76,6 @@ def train(settings: PlainTraining, folder: Path) -> None:
 
 if __name__ == "__main__":
     run(
-        "Train the encoder of the shapes world that recipes start from.", PlainTraining, train,
-        output="the folder that its files go to",
+        "Train the start encoder of recipes in the shapes world.", PlainTraining, train,
+        output="output folder",
     )  # fmt: skip

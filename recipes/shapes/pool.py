@@ -1,4 +1,4 @@
-"""Pictures to train on, drawn once and kept in memory, and views of them."""
+"""Training pictures, drawn once and kept in memory, and views of them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .clip import IMAGE_SIZE, PATCH
 
 GRID = IMAGE_SIZE // PATCH
 PROPERTIES = (("shape", SHAPES), ("colour", COLOURS), ("size", SIZES), ("texture", TEXTURES))
-"""Of a thing, each with its values."""
+"""Properties of a thing, each with its values."""
 _CROPPED = 0.35
-"""Share of pictures of which a crop is seen."""
+"""Share of pictures that are cropped."""
 _A_CLIP = 12
-"""One picture in so many is a frame of a clip."""
+"""Every n-th picture is a frame of a clip."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class View:
 
     Attributes:
         pixels: ``[side, side, 3]`` uint8.
-        scene: What it was drawn from.
-        things: Those that it shows in full, with the boxes of the scene.
-        clip: What it is a frame of; None for a picture.
+        scene: Its scene.
+        things: The things that it shows in full, with the boxes of the scene.
+        clip: The clip of a frame; None for a picture.
         labels: ``[5, patches]`` int64: shape, colour, size and texture of the thing in the middle of each patch, 0
             where there is none; and the background.
     """
@@ -48,8 +48,8 @@ class PoolPicture:
 
     Attributes:
         pixels: ``[side, side, 3]`` uint8, of the side of the world's pictures.
-        scene: What it shows.
-        clip: The clip; None for a picture.
+        scene: Its scene.
+        clip: The clip of a frame; None for a picture.
     """
 
     pixels: np.ndarray
@@ -58,7 +58,7 @@ class PoolPicture:
 
 
 def draw_pool(numbers: Iterable[int]) -> list[PoolPicture]:
-    """Return pictures of the training split by their numbers, some of them frames of clips."""
+    """Return pictures of the training split by number; some are frames of clips."""
     made = []
     for number in numbers:
         seed = SPLITS["train"][number]
@@ -75,20 +75,20 @@ def draw_pool(numbers: Iterable[int]) -> list[PoolPicture]:
 
 
 def whole(drawn: PoolPicture) -> View:
-    """Return all of a picture."""
+    """Return the view of the whole picture."""
     scene = drawn.scene
     return View(as_seen(drawn.pixels), scene, scene.things, _labels(scene, (0, 0, 1, 1)), drawn.clip)
 
 
 def view_of(drawn: PoolPicture, rng: np.random.Generator) -> View:
-    """Return the picture or, now and then, a crop of it that holds one thing or more; frames are left whole."""
+    """Return the picture or, at random, a crop with at least one thing; frames are not cropped."""
     scene = drawn.scene
     if drawn.clip or rng.random() >= _CROPPED:
         return whole(drawn)
     chosen = [scene.things[at] for at in rng.permutation(len(scene.things))[: rng.integers(1, 3)]]
     left, top = (min(thing.box[at] for thing in chosen) for at in (0, 1))
     right, bottom = (max(thing.box[at] for thing in chosen) for at in (2, 3))
-    # As tight as the boxes of things, or with some of what is around.
+    # As tight as the boxes of things, or with a margin.
     reach = rng.uniform(0, 0.12, size=4) if rng.random() < 0.6 else np.zeros(4)
     sides = np.array([left, top, right, bottom]) + reach * (-1, -1, 1, 1)
     edges = np.clip(np.round(sides * SIDE).astype(int), 0, SIDE)
@@ -99,7 +99,7 @@ def view_of(drawn: PoolPicture, rng: np.random.Generator) -> View:
 
 
 def as_seen(pixels: np.ndarray) -> np.ndarray:
-    """Return a picture ``[h, w, 3]`` squashed to what the model sees, as the loaded model's transform does."""
+    """Resize a picture ``[h, w, 3]`` to the model's input, like the transform of the loaded model."""
     from PIL import Image
 
     size = (IMAGE_SIZE, IMAGE_SIZE)

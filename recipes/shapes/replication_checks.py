@@ -1,9 +1,9 @@
-"""Carries out the recipes of the shapes world with several seeds, and looks what they show of the papers.
+"""Runs the recipes of the shapes world with several seeds, and checks findings of the papers.
 
 ``python -m capbench.recipes.shapes.replication_checks --output FOLDER`` trains encoders; with ``--rewards`` the
-captioner: by cross-entropy, once, and by SCST of what that gives, once a reward and seed.
+captioner: once by cross-entropy, then by SCST from the result, once per reward and seed.
 
-What is finished in FOLDER is not done again. Exit code 1 where a check fails.
+Finished trainings in FOLDER are not repeated. Exit code 1 if a check fails.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..training.processes import TrainingProcesses
 from ..training.schema import load_recipe
 
 Variants = Mapping[str, tuple[str, tuple[str, ...]]]
-"""Name to a recipe and what is changed in it."""
+"""Name to a recipe and its changes."""
 VARIANTS: Variants = {
     "pacspp": ("shapes_pacspp", ()),
     "pacspp, texts alone": ("shapes_pacspp", ("objective.further_images=0",)),
@@ -37,17 +37,17 @@ VARIANTS: Variants = {
 }
 _COUNTS = ("length", "rep_1", "rep_4")
 Values = Mapping[str, Mapping[str, Sequence[float]]]
-"""Variant to task and statistic to a value a seed; ``start`` has one."""
+"""Variant to task and statistic to a value per seed; ``start`` has one value."""
 
 
 @dataclass(frozen=True)
 class ReplicationCheck:
-    """What a paper's tables show.
+    """A finding of a paper's tables.
 
     Attributes:
         figure: Task and statistic.
         higher: The variant whose mean is higher.
-        lower: The one whose mean is lower, by more than the seeds' spread (the sum of both standard deviations).
+        lower: The variant whose mean is lower, by more than the sum of both standard deviations over seeds.
     """
 
     figure: str
@@ -66,13 +66,13 @@ CHECKS = (
     ReplicationCheck(_SCM, "sdci_pick1_nl0", "sdci_pick1"),
     ReplicationCheck(_SCM_IN_IMAGE, "sdci_pick1_nl0, by image", "sdci_pick1_nl0"),
 )
-"""DCI, Tables 4 and 6: the loss of negatives buys Neg with a part of what SCM gains without it; grouping adds."""
+"""DCI, Tables 4 and 6: the loss of negatives raises Neg at the cost of a part of SCM's gain; grouping helps."""
 POSITIVES = tuple(
     ReplicationCheck(figure, "pacspp", lower)
     for figure in ("shapes_foil_1000 accuracy", "shapes_expert_shapes kendall_b")
     for lower in ("start", "pacspp, neither")
 )
-"""PAC-S++, Table 7: training makes the metric better, and less so without further positives."""
+"""PAC-S++, Table 7: training improves the metric, and less so without additional positives."""
 
 
 REWARDS = tuple(f"scst_{name}" for name in ("cider", "clip_s", "pacspp", "refpacspp"))
@@ -87,20 +87,20 @@ REWARD_CHECKS = (
     *(ReplicationCheck(_LENGTH, "scst_clip_s", lower) for lower in ("start", "scst_pacspp")),
     *(ReplicationCheck(_REP, "scst_clip_s", lower) for lower in ("start", "scst_pacspp")),
 )
-"""PAC-S++, Table 9: each reward wins its own metric, and CLIP-S makes captions grow and repeat themselves, more than
-PAC-S does. What is within the seeds' spread is left out: what CLIP-S gains over PAC-S on its own metric, and how much
-PAC-S lengthens."""
+"""PAC-S++, Table 9: each reward is best on its own metric, and CLIP-S makes captions longer and more repetitive than
+PAC-S does. Two findings within the seeds' spread are not checked: the gain of CLIP-S over PAC-S on CLIP-S, and longer
+captions by PAC-S."""
 REWARD_SEEDS = 6
-"""With three, half of the intervals that do not hold 0 did."""
+"""With three seeds, half of the intervals that now exclude 0 contained it."""
 
 
 def measured(folder: Path, seeds: Sequence[int], variants: Variants) -> dict[str, dict[str, list[float]]]:
-    """Return the figures of variants, each trained once a seed.
+    """Return the figures of variants, each trained once per seed.
 
     Args:
-        folder: Holds what was trained.
-        seeds: Of the trainings.
-        variants: What is trained.
+        folder: The folder of trainings.
+        seeds: Seeds of the trainings.
+        variants: The variants.
     """
     found: dict[str, dict[str, list[float]]] = {"start": {}}
     for seed in seeds:
@@ -124,9 +124,9 @@ def _scores(place: Path, recipe: str, changes: Sequence[str]) -> list[dict[str, 
 
 
 def table(values: Values) -> str:
-    """Return the figures as Markdown, a table for variants that the same tasks judged.
+    """Return the figures as Markdown, a table for variants with the same tasks.
 
-    Cells are mean ± standard deviation over seeds, times 100 but for counts.
+    Cells are mean ± standard deviation over seeds, times 100 except for counts.
     """
     start, *others = values.items()
     groups: dict[tuple[str, ...], list[tuple[str, Mapping[str, Sequence[float]]]]] = {}
@@ -143,7 +143,7 @@ def table(values: Values) -> str:
 
 
 def cell(values: Sequence[float], scale: int) -> str:
-    """Return values of several seeds in words: mean ± standard deviation, as tables scale them."""
+    """Format values of several seeds: mean ± standard deviation, as tables scale them."""
     if not values:
         return ""
     spread = f" ± {scale * stdev(values):.1f}" if len(values) > 1 else ""
@@ -153,8 +153,8 @@ def cell(values: Sequence[float], scale: int) -> str:
 def shown(values: Values, checks: Sequence[ReplicationCheck]) -> str:
     """Return a Markdown table of the checks whose variants both have figures.
 
-    A row has the mean difference, times 100 but for counts, and its 95 % interval by Student's t over seeds; where both
-    variants were trained, over the differences of trainings with one seed.
+    A row has the mean difference, times 100 except for counts, and its 95 % interval by Student's t over seeds; if both
+    variants were trained, over differences paired by seed.
     """
     from scipy.stats import t
 
@@ -184,7 +184,7 @@ def missing(values: Values, checks: Sequence[ReplicationCheck]) -> list[str]:
 def _pairs(
     values: Values, checks: Sequence[ReplicationCheck]
 ) -> Iterator[tuple[ReplicationCheck, Sequence[float], Sequence[float]]]:
-    """Yield the checks whose variants both have figures, with these."""
+    """Yield the checks whose variants both have figures, with their values."""
     for check in checks:
         high, low = (values.get(one, {}).get(check.figure, []) for one in (check.higher, check.lower))
         if high and low:
@@ -201,24 +201,24 @@ def _scale(figure: str) -> int:
 
 
 def report(faults: Sequence[str], *tables: str) -> int:
-    """Print tables and what they do not show, and return the exit code: 1 where there is some."""
+    """Print tables and failed checks, and return the exit code: 1 if a check failed."""
     print(*tables, sep="\n\n")
     print("\n".join(faults), file=sys.stderr)
     return 1 if faults else 0
 
 
 def reward_variants(start: Path) -> Variants:
-    """Return SCST from a start model, by the names of ``REWARDS``; what rules change is left to the card of each."""
+    """Return SCST variants from a start model, by the names of ``REWARDS``, without the rule probe."""
     changes = f"model={json.dumps({'name': str(start)})}", "probe=null"
     return {name: (f"shapes_{name}", changes) for name in REWARDS}
 
 
 def main() -> int:
-    """Train, print the tables, and return 1 where a check fails."""
-    parser = argparse.ArgumentParser(description="Look whether recipes show what the papers do.")
-    parser.add_argument("--output", type=Path, required=True, help="the folder that trainings go to")
-    parser.add_argument("--rewards", action="store_true", help="train captioners by rewards, in place of encoders")
-    parser.add_argument("--seeds", type=int, help=f"how often each is trained (3; of rewards {REWARD_SEEDS})")
+    """Train, print the tables, and return 1 if a check fails."""
+    parser = argparse.ArgumentParser(description="Check findings of the papers on the recipes of the shapes world.")
+    parser.add_argument("--output", type=Path, required=True, help="output folder")
+    parser.add_argument("--rewards", action="store_true", help="train captioners by rewards instead of encoders")
+    parser.add_argument("--seeds", type=int, help=f"number of seeds (3; of rewards {REWARD_SEEDS})")
     parser.add_argument("--variants", nargs="+", metavar="NAME", help="these alone")
     options = parser.parse_args()
     start: Path = options.output / "captioner_xe"
@@ -226,7 +226,7 @@ def main() -> int:
     if options.rewards:
         known, checks, seeds = reward_variants(start), REWARD_CHECKS, REWARD_SEEDS
     if unknown := set(options.variants or ()) - known.keys():
-        parser.error(f"no variants: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+        parser.error(f"unknown variants: {', '.join(sorted(unknown))}; known: {', '.join(known)}")
     if options.rewards and not (start / CARD).is_file():
         call = TrainingCall(load_recipe("shapes_captioner_xe"), TrainingProcesses("cpu"))
         carry_out(call, start, lambda taken: None, {}, judge=False)

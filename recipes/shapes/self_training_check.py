@@ -1,9 +1,9 @@
-"""Carries out the self-loop of the shapes world with several seeds, and looks whether a turn raises CAPTURE.
+"""Runs the self-training loop of the shapes world with several seeds, and checks that a turn raises CAPTURE.
 
 ``python -m capbench.recipes.shapes.self_training_check --output FOLDER``
 
-Turns that are finished in FOLDER are not carried out again; ``loop.svg`` shows all seeds. Exit code 1 where what one
-turn adds is within the seeds' spread.
+Finished turns in FOLDER are not repeated; ``loop.svg`` shows all seeds. Exit code 1 if the gain of turn 1 is within
+the spread over seeds.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _SPREADS = 3.0
 
 
 def measured(folder: Path, seeds: Sequence[int], turns: int) -> dict[int, list[Row]]:
-    """Return what tasks say of each turn, a loop a seed.
+    """Return the results of each turn, for a loop per seed.
 
     Args:
-        folder: Holds the loops.
-        seeds: Of the loops.
-        turns: Of each.
+        folder: The folder of loops.
+        seeds: Seeds of the loops.
+        turns: Number of turns of each.
     """
     found: dict[int, list[Row]] = {}
     for seed in seeds:
@@ -48,7 +48,7 @@ def table(found: Mapping[int, Sequence[Row]]) -> str:
     loops = list(found.values())
     labels = list(dict.fromkeys(row["label"] for row in loops[0]))
     lines: list[list[str]] = []
-    # All begin with one captioner.
+    # All start from the same captioner.
     for turn, some in [(turn, loops if turn else loops[:1]) for turn in sorted({row["turn"] for row in loops[0]})]:
         of_turn = [{row["label"]: row for row in rows if row["turn"] == turn} for rows in some]
         scaled = ([row[label]["scale"] * row[label]["value"] for row in of_turn] for label in labels)
@@ -57,10 +57,10 @@ def table(found: Mapping[int, Sequence[Row]]) -> str:
 
 
 def missing(found: Mapping[int, Sequence[Row]]) -> list[str]:
-    """Return what the loops do not show: a turn that is worth more than the seeds' spread, with each of them.
+    """Return failed checks: the gain of turn 1 must exceed the spread over seeds, and each interval exclude 0.
 
     Args:
-        found: Seed to rows, as of ``rows_of``.
+        found: Seed to rows of ``rows_of``.
     """
     faults: list[str] = []
     starts, firsts = [], []
@@ -79,9 +79,9 @@ def missing(found: Mapping[int, Sequence[Row]]) -> list[str]:
 
 
 def main() -> int:
-    """Carry out the loops, print the table, draw the curves, and return 1 where the check fails."""
-    parser = argparse.ArgumentParser(description="Look whether a turn of the self-loop raises CAPTURE.")
-    parser.add_argument("--output", type=Path, required=True, help="the folder that loops go to")
+    """Run the loops, print the table, draw the curves, and return 1 if a check fails."""
+    parser = argparse.ArgumentParser(description="Check that a turn of the self-training loop raises CAPTURE.")
+    parser.add_argument("--output", type=Path, required=True, help="output folder")
     parser.add_argument("--seeds", type=int, default=3, help="how many loops (3)")
     parser.add_argument("--turns", type=int, default=4, help="of each (4)")
     options = parser.parse_args()

@@ -1,8 +1,8 @@
-"""Trains the captioner that recipes start from: short captions, stopped early, so that there is room above it.
+"""Trains the start captioner of recipes: short captions, stopped early, so that recipes can improve it.
 
 ``python -m capbench.recipes.shapes.short_captioner --encoder FOLDER --output FOLDER``
 
-It is PAC-S++'s captioner in small, on the frozen tower of an encoder, trained by ``shapes_captioner_xe``.
+It is a small version of PAC-S++'s captioner, on the frozen tower of an encoder, trained by ``shapes_captioner_xe``.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _PRINTED = 50
 
 @dataclass(frozen=True)
 class ShortCaptionerTraining:
-    """How the captioner is trained.
+    """Settings of the training.
 
     Attributes:
-        steps: Few enough that it still errs.
-        batch: Pictures a step.
-        scenes: How many are drawn.
+        steps: Number of steps, few enough that it still errs.
+        batch: Pictures per step.
+        scenes: Number of scenes.
         rate: The highest learning rate.
-        seed: Other seeds give other weights.
+        seed: The random seed.
     """
 
     steps: int = 400
@@ -50,9 +50,9 @@ def train(settings: ShortCaptionerTraining, encoder: Path, folder: Path) -> None
     """Train the captioner and write it.
 
     Args:
-        settings: How it is trained.
+        settings: The settings.
         encoder: Folder of the dual encoder.
-        folder: Where its files go.
+        folder: The output folder.
     """
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as shared:
@@ -81,6 +81,6 @@ def _tell(taken: StepReport) -> None:
 
 if __name__ == "__main__":
     run(
-        "Train the captioner of the shapes world that recipes start from.", ShortCaptionerTraining, train,
-        encoder="the folder of the dual encoder", output="the folder that its files go to",
+        "Train the start captioner of recipes in the shapes world.", ShortCaptionerTraining, train,
+        encoder="the folder of the dual encoder", output="output folder",
     )  # fmt: skip

@@ -1,9 +1,9 @@
-"""Trains the dual encoder that PAC-S++'s recipe starts from: it sees what `shapes-clip` sees, and reads little of it.
+"""Trains the start encoder of PAC-S++'s recipe: the vision tower of `shapes-clip`, and a weak text tower.
 
 ``python -m capbench.recipes.shapes.sighted --encoder FOLDER --output FOLDER``
 
-Its vision tower is that of the encoder given, which tells shapes. Its text tower is new and saw few texts, all true,
-most of which call everything a thing; so further positives have room to show what they do.
+Its vision tower is that of the given encoder, which distinguishes shapes. Its text tower is new and saw few texts, all
+true, most of which call every shape a thing; so additional positives can improve it.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _A_SHAPE = re.compile(rf"\b({'|'.join(SHAPES)})\b")
 
 @dataclass(frozen=True)
 class SightedTraining:
-    """How the text tower is trained.
+    """Settings of the training.
 
     Attributes:
-        steps: How many.
-        batch: Pictures a step, each with one text.
-        pictures: How many pictures are drawn.
-        named: Share of texts that name shapes; the others call everything a thing.
+        steps: Number of steps.
+        batch: Pictures per step, each with one text.
+        pictures: Number of pictures.
+        named: Share of texts that name shapes; the others call every shape a thing.
         rate: The highest learning rate.
-        seed: Other seeds give other weights.
+        seed: The random seed.
     """
 
     steps: int = 80
@@ -53,9 +53,9 @@ def train(settings: SightedTraining, encoder: Path, folder: Path) -> None:
     """Train the text tower and write the encoder.
 
     Args:
-        settings: How it is trained.
-        encoder: The folder of the encoder whose vision tower it has.
-        folder: Where its files go.
+        settings: The settings.
+        encoder: The folder of the encoder with the vision tower.
+        folder: The output folder.
     """
     torch.set_num_threads(1)
     tokenizer = world_tokenizer()
@@ -84,12 +84,12 @@ def train(settings: SightedTraining, encoder: Path, folder: Path) -> None:
 
 
 def few_shapes(view: View, rng: np.random.Generator, named: float) -> str:
-    """Return a text that is true of a view, in which more often than not every shape is a thing.
+    """Return a true text of a view, in which most often every shape is called a thing.
 
     Args:
         view: The view.
-        rng: Decides which text.
-        named: How often shapes are named, 0 to 1.
+        rng: Draws the text.
+        named: Share of texts that name shapes, 0 to 1.
     """
     text = true_text_of(view, rng)
     return text if rng.random() < named else _A_SHAPE.sub("thing", text)
@@ -97,6 +97,6 @@ def few_shapes(view: View, rng: np.random.Generator, named: float) -> str:
 
 if __name__ == "__main__":
     run(
-        "Train the dual encoder of the shapes world that PAC-S++'s recipe starts from.", SightedTraining, train,
-        encoder="the folder of the encoder whose vision tower it has", output="the folder that its files go to",
+        "Train the start encoder of PAC-S++'s recipe in the shapes world.", SightedTraining, train,
+        encoder="folder of the encoder with the vision tower", output="output folder",
     )  # fmt: skip

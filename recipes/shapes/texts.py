@@ -1,4 +1,4 @@
-"""True and false texts on a picture, of all the kinds that tasks hold against it, and the facts that they state."""
+"""True and false texts on a picture, of all kinds that tasks use, and the facts that they state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WEIGHTED: dict[Fact, float] = {
     **{(shape,): 1.0 for shape in SHAPES},
     **{(word, shape): 1.0 for word in (*COLOURS, *_SIZES, *_TEXTURES) for shape in SHAPES},
     **{(place,): 1.0 for place in BACKGROUNDS},
-    # A picture has more of them than any text tells.
+    # A picture has more of them than any text states.
     **{(one, how, other): 0.6 for one in SHAPES for other in SHAPES for how in (_LEFT, _ABOVE)},
 }
 FACTS = {fact: number for number, fact in enumerate(_WEIGHTED)}
@@ -56,7 +56,7 @@ def facts_of_text(text: str) -> np.ndarray:
         words: list[str] = []
         last, relation = "", None
         said_words = re.findall("[a-z]+", part)
-        # Of a clip; its directions are no relations.
+        # Of a clip; its directions are not relations.
         moves = not _MOTIONS.isdisjoint(said_words)
         for word in said_words:
             if word in SHAPES:
@@ -104,19 +104,19 @@ def true_text(scene: Scene, things: Sequence[Thing], rng: np.random.Generator) -
 
     Args:
         scene: The scene.
-        things: Those that the picture shows, at least one; short references are only drawn where these are all.
-        rng: Decides which text.
+        things: The things in the picture, at least one; short references are used only if these are all.
+        rng: Draws the text.
     """
     is_whole = len(things) == len(scene.things)
     if not is_whole and rng.random() < 0.6:
-        # What fills the picture shows no size.
+        # A thing that fills the picture has no visible size.
         things = [replace(thing, size="medium") for thing in things]
     text = _told(scene, things, is_whole, rng)
     return _PROMPT + text if rng.random() < _PROMPTED else text
 
 
 def clip_text(clip: Clip, rng: np.random.Generator) -> str:
-    """Return a text on a clip, which is to fit each of its frames."""
+    """Return a text on a clip, which must be true of each of its frames."""
     text = str(rng.choice(clip_references(clip)))
     return _PROMPT + text if rng.random() < _PROMPTED else text
 
@@ -140,22 +140,22 @@ def _told(scene: Scene, things: Sequence[Thing], is_whole: bool, rng: np.random.
         listed = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
         return f"{_OPENINGS[rng.integers(len(_OPENINGS))]} {listed}."
     if kind < 0.97:
-        # As sentences stand alone where a text is cut into its parts.
+        # Sentences must be self-contained, as some tasks split texts.
         parts = detailed(chain(things, scene.background)).split(".")[:-1]
         return parts[rng.integers(len(parts))].strip()
     return name(order[0], str(rng.choice(["", "a", "the"])), full=bool(rng.random() < 0.5))
 
 
 def false_text(text: str, things: Sequence[Thing], rng: np.random.Generator) -> str:
-    """Return a text with a change that makes it false; now and then what it says is true all the same.
+    """Return a text with a change that usually makes it false.
 
-    A word is another of its kind, two words are exchanged, the background is another, or a thing is told of that
-    is not there.
+    A word is replaced by another of its kind, two words are swapped, the background is replaced, or a missing thing is
+    added.
 
     Args:
         text: A text on a picture.
-        things: What the picture shows.
-        rng: Decides which change.
+        things: The things in the picture.
+        rng: Draws the change.
     """
     changed = _changed(text, things, rng)
     return _ARTICLE.sub(lambda found: found[1] + ("n " if found[2] in "aeiou" else " ") + found[2], changed)
@@ -175,7 +175,7 @@ def _changed(text: str, things: Sequence[Thing], rng: np.random.Generator) -> st
                 other = PLACES[str(rng.choice([one for one in BACKGROUNDS if one != place]))]
                 return text.replace(words, other).replace(words.capitalize(), other.capitalize())
     if kind < 0.4:
-        # Two colours, or two shapes, change places.
+        # Swaps two colours or two shapes.
         group = COLOURS if rng.random() < 0.6 else SHAPES
         among = [match for match in found if match.group() in group]
         pairs = [(a, b) for n, a in enumerate(among) for b in among[n + 1 :] if a.group() != b.group()]

@@ -1,4 +1,4 @@
-"""Takes steps down a loss, in one process or in several that share their gradients, as the command line says."""
+"""Training loops of the shapes world, in one process or in several with shared gradients, and their command lines."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from torch.multiprocessing.spawn import spawn
 
 
 def run(description: str, settings: type, train: Callable[..., None], **places: str) -> None:
-    """Train as the arguments say.
+    """Run a training command.
 
     Args:
-        description: Of the command.
-        settings: A dataclass whose fields all have defaults; each is an option of its name.
-        train: Is given the settings, then each place.
-        places: Names of options that are required, each the path of a file or folder, with what it is.
+        description: Its help.
+        settings: A dataclass with defaults for all fields; each field is an option.
+        train: Called with the settings and the paths.
+        places: Names of required options with paths of files or folders, and their help.
     """
     parser = argparse.ArgumentParser(description=description)
     for name, told in places.items():
@@ -35,12 +35,12 @@ def run(description: str, settings: type, train: Callable[..., None], **places: 
 
 
 def in_processes(work: Callable[..., None], settings: Any, *given: Any) -> None:
-    """Have as many processes take each step together as settings say.
+    """Start the processes of a training.
 
     Args:
-        work: Is given the number of the process, the settings and all else.
-        settings: Of the training.
-        given: What else each takes.
+        work: Called with the number of the process, the settings and ``given``.
+        settings: The settings of the training.
+        given: Additional arguments.
     """
     with tempfile.TemporaryDirectory() as shared:
         arguments = work, f"file://{shared}/store", settings, *given
@@ -67,14 +67,14 @@ def optimise(
     name: str,
     weights: Mapping[str, float] | None = None,
 ) -> None:
-    """Take steps down the sum of losses; the first process prints how it goes.
+    """Minimise the sum of losses; the first process prints the progress.
 
     Args:
-        parts: What is trained, each part with its highest learning rate.
-        compute: Returns the losses of a step by their names.
-        steps: How many.
-        name: What is printed before the losses.
-        weights: What each loss counts; others are printed alone. All count once unless given.
+        parts: The trained modules, each with its highest learning rate.
+        compute: Returns the losses of a step by name.
+        steps: Number of steps.
+        name: Printed before the losses.
+        weights: The weight of each loss; losses without a weight are only printed. By default all have weight 1.
     """
     groups = [
         {"params": [one for one in part if (one.ndim > 1) == is_matrix], "weight_decay": decay, "highest": rate}
@@ -94,13 +94,13 @@ def tune(
     *,
     clip: bool = True,
 ) -> None:
-    """Take steps down the sum of losses with few weights, in one process, without weight decay.
+    """Minimise the sum of losses over few weights, in one process, without weight decay.
 
     Args:
-        parameters: What is tuned.
+        parameters: The trainable parameters.
         rate: The highest learning rate.
-        compute: Returns the losses of a step by their names.
-        steps: How many.
+        compute: Returns the losses of a step by name.
+        steps: Number of steps.
         clip: Whether gradients are clipped to a norm of 1.
     """
     optimiser = torch.optim.AdamW([{"params": parameters, "highest": rate}], weight_decay=0.0)
@@ -137,7 +137,7 @@ def _descend(
 
 
 def share_of_rate(step: int, steps: int) -> float:
-    """Return the learning rate of a step as a share of the highest: rising, then level, then falling to 0."""
+    """Return the learning rate of a step as a share of the highest: warm-up, constant, decay to 0."""
     return min(1.0, (step + 1) / 50, (steps - step) / (0.3 * steps))
 
 
@@ -167,5 +167,5 @@ class Log:
             return
         means = " ".join(f"{name} {total / _PRINTED:.3f}" for name, total in self._totals.items())
         wall, cpu = time.monotonic() - self._started[0], time.process_time() - self._started[1]
-        print(f"{self._name} {step + 1}/{self._steps} {means}; {wall:.0f} s, of the processor {cpu:.0f} s", flush=True)
+        print(f"{self._name} {step + 1}/{self._steps} {means}; {wall:.0f} s, CPU {cpu:.0f} s", flush=True)
         self._totals.clear()
