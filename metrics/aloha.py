@@ -291,7 +291,7 @@ class Aloha(Metric):
     def _listed(
         self, candidates: Sequence[str], reference_sets: Sequence[tuple[str, ...]], context: Context
     ) -> tuple[dict[str, Things | str], list[Things | str]]:
-        """Return what the judge lists of each candidate and of each set of references."""
+        """Return the judge's list for each candidate and each set of references."""
         prompt, of_references = self._texts_of_prompts()
         texts = [one for one in dict.fromkeys(candidates) if one.strip()]
         asked = [its for its in reference_sets if any(one.strip() for one in its)]
@@ -309,7 +309,7 @@ class Aloha(Metric):
     def _parsed(
         self, candidates: Sequence[str], reference_sets: Sequence[tuple[str, ...]], context: Context
     ) -> tuple[dict[str, Things | str], list[Things | str]]:
-        """Return what the parser finds in each candidate and in each set of references."""
+        """Return the parser's objects of each candidate and each set of references."""
         assert self._parser is not None  # noqa: S101 - the caller looked
         texts = dict.fromkeys(text for its in (candidates, *reference_sets) for text in its)
         parsed = self._parser.parse([text for text in texts if text.strip()], context)
@@ -451,7 +451,7 @@ class ObjectMatch:
     """An object of the candidate.
 
     Attributes:
-        name: What it is called.
+        name: Its name.
         reference: The reference's object that it is matched with; None where all are taken.
         similarity: Cosine of the two, -1 to 1; 0 without a match.
     """
@@ -463,7 +463,7 @@ class ObjectMatch:
 
 @dataclass(frozen=True)
 class ObjectMatching:
-    """The objects of a candidate, matched, and what follows.
+    """The matched objects of a candidate, and the scores.
 
     Attributes:
         value: The least similarity, or their mean.

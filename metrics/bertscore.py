@@ -163,7 +163,7 @@ class _Encoder:
     """An encoder with its tokenizer.
 
     Attributes:
-        what: What it is, in messages.
+        what: Its name in messages.
         model: Gives ``last_hidden_state [b, l, d]``.
         tokenizer: Turns texts into token ids.
         device: Where the model is.

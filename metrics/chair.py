@@ -19,7 +19,7 @@ from .items import Items, Scores
 
 
 class _Chair(Metric):
-    """What both variants count.
+    """The base of both variants.
 
     An object is in the image if annotators marked it or a reference caption mentions it. Objects are the
     80 of COCO, found in captions by the words of the released table; its singular is that of

@@ -40,7 +40,7 @@ _SENTENCE_END = re.compile(r"[.?!]+")
 
 
 class _ClipParts(Metric):
-    """What the three metrics compute once and share through the cache.
+    """The computation that the three metrics share through the cache.
 
     How far parts represent a part: the length of its projection on the span of the ``k`` of them that are most similar
     to it, over its own length, 0 to 1.
@@ -178,7 +178,7 @@ class _Parts:
         return np.array(table, dtype=np.float64).reshape(-1, 6), failures, of_item
 
     def _keys(self) -> tuple[list[str | None], dict[int, str]]:
-        """Return what each item's values depend on.
+        """Return the cache key of each item.
 
         None where its caption is empty, or, with the reason, where its image is missing.
         """

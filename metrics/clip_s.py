@@ -28,7 +28,7 @@ class ClipS(Metric):
     tokens than the model takes, else 0.
 
     Args:
-        w: What the cosine is multiplied with.
+        w: Factor of the cosine.
         prompt: What stands before each text.
 
     Raises:
@@ -68,7 +68,7 @@ class ClipS(Metric):
 
         Args:
             items: ``n`` items.
-            texts: What is encoded: the ``n`` candidates, then any others.
+            texts: The texts to encode: the ``n`` candidates, then any others.
             context: Cache, progress, models.
 
         Returns:
@@ -110,7 +110,7 @@ class RefClipS(ClipS):
     1 where prompt and caption have more tokens than the model takes, else 0.
 
     Args:
-        w: What the cosine with the image is multiplied with; it moves ranks.
+        w: Factor of the cosine with the image; it changes ranks.
         prompt: What stands before each text.
 
     Raises:

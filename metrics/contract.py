@@ -1,4 +1,4 @@
-"""The contract of a metric, and what it is given to work with."""
+"""The contract of a metric, and its context."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from .exact_sums import exact_sums, totals
 from .items import Items, Scores
 
 _KEEP_SECONDS = 1.0
-"""What is computed in so long is kept at once."""
+"""Interval between writes to the cache, in seconds."""
 Need = Literal["references", "image", "boxes", "objects", "encoder", "judge"]
-"""What an item (references, image, boxes, objects) or the context (encoder, judge) must offer."""
+"""Required parts of an item (references, image, boxes, objects) or of the context (encoder, judge)."""
 
 State = Mapping[str, np.ndarray]
-"""What a metric needs of the whole corpus, or of a part of it: arrays of numbers by name, stored without pickle."""
+"""A metric's state of the whole corpus, or of a part of it: arrays of numbers by name, stored without pickle."""
 
 
 class Cache(Protocol):
-    """Keeps what is costly to compute: JSON values, or arrays, by producer and input.
+    """Stores costly results: JSON values, or arrays, by producer and input.
 
     ``producer`` says what made the value, with everything that can change it; ``inputs`` are the
     texts that it was made from, or the digests of what is no text.
@@ -104,7 +104,7 @@ def kept(
 
 @dataclass(frozen=True)
 class Context:
-    """What a metric may use while it scores.
+    """The tools of a metric during scoring.
 
     Attributes:
         cache: Where costly results are kept.
@@ -140,7 +140,7 @@ class Aggregate:
         return type(self).corpus is Aggregate.corpus
 
     def terms(self, scores: Scores) -> np.ndarray:
-        """Return what is added up: ``[n, k]`` finite float64, each row times the item's weight.
+        """Return the addends: ``[n, k]`` finite float64, each row times the item's weight.
 
         An item without a value has zeros. A resample needs no more than ``pool(weights @ terms)``, in plain floating
         point.
@@ -250,7 +250,7 @@ class Metric(Aggregate, ABC):
         return replace(items, candidates=[candidate[:longest] for candidate in items.candidates])
 
     def check(self) -> None:
-        """Raise if the machine lacks what the metric needs.
+        """Raise if a requirement of the metric is missing on this machine.
 
         Raises:
             MetricError: Something is missing; the hint says how to get it.
@@ -360,7 +360,7 @@ class CorpusMetric(Metric):
 
 
 def labelled(metric: Metric, variants: Sequence[str]) -> str:
-    """Return the label of a metric's class, with what is not as released."""
+    """Return the label of a metric's class, with its deviations from the released one."""
     return f"{type(metric).label} ({', '.join(variants)})" if variants else type(metric).label
 
 

@@ -230,7 +230,7 @@ class DcScore(Metric):
     def accounts(self, items: Items, context: Context) -> list[FactCheck | str]:
         """Return the judge's verdicts on each item, for people to read; or why it has no value.
 
-        What the context's cache holds is not asked again.
+        Answers in the context's cache are not requested again.
 
         Raises:
             MetricError: There is no judge, the items have no images, or the oracle's facts or a prompt cannot be read.
@@ -266,9 +266,9 @@ class DcScore(Metric):
 
         Args:
             candidate: The caption.
-            references: What the oracle's facts are taken out of with ``oracle=judge``; else they are not looked at.
-            image: What it is of; None is an error.
-            image_name: What the file of facts calls that.
+            references: The source of the oracle's facts with ``oracle=judge``; unused otherwise.
+            image: Its image; None is an error.
+            image_name: The image's name in the file of facts.
             context: Cache, progress and judge.
 
         Raises:
@@ -335,10 +335,10 @@ _HINT = (
 
 @dataclass(frozen=True)
 class OracleCaption:
-    """What is known of an image.
+    """The oracle of an image.
 
     Attributes:
-        caption: What a person wrote of it.
+        caption: A person's caption.
         facts: The facts of that, one or more.
     """
 
@@ -347,7 +347,7 @@ class OracleCaption:
 
 
 def read_oracle(path: Path) -> dict[str, OracleCaption]:
-    """Return what is known of each image, by its name without folders and suffix.
+    """Return the oracle of each image, by its name without folders and suffix.
 
     Facts that people wrote are all relevant, as released.
 
@@ -391,7 +391,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Case:
-    """A caption, its image, and what is known of that."""
+    """A caption, its image, and the image's oracle."""
 
     caption: str
     image: ImageHandle
@@ -553,7 +553,7 @@ def _account(
 _EPSILON = 1e-8
 
 PARTS = ("precision", "recall", "f1", "precision_relevant", "recall_relevant", "f1_relevant")
-"""What a trial gives, in order."""
+"""The results of a trial, in order."""
 
 
 def trial(
@@ -563,7 +563,7 @@ def trial(
 
     Precision is the share of facts that are true. Facts that are about one fact of the oracle share its weight of 1,
     false ones too; recall is the weight of the true ones, and 1 for each true one that is about none, over the facts of
-    the oracle and these. The relevant parts look at facts that say what is to be seen, on both sides; weights stay
+    the oracle and these. The relevant parts count facts that describe the image, on both sides; weights stay
     those among all facts, as released (``compute_precision_recall`` in ``eval/evaluation_decapbench.py`` of DeCapBench,
     e356ed7). There people's facts are all relevant; a relevant fact that is about another one counts as about none.
 
@@ -621,8 +621,8 @@ class CaptionFact:
 
     Attributes:
         text: The fact.
-        relevant: Whether it says what is to be seen.
-        identifier: What it calls the thing that it names for the first time; empty for none.
+        relevant: Whether it describes the image.
+        identifier: Its name for the object that it names for the first time; empty for none.
     """
 
     text: str

@@ -277,7 +277,7 @@ class PacEmScoreRef(EmScoreRef):
 
 @dataclass
 class _Table:
-    """The parts of items against one thing, by key; what was computed before comes from the cache.
+    """The parts of items against one thing, by key; earlier results come from the cache.
 
     Attributes:
         producer: What makes them.
@@ -445,7 +445,7 @@ def corpus_digest(path: Path) -> str:
 
 
 def load_idf(path: Path, max_words: int | None, encoder: Encoder, cache: Cache) -> TokenIdf:
-    """Count the tokens of the captions of a file; what was counted before is taken from the cache.
+    """Count the tokens of the captions of a file; earlier counts come from the cache.
 
     Args:
         path: ``.json``: every text of it is a caption, but where a mapping has ``sentences`` (as in ActivityNet

@@ -11,7 +11,7 @@ _LOWEST = -1074  # 2.0**-1074 is the least float64 above 0
 LIMBS = (1024 - _LOWEST) // _BITS + 1
 """How many whole numbers hold a sum: limb i counts multiples of ``2**(21 * i - 1074)``."""
 
-# What is summed at a time stays in the processor's cache.
+# Chunks of sums fit into the processor's cache.
 _ROWS = 4096
 _HEAVIEST = 2.0 ** (53 - _BITS)
 

@@ -22,7 +22,7 @@ class FunctionMetric(Metric):
 
     Args:
         function: The function.
-        label: What the result is called.
+        label: The name of the result.
         higher_is_better: Whether more is better.
         **arguments: Passed to the function.
 

@@ -87,7 +87,7 @@ class GraphMetric(Metric):
         """Score each item; see ``Metric.score``.
 
         Raises:
-            MetricError: The parser, or what the metric compares with, cannot be used.
+            MetricError: The parser, or a resource of the comparison, cannot be used.
         """
         reference_sets, set_of_item = items.reference_sets
         texts = dict.fromkeys(text for its in (items.candidates, *reference_sets) for text in its)

@@ -1,4 +1,4 @@
-"""What a metric scores (items) and what it returns (scores)."""
+"""Items, which a metric scores, and its scores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLUMNS = ("ids", "candidates", "references", "images", "boxes", "objects", "im
 
 @dataclass(frozen=True)
 class Items:
-    """Unique captions: what is known of an image, and a candidate.
+    """Unique captions: the data of an image, and a candidate.
 
     Rows of a data set that repeat an item are scored once and weigh as often as they occur.
 
@@ -85,7 +85,7 @@ class Scores:
         values: ``[n]`` float64; NaN where an item could not be scored (its reason is in ``failures``).
         parts: Named arrays ``[n, ...]`` from which the value was computed (precision, counts, ...).
         failures: Item index to the reason why it has no value.
-        remarks: Item index to what was done to read it, where that was not as usual; it has a value all the
+        remarks: Item index to an unusual step in reading it; it has a value all the
             same.
     """
 

@@ -98,10 +98,10 @@ def run_java(arguments: Sequence[str], text: str, timeout: float, name: str, jav
     """Run Java once: ``text`` on its standard input, its standard output returned.
 
     Args:
-        arguments: What follows ``java`` and the flags that every run has.
+        arguments: Arguments behind ``java`` and the flags that every run has.
         text: Standard input; what UTF-8 cannot encode (lone surrogates) is sent as ``?``.
         timeout: Seconds until the process is killed.
-        name: What the program is, for messages.
+        name: The program's name in messages.
         java: The Java that runs it; the first that is found unless given.
 
     Raises:
@@ -118,7 +118,7 @@ def run_java(arguments: Sequence[str], text: str, timeout: float, name: str, jav
     except subprocess.TimeoutExpired:
         raise MetricError(
             f"{name} did not finish within {timeout:g} s and was stopped.",
-            "Run again: what was finished is kept. A caption of extreme length may be the cause.",
+            "Run again: finished items are stored. A caption of extreme length may be the cause.",
         ) from None
     if finished.returncode:
         said = finished.stderr.decode("utf-8", "replace").strip().splitlines()[-STDERR_LINES_KEPT:]
@@ -142,8 +142,8 @@ class LineProcess:
     collected, or when Python exits, whichever is first.
 
     Args:
-        arguments: What follows ``java`` and the flags that every run has.
-        name: What the program is, for messages.
+        arguments: Arguments behind ``java`` and the flags that every run has.
+        name: The program's name in messages.
 
     Raises:
         MetricError: Java is missing.

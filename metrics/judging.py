@@ -27,7 +27,7 @@ class PromptedMetric(Metric):
 
     longest_caption = PARSEABLE
     _fields: ClassVar[tuple[str, ...]]
-    """What a prompt must contain in braces."""
+    """Required fields of a prompt, in braces."""
 
     def __init__(self, prompt: str | None = None) -> None:
         self._path = prompt
@@ -171,7 +171,7 @@ def read_prompt(path: str, fields: Sequence[str]) -> str:
 
     Args:
         path: The file, UTF-8.
-        fields: What it must contain in braces.
+        fields: Required fields, in braces.
 
     Raises:
         MetricError: It cannot be read, or lacks a field.

@@ -329,7 +329,7 @@ def whitening(covariance: np.ndarray, eps: float) -> tuple[np.ndarray, float, in
         determinant; and the rank. Below ``d`` the covariance has no inverse, and the other numbers mean nothing.
     """
     spread, directions = np.linalg.eigh(covariance)
-    # As numpy.linalg.matrix_rank has it: what lies below is rounding, whose logarithm means nothing.
+    # As numpy.linalg.matrix_rank has it: smaller values are rounding errors.
     real = spread > np.abs(spread).max() * len(spread) * np.finfo(np.float64).eps
     if not real.all():
         return np.zeros_like(directions), np.nan, int(np.count_nonzero(real))

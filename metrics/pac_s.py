@@ -12,7 +12,7 @@ class PacS(ClipS):
     2.5 for ViT-B/32 and 3 for ViT-L/14. It moves no rank.
 
     Args:
-        w: What the cosine is multiplied with.
+        w: Factor of the cosine.
         prompt: What stands before each text.
 
     Raises:
@@ -35,7 +35,7 @@ class RefPacS(RefClipS):
     paper prints 2.5 for ViT-B/32 and 3 for ViT-L/14. It moves ranks.
 
     Args:
-        w: What the cosine with the image is multiplied with.
+        w: Factor of the cosine with the image.
         prompt: What stands before each text.
 
     Raises:

@@ -44,7 +44,7 @@ class Recorded(Metric):
 
     Args:
         file: The file.
-        label: What the scores are of, as papers print it (``"FLEUR"``).
+        label: The metric's name, as papers print it (``"FLEUR"``).
         score: The column of scores.
         id: The column of ids; by default ``id``, where the file has one.
         image: The column of images' names.
@@ -54,7 +54,7 @@ class Recorded(Metric):
         higher_is_better: Whether more is better.
 
     Raises:
-        ValueError: A setting is missing, or is not what it must be.
+        ValueError: A setting is missing or invalid.
     """
 
     label = "recorded"
@@ -197,7 +197,7 @@ _SUFFIX = re.compile(r"\.(jpe?g|png|webp|gif|bmp|tiff?|mp4|webm|mkv|avi|mov|npy|
 
 @dataclass(frozen=True)
 class ScoreColumns:
-    """What the columns of a score file are called.
+    """The names of the columns of a score file.
 
     Attributes:
         score: The scores.
@@ -295,7 +295,7 @@ def bare_name(name: str) -> str:
 def read_score_file(path: Path, columns: ScoreColumns) -> ScoreFile:
     """Return the scores of a file.
 
-    It is read once on a machine, row by row, and what was read is kept in the cache folder by the file's hash.
+    It is read once on a machine, row by row, and the result is stored in the cache folder by the file's hash.
 
     Args:
         path: The file.

@@ -39,7 +39,7 @@ class Spice(Metric):
     have none of the kind.
 
     Args:
-        timeout: Seconds that 2,000 items may take; what was finished before is kept.
+        timeout: Seconds that 2,000 items may take; finished items are stored.
         memory: Java's heap.
 
     Raises:
@@ -129,7 +129,7 @@ _ENGINE_REMEDY = (
 
 
 def _fingerprint() -> dict[str, object]:
-    """Return what can change a value: programs and options."""
+    """Return everything that can change a value: programs and options."""
     return {"producer": "spice", "jar": JAR, "corenlp": CORENLP[0], "options": list(OPTIONS)}
 
 
@@ -275,7 +275,7 @@ def parse(content: str, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return for each name, in order, the jar's scores by category.
 
     Args:
-        content: What the jar wrote: a list of ``{image_id, scores: {category: {f, pr, re, tp, fp, fn}}}``, null
+        content: The jar's output: a list of ``{image_id, scores: {category: {f, pr, re, tp, fp, fn}}}``, null
             for a share of nothing.
         names: The names that were sent.
 

@@ -145,7 +145,7 @@ class FactualParser(CaptionParser):
         return found
 
     def _write(self, inputs: Sequence[_Input], context: Context) -> dict[str, str]:
-        """Return what the model writes for each input, by its key."""
+        """Return the model's output for each input, by its key."""
         by_key = {one.key: one for one in inputs}
 
         def write(missing: list[str]) -> Iterator[dict[str, str]]:

@@ -55,7 +55,7 @@ class Vocabulary:
     Attributes:
         objects: Nouns, in the singular; their plurals in -s and -es are known too.
         attributes: Adjectives.
-        relations: What may stand between two noun phrases ("to the left of"), and the relation's name.
+        relations: Phrases between two noun phrases ("to the left of"), and the relation's name.
     """
 
     objects: Sequence[str]

@@ -24,7 +24,7 @@ class Element:
     """An object, an attribute or a relation.
 
     Attributes:
-        words: What is compared: the object; the attribute; subject, relation and object.
+        words: The compared words: the object; the attribute; subject, relation and object.
         owner: The object that an attribute is said of, which takes no part in the comparison.
     """
 
@@ -33,7 +33,7 @@ class Element:
 
     @property
     def phrase(self) -> str:
-        """What is encoded where it is left over."""
+        """The text to encode if it is unmatched."""
         return " ".join(self.words)
 
 
@@ -83,7 +83,7 @@ class KindScore:
     """A pairing with what soft matching adds, and the scores.
 
     Attributes:
-        pairing: What was matched one to one.
+        pairing: The one-to-one matches.
         candidate_similar: For each element of the candidate that is left over; empty if either side has none.
         reference_similar: The same for the reference.
         precision: Share of the candidate that is matched; may be negative, as cosines are.
@@ -164,12 +164,12 @@ def pair(
 
 
 def finish(pairing: Pairing, vectors: Mapping[str, np.ndarray], soft: Soft) -> KindScore:
-    """Add what is similar among the elements left over, and score.
+    """Add the similarities of unmatched elements, and score.
 
     Args:
-        pairing: What was matched one to one.
+        pairing: The one-to-one matches.
         vectors: Phrase to its unit vector ``[d]``, for all that are left over on both sides.
-        soft: What is added to the count of matches: the ``sum`` of the similarities, as released, or their
+        soft: The addition to the count of matches: the ``sum`` of the similarities, as released, or their
             ``mean`` (the paper's equation 5), or nothing.
     """
     mine, theirs = pairing.left_over()

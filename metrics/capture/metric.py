@@ -35,7 +35,7 @@ class Explanation:
     Attributes:
         candidate: The candidate's graph.
         reference: The reference's graph.
-        matched: What was matched, for each kind.
+        matched: The matches of each kind.
         value: The metric of the two: CAPTURE, or the number that ``of`` names.
     """
 
@@ -85,7 +85,7 @@ class Capture(Metric):
         gamma: Weight of relations.
         synonyms: Whether synonyms match (the paper's table 3 leaves other parts out).
         substring: Whether a word inside of another is a synonym; released code only, not in the paper.
-        soft: What the similarities of the elements left over add: their ``sum``, or their ``mean`` (the
+        soft: How similarities of unmatched elements count: their ``sum``, or their ``mean`` (the
             paper's equation 5); False for none.
         stop_words: Whether the released 317 stop words are left out, or a JSON list of others.
         repeated_attributes: Whether an attribute of two objects counts twice, as released; the paper's
@@ -293,7 +293,7 @@ class Capture(Metric):
 
     @property
     def weights(self) -> dict[Kind, float]:
-        """What each kind weighs in the value, as set; a number of one kind is made of that one alone."""
+        """The weight of each kind in the value, as set; a number of one kind counts that kind alone."""
         return dict(zip(KINDS, (self.alpha, self.beta, self.gamma), strict=True))
 
     def _asks_wordnet(self) -> bool:

@@ -21,7 +21,7 @@ _CAPTIONS_A_WRITE = 512
 
 @dataclass(frozen=True)
 class CaptionText:
-    """What is read off a caption's text.
+    """The sentences and nouns of a caption.
 
     Attributes:
         sentences: Its sentences; a line break alone ends none.

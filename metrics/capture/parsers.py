@@ -30,7 +30,7 @@ NUMBERS = (F1, "precision", "recall", *OF_A_KIND)
 
 
 def label_of(number: str, others: list[str]) -> str:
-    """Return what a reader calls one of CAPTURE's numbers, with what is not the released parser or encoder."""
+    """Return the label of one of CAPTURE's numbers, with any parser or encoder that is not the released one."""
     kind, _, name = number.rpartition("_")
     spelled = "F1" if name == F1 else name.capitalize()
     label = "CAPTURE" if number == F1 else f"CAPTURE-{spelled}"
@@ -74,12 +74,12 @@ def choose_parser(
 
 
 def not_released(parser: str, parser_model: str | None, encoder: str) -> list[str]:
-    """Return what a reader calls the parser and the encoder; nothing for a released one."""
+    """Return the label of the parser and the encoder; empty for a released one."""
     return [*named_parser(parser, parser_model), *other_encoder(encoder, RELEASED_ENCODER)]
 
 
 def named_parser(parser: str, parser_model: str | None) -> list[str]:
-    """Return what a reader calls the parser; nothing for the released one."""
+    """Return the label of the parser; empty for the released one."""
     if parser == "spacy":
         return [f"spaCy {Path(parser_model or DEFAULT).name}"]
     if parser == "grammar":
@@ -92,13 +92,13 @@ def named_parser(parser: str, parser_model: str | None) -> list[str]:
 
 
 def other_encoder(encoder: str, released: str) -> list[str]:
-    """Return what a reader calls a sentence encoder; nothing for the released one."""
+    """Return the label of a sentence encoder; empty for the released one."""
     return [] if Path(encoder).name == Path(released).name else [Path(encoder).name]
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """What a file holds.
+    """The contents of a file.
 
     Attributes:
         captions: Caption to its finished graph, or why that cannot be used.

@@ -31,7 +31,7 @@ _FAILURES_IN_A_ROW = 3
 
 
 def fingerprint() -> dict[str, object]:
-    """Return what can change the statistics: program and options."""
+    """Return everything that can change the statistics: program and options."""
     return {"producer": "meteor statistics", "jar": JAR, "options": list(OPTIONS)}
 
 
@@ -156,7 +156,7 @@ class MeteorProcess:
             raise MetricError(
                 f"METEOR failed {self._failures_in_a_row} times in a row; the last time: {reason.message}",
                 f"{reason.hint} A process needs 0.6 to 1.3 GB of memory: free some, or set "
-                "'processes: 1'. What was aligned is kept; run again to go on.".strip(),
+                "'processes: 1'. Aligned items are stored; run again to go on.".strip(),
             )
         self._process.restart()
         self._ready = False

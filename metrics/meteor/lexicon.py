@@ -18,7 +18,7 @@ from .stem import stem
 
 # A table of this many bits in as many bytes tells most pairs apart, so that few keys are searched for.
 _SLOTS = 1 << 24
-# What is compared at a time, so that memory does not grow with the length of texts.
+# Comparisons at a time, so that memory does not grow with the length of texts.
 _CELLS_AT_A_TIME = 1 << 21
 
 
@@ -57,7 +57,7 @@ class WordRelation:
     """A relation between numbers.
 
     Args:
-        keys: Ascending and distinct: ``left * size + right`` of what is related.
+        keys: Ascending and distinct: ``left * size + right`` of related parts.
         size: All numbers are below it.
     """
 
@@ -71,7 +71,7 @@ class WordRelation:
         self._table[self._rows[left] + right] = True
 
     def find(self, left: Spans, right: Spans) -> RelatedPlaces:
-        """Return what is related of the left part and the right part of each pair."""
+        """Return which left and right parts of the pairs are related."""
         found = [RelatedPlaces(*(np.empty(0, np.int64) for _ in RelatedPlaces._fields)), *self._blocks(left, right)]
         return RelatedPlaces(*map(np.concatenate, zip(*found, strict=True)))
 
@@ -269,7 +269,7 @@ class Lexicon:
         return numbers
 
     def _add(self, words: Sequence[str]) -> None:
-        """Look up what is known of new words."""
+        """Look up the entries of new words."""
         resources = self._resources
         functions = [word in resources.function_words for word in words]
         self._is_function_word = np.append(self._is_function_word, functions)

@@ -51,7 +51,7 @@ class Alignment:
     Attributes:
         candidate: The candidate's words as METEOR reads them.
         reference: The reference's.
-        aligned: What was aligned, from left to right in the reference.
+        aligned: The alignment, from left to right in the reference.
         chunks: Runs of aligned words that stand in the same order on both sides.
         value: METEOR of the two.
     """
@@ -96,7 +96,7 @@ def explain(candidate: str, references: Sequence[str], *, timeout: float = 60.0)
     ]
 
 
-# What is aligned together: about 1,200 captions of COCO with their references, or fewer longer ones.
+# Items that are aligned together: about 1,200 captions of COCO with their references, or fewer longer ones.
 _CHARACTERS_A_BATCH = 400_000
 
 
@@ -259,7 +259,7 @@ class Meteor(Metric):
 
     def fingerprint(self) -> dict[str, Any]:
         """Return whose alignment it is and what tokenises."""
-        # The statistics are the jar's, whichever backend finds them: what one has kept the other uses.
+        # Both backends have the jar's statistics: they share the cache.
         own = {"metric": type(self).__name__, "tokenizer": ptb.FINGERPRINT}
         return {**own, **meteor_jar.fingerprint()}
 

@@ -59,7 +59,7 @@ class WordTable:
 SETS = "synonym/english.synsets"
 EXCEPTIONS = "synonym/english.exceptions"
 
-# In the name of the cached file; raised when what is in it changes.
+# Part of the cached file's name; raised when its content changes.
 _SYNONYMS_VERSION = 1
 
 # WordNet's rules of detachment (morphy): a suffix, and what stands in its place in the base form.
@@ -147,7 +147,7 @@ def build_synonyms(sets: Mapping[str, str]) -> dict[str, np.ndarray]:
 
 _BYTES_A_PIECE = 1 << 24
 
-# In the name of the cached file; raised when what is in it changes.
+# Part of the cached file's name; raised when its content changes.
 _PARAPHRASES_VERSION = 2
 
 

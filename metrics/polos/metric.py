@@ -30,7 +30,7 @@ _TOKENS_A_BATCH = 4096
 
 @dataclass(frozen=True)
 class TextState:
-    """What the mixture needs of a text: ``l`` layers, embeddings first.
+    """The mixture's input for a text: ``l`` layers, embeddings first.
 
     Attributes:
         first: ``[l, d]`` float32 the states of the first token.
@@ -71,7 +71,7 @@ class TextModel:
     """RoBERTa with its tokenizer.
 
     Attributes:
-        what: What it is, in messages.
+        what: Its name in messages.
         model: Gives ``hidden_states``.
         tokenizer: Turns texts into token ids.
         device: Where the model is.
@@ -410,7 +410,7 @@ class _ClipVectors:
             start = stop
 
     def row(self, compared: _Compared) -> np.ndarray:
-        """Return what the head sees of a caption and one of its references, float32."""
+        """Return the head's input for a caption and one of its references, float32."""
         number, start = self._of_item[compared.item]
         r, c, v = compared.r, compared.c, _vector(self._images, number)
         t, s = _vector(self._texts, start), _vector(self._texts, start + 1 + compared.reference)

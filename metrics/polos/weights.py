@@ -32,7 +32,7 @@ class PolosWeights:
 
     Attributes:
         mix: ``[l]`` a number for each layer of the text model, embeddings first; their softmax weighs the layers.
-        gamma: What the mixture is multiplied with.
+        gamma: Factor of the mixture.
         layers: Weight ``[out, in]`` and bias ``[out]`` of each linear layer of the head.
     """
 

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 _KEPT = (".json", ".txt", ".model", ".safetensors", ".bin")
 _REFUSALS: dict[tuple[str, str | None], tuple[str, frozenset[tuple[str, int, int]]]] = {}
-"""Name on the hub to why it could not be had, and what the hub's cache held of it then.
+"""Name on the hub to the reason why it could not be fetched, and the hub's cache of it at that time.
 
-Each metric, and each part of a model, would ask anew. As soon as something arrives it is asked again.
+Without it, each metric and each part of a model would ask the hub. Once the cache changes, the hub is asked again.
 """
 
 _COMMITS: dict[tuple[str, str | None], str] = {}
-"""Name on the hub to the commit that it is: that is what is loaded from then on, wherever a branch moves."""
+"""Name on the hub to its commit, which is loaded from then on, even if the branch moves."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Checkpoint:
     """A checkpoint that is not loaded.
 
     Attributes:
-        what: What it is, in messages ("CAPTURE's text encoder").
+        what: Its name in messages ("CAPTURE's text encoder").
         setting: The metric's setting that names it.
         name: A folder that ``save_pretrained`` wrote, or a name on the hub.
         revision: Branch, tag or commit on the hub.
@@ -195,10 +195,10 @@ def batches_that_fit(
     work: Callable[[Sequence[_One]], _Made],
     length: Callable[[_One], int] = lambda one: 1,
 ) -> Iterator[tuple[Sequence[_One], _Made]]:
-    """Yield each batch and what was made of it; see ``BatchSize.batches``.
+    """Yield each batch and its result; see ``BatchSize.batches``.
 
     Args:
-        what: What is at work, in messages ("CAPTURE's parser").
+        what: The component's name in messages ("CAPTURE's parser").
         size: How much goes through at once.
         things: What to work off.
         work: Makes something of a batch.

@@ -27,7 +27,7 @@ class Features:
             input that could be encoded.
         rows: ``[n]`` the row of each input; -1 where it has none.
         failures: Position of an input to the reason why it has no vector.
-        remarks: Position of an input to what was done to read it.
+        remarks: Position of an input to a remark on how it was read.
     """
 
     vectors: np.ndarray
@@ -209,7 +209,7 @@ class PairScores:
     Attributes:
         values: ``[m]`` float32, image by image; NaN where a pair has none.
         failures: Number of an image to the reason why one of its pairs has no score.
-        remarks: Number of an image to what was done to read it.
+        remarks: Number of an image to a remark on how it was read.
     """
 
     values: np.ndarray
@@ -300,5 +300,5 @@ def _scored(
 
 
 def _pair(image: str, text: str) -> str:
-    """Return what a pair is kept under; a digest has no blank."""
+    """Return the cache key of a pair; a digest has no blank."""
     return f"{image} {text}"

@@ -23,7 +23,7 @@ MAX_ORDER = 4
 # Of the powers and sums of powers that tell n-grams apart, an odd number that is 3 modulo 8 cancels the fewest bits.
 _BASE = np.uint64(0x9E3779B97F4A7C13)
 
-# Bounds on what is expanded at a time, so that memory does not grow with the number of items: words
+# Bounds on the items expanded at a time, so that memory does not grow with the number of items: words
 # of references and of candidates (once a reference) a chunk, and n-grams numbered together.
 _WORDS_PER_CHUNK = 100_000
 _NGRAMS_PER_PASS = 200_000

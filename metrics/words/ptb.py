@@ -26,7 +26,7 @@ from ..items import Items
 from .ptb_rules import CHARACTERS, PIECES, PUNCTUATION, RULES
 
 FINGERPRINT = {"tokenizer": "ptb 3.4.1", "revision": 1}
-"""What can change a token; the revision is raised whenever tokens change."""
+"""Versions that can change a token; the revision is raised when tokens change."""
 
 _EMPTY = "candidate has no token after PTB tokenisation"
 _LEXEME = re.compile(
@@ -85,7 +85,7 @@ class _Parser:
         self.tests: list[Callable[[str], object]] = []
 
     def parse(self, pattern: str) -> tuple[_Node, _Node]:
-        """Return what a pattern takes and what must follow that."""
+        """Return the nodes of a pattern and of its lookahead."""
         rest = list(_LEXEME.finditer(pattern))[::-1]
         taken = self._choice(rest)
         following: _Node = _NOTHING
@@ -340,7 +340,7 @@ class _Words(dict[str, str | None]):
     read.
 
     Args:
-        following: What follows the words.
+        following: The text after the words.
         ends_caption: Whether that is all that follows.
     """
 

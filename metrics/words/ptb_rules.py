@@ -1,4 +1,4 @@
-"""What the tokens of the Penn Treebank tokeniser are: its rules, in order.
+"""The rules of the Penn Treebank tokeniser, in order.
 
 A description of what ``PTBTokenizer`` of Stanford CoreNLP 3.4.1 accepts, learnt from its published
 grammar and from experiments with the program, in the notation of ``ptb``. What can make no
@@ -19,7 +19,7 @@ class TokenRule:
     """A kind of token.
 
     Attributes:
-        pattern: What it looks like; what follows a ``/`` must follow it, and is no part of it.
+        pattern: Its pattern; behind a ``/``, a lookahead, which is not part of the token.
         make: The token for the text that was matched; empty if there is none.
     """
 
