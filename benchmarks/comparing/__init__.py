@@ -1,1 +1,1 @@
-"""Finished runs, held against each other."""
+"""Comparison of finished runs."""

@@ -36,7 +36,7 @@ from .finished_runs import (
 )
 
 _DEFAULT_DECODING = "default decoding"
-"""What a run is called that has no decoding setting of its own, beside runs of its model that have one."""
+"""Name of a run without a distinct decoding setting, next to runs of the same model that have one."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class RankedValue:
     """One metric (or captioner) of a comparison.
 
     Attributes:
-        name: Its name, told apart from others of the same name.
-        label: The name as tables print it.
+        name: Its unique name.
+        label: The name in tables.
         value: Its statistic, over the rows that all have in common.
         interval: Interval of the value.
         letters: Its significance groups.
@@ -111,17 +111,17 @@ class Comparison:
         alias: Its name in tables.
         subject: What is compared.
         metric: Of captioners: the metric; else empty.
-        metric_label: The same as tables print it.
-        statistic: What is compared by.
-        statistic_label: The same as tables print it.
+        metric_label: Its name in tables.
+        statistic: Name of the statistic.
+        statistic_label: Its name in tables.
         n: Rows that all have in common.
-        images: How many images, or whatever resamples draw, these are of.
-        resampled: What resamples draw, in the plural.
+        images: Number of resampled units, such as images, of these rows.
+        resampled: The resampled units, in the plural.
         scale: Tables show values times this.
-        settings: How it was made.
+        settings: Settings of the comparison.
         compared: Best first.
         pairs: All pairs.
-        notes: What a reader must know.
+        notes: Notes for readers.
     """
 
     task: str
@@ -153,7 +153,7 @@ class Comparison:
 def compare_runs(
     folders: Sequence[Path], settings: CompareSettings | None = None, progress: Progress = silent
 ) -> list[Comparison]:
-    """Compare what finished runs of one task scored.
+    """Compare finished runs of one task.
 
     Args:
         folders: Folders of runs, each with ``run.json`` and ``samples.parquet``.
@@ -165,7 +165,7 @@ def compare_runs(
         comparison of the captioners a metric.
 
     Raises:
-        UsageError: A name is unknown, or there are fewer than two things to compare.
+        UsageError: A name is unknown, or there are fewer than two metrics or captioners.
         DataError: A run cannot be read, the runs are of different tasks or data, or a value is undefined.
     """
     settings = settings or CompareSettings()
@@ -175,7 +175,7 @@ def compare_runs(
         known = names_where(lambda one: one.comparable)
         raise UsageError(
             f"{runs[0].path}: runs of protocol '{runs[0].record.output_type}' cannot be compared",
-            f"Those of {', '.join(known)} can.",
+            f"Comparable protocols: {', '.join(known)}.",
         )
     if protocol.subject == "metric":
         return [_metrics(runs, settings, progress)]
@@ -189,7 +189,7 @@ def _metrics(runs: Sequence[FinishedRun], settings: CompareSettings, progress: P
     aspect = name.rpartition(".")[2] if first.aspects else ""
     ratings = Ratings.of(())
     if first.record.protocol.rated:
-        # Of the same data, so that one run that has the ratings gives them for all.
+        # All runs have the same data, so the ratings of one are those of all.
         rated_by = next((run for run in runs if run.has_ratings), None)
         if rated_by is None:
             raise scores_only(first, "ratings")
@@ -209,12 +209,12 @@ def _metrics(runs: Sequence[FinishedRun], settings: CompareSettings, progress: P
     found = _paired(first, rows, statistic, label, settings, progress)
     left_out, samples = found.left_out
     if left_out:
-        notes.append(f"{left_out:,} of {samples:,} samples lack a score of one metric and are left out")
+        notes.append(f"excluded {left_out:,} of {samples:,} samples: some metric has no score")
     resampled = first.record.protocol.resampled
     if test := found.supposes_independence:
         notes.append(
-            f"{test} supposes independent rows; these {found.n:,} are of {found.groups:,} {resampled}: "
-            f"letters follow the bootstrap, which draws whole {resampled}"
+            f"{test} assumes independent rows; these {found.n:,} are of {found.groups:,} {resampled}: "
+            f"letters are from the bootstrap over {resampled}"
         )
     compared, pairs = _ranked(scored, found, settings, found.higher_is_better)
     return Comparison(
@@ -228,7 +228,7 @@ def _chosen_metrics(runs: Sequence[FinishedRun], settings: CompareSettings) -> l
     """Return the metrics by which models are compared, each of which all runs have."""
     if len(runs) < 2:
         raise UsageError(
-            f"task '{runs[0].record.task}' scores captioners: a comparison takes two runs or more",
+            f"task '{runs[0].record.task}' scores captioners: a comparison needs two runs or more",
             "Name the run folder of another model, too.",
         )
     shared = [name for name in runs[0].metrics if all(name in run.metrics for run in runs[1:])]
@@ -267,8 +267,8 @@ def _models(metric: str, runs: Sequence[FinishedRun], settings: CompareSettings,
     if made[0].get("aggregation") == "corpus":
         label = f"{name} of sample values"
         notes.append(
-            f"{first.record.metric_label(metric)} is a corpus value in 'bench run'; compared here is the {name} "
-            "of the values of single captions, which is another number"
+            f"{first.record.metric_label(metric)} is a corpus value in 'bench run'; "
+            f"compared here is the {name} of caption values"
         )
     compared, pairs = _ranked(scored, found, settings, first.record.higher_is_better(metric))
     return Comparison(
@@ -279,10 +279,7 @@ def _models(metric: str, runs: Sequence[FinishedRun], settings: CompareSettings,
 
 
 def _statistic(run: FinishedRun, wanted: str) -> tuple[str, Statistic | None]:
-    """Return the statistic to compare by: the protocol's; else the task's of that name, else the registered one.
-
-    The protocol's own is a name alone.
-    """
+    """Return the name and the statistic to compare by: the protocol's (None), the task's, or the registered one."""
     if own := run.record.protocol.compared_by:
         if wanted and wanted not in own:
             raise UsageError(
@@ -317,14 +314,14 @@ def _paired(
     settings: CompareSettings,
     progress: Progress,
 ) -> PairedEstimates:
-    """Return what the protocol compares by, on the same resamples for all."""
+    """Return the estimates of the protocol's statistic, on the same resamples for all."""
     draws = Draws(settings.resamples, settings.seed, progress("resamples"), settings.intervals)
     try:
         return run.record.protocol.compare(rows, statistic, draws)
     except UndefinedStatistic as error:
         raise DataError(
             f"task '{run.record.task}': {label} is undefined: {error}",
-            "Choose the metrics to compare with --metrics, leaving out those that give every caption one value.",
+            "Choose metrics with --metrics, without those whose scores are all equal.",
         ) from error
 
 
@@ -349,7 +346,7 @@ def _ranked(
 
 
 def _model_names(runs: Sequence[FinishedRun]) -> list[str]:
-    """Return what runs are called: the model; of runs of one model also how they decoded, or else the folder."""
+    """Return unique names of runs: the model, with its decoding or the folder where models are equal."""
     models = [run.record.model_name or "no model" for run in runs]
     names = []
     for model, run in zip(models, runs, strict=True):
@@ -369,7 +366,7 @@ def _too_few_resamples(pairs: Sequence[Pair], settings: CompareSettings) -> list
     needed = math.ceil(len(pairs) / settings.alpha) * 4
     return [
         f"with {settings.resamples:,} resamples and {len(pairs)} pairs no p can fall below {least:.3g} after "
-        f"Holm's correction, so nothing can differ at alpha {settings.alpha:g}; try --bootstrap {needed}"
+        f"Holm's correction: nothing can be significant at alpha {settings.alpha:g}; try --bootstrap {needed}"
     ]
 
 
@@ -379,15 +376,15 @@ _RESAMPLES, _SEED = 1000, 1234
 def on_shared_documents(
     metric: str, runs: Sequence[FinishedRun], names: Sequence[str]
 ) -> tuple[ComparedRows, list[str]]:
-    """Return the scores of the documents that all runs have, and what a reader must know of them.
+    """Return the scores of the documents that all runs have, and notes on them.
 
     Args:
-        metric: By which metric.
+        metric: The metric.
         runs: Runs of captioners.
-        names: What each is called.
+        names: Name of each run.
 
     Raises:
-        DataError: A document has other references in one run than in another.
+        DataError: A document has different references in two runs.
     """
     ids_of = [run.ids() for run in runs]
     others = [set(one) for one in ids_of[1:]]
@@ -402,14 +399,13 @@ def on_shared_documents(
 
 
 def changes(before: Path, after: Path) -> dict[str, Difference]:
-    """Return by how much each metric's mean rose from one run of a captioner to another, by the paired bootstrap.
+    """Return the difference of each metric's mean between two runs of a captioner, by the paired bootstrap.
 
-    Metrics that were not computed alike in both, or whose system value is no mean of single captions, have no change;
-    nor has anything of a task whose subject is the metric.
+    Metrics with different settings in the two runs, corpus metrics and tasks that judge metrics have no difference.
 
     Args:
-        before: Folder of a run.
-        after: Folder of the other, of the same task.
+        before: Folder of the first run.
+        after: Folder of the second run, of the same task.
 
     Raises:
         DataError: A run cannot be read, or they are of different tasks or data.

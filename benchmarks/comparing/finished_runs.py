@@ -33,7 +33,7 @@ class FinishedRun:
         path: The folder, as the user named it.
         record: Its ``run.json``.
         file: Its ``samples.parquet``.
-        samples: Names and numbers of its samples, without those that could not be used.
+        samples: Names and numbers of its usable samples.
     """
 
     path: Path
@@ -43,7 +43,7 @@ class FinishedRun:
 
     @property
     def aspects(self) -> list[str]:
-        """What captions are rated by, where the task names aspects; else none."""
+        """The aspects by which captions are rated, where the task has any."""
         human = self.record.config.get("doc_to_human")
         return list(human) if isinstance(human, dict) else []
 
@@ -54,7 +54,7 @@ class FinishedRun:
 
     @cached_property
     def metrics(self) -> dict[str, Mapping[str, Any]]:
-        """Metrics with scores in the samples, each with what decides its values."""
+        """Metrics with scores in the samples, each with the settings and versions that decide its values."""
         columns = set(self.samples.column_names)
         return {
             name: made
@@ -63,7 +63,7 @@ class FinishedRun:
         }
 
     def short_name(self, runs: Sequence[FinishedRun]) -> str:
-        """Return the name of the folder, or the whole path where another run's folder is called the same."""
+        """Return the name of the folder, or its path where another run's folder has the same name."""
         name = self.path.resolve().name
         return name if [run.path.resolve().name for run in runs].count(name) == 1 else str(self.path)
 
@@ -80,7 +80,7 @@ class FinishedRun:
         return Ratings(*numbers_in_lists(self.samples[f"ratings.{aspect}" if aspect else "ratings"]))
 
     def names(self, column: str) -> list[str]:
-        """Return what a column of names (``system``, ``category``) says of each sample; nothing where there is none."""
+        """Return a column of names (``system``, ``category``); empty without it."""
         return self.samples[column].to_pylist() if column in self.samples.column_names else []
 
     def ids(self) -> list[str]:
@@ -89,11 +89,11 @@ class FinishedRun:
 
     @property
     def columns(self) -> list[str]:
-        """What the file says of each sample."""
+        """Columns of the file."""
         return self.file.schema_arrow.names
 
     def values(self, column: str) -> list[Any]:
-        """Return what a column says of each sample; texts are read when they are asked for."""
+        """Return a column; columns of texts are read on demand."""
         if column in self.samples.column_names:
             return self.samples[column].to_pylist()
         return _usable(read_columns(self.path, self.file, [column, "image"]))[column].to_pylist()
@@ -106,12 +106,12 @@ class FinishedRun:
 
 @dataclass(frozen=True)
 class Contestant:
-    """Something that is compared: a metric of a run, or a captioner.
+    """A metric of a run, or a captioner, in a comparison.
 
     Attributes:
-        name: Its name, told apart from others of the same name.
-        label: The same as tables print it.
-        run: The run that it comes from.
+        name: Its unique name.
+        label: The name in tables.
+        run: Its run.
         metric: Name of the metric in that run.
         values: ``[samples]``, NaN where it has none.
     """
@@ -164,20 +164,20 @@ def _read(folder: Path) -> FinishedRun:
     file = open_samples(folder, record)
     names: list[str] = file.schema_arrow.names
     if "image" not in names:
-        raise DataError(f"{folder / SAMPLES_FILE}: cannot be read as the samples of a run: it has no images")
-    # Captions and references are most of a file, and hardly anything that is compared.
+        raise DataError(f"{folder / SAMPLES_FILE}: cannot be read as samples: it has no images")
+    # Captions and references are most of a file, and rarely needed.
     few = [name for name in names if name not in _TEXTS]
     return FinishedRun(folder, record, file, _usable(read_columns(folder, file, few)))
 
 
 def _usable(samples: pyarrow.Table) -> pyarrow.Table:
-    """Leave out samples that could not be used, which stand last, without an image."""
+    """Return the samples without failed ones, which have no image."""
     images = samples["image"]
     return samples.filter(images.is_valid()) if images.null_count else samples
 
 
 def scores_only(run: FinishedRun, what: str) -> DataError:
-    """Return the error for a run whose samples lack what a comparison needs."""
+    """Return the error for a run whose samples lack texts or ratings that a comparison needs."""
     return DataError(
         f"{run.path}: samples.parquet holds scores alone, and this comparison needs {what}",
         f"Run the task again with --log_samples full: bench run --task {run.record.task} --log_samples full",
@@ -188,7 +188,7 @@ def require_same_data(runs: Sequence[FinishedRun]) -> None:
     """Raise unless all runs scored the same samples under the same protocol.
 
     Raises:
-        DataError: They did not; the message names the first thing that differs.
+        DataError: They did not; the message names the first difference.
     """
     first = runs[0]
     for run in runs[1:]:
@@ -202,20 +202,20 @@ def require_same_data(runs: Sequence[FinishedRun]) -> None:
 
 
 def require_same_references(runs: Sequence[FinishedRun], ids: Sequence[str]) -> list[str]:
-    """Raise unless documents have the same references in all runs; return what a reader must know of it.
+    """Raise unless documents have the same references in all runs; return notes on the check.
 
     Args:
         runs: Runs of captioners.
         ids: Documents that all of them scored.
 
     Raises:
-        DataError: They have not, or a run with scores alone does not tell.
+        DataError: They have not, or runs with scores alone leave it open.
     """
     bare = [run for run in runs if "references" not in run.columns]
     if bare:
         hashes = {run.record.documents_hash for run in runs}
         if len(hashes) > 1 or None in hashes:
-            raise scores_only(bare[0], "references: the runs do not say that they are of the same documents")
+            raise scores_only(bare[0], "references, as the documents' hashes differ or are missing")
         paths = ", ".join(str(run.path) for run in bare)
         return [f"references were not compared one by one: {paths} holds scores alone; the documents' hashes are equal"]
     references = [dict(zip(run.ids(), run.values("references"), strict=True)) for run in runs]
@@ -223,7 +223,7 @@ def require_same_references(runs: Sequence[FinishedRun], ids: Sequence[str]) -> 
         for identity in ids:
             if one[identity] != references[0][identity]:
                 raise DataError(
-                    f"document '{identity}' has other references in {run.path} than in {runs[0].path}",
+                    f"document '{identity}' has different references in {run.path} and {runs[0].path}",
                     "Runs over different data cannot be compared.",
                 )
     return []
@@ -238,8 +238,8 @@ def _what_differs(first: FinishedRun, second: FinishedRun) -> str:
         given = [f" (--limit {limit})" if limit is not None else "" for limit in limits]
         return f"{len(first.samples):,} samples{given[0]} and {len(second.samples):,} samples{given[1]}"
     shared = [name for name in first.columns if name in second.columns]
-    told = ("id", "image", "candidate", "references", "ratings", "system", "category")
-    for column in (name for name in shared if name.partition(".")[0] in told):
+    compared = ("id", "image", "candidate", "references", "ratings", "system", "category")
+    for column in (name for name in shared if name.partition(".")[0] in compared):
         columns = (run.values(column) for run in (first, second))
         for identity, one, other in zip(first.ids(), *columns, strict=True):
             if one != other:
@@ -250,12 +250,12 @@ def _what_differs(first: FinishedRun, second: FinishedRun) -> str:
 def scored_metrics(runs: Sequence[FinishedRun], wanted: Sequence[str]) -> tuple[list[Contestant], list[str]]:
     """Return the metrics to compare, with unique names, and notes on those that are left out.
 
-    A metric that several runs computed alike, with the same scores, is one metric. Others of the same name
-    are told apart by the model of their run or, where that is the same, by its folder.
+    A metric with the same settings and scores in several runs is one metric. Others of the same name get the model of
+    their run in brackets or, where that is the same, its folder.
 
     Args:
         runs: Runs over the same data.
-        wanted: Names of metrics, with or without what tells them apart; empty for all.
+        wanted: Names of metrics, with or without brackets; empty for all.
 
     Raises:
         UsageError: A name is unknown, or fewer than two metrics are left.
@@ -289,8 +289,7 @@ def scored_metrics(runs: Sequence[FinishedRun], wanted: Sequence[str]) -> tuple[
     if len(found) < 2:
         names = ", ".join(f"'{one.name}'" for one in found) or "none"
         raise UsageError(
-            f"a comparison takes two metrics or more, and here is {names}",
-            "Name further metrics, or a run that has them.",
+            f"a comparison needs two metrics or more; found {names}", "Name more metrics, or a run that has them."
         )
     return found, notes
 
@@ -309,7 +308,7 @@ def _told_apart(found: Sequence[Contestant], runs: Sequence[FinishedRun]) -> lis
     for one in found:
         twins = [other for other in found if other.metric == one.metric]
         models = [other.run.record.model_name for other in twins]
-        # Two settings of one metric in a run share the label; their names tell them apart.
+        # Two settings of one metric in a run have the same label; their names differ.
         label = one.label if sum(other == one.label for _, other in labels) == 1 else one.metric
         mark = ""
         if len(twins) > 1:
@@ -320,11 +319,11 @@ def _told_apart(found: Sequence[Contestant], runs: Sequence[FinishedRun]) -> lis
 
 
 def own_decoding(record: Record, others: Sequence[Record]) -> str:
-    """Return the decoding settings of a run that are others in some run (``temperature=1``); empty if none is.
+    """Return the decoding settings of a run that differ in another run (``temperature=1``); empty if none does.
 
     Args:
-        record: Of the run.
-        others: Of the runs that it is told apart from; it may be among them.
+        record: Record of the run.
+        others: Records of the other runs; it may be among them.
     """
     return settings_text(
         {

@@ -18,7 +18,7 @@ def render_comparisons(comparisons: Sequence[Comparison], fmt: str = "github") -
         comparisons: The comparisons.
         fmt: ``github`` and ``latex`` give two tables a comparison, on the scale that papers print, ``github`` with
             a legend; ``json`` a list of comparisons, and ``csv`` one table with a row a metric and a row a pair
-            (``kind`` tells them apart), both with plain values.
+            (column ``kind``), both with plain values.
     """
     if fmt == "json":
         found = [one.to_json() for one in comparisons]
@@ -30,12 +30,12 @@ def render_comparisons(comparisons: Sequence[Comparison], fmt: str = "github") -
 
 
 def _legend(comparisons: Sequence[Comparison]) -> str:
-    """Return the lines that stand under the tables."""
+    """Return the legend of the tables."""
     alphas = ", ".join(f"{one:g}" for one in sorted({one.settings.alpha for one in comparisons}))
     subjects = " or ".join(dict.fromkeys(f"{one.subject}s" for one in comparisons))
     return (
-        f"Group: {subjects} that share a letter do not differ (p (Holm) ≥ {alphas})\n"
-        "p: how often so great a difference comes about where there is none; (Holm): corrected for the number of pairs"
+        f"Group: {subjects} with a letter in common are not significantly different (p (Holm) ≥ {alphas})\n"
+        "p: probability of a difference this large under the null hypothesis; (Holm): corrected for the number of pairs"
     )
 
 

@@ -19,7 +19,7 @@ COLUMNS = (
     "task", "version", "model", "metric", "statistic", "category", "value", "low", "high", "stderr",
     "published", "n", "fingerprint", "date",
 )  # fmt: skip
-"""Columns of the table. Values are plain numbers (a tau of 0.439); ``date`` is when the run began, in UTC."""
+"""Columns of the table. Values are plain numbers (a tau of 0.439); ``date`` is the start of the run, in UTC."""
 
 
 def flat_rows(runs: Sequence[TaskRun]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Renders results as tables that can be pasted; what metrics make of changed captions, a row a rule."""
+"""Renders results as tables; results on changed captions have a row a rule."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .text import csv_text, decimals_for, no_minus_zero, show_difference, show_i
 
 FORMATS = ("github", "latex", "csv", "json")
 _WIDEST_REASON = 100
-"""Characters; the whole of it is in the record, and on the terminal."""
+"""Characters; the record and the terminal have the full reason."""
 LEFT = ("", "Task", "Model", "Metric", "Statistic", "Group", "Note", "Change", "Pair", "Rater", "Figure", "Of")
 """Columns of texts."""
 _TABULATE_FORMATS = {"github": "github", "latex": "latex_booktabs"}
 
 
 def result_rows(runs: Sequence[TaskRun]) -> list[dict[str, Any]]:
-    """Return a flat dict a result, unscaled: what ``--format json`` and ``to_pandas`` give."""
+    """Return a flat dict a result, unscaled, for ``--format json`` and ``to_pandas``."""
     rows = []
     for run in runs:
         for result in run.results:
@@ -53,7 +53,7 @@ def result_rows(runs: Sequence[TaskRun]) -> list[dict[str, Any]]:
 
 
 def render(runs: Sequence[TaskRun], fmt: str = "github") -> str:
-    """Return the results of some runs as one table; those of protocols whose results are of rules have their own.
+    """Return the results of runs as one table; runs of protocols with rules have separate tables.
 
     Args:
         runs: The runs.
@@ -69,17 +69,17 @@ def render(runs: Sequence[TaskRun], fmt: str = "github") -> str:
         return csv_text(result_rows(runs))
     if fmt not in _TABULATE_FORMATS:
         raise UsageError(f"unknown format '{fmt}'.{did_you_mean(fmt, FORMATS)}", f"Known: {', '.join(FORMATS)}.")
-    # LaTeX has no such letter.
+    # LaTeX has no arrows.
     tables = printed_tables(runs, direction if fmt == "github" else lambda result: "")
     return "\n\n".join((f"{title}\n\n" if title else "") + tabulated(rows, fmt) for title, rows in tables)
 
 
 def printed_tables(runs: Sequence[TaskRun], mark: Callable[[Result], str]) -> list[tuple[str, list[dict[str, str]]]]:
-    """Return the tables of some runs as people read them: the title of each, and its rows.
+    """Return the formatted tables of runs: the title of each, and its rows.
 
     Args:
         runs: The runs.
-        mark: Gives what stands behind the name of what a result is of.
+        mark: Returns the suffix of a metric's or statistic's name, such as its arrow.
     """
     tables = [("", _printed_rows([run for run in runs if not run.record.protocol.by_rule], mark))]
     tables += [table for run in runs if run.record.protocol.by_rule for table in _rule_tables(run)]
@@ -87,7 +87,7 @@ def printed_tables(runs: Sequence[TaskRun], mark: Callable[[Result], str]) -> li
 
 
 def filled(rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
-    """Return rows without the columns that none of them fills."""
+    """Return rows without empty columns."""
     columns = [column for column in rows[0] if any(row[column] for row in rows)]
     return [{column: row[column] for column in columns} for row in rows]
 
@@ -111,7 +111,7 @@ def tabulated(rows: Sequence[Mapping[str, str]], fmt: str) -> str:
 
 
 def direction(result: Result) -> str:
-    """Return the arrow behind the name of what a number is of: up where more is better; none where neither way is."""
+    """Return the arrow after a name: up where higher is better; none without a direction."""
     return {True: " ↑", False: " ↓", None: ""}[result.higher_is_better]
 
 
@@ -124,11 +124,11 @@ def _printed_rows(runs: Sequence[TaskRun], mark: Callable[[Result], str]) -> lis
 
 
 def _printed_row(run: TaskRun, result: Result, before: Result | None, mark: Callable[[Result], str]) -> dict[str, str]:
-    """Return the row of a result; what the row of the result before it says of task, model and metric is left out."""
+    """Return the row of a result, without the task, model and metric that the row above has."""
     published, scale = run.published.get(result.key), result.scale
     decimals = max(decimals_for(scale, [result.value]), published.decimals if published else 0)
     metric, statistic = result.label
-    # Where several metrics of the run, or variants of a statistic, have one label, their own names stand behind it.
+    # Where metrics, or variants of a statistic, have the same label, their names follow it in brackets.
     if any(one.label[0] == metric and one.metric != result.metric for one in run.results):
         metric = f"{metric} ({result.metric})"
     if sum((one.metric, one.label) == (result.metric, result.label) for one in run.results) > 1:
@@ -141,7 +141,7 @@ def _printed_row(run: TaskRun, result: Result, before: Result | None, mark: Call
     difference = ""
     if published is not None and result.value is not None:
         difference = show_difference((result.value - published.value) * scale, decimals)
-    # Why there is no value is said once, where it is why for all that follow.
+    # A reason that the next rows have, too, is printed once.
     says_why = result.value is None and (is_new or before is None or result.reason != before.reason)
     notes = [
         *(run.record.notes if before is None else ()),
@@ -167,10 +167,10 @@ def _printed_row(run: TaskRun, result: Result, before: Result | None, mark: Call
 
 
 def _rule_tables(run: TaskRun) -> list[tuple[str, list[dict[str, str]]]]:
-    """Return tables of a run of a protocol whose results are of rules, each with its title.
+    """Return the two tables of a run of a protocol with rules, each with its title.
 
-    The first has the results that come first of each rule, with intervals; another one has each kind of the others
-    that all rules have. A rule that changed nothing is in none of them.
+    The first has the first result of each rule, with its interval; the second has the last result of each rule. A rule
+    that changed nothing is in neither.
 
     Args:
         run: The run.
@@ -191,7 +191,7 @@ def _rule_rows(run: TaskRun, rules: Mapping[str, Result], decimals: int) -> list
     counts = Counter(labels.values())
     rows: list[dict[str, str]] = []
     for rule, shown in rules.items():
-        # A metric is called by its own name where another has the same label.
+        # A metric whose label another has, too, has its name as column.
         cells = {label if counts[label] == 1 else metric: "" for metric, label in labels.items()}
         for one in run.results:
             if one.category == rule and one.statistic == shown.statistic:
@@ -217,10 +217,10 @@ def _rule_number(value: float, decimals: int) -> str:
 
 
 def legend(runs: Sequence[TaskRun]) -> list[str]:
-    """Return the lines that stand under the table of some runs; only what is in it is explained.
+    """Return the legend of a table: lines for the columns and labels that it has.
 
     Args:
-        runs: The runs; those of protocols whose results are of rules have tables that say it themselves.
+        runs: The runs; tables of protocols with rules need no legend.
     """
     shown = [run for run in runs if run.results and not run.record.protocol.by_rule]
     return list(
@@ -229,51 +229,53 @@ def legend(runs: Sequence[TaskRun]) -> list[str]:
 
 
 def _values_said(runs: Sequence[TaskRun]) -> Iterator[str]:
-    """Yield which way is better, and where values end as they are shown."""
+    """Yield directions, scales and upper limits of values."""
     results = [result for run in runs for result in run.results]
-    arrows = {True: "↑ more is better", False: "↓ less is better"}
+    arrows = {True: "↑ higher is better", False: "↓ lower is better"}
     if said := [text for up, text in arrows.items() if any(one.higher_is_better is up for one in results)]:
         yield "; ".join(said)
     scales = {one.scale for one in results} - {1.0}
     if scales:
         times = ", ".join(f"{one:g}" for one in sorted(scales))
-        yield f"values are shown × {times}; csv, json and records hold them as computed"
+        yield f"values are × {times}; unscaled in csv, json and records"
     tops: dict[str, str] = {}
     for run in runs:
         for result in run.results:
             of_model = run.record.protocol.subject == "model"
             name = result.label[0] if of_model else result.label[1].removesuffix(result.category).rstrip()
             _, top = run.record.ends_of(result.metric, result.statistic)
-            # Most end at one, or at 100 %.
-            far = f"up to {top * result.scale:,g} as shown" if top != 1 else ""
-            tops[name] = "no upper end, shown as computed" if math.isinf(top) else far
+            # Most have an upper limit of 1, or of 100 %.
+            far = f"at most {top * result.scale:,g} as shown" if top != 1 else ""
+            tops[name] = "no upper limit, unscaled" if math.isinf(top) else far
     for said in dict.fromkeys(filter(None, tops.values())):
         yield f"{', '.join(name for name, top in tops.items() if top == said)}: {said}"
 
 
 def _columns_said(runs: Sequence[TaskRun]) -> Iterator[str]:
-    """Yield what stands in the columns of intervals, letters and published values."""
+    """Yield the meaning of the columns of intervals, letters, published values and image-blind baselines."""
     results = [(run, result) for run in runs for result in run.results]
-    if any(one.interval and one.interval.low is not None for _, one in results):
+    methods = {one.interval.method for _, one in results if one.interval and one.interval.low is not None}
+    if methods:
         drawn = " or ".join(dict.fromkeys(run.record.protocol.resampled for run in runs))
-        yield f"95% CI: a resample draws whole {drawn}"
+        words = {"bootstrap": "bootstrap", "influence": "influence functions"}
+        yield f"95% CI: {' or '.join(word for name, word in words.items() if name in methods)} over {drawn}"
     alphas = {one.alpha for run in runs for one in run.record.significance.values()}
     if alphas and any(run.record.letters(one) for run, one in results):
         yield (
-            "Group: metrics of a task that share a letter do not differ "
+            "Group: metrics with a letter in common are not significantly different "
             f"(p ≥ {', '.join(f'{one:g}' for one in sorted(alphas))} after Holm; 'bench compare RUN')"
         )
     papers = dict.fromkeys(f"{one.paper}, Table {one.table}" for run in runs for one in run.published.values())
     if papers:
         has_difference = any(one.value is not None and one.key in run.published for run, one in results)
-        difference = "; Diff: ours less that" if has_difference else ""
-        yield f"Published: what {'; '.join(papers)} prints{difference}"
+        difference = "; Diff: ours minus published" if has_difference else ""
+        yield f"Published: {'; '.join(papers)}{difference}"
     if any(one.best_alone for _, one in results):
-        yield "No image: what the best rule reaches that does not look at the image (the rule)"
+        yield "No image: best image-blind baseline (its rule)"
 
 
 def _terms_said(runs: Sequence[TaskRun]) -> Iterator[str]:
-    """Yield what labels and categories stand for."""
+    """Yield the meaning of labels and categories."""
     for run in runs:
         labels = {one.label[0] for one in run.results}
         yield from (f"{term}: {what}" for term, what in run.record.protocol.terms.items() if term in labels)
@@ -283,7 +285,7 @@ def _terms_said(runs: Sequence[TaskRun]) -> Iterator[str]:
 
 
 def _counts_said(runs: Sequence[TaskRun]) -> Iterator[str]:
-    """Yield what is counted, where it is not documents."""
+    """Yield the unit of n, where it is not documents."""
     for counted in dict.fromkeys(run.record.protocol.counted for run in runs):
         of = ", ".join(
             f"{run.record.alias} has {run.record.documents.effective:,} documents"

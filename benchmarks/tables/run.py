@@ -36,7 +36,7 @@ class Run:
         return render(self.tasks, fmt)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the tables, and what stands in them."""
+        """Return the tables and their legend, for notebooks."""
         tables = printed_tables(self.tasks, direction)
         return html_output(*(html_table(rows, LEFT, title) for title, rows in tables), html_lines(legend(self.tasks)))
 

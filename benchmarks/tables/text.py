@@ -1,4 +1,4 @@
-"""Numbers and texts as every file, table and page of capbench has them: plain, as CSV, as lines of JSON, as HTML."""
+"""Numbers and texts of tables, files and pages: plain, CSV, JSON lines, HTML."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from html import escape
 from json.encoder import encode_basestring_ascii
 
 _FORMULA = re.compile(r"(?![+-][\d.]+\Z)[=+\-@\t\r\n]")
-"""How a text begins that a spreadsheet computes with; one that is a number is none."""
+"""Beginning of a text that a spreadsheet takes for a formula; numbers are none."""
 
 
 def decimals_for(scale: float, values: Iterable[float | None]) -> int:
-    """Return the digits behind the point that tables show of numbers that are shown times a scale."""
+    """Return the number of decimals of scaled numbers in tables."""
     return 2 if scale > 1 or any(abs(value or 0) > 10 for value in values) else 4
 
 
 def show_number(value: float, decimals: int) -> str:
     """Return a number as tables print it."""
-    # CIDEr's 1-R² reaches 10^7: digits behind the point say nothing there.
+    # CIDEr's 1-R² reaches 10^7, where decimals do not matter.
     return f"{value:.3e}" if abs(value) >= 1e6 else f"{no_minus_zero(value, decimals):,.{decimals}f}"
 
 
@@ -50,8 +50,8 @@ def no_minus_zero(value: float, decimals: int) -> float:
 def csv_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
     """Return rows as CSV with a head, without a line break at the end.
 
-    A text that a spreadsheet would take for a formula (a model called ``=1+1``) has an apostrophe before it, which
-    makes it text there; numbers stay numbers.
+    A text that a spreadsheet would take for a formula (a model called ``=1+1``) gets an apostrophe, which makes it
+    text there; numbers stay numbers.
 
     Args:
         rows: Column to value; what is None or missing is an empty field.
@@ -105,10 +105,7 @@ _BIDI_CONTROLS = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
 
 
 def readable(value: object) -> str:
-    """Return a value as text, in which controls that turn the direction of a text around are shown by their numbers.
-
-    So no text reads otherwise than it is written: ``[U+202E]``.
-    """
+    """Return a value as text, with bidirectional controls as code points (``[U+202E]``)."""
     return _BIDI_CONTROLS.sub(lambda found: f"[U+{ord(found[0]):04X}]", str(value))
 
 
@@ -148,7 +145,7 @@ def html_lines(lines: Sequence[str]) -> str:
 
 
 def html_output(*parts: str) -> str:
-    """Return what a notebook shows: parts of HTML, in which nothing is taken for a formula."""
+    """Return HTML for a notebook, without rendering of formulas."""
     return f'<div class="tex2jax_ignore mathjax_ignore">{"".join(parts)}</div>'
 
 

@@ -140,7 +140,7 @@ def test_values_are_those_of_scipy_on_the_rows_that_the_protocol_gives(bench, ra
 def test_pearson_brings_williams_test_and_says_that_rows_of_an_image_are_not_independent(bench, rate):
     done = bench("compare", rate("length,rouge_l"), "--statistic", "pearson", "--bootstrap", 50)
     assert "p (Williams)" in done.out
-    assert "Williams' test supposes independent rows; these 180 are of 30 images" in done.err
+    assert "Williams' test assumes independent rows; these 180 are of 30 images" in done.err
 
 
 def test_metrics_of_several_runs_are_compared_and_equal_ones_listed_once(bench, rate):
@@ -243,8 +243,8 @@ def test_runs_of_one_model_are_told_apart_by_how_they_decoded_or_by_folder(bench
 
 def test_captioners_with_other_references_and_one_alone_are_refused(bench, caption):
     runs = caption("good", captions(7)), caption("bad", captions(3), references="a cat")
-    bench("compare", *runs).failed(1, "document 'd0' has other references in")
-    bench("compare", runs[0]).failed(2, "task 'small' scores captioners: a comparison takes two runs or more")
+    bench("compare", *runs).failed(1, "document 'd0' has different references in")
+    bench("compare", runs[0]).failed(2, "task 'small' scores captioners: a comparison needs two runs or more")
     # Without the references of one of them nothing shows that they are the same.
     without_data(runs[1])
     bench("compare", *runs).failed(
@@ -295,7 +295,7 @@ def test_wrong_names_and_folders_are_refused_with_the_nearest(bench, rate, tmp_p
     for arguments, message in (
         (["--statistic", "kendal_c"], "unknown statistic 'kendal_c'. Did you mean 'kendall_c'?"),
         (["--metrics", "rouge,length"], "no run has metric 'rouge'. Did you mean 'rouge_l'?"),
-        (["--metrics", "length"], "a comparison takes two metrics or more, and here is 'length'"),
+        (["--metrics", "length"], "a comparison needs two metrics or more; found 'length'"),
         (["--alpha", "5"], "expected a number between 0 and 1, found '5'"),
         (["--bootstrap", "0"], "expected a whole number above 0, found '0'"),
         ([run], "is named twice"),

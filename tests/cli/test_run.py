@@ -39,7 +39,7 @@ def test_table_goes_to_stdout_and_everything_else_to_stderr(run_small, tmp_path:
         "|--------|----------|-------------|---------|-----|",
         "| small  | length   | τ-b ↑       |  0.6667 |   4 |",
     ]
-    assert done.err.endswith("\n\n↑ more is better\n")
+    assert done.err.endswith("\n\n↑ higher is better\n")
     assert "more is better" not in run_small("--format", "csv").err
     record, _ = sorted((tmp_path / "runs").rglob("run.json"))
     assert "small: 4 of 4 documents scored in" in done.err

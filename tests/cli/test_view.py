@@ -54,4 +54,4 @@ def test_a_port_that_is_taken_is_said(capsys: pytest.CaptureFixture[str]) -> Non
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         assert main(["view", str(KEPT), "--port", str(taken.getsockname()[1])]) == 2
-    assert "cannot be listened at" in capsys.readouterr().err
+    assert "cannot listen at" in capsys.readouterr().err

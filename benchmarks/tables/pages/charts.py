@@ -17,14 +17,14 @@ LEFT, RIGHT, TOP, BOTTOM = 62, 8, 12, 38
 FLOOR = HEIGHT - BOTTOM
 ACROSS, DOWN = WIDTH - LEFT - RIGHT, FLOOR - TOP
 _APART = 26
-"""The least distance between two numbers below one another's axis."""
+"""The least distance between two numbers at an axis."""
 
 BAR_WIDTH, BAR_HEIGHT = 100, 10
 _BAR_MARGIN = 3
 
 
 class Tick(NamedTuple):
-    """A number beside an axis, and where it stands in the chart."""
+    """A number at an axis, and its position in the chart."""
 
     x: float
     y: float
@@ -33,7 +33,7 @@ class Tick(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """Puts values from ``low`` to ``high`` at places of a chart: from ``start``, ``length`` further (or back)."""
+    """Maps values from ``low`` to ``high`` to positions from ``start`` to ``start + length``, which may be negative."""
 
     low: float
     high: float
@@ -41,29 +41,29 @@ class Scale(NamedTuple):
     length: float = BAR_WIDTH - 2 * _BAR_MARGIN
 
     def __call__(self, values: Any) -> Any:
-        """Return the places of values; the middle where all are equal."""
+        """Return the positions of values; the middle where all are equal."""
         share = (values - self.low) / (self.high - self.low) if self.high > self.low else 0.5
         return self.start + share * self.length
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart, and the table that says the same.
+    """A chart, and the table of its data.
 
     Attributes:
-        id: What its ids begin with, unique in the page.
-        label: What it is of.
-        summary: What it shows, in words.
-        below: What stands along its lower edge.
-        beside: What stands along its left edge.
-        ticks: Numbers beside the axes.
+        id: Prefix of its ids, unique in the page.
+        label: Its title.
+        summary: Its description as text.
+        below: Label of the x axis.
+        beside: Label of the y axis.
+        ticks: Numbers at the axes.
         columns: Path of columns; empty where there are none.
         grid: Path of lines behind circles.
-        circles: Where, and how large.
+        circles: Position and radius of each.
         mean: Path through the means.
-        knots: Where the means are.
-        caption: That of the table.
-        heads: Above its columns.
+        knots: Positions of the means.
+        caption: Caption of the table.
+        heads: Heads of its columns.
         rows: Its rows.
     """
 
@@ -84,12 +84,12 @@ class Chart:
 
 
 def score_histogram(label: str, one: Histogram, name: str) -> Chart:
-    """Return a chart of how many captions have which score.
+    """Return a histogram of scores.
 
     Args:
         label: Name of the metric.
         one: Its histogram.
-        name: What the chart's ids begin with, unique in the page.
+        name: Prefix of the chart's ids, unique in the page.
     """
     most = max(*one.counts, 1)
     step = ACROSS / len(one.counts)
@@ -124,12 +124,12 @@ def score_histogram(label: str, one: Histogram, name: str) -> Chart:
 
 @dataclass(frozen=True)
 class _Groups:
-    """What scores are drawn against.
+    """Groups of captions on the x axis of scores.
 
     Attributes:
-        unit: What the groups are, in words.
-        names: Of each group, in tables.
-        places: Of each group on its axis, rising.
+        unit: Unit of the groups, as text.
+        names: Name of each group in tables.
+        places: Value of each group on its axis, rising.
         counts: ``[groups][bins]`` captions.
     """
 
@@ -150,7 +150,7 @@ class _Groups:
 
     @property
     def across(self) -> list[float]:
-        """Where each group stands in the chart, from the left."""
+        """Position of each group on the x axis."""
         low, high = min(self.places), max(self.places)
         # Room for half a circle at either side.
         pad = ACROSS / (len(self.places) + 1) / 2
@@ -163,8 +163,8 @@ def bubbles(label: str, one: Histogram, name: str, by: By = "by_rating", full: b
     Args:
         label: Name of the metric.
         one: Its histogram.
-        name: What the chart's ids begin with, unique in the page.
-        by: What stands along the lower edge.
+        name: Prefix of the chart's ids, unique in the page.
+        by: The x axis.
         full: Whether the table below has every count rather than a summary a group.
     """
     groups = _Groups.of(one, by)
@@ -218,9 +218,9 @@ def _ticks_of_scores(one: Histogram) -> list[Tick]:
 def _ticks_of_groups(groups: _Groups) -> list[Tick]:
     shown: list[Tick] = []
     for x, name in zip(groups.across, groups.names, strict=True):
-        # Ratings need not stand at equal distances; names that would run into each other are left out.
+        # Ratings may be unevenly spaced; names that would overlap are left out.
         if not shown or x - shown[-1].x >= _APART:
-            # Of a bin its lower end, since both would run into the next one.
+            # A bin is named by its lower end, as both ends would overlap with the next one.
             shown.append(Tick(x, FLOOR + 15, "middle", name.partition("–")[0]))
     return shown
 
@@ -236,17 +236,17 @@ def _height(one: Histogram, score: float) -> float:
 def _short(value: float | None) -> str:
     if value is None:
         return "–"
-    # What rounding leaves of a zero is no end of a range that a reader wants to see.
+    # A zero with rounding errors is shown as zero.
     return "0" if abs(value) < 1e-9 else f"{value:.3g}".replace("-", "−")
 
 
 class Bar(NamedTuple):
-    """A drawing of a measured value with its interval, and of a printed one.
+    """Positions of a measured value with its interval, and of the published one.
 
     Attributes:
-        line: From where to where the interval goes.
-        tick: Where the printed value stands.
-        dot: Where the value stands.
+        line: Ends of the interval.
+        tick: The published value.
+        dot: The measured value.
     """
 
     line: tuple[str, str] | None
@@ -255,7 +255,7 @@ class Bar(NamedTuple):
 
 
 def interval_bar(scale: Scale, value: float | None, interval: tuple[float, float] | None, printed: float | None) -> Bar:
-    """Return the bar of a value; of what is None nothing is drawn."""
+    """Return the bar of a value; None is not drawn."""
 
     def at(one: float) -> str:
         return f"{scale(one):.1f}".removesuffix(".0")
@@ -277,8 +277,8 @@ def rank_lines(ranks: Mapping[str, Sequence[int | None]], tasks: Sequence[str], 
 
     Args:
         ranks: By name, the rank in each task; None where it has none.
-        tasks: What stands above the ranks of each.
-        last: The last rank that there is.
+        tasks: Names of the tasks.
+        last: The last rank.
     """
     side = round(_LETTER * max(len(_cut(name)) for name in ranks)) + 32
     lines = []
@@ -306,7 +306,7 @@ def _cut(name: str) -> str:
 SCATTER_WIDTH, SCATTER_HEIGHT = 600, 440
 SCATTER_LEFT, SCATTER_RIGHT, SCATTER_TOP, SCATTER_FLOOR = 74, 586, 12, 382
 MOST_POINTS = 2_000
-"""Points that a scatter has; of more samples an even share is drawn."""
+"""Greatest number of points of a scatter; more samples are subsampled at random."""
 _FEW_LEVELS = 12
 _SEED = 1234
 
@@ -316,11 +316,11 @@ class Scatter:
     """One number of samples against another.
 
     Attributes:
-        points: Number of each sample that is drawn, and where, from the left and from the top.
-        ticks: Numbers beside the axes.
+        points: Number, x and y of each sample that is drawn.
+        ticks: Numbers at the axes.
         grid: Path of the lines behind the points.
         total: Samples that have both numbers.
-        spread: Whether points stand beside their place from left to right, as many share it.
+        spread: Whether x is jittered, as there are few distinct values.
     """
 
     points: Sequence[tuple[int, float, float]] = ()
@@ -334,8 +334,8 @@ def scatter(x: np.ndarray, y: np.ndarray) -> Scatter:
     """Return samples as points.
 
     Args:
-        x: ``[n]`` numbers that stand from left to right; NaN where a sample has none.
-        y: ``[n]`` numbers that stand from the bottom to the top.
+        x: ``[n]`` numbers; NaN where a sample has none.
+        y: ``[n]`` numbers; NaN where a sample has none.
     """
     rows = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
     if not rows.size:

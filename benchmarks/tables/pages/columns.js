@@ -1,6 +1,6 @@
 (() => {
   "use strict";
-  // A box that is too narrow for its table says so, and how many columns are past its edge.
+  // A line below a box that is too narrow for its table gives the number of hidden columns.
   const say = (box) => {
     const heads = [...box.querySelectorAll("thead tr:last-child > *")];
     const cut = heads.filter((head) => head.offsetLeft + head.offsetWidth > box.clientWidth + 2).length;

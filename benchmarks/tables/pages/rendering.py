@@ -1,4 +1,4 @@
-"""Makes pages of templates: whatever a template shows is text, unless a template says that it is markup."""
+"""Renders pages from templates; values are escaped, unless a template marks them as HTML."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def asset(name: str) -> str:
 
 
 def templates(folder: Path) -> jinja2.Environment:
-    """Return what renders the templates of a folder.
+    """Return the jinja2 environment for the templates of a folder.
 
     Every value is escaped, and is :func:`~..html_text.readable`; a name that a template misspells is an error. The
     filter ``number(decimals)`` gives a number as tables print it, and a dash for None.
 
     Args:
-        folder: That of the templates, which may extend ``base.html`` and take macros of ``pieces.html`` beside this
-            file.
+        folder: Folder of the templates, which may extend ``base.html`` and import macros of ``pieces.html`` from this
+            module's folder.
     """
     import jinja2
 

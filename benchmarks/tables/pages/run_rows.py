@@ -1,4 +1,4 @@
-"""What pages of a run show of it, as rows: its results, and what it could not use."""
+"""Rows of a run's pages: its results, failures and remarks."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _FIRST = 5
 
 @dataclass(frozen=True)
 class FailureRow:
-    """Something that could not be used, or was used otherwise than it came.
+    """Samples or a metric that failed, or samples with a remark.
 
     Attributes:
         kind: ``metric``, ``left out``, ``failure``, ``counted as empty`` or ``remark``.
         where: The metric, or the step.
-        count: How many; ``all`` of a metric.
-        reason: Why.
-        first: The first samples of them.
+        count: Number of samples; ``all`` for a metric.
+        reason: The reason.
+        first: The first of the samples.
     """
 
     kind: str
@@ -34,7 +34,7 @@ class FailureRow:
 
 
 def failure_rows(record: Record) -> list[FailureRow]:
-    """Return what a run could not use, and what was done to use the rest: metrics first, then samples by reason."""
+    """Return the failures and remarks of a run: metrics first, then samples by reason."""
     rows = [FailureRow("metric", metric, "all", reason) for metric, reason in record.metric_errors.items()]
     rows += [FailureRow("left out", metric, "all", reason) for metric, reason in record.metrics_left_out.items()]
     for kind, summaries in (
@@ -50,11 +50,11 @@ def failure_rows(record: Record) -> list[FailureRow]:
 
 
 def result_row(record: Record, key: str) -> dict[str, Any]:
-    """Return what is shown of a result: texts, empty where it has nothing of the kind.
+    """Return the texts of a result, empty where there is no value.
 
     Args:
-        record: That of the run.
-        key: The key of the result there.
+        record: Record of the run.
+        key: Key of the result.
     """
     result, printed = record.results[key], record.published.get(key)
     value, interval, scale, decimals = (

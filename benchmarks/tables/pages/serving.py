@@ -39,10 +39,10 @@ _TYPES = {".css": "text/css", ".js": "text/javascript"}
 
 
 def require_packages(command: str) -> None:
-    """Raise unless what serves is installed.
+    """Raise unless the packages for serving are installed.
 
     Args:
-        command: The subcommand that needs it, and the extra that brings it.
+        command: The subcommand that needs them, for the message.
 
     Raises:
         UsageError: A package is missing.
@@ -65,15 +65,15 @@ def serve(
     port: int = 0,
     told: Callable[[str], None] = print,
 ) -> None:
-    """Answer until the process is interrupted.
+    """Serve until the process is interrupted.
 
     Args:
-        application: What answers those who are let in.
-        command: The subcommand whose pages these are.
-        holds: What the pages let those do who have the address: "sees the runs and their images".
+        application: The application, behind a :class:`Guard`.
+        command: The subcommand of the pages.
+        holds: What a visitor with the address can do, for a warning: "sees the runs and their images".
         host: The address of this machine to listen at.
-        port: The port; 0 for one that is free.
-        told: Given the address to open, with its token.
+        port: The port; 0 for a free one.
+        told: Called with the address to open, with its token.
 
     Raises:
         UsageError: The address cannot be listened at, or a package is missing.
@@ -87,11 +87,11 @@ def serve(
     hosts = (*LOOPBACK, host) if host in LOOPBACK else ()
     if not hosts:
         print(
-            f"bench {command}: listens at {host}, so other machines reach it: who has the address, with its token, "
-            f"{holds}, and so does who listens on the way, as nothing is encrypted.",
+            f"bench {command}: listens at {host}, for other machines too, without encryption: "
+            f"anyone with the address and its token {holds}.",
             file=sys.stderr,
         )
-    # Cookies do not tell ports apart.
+    # Cookies are shared by all ports of a host.
     guard = Guard(application, token, f"capbench-{command}-{port}", f"bench {command}", hosts)
     shown = f"[{host}]" if ":" in host else host
     told(f"http://{shown}:{port}/?token={token}")
@@ -110,12 +110,12 @@ def _bind(host: str, port: int) -> socket.socket:
         bound = socket.socket(family, socket.SOCK_STREAM)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(place)
-        # Who opens the address as soon as it is printed waits, and is not turned away.
+        # A request right after the address is printed waits, and is not refused.
         bound.listen()
     except OSError as error:
         raise UsageError(
-            f"{host}:{port} cannot be listened at: {error.strerror or error}",
-            "Name another port with --port, or none for one that is free.",
+            f"cannot listen at {host}:{port}: {error.strerror or error}",
+            "Name another port with --port, or none for a free one.",
         ) from error
     return bound
 
@@ -141,7 +141,7 @@ class Assets:
         return None
 
     def route(self) -> Route:
-        """Return what answers for them, below ``/assets``."""
+        """Return their route, below ``/assets``."""
         from starlette.requests import Request
         from starlette.responses import Response
         from starlette.routing import Route
@@ -150,7 +150,7 @@ class Assets:
             name = Path(request.path_params["name"])
             text = self.text(str(name))
             if text is None:
-                return Response("there is no such file", 404, media_type="text/plain")
+                return Response("no such file", 404, media_type="text/plain")
             kept = {"cache-control": "private, max-age=600"}
             return Response(text, media_type=_TYPES[name.suffix], headers=kept)
 
@@ -159,17 +159,17 @@ class Assets:
 
 @dataclass(frozen=True)
 class Guard:
-    """Stands before an application: what it does not let in never reaches it.
+    """ASGI middleware that refuses requests without the token, and cross-site requests.
 
-    A request needs the token, in its address or in the cookie that an answer to such an address sets. One that a page
-    from elsewhere makes is refused, but for a person who follows a link that holds the token.
+    A request needs the token, in its address or in the cookie that the response to such an address sets. Cross-site
+    requests are refused, except a visit by a link with the token.
 
     Attributes:
         app: The application.
         token: The token.
         cookie: Name of the cookie.
-        command: What printed the address.
-        hosts: What requests may call this machine; empty for anything.
+        command: The command that printed the address.
+        hosts: Allowed names of this machine in requests; empty for any.
     """
 
     app: ASGIApp
@@ -179,7 +179,7 @@ class Guard:
     hosts: tuple[str, ...] = LOOPBACK
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or let the application answer."""
+        """Refuse the request, or pass it to the application."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
@@ -191,8 +191,8 @@ class Guard:
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                told = {name.decode("latin-1").lower() for name, _ in message["headers"]}
-                more = {name: value for name, value in _HEADERS.items() if name not in told}
+                present = {name.decode("latin-1").lower() for name, _ in message["headers"]}
+                more = {name: value for name, value in _HEADERS.items() if name not in present}
                 if by_address and not reason:
                     more["set-cookie"] = f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"
                 message["headers"] = [
@@ -212,17 +212,17 @@ class Guard:
         """Return why a request is refused; empty where it is not."""
         host = headers.get("host", "")
         if self.hosts and _name(f"//{host}") not in self.hosts:
-            return f"this server is not called '{host}'."
+            return f"unknown host name '{host}'."
         origin = headers.get("origin")
         if origin is not None and urlsplit(origin).netloc != host:
-            return "the request comes from a page elsewhere."
+            return "the request comes from another site."
         is_visit = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not (
             by_address and is_visit and method == "GET"
         ):
-            return "the request comes from a page elsewhere; type or paste the address instead."
+            return "the request comes from another site; type or paste the address instead."
         if not by_address and not self._has_cookie(headers.get("cookie", "")):
-            return f"open the address that '{self.command}' printed: it holds the token without which nothing is shown."
+            return f"open the address that '{self.command}' printed: it has the required token."
         return ""
 
     def _has_cookie(self, header: str) -> bool:

@@ -224,7 +224,7 @@ def test_record_holds_its_own_choices_and_its_metrics_are_compared_on_the_rows_t
     assert record["results"]["moods"]["rouge_l.pearson,none"] > 0.8
     out, err = bench("compare", folder, "--bootstrap", 50)
     assert "moods: 2 metrics compared on 30 rows of 20 images" in err
-    assert "Williams' test supposes independent rows" in err
+    assert "Williams' test assumes independent rows" in err
     assert "p (Williams)" in out
     assert out.index("ROUGE-L") < out.index("length")
 
@@ -239,7 +239,7 @@ def test_runs_of_two_choices_are_not_compared(bench: Bench, run: Callable[..., P
 def test_runs_of_a_protocol_that_compares_none_are_refused_with_those_that_do(bench: Bench, run: Callable[..., Path]):
     _, err = bench("compare", run("names"), code=2)
     assert "runs of protocol 'naming' cannot be compared" in err
-    assert f"Those of {', '.join(names_where(lambda one: one.comparable))} can." in err
+    assert f"Comparable protocols: {', '.join(names_where(lambda one: one.comparable))}." in err
 
 
 def test_plots_show_it_by_what_it_says_of_itself(bench: Bench, run: Callable[..., Path], captioned: list[Path]):

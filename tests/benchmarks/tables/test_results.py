@@ -91,10 +91,10 @@ def test_value_that_does_not_exist_is_a_dash_without_a_difference():
 def test_legend_explains_the_difference_only_where_a_row_has_one():
     without = task_run(result(value=None, n=0), result("length"), cider__kendall_c=printed("43.9"))
     with_one = task_run(result(), cider__kendall_c=printed("43.9"))
-    for runs, said in (([without], "prints"), ([without, with_one], "prints; Diff: ours less that")):
+    for runs, said in (([without], ""), ([without, with_one], "; Diff: ours minus published")):
         assert ("Diff" in cells(render(runs))[0]) is ("Diff" in said)
         (line,) = (one for one in legend(runs) if one.startswith("Published"))
-        assert line == f"Published: what pacspp, Table 1 {said}"
+        assert line == f"Published: pacspp, Table 1{said}"
 
 
 @pytest.mark.parametrize(
@@ -239,10 +239,10 @@ def test_captioner_has_arrows_at_metrics_and_ceilings_as_shown(tmp_path: Path):
     run = capbench.evaluate("iiw-p5b", "iiw_400", metrics=["cider", "length", "bleu_1"], limit=5, resamples=0)
     assert [line.split("|")[3].strip() for line in run.table().splitlines()[2:]] == ["CIDEr ↑", "length", "BLEU-1 ↑"]
     assert legend(run.tasks) == [
-        "↑ more is better",
-        "values are shown × 100; csv, json and records hold them as computed",
-        "CIDEr: up to 1,000 as shown",
-        "length: no upper end, shown as computed",
+        "↑ higher is better",
+        "values are × 100; unscaled in csv, json and records",
+        "CIDEr: at most 1,000 as shown",
+        "length: no upper limit, unscaled",
     ]
     # bench compare puts the longer captions first, and lm-eval knows no metric without a direction.
     assert run.tasks[0].record.higher_is_better("length") is True
@@ -390,7 +390,7 @@ def test_run_shows_its_tables_and_legend_with_names_escaped(hostile_metric):
     assert found.cells[:3] == ["Task", "Metric", "Statistic"]
     assert "Shapes-Expert" in found.cells
     assert "τ-b ↑" in found.cells
-    assert "<br>values are shown × 100" in html
+    assert "<br>values are × 100" in html
     assert capbench.Run()._repr_html_() == '<div class="tex2jax_ignore mathjax_ignore"></div>'
 
 

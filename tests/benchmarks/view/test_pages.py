@@ -223,7 +223,7 @@ def test_two_metrics_of_a_run_are_held_against_each_other_by_ranks(client: Any, 
     assert "sorted by difference in relative rank" in page
     assert "τ-b" in page
     same = text_of(client.get("/compare", params={**keys, "y": "length"}))
-    assert "a comparison takes two metrics or more" in same
+    assert "a comparison needs two metrics or more" in same
 
 
 @pytest.mark.parametrize(
