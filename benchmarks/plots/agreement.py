@@ -32,19 +32,19 @@ def agreement_figure(
     width: Width = "single",
     notes: list[str] | None = None,
 ) -> Figure:
-    """Plot how far metrics agree with human judgement: a panel a task, the best metric on top.
+    """Plot the agreement of metrics with human judgement: a panel a task, the best metric on top.
 
     A dot is the measured value on the scale of the task's tables, its line the confidence interval, a hollow
-    diamond the published value. Letters at the right are those of the record's ``significance``: metrics that
-    share one do not differ; they are shown where all metrics of a panel are of one run.
+    diamond the published value. Letters at the right are those of the record's ``significance``: metrics with a letter
+    in common are not significantly different. They are shown where all metrics of a panel are of one run.
 
     Args:
         records: Runs of protocols ``agreement`` and ``preference``; of the same metric of a task, the newest.
         statistic: Name of the statistic (``kendall_c``, ``accuracy``, ``accuracy.HM``); empty for each task's
             first, and for accuracy over all categories.
         metrics: Names of the metrics to show; empty for all.
-        width: ``single`` (3.3 in) or ``double`` (6.9 in, two panels beside each other).
-        notes: Is given a text for every task that is left out.
+        width: ``single`` (3.3 in) or ``double`` (6.9 in, two panels in a row).
+        notes: Receives a text for every task that is left out.
 
     Raises:
         DataError: No run is of such a protocol.
@@ -66,7 +66,7 @@ def agreement_figure(
             row, column = divmod(place, columns)
             axes = figure.add_subplot(grid[row, column])
             _draw_panel(axes, panel, [labels[id(one)] for one in panel.estimates])
-            # Panels beside each other keep their metrics at the same distance.
+            # Panels of one row have the same distance between metrics.
             axes.set_ylim(max(len(one.estimates) for one in rows[row]) - 0.4, -0.6)
         _add_legend(figure, panels)
         describe(figure, "Agreement with human judgement by metric", [_sentence(panel) for panel in panels])
@@ -146,7 +146,7 @@ def _add_legend(figure: Figure, panels: Sequence[Panel]) -> None:
     alphas = sorted({panel.alpha for panel in panels if panel.alpha is not None})
     title = None
     if alphas:
-        title = f"Metrics that share a letter do not differ (α = {'/'.join(f'{alpha:g}' for alpha in alphas)})."
+        title = f"Same letter: no significant difference (α = {'/'.join(f'{alpha:g}' for alpha in alphas)})."
     figure.legend(
         handles=handles, loc="outside lower center", ncols=2, title=title, title_fontsize=7, borderaxespad=0.2
     )
@@ -176,7 +176,7 @@ def _fixed(value: float, panel: Panel) -> str:
 
 @dataclass(frozen=True)
 class AgreementEstimate:
-    """How far a metric agrees with human judgement, unscaled.
+    """The agreement of a metric with human judgement, unscaled.
 
     Attributes:
         label: Name of the metric in the plot.
@@ -221,12 +221,12 @@ class Panel:
 
     @property
     def axis(self) -> str:
-        """What the axis is called."""
+        """Label of the axis."""
         return self.statistic if self.scale == 1 else f"{self.statistic} × {self.scale:g}"
 
     @property
     def counts(self) -> str:
-        """How many rows are behind the values."""
+        """Number of rows of the values, as text."""
         counts = sorted({one.n for one in self.estimates})
         return f"n = {counts[0]:,}" if len(counts) == 1 else f"n = {counts[0]:,}–{counts[-1]:,}"
 
@@ -260,7 +260,7 @@ def agreement_panels(
         records: Runs.
         statistic: Name of the statistic; empty for each task's own.
         metrics: Names of metrics; empty for all.
-        notes: Is given a text for every task that is left out.
+        notes: Receives a text for every task that is left out.
 
     Raises:
         DataError: No run is of a protocol that measures agreement.
@@ -280,7 +280,7 @@ def agreement_panels(
     if statistic and statistic not in known:
         raise UsageError(
             f"no run has statistic '{statistic}'.{did_you_mean(statistic, known)}",
-            f"There are: {', '.join(known)}. What a task computes is its key 'statistics'.",
+            f"There are: {', '.join(known)}. The task's key 'statistics' lists what it computes.",
         )
     require_metrics(metrics, (metric for record in fitting for metric in record.metrics))
     panels = []
@@ -314,7 +314,7 @@ def _statistics(record: Record) -> list[tuple[str, str]]:
 
 def _panel(title: str, chosen: Sequence[PlottedMetric], statistic: str) -> Panel:
     record = chosen[0].record
-    # Letters say what differs within a run; those of two runs have nothing to do with each other.
+    # Letters are comparable within a run only.
     one_run = all(one.record is record for one in chosen)
     estimates = [_estimate(one, statistic, with_letters=one_run) for one in chosen]
     first = record.results[f"{chosen[0].metric}.{statistic}"]

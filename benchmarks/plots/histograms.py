@@ -65,9 +65,9 @@ def scores_by(records: Sequence[Record], by: By, metrics: Sequence[str], notes: 
 
     Args:
         records: Runs.
-        by: What they are counted by.
+        by: Rating or number of words.
         metrics: Names of metrics; empty for all.
-        notes: Is given a text for every task that is left out.
+        notes: Receives a text for every task that is left out.
 
     Raises:
         DataError: No run has such counts.
@@ -113,13 +113,13 @@ def _why_none(records: Sequence[Record], by: By) -> tuple[str, str]:
 
 
 def grid_shape(panels: int, width: Width) -> tuple[int, int]:
-    """Return how many rows and columns of panels a figure has."""
+    """Return the number of rows and columns of panels."""
     columns = min(panels, 3) if width == "double" else (2 if panels > 2 else 1)
     return math.ceil(panels / columns), columns
 
 
 def panel_titles(panels: Sequence[ScoresBy], columns: int) -> list[str]:
-    """Return what each panel is called: its metric, with the task where the figure has no other place for it."""
+    """Return the title of each panel: its metric, with the task where panels are of several tasks."""
     letters = 42 if columns == 1 else 20
     if shared_task(panels):
         return [folded(panel.label, letters) for panel in panels]
@@ -127,19 +127,19 @@ def panel_titles(panels: Sequence[ScoresBy], columns: int) -> list[str]:
 
 
 def shared_task(panels: Sequence[ScoresBy]) -> str:
-    """Return the task that stands above several panels, or nothing."""
+    """Return the common task of several panels; empty if there is none."""
     tasks = {panel.task for panel in panels}
     return folded(panels[0].task, 50) if len(tasks) == 1 and len(panels) > 1 else ""
 
 
 def title_heights(titles: Sequence[str], columns: int) -> list[float]:
-    """Return the inches that titles take in each row of panels."""
+    """Return the height of the titles in each row of panels, in inches."""
     rows = [titles[start : start + columns] for start in range(0, len(titles), columns)]
     return [0.16 * max(1 + title.count("\n") for title in row) for row in rows]
 
 
 def set_ticks(axis: Axis, most: int, integer: bool = False) -> None:
-    """Put few round numbers at an axis, as short as they can be."""
+    """Set few round numbers as ticks of an axis."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axis.set_major_locator(MaxNLocator(nbins=most, steps=[1, 2, 4, 5, 10], integer=integer))
@@ -153,7 +153,7 @@ _HEIGHT = 0.86
 def ratings_figure(
     records: Sequence[Record], *, metrics: Sequence[str] = (), width: Width = "single", notes: list[str] | None = None
 ) -> Figure:
-    """Plot how the scores of captions are distributed at each human rating: a panel a metric.
+    """Plot the distribution of scores at each human rating: a panel a metric.
 
     Each row is the histogram of one rating (or of one bin of ratings), scaled so that its highest bar is as high
     as that of any other, with the median as a line. At the right is the number of captions; one counts once
@@ -215,10 +215,10 @@ def _said_of_ratings(panel: ScoresBy) -> str:
 
 
 FEW = 10
-"""Captions that a point stands for at least, where there are so many."""
+"""Least number of captions of a point, where there are enough captions."""
 
 _LEAST_BINS = 6
-"""The axis of scores shows at least so many bins, lest what happens within one fill it."""
+"""Least number of bins on the axis of scores, as quartiles are exact to the width of a bin."""
 
 
 def length_figure(
@@ -226,7 +226,7 @@ def length_figure(
 ) -> Figure:
     """Plot the scores of captions against their number of words: a panel a metric.
 
-    The line is the median of the captions of so many words, the band reaches from the first to the third
+    The line is the median score at a number of words, the band reaches from the first to the third
     quartile, and the bars below are the number of captions. Neighbouring lengths are joined until a point
     stands for 10 captions, at their mean length. Quartiles are read from the record's 20 bins of scores, whose
     edges are the small ticks: they are exact to the width of one.
@@ -271,7 +271,7 @@ def _draw_scores(axes: Axes, panel: ScoresBy) -> None:
     axes.plot(words, median, "o-", color=BLUE, markersize=2.6, linewidth=1.0)
     axes.set_ylim(*_score_limits(panel, np.concatenate([low, high])))
     set_ticks(axes.yaxis, 4)
-    # The small ticks are the edges of bins, which is how exact quartiles are.
+    # The small ticks are the edges of bins: quartiles are exact to the width of one.
     axes.set_yticks([edge for edge in panel.edges if axes.get_ylim()[0] <= edge <= axes.get_ylim()[1]], minor=True)
     axes.tick_params(axis="y", which="minor", length=1.2)
     axes.tick_params(axis="x", labelbottom=False)

@@ -1,4 +1,4 @@
-"""What metrics make of changed captions, rule by rule: a panel a metric."""
+"""Scores of changed captions, rule by rule: a panel a metric."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ROW = 0.17
-"""Inches of a rule."""
+"""Height of a rule in inches."""
 
 
 _Panel = tuple[str, Sequence[Result]]
@@ -28,17 +28,17 @@ _Panel = tuple[str, Sequence[Result]]
 def rules_figure(
     records: Sequence[Record], *, metrics: Sequence[str] = (), width: Width = "double", notes: list[str] | None = None
 ) -> Figure:
-    """Plot how often metrics do what is expected when captions are changed.
+    """Plot the share of changed captions whose score changes as expected.
 
-    A dot is the share of changed captions that the metric scores lower (of changes for the worse, filled), or as before
-    (of changes that say the same, hollow); its line is the confidence interval. What gaming pays is no share, and is
-    in tables alone.
+    A dot is the share of captions that the metric scores lower (degrading changes, filled), or equally (changes that
+    keep the meaning, hollow); its line is the confidence interval. Results of gaming rules are not shares, and are in
+    tables alone.
 
     Args:
-        records: Runs of one task of a protocol whose results are of rules; of another task, runs are left out.
+        records: Runs of one task of a protocol with rules; runs of other tasks are left out.
         metrics: Names of the metrics to show; empty for all.
-        width: ``single`` (3.3 in, two panels beside each other) or ``double`` (6.9 in, three).
-        notes: Is given a text for every task that is left out.
+        width: ``single`` (3.3 in, two panels in a row) or ``double`` (6.9 in, three).
+        notes: Receives a text for every task that is left out.
 
     Raises:
         DataError: No run is of such a protocol.
@@ -67,7 +67,7 @@ def rules_figure(
     task += limit_note(group)
     with style():
         rows, columns = grid_shape(len(panels), width)
-        # All panels have all rules, though a metric that failed has no value of them.
+        # All panels have all rules; a failed metric has no values.
         labels = list(dict.fromkeys(one.label[1] for _, results in panels for one in results))
         figure = new_figure(width, rows * (_ROW * len(labels) + 0.55) + 0.4)
         grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)

@@ -1,4 +1,4 @@
-"""The records that a plot is made from: found, read, and chosen among."""
+"""Reads the records of a plot, and selects its metrics."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class PlottedMetric:
     """A metric of a run that is plotted.
 
     Attributes:
-        record: That of the run.
+        record: Record of the run.
         metric: Name of the metric there.
-        label: What the plot calls it: as tables do, with its settings or its model where one label is not enough.
+        label: Name in the plot: that of tables, with settings or model where labels are equal.
     """
 
     record: Record
@@ -31,7 +31,7 @@ def read_records(paths: Sequence[Path], notes: list[str] | None = None) -> list[
 
     Args:
         paths: Folders of runs, or folders with runs below them, or ``run.json`` files.
-        notes: Is given a text for every run that cannot be read and is left out.
+        notes: Receives a text for every run that cannot be read and is left out.
 
     Raises:
         DataError: None can be read; the message is that of the first.
@@ -59,20 +59,20 @@ def by_task(records: Sequence[Record]) -> list[tuple[str, list[Record]]]:
 
 
 def limit_note(records: Iterable[Record]) -> str:
-    """Return what a title says of runs over a part of the data only, else nothing."""
+    """Return the suffix of a title for runs with a limit; empty without one."""
     limits = {record.settings.limit for record in records if record.settings.limit is not None}
     return f" (--limit {', '.join(map(str, sorted(limits)))})" if limits else ""
 
 
 def choose(records: Sequence[Record], metrics_of: Callable[[Record], Iterable[str]]) -> list[PlottedMetric]:
-    """Return the metrics of one task's runs, each once: of those that are the same, the newest.
+    """Return the metrics of one task's runs, each once: the newest of equal ones.
 
-    Metrics of one name are the same if they were made alike, or with the same model. Captions of two models
-    are never the same.
+    Metrics of one name are equal if they have the same settings, or the same model. Those of captions of two models
+    are never equal.
 
     Args:
         records: Runs of one task.
-        metrics_of: Gives the names of the metrics of a run that can be plotted.
+        metrics_of: Returns the names of a run's metrics that can be plotted.
     """
     found: list[PlottedMetric] = []
     for record in sorted(records, key=lambda one: one.date, reverse=True):
@@ -84,7 +84,7 @@ def choose(records: Sequence[Record], metrics_of: Callable[[Record], Iterable[st
 
 
 def require_metrics(wanted: Sequence[str], known: Iterable[str]) -> None:
-    """Raise unless all metrics that the user asks for are there.
+    """Raise unless all requested metrics exist.
 
     Raises:
         UsageError: One is not.

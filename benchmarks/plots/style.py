@@ -1,4 +1,4 @@
-"""How figures look: sizes of a printed column, fonts, colours; nothing of it outlives a figure."""
+"""Style of figures: column widths, fonts, colours; it changes no global settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WIDTHS: dict[Width, float] = {"single": 3.3, "double": 6.9}
 """Inches of one and of two columns of a page."""
 
 BLUE, ORANGE, BLACK, GREY, PALE = "#0072B2", "#D55E00", "#000000", "#767676", "#CFE3F1"
-"""Okabe and Ito's colours; also of different lightness, and never the only difference between two marks."""
+"""Okabe and Ito's colours, of different lightness; marks differ in shape, too."""
 
 _STYLE: dict[str, Any] = {
     "font.family": "sans-serif",
@@ -59,7 +59,7 @@ _STYLE: dict[str, Any] = {
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """Apply our settings, whatever the user's own are, for as long as the block runs.
+    """Apply capbench's settings instead of the user's, inside the block.
 
     Raises:
         UsageError: matplotlib is not installed.
@@ -76,7 +76,7 @@ def style() -> Iterator[None]:
 
 
 def new_figure(width: Width, height: float) -> Figure:
-    """Return an empty figure that no global state knows of.
+    """Return an empty figure, without global state.
 
     Args:
         width: One column or two.
@@ -93,12 +93,12 @@ def new_figure(width: Width, height: float) -> Figure:
 
 
 def describe(figure: Figure, title: str, sentences: Sequence[str]) -> None:
-    """Keep with a figure, as its label, the title and the text that stand for it where it cannot be seen."""
+    """Store a title and a text description as the figure's label, for accessibility."""
     figure.set_label("\n".join([title, *sentences]))
 
 
 def folded(text: str, width: int, lines: int = 2) -> str:
-    """Return a name on a few lines of so many characters, cut at signs where it can be, ended by ``…`` if it must.
+    """Return a name wrapped after signs to a few lines, ended by ``…`` if it is too long.
 
     Args:
         text: The name, of a metric or a task.
@@ -107,21 +107,21 @@ def folded(text: str, width: int, lines: int = 2) -> str:
     """
     if len(text) <= width:
         return text
-    # textwrap cuts at spaces only; a mark that no name has makes it cut after other signs too.
+    # textwrap cuts at spaces only; a mark that is in no name makes it cut after other signs, too.
     spaced = "".join(f"{sign}\0 " if sign in ",_/=[" else sign for sign in text)
     wrapped = textwrap.wrap(spaced, width, break_on_hyphens=True, max_lines=lines, placeholder="…")
     return "\n".join(line.replace("\0 ", "").replace("\0", "") for line in wrapped)
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Return a number as text with at most so many digits, but for whole numbers below a million."""
+    """Return a number as text with at most ``digits`` digits, or as a whole number below a million."""
     whole = 10**digits <= abs(value) < 1e6
     text = f"{value:,.0f}" if whole else f"{value:,.{digits}g}"
     return "0" if value == 0 else text.replace("-", "−")
 
 
 def distinct_numbers(values: Sequence[float]) -> list[str]:
-    """Return numbers as texts, with digits enough to tell them apart."""
+    """Return numbers as distinct texts."""
     texts = [[number(value, digits) for value in values] for digits in range(3, 18)]
     return next((one for one in texts if len(set(one)) == len(values)), texts[-1])
 
@@ -130,10 +130,10 @@ FORMATS = ("png", "svg", "pdf")
 
 
 def require_writable(path: Path) -> str:
-    """Return the format that a file's name stands for, before any work is done for it.
+    """Return the format of a file by its ending, before any work is done for it.
 
     Raises:
-        UsageError: It is none of ours, or the folder is not there.
+        UsageError: The format is unknown, or the folder is missing.
     """
     fmt = path.suffix.lower().removeprefix(".")
     if fmt not in FORMATS:
@@ -152,8 +152,8 @@ def require_writable(path: Path) -> str:
 def write_figure(figure: Figure, path: Path) -> None:
     """Write a figure as PNG (300 dpi), SVG (texts stay texts) or PDF (fonts embedded), by the file's ending.
 
-    What the figure shows goes in as text too, for those who cannot see it: ``<title>`` and ``<desc>`` in SVG,
-    metadata in PNG and PDF. There is no date in it.
+    The file has the description of the figure: ``<title>`` and ``<desc>`` in SVG, metadata in PNG and PDF. It has no
+    date.
 
     Args:
         figure: From one of the functions of this package, whose label describes it, or any other.
@@ -174,7 +174,7 @@ def write_figure(figure: Figure, path: Path) -> None:
         figure.savefig(buffer, format=fmt, metadata=metadata[fmt])
     content = buffer.getvalue()
     if fmt == "svg":
-        # Screen readers are told that the drawing is one image, named by its title and its description.
+        # For screen readers the drawing is one image, with its title and description.
         head = f"<title>{escape(title)}</title>"
         named = f'<title id="title">{escape(title)}</title>\n <desc id="description">{escape(text)}</desc>'
         marked = '<svg role="img" aria-labelledby="title description" '
