@@ -1,4 +1,4 @@
-"""How a metric came to the score of one caption: the metrics that can be explained, and the caption of a task."""
+"""Explanation of the score of one caption, which may be of a task."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def require_explainable(planned: PlannedMetric) -> Metric:
 
 
 def explain(metric: Metric, row: CaptionRow, context: Context) -> ScoreExplanation:
-    """Return how a metric came to the score of a caption.
+    """Return the explanation of a caption's score.
 
     Args:
-        metric: One that :func:`require_explainable` let through.
-        row: The caption and its references, with the image where the metric looks at one.
-        context: Cache, progress, and a judge where the metric asks one.
+        metric: A metric from :func:`require_explainable`.
+        row: The caption and its references, with the image where the metric needs one.
+        context: Cache, progress, and a judge where the metric needs one.
 
     Raises:
         MetricError: The caption has no score, or something is missing.
@@ -52,7 +52,7 @@ def explain(metric: Metric, row: CaptionRow, context: Context) -> ScoreExplanati
     elif isinstance(metric, DcScore):
         found = metric.explain(*texts, row.pixels, row.image, context)
     else:
-        assert isinstance(metric, Capture)  # noqa: S101 - no other is let through
+        assert isinstance(metric, Capture)  # noqa: S101 - require_explainable raises for others
         label, found = label_of(metric.number, []), metric.explain(*texts, context)
     return ScoreExplanation(label, *texts, found)
 
@@ -60,7 +60,7 @@ def explain(metric: Metric, row: CaptionRow, context: Context) -> ScoreExplanati
 def find_sample(
     planned: PlannedRun, sample: str, models: Models, *, locations: DataLocations, store: Store, progress: Progress
 ) -> CaptionRow:
-    """Return the caption of a task that has an id, as its protocol would score it.
+    """Return the caption of a task by id, as its protocol scores it.
 
     Raises:
         UsageError: There is none.
@@ -71,7 +71,7 @@ def find_sample(
     job = Job(planned.task, documents, models, RunSettings(), store, progress, planned.pixels)
     samples: list[str] = []
     for shard in planned.protocol.collect(job, failures):
-        # Rows that are no single captions are made of items with ids of their own.
+        # Rows that are no single captions consist of items with separate ids.
         single = "candidate" in shard.columns
         ids = list(shard.columns["id"] if single else shard.items.ids)
         if sample in ids:

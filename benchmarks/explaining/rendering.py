@@ -1,4 +1,4 @@
-"""What CAPTURE and ALOHa matched, and what DCScore's judge said: on a terminal, and as a page."""
+"""Explanations as text for terminals, and as HTML pages."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _SIGNS: dict[How | Standing, tuple[str, str]] = {
     "false": ("✗", "31"),
     "missing": ("✗", "31"),
 }
-"""The sign of each, and the ANSI code of its colour."""
+"""Sign and ANSI colour code."""
 _WIDTH = 100
 
 
@@ -52,7 +52,7 @@ def as_text(explained: ScoreExplanation, *, colour: bool) -> str:
 
     Args:
         explained: The explanation.
-        colour: Whether words are coloured by ANSI codes; signs say the same.
+        colour: Whether words are coloured by ANSI codes, in addition to the signs.
     """
     found = explained.found
     lines = [f"{explained.label} {explained.value:.4f}{explained.mean_of}"]
@@ -73,7 +73,7 @@ def as_text(explained: ScoreExplanation, *, colour: bool) -> str:
 
 
 def _matches(found: ReferenceMatches, colour: bool) -> list[str]:
-    """Return what CAPTURE matched of a caption and a reference."""
+    """Return the lines of CAPTURE's matches of a caption and a reference."""
     lines = ["", *_folded("candidate", found.candidate, colour), "", *_folded("reference", found.reference, colour)]
     for title, rows in found.groups.items():
         name = title.lower()
@@ -83,7 +83,7 @@ def _matches(found: ReferenceMatches, colour: bool) -> list[str]:
 
 
 def _account(account: FactCheck, colour: bool) -> list[str]:
-    """Return what DCScore's judge said, fact by fact, and the numbers of each trial."""
+    """Return the lines of the judge's answers of DCScore, fact by fact, and the numbers of each trial."""
     lines = ["", "facts of the caption", *_facts(caption_rows(account), colour)]
     lines += ["", "facts of the oracle", *_facts(oracle_rows(account), colour)]
     trials = trial_rows(account)
@@ -144,11 +144,11 @@ def _paint(text: str, how: How | Standing | None, colour: bool) -> str:
 
 
 def as_html(explained: ScoreExplanation, *, title: str = "") -> str:
-    """Return an explanation as a page: one file that loads nothing, no script.
+    """Return an explanation as a self-contained HTML page without scripts.
 
     Args:
         explained: The explanation.
-        title: What the caption is of (a task and a sample).
+        title: Task and sample of the caption.
     """
     found = explained.found
     values: dict[str, Any] = {"objects": None, "facts": None, "of_references": ()}

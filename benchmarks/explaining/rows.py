@@ -1,4 +1,4 @@
-"""What CAPTURE and ALOHa matched, and what DCScore's judge said, as rows for people."""
+"""Matches of CAPTURE and ALOHa, and answers of DCScore's judge, as rows of tables."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ...metrics.dcscore import PARTS, CaptionFact, FactCheck, trial
 
 @dataclass(frozen=True)
 class ScoreExplanation:
-    """How a metric came to the score of a caption.
+    """The explanation of a caption's score.
 
     Attributes:
-        label: How the metric is called.
+        label: Label of the metric.
         candidate: The caption.
-        references: What it was compared with.
-        found: Of CAPTURE what was matched with each reference; of ALOHa the objects; of DCScore what its judge said.
+        references: The references it was compared with.
+        found: CAPTURE's matches with each reference, ALOHa's objects, or the answers of DCScore's judge.
     """
 
     label: str
@@ -40,7 +40,7 @@ class ScoreExplanation:
 
     @property
     def mean_of(self) -> str:
-        """What the score is the mean of, as it stands behind it; empty where it is none."""
+        """What the score is the mean of, as a suffix; empty where it is no mean."""
         if isinstance(self.found, FactCheck):
             return ", the mean of both F1"
         several = not isinstance(self.found, ObjectMatching) and len(self.found) > 1
@@ -53,8 +53,8 @@ How = Literal["equal", "synonym", "similar", "unmatched", "left out"]
 HOWS: Mapping[How, str] = {
     "equal": "equal words, counts 1",
     "synonym": "synonyms, counts 1",
-    "similar": "left over, counts the cosine to the most similar one left over on the other side",
-    "unmatched": "matched with nothing, counts 0",
+    "similar": "unmatched, counts the cosine to the most similar unmatched one of the other side",
+    "unmatched": "no match, counts 0",
     "left out": "not compared: a stop word, or no noun of the caption",
 }
 
@@ -63,13 +63,13 @@ Side = Literal["candidate", "reference"]
 
 @dataclass(frozen=True)
 class MatchRow:
-    """One line of what was matched.
+    """One match, or one unmatched element.
 
     Attributes:
-        how: In which way.
+        how: Kind of match.
         candidate: The candidate's element; empty where there is none.
-        reference: The reference's.
-        of: Whose element counts: both sides' where they are matched, else that of the side left over.
+        reference: The reference's element; empty where there is none.
+        of: The side whose element counts: both where they are matched, else the unmatched one.
         similarity: Their cosine, where they are similar.
         remark: Why an element was left out.
     """
@@ -84,7 +84,7 @@ class MatchRow:
 
 @dataclass(frozen=True)
 class TextSpan:
-    """A part of a caption, and how what it names was matched; None for the text between."""
+    """A part of a caption, and the kind of match of the object or attribute it names; None for other text."""
 
     text: str
     how: How | None
@@ -92,14 +92,14 @@ class TextSpan:
 
 @dataclass(frozen=True)
 class ReferenceMatches:
-    """What a metric matched of a caption and one reference.
+    """A metric's matches of a caption and one reference.
 
     Attributes:
-        value: Its value of the two.
+        value: Score of the pair.
         candidate: The caption in parts.
         reference: The reference in parts.
-        counts: What the value is made of: name to number, as texts.
-        groups: Title of a table to what was matched there.
+        counts: Parts of the score: name to numbers, as texts.
+        groups: Title of a table to its matches.
     """
 
     value: float
@@ -110,7 +110,7 @@ class ReferenceMatches:
 
 
 def reference_matches(candidate: str, reference: str, explanation: Explanation) -> ReferenceMatches:
-    """Return what CAPTURE matched of a caption and a reference: each kind, and where some were, what was left out."""
+    """Return CAPTURE's matches of a caption and a reference by kind, and the elements that were left out."""
     counts = {
         f"{kind}s": f"precision {matched.precision:.4f}, recall {matched.recall:.4f}, F1 {matched.f1:.4f}"
         for kind, matched in ((kind, explanation.matched[kind]) for kind in KINDS)
@@ -123,7 +123,7 @@ def reference_matches(candidate: str, reference: str, explanation: Explanation) 
 
 
 def rows(matched: KindScore) -> list[MatchRow]:
-    """Return what was matched of one kind: one to one first, then what was left over on either side."""
+    """Return the matches of one kind: one-to-one matches first, then unmatched elements of either side."""
     mine, theirs = matched.pairing.candidate, matched.pairing.reference
     found = [MatchRow("equal", name(mine[a]), name(theirs[b]), "both") for a, b in matched.pairing.equal]
     found += [MatchRow("synonym", name(mine[a]), name(theirs[b]), "both") for a, b in matched.pairing.synonymous]
@@ -143,14 +143,14 @@ def rows(matched: KindScore) -> list[MatchRow]:
 
 
 def left_out(explanation: Explanation) -> list[MatchRow]:
-    """Return the objects that the parser found and that were not compared."""
+    """Return the parsed objects that were not compared."""
     return [MatchRow("left out", one, "", "candidate", remark=why) for one, why in explanation.candidate.left_out] + [
         MatchRow("left out", "", one, "reference", remark=why) for one, why in explanation.reference.left_out
     ]
 
 
 def name(element: Element) -> str:
-    """Return an element as people read it."""
+    """Return an element as text."""
     if element.owner:
         return f"{element.words[0]} ({element.owner})"
     return " – ".join(element.words)
@@ -159,14 +159,13 @@ def name(element: Element) -> str:
 def spans(text: str, explanation: Explanation, side: Side) -> list[TextSpan]:
     """Return a caption in parts, with the words that name its objects and attributes marked.
 
-    Graphs do not say where a word stood: an element is looked for by its letters, in singular or plural. The
-    places serve the eye alone.
+    Graphs have no positions of words: an element is searched as text, in singular or plural, for display only.
     """
     how = dict(_hows(explanation, side))
     if not how:
         return [TextSpan(text, None)]
     longest_first = sorted(how, key=len, reverse=True)
-    # One group a word, in singular or plural: which of them matched, says whose place it is.
+    # One group a word, in singular or plural: the number of the matched group gives the word.
     pattern = re.compile(rf"\b(?:{'|'.join(map(_forms, longest_first))})\b", flags=re.IGNORECASE)
     found: list[TextSpan] = []
     end = 0
@@ -186,7 +185,7 @@ def _forms(word: str) -> str:
 
 
 def _hows(explanation: Explanation, side: Side) -> Iterator[tuple[str, How]]:
-    """Yield words of a side and how they were matched; what comes later counts."""
+    """Yield words of a side and their kinds of match; later ones override earlier ones."""
     graph: Graph = getattr(explanation, side)
     for word, _ in graph.left_out:
         if word:
@@ -214,7 +213,7 @@ _OBJECT_MEANINGS: Mapping[How, str] = {
 
 
 def object_rows(matched: ObjectMatching) -> list[MatchRow]:
-    """Return the objects of the candidate, the least similar first, each with what it is matched with."""
+    """Return the objects of the candidate, the least similar first, each with its match."""
     return [
         MatchRow("unmatched", one.name, "", "candidate")
         if one.reference is None
@@ -226,7 +225,7 @@ def object_rows(matched: ObjectMatching) -> list[MatchRow]:
 
 
 def object_meanings(matched: ObjectMatching) -> dict[How, str]:
-    """Return the ways in which objects were matched, and what each counts; and which words were left out."""
+    """Return the kinds of match that occur, with what each counts, and the words that were left out."""
     left = "0" if matched.unmatched == "zero" else "nothing, as released"
     known: dict[How, str] = {
         **_OBJECT_MEANINGS,
@@ -243,17 +242,17 @@ def object_meanings(matched: ObjectMatching) -> dict[How, str]:
 
 Standing = Literal["true", "false", "had", "missing", "divided"]
 _FACT_MEANINGS: Mapping[Standing, str] = {
-    "true": "a fact of the caption that is true, by every answer",
-    "false": "one that is not, by every answer",
-    "had": "a fact of the oracle that a true one of the caption is about, in every trial",
-    "missing": "one that no true one is about, in any trial",
+    "true": "a fact of the caption that is true in every answer",
+    "false": "a fact of the caption that is false in every answer",
+    "had": "a fact of the oracle that a true fact of the caption matches in every trial",
+    "missing": "a fact of the oracle that no true fact of the caption matches in any trial",
     "divided": "answers differ",
 }
 COLUMNS = tuple(part.replace("_", ", ").replace("f1", "F1") for part in PARTS)
-"""What the numbers of a trial are called."""
+"""Names of the numbers of a trial."""
 ARITHMETIC = (
-    "Precision is the share of true facts. Facts that are about one of the oracle's share its weight of 1; recall is "
-    "the weight of the true ones, and 1 for each true one that is about none, over the oracle's facts and these."
+    "Precision is the share of true facts. Facts that match the same fact of the oracle divide its weight of 1. Recall "
+    "is the weight of true facts (1 for each without a match) over the oracle's facts plus true facts without a match."
 )
 
 
@@ -262,10 +261,10 @@ class FactRow:
     """A fact of the caption or of the oracle.
 
     Attributes:
-        standing: What follows of all answers.
+        standing: Verdict over all answers.
         number: Its number, from 1.
-        text: What it says.
-        said: What each answer says of it.
+        text: The fact.
+        said: The answers on it.
     """
 
     standing: Standing
@@ -275,7 +274,7 @@ class FactRow:
 
 
 def caption_rows(account: FactCheck) -> list[FactRow]:
-    """Return the facts of the caption, and by each answer whether it is true, or which of the oracle's it is about."""
+    """Return the facts of the caption, each with its truth and its match in the oracle by answer."""
     rows: list[FactRow] = []
     for place, fact in enumerate(account.facts):
         truths = [one[place] for one in account.verifications]
@@ -288,7 +287,7 @@ def caption_rows(account: FactCheck) -> list[FactRow]:
 
 
 def oracle_rows(account: FactCheck) -> list[FactRow]:
-    """Return the facts of the oracle, each with the facts of the caption that some answer says are about it."""
+    """Return the facts of the oracle, each with the facts of the caption that match it in some answer."""
     rows: list[FactRow] = []
     for place, fact in enumerate(account.oracle):
         had = [
@@ -303,7 +302,7 @@ def oracle_rows(account: FactCheck) -> list[FactRow]:
 
 
 def trial_rows(account: FactCheck) -> list[tuple[str, list[float]]]:
-    """Return the six numbers of each trial, and their means, which count."""
+    """Return the six numbers of each trial, and their means, which make the score."""
     trials = product(enumerate(account.matchings, 1), enumerate(account.verifications, 1))
     rows = [
         (f"matching {one}, verifying {other}", trial(account.facts, account.oracle, matches, truths).tolist())
@@ -313,7 +312,7 @@ def trial_rows(account: FactCheck) -> list[tuple[str, list[float]]]:
 
 
 def fact_meanings(account: FactCheck) -> dict[Standing, str]:
-    """Return the standings that occur, and what each means."""
+    """Return the meanings of the verdicts that occur."""
     standings = {one.standing for one in (*caption_rows(account), *oracle_rows(account))}
     return {standing: said for standing, said in _FACT_MEANINGS.items() if standing in standings}
 

@@ -234,7 +234,7 @@ def test_facts_of_dcscore_are_shown_with_what_each_answer_says_and_the_numbers_o
     assert numbers["mean"][2] == f"{sum(f1) / 4:.4f}"
     assert len(numbers) == 5
     assert "~ answers differ" in lines
-    assert "✗ one that is not, by every answer" in lines
+    assert "✗ a fact of the caption that is false in every answer" in lines
     assert "in any trial" not in done.out
     page = tmp_path / "why.html"
     assert bench(*asked, "--image", image, "--html", page).code == 0
