@@ -1,7 +1,7 @@
-"""The numbers that papers and released code print, to be shown beside ours.
+"""Published values of papers and released code.
 
-Each file of ``published/`` holds one paper: what it is, notes on its numbers (suspected misprints too), and a
-record for every printed number, in the paper's own spelling. Statistics have our names; besides these there
+Each file of ``published/`` holds one paper: title, notes on its numbers (suspected misprints too), and a record for
+every printed number, in the paper's spelling. Statistics have capbench's names; additional ones
 are ``kendall`` (of a variant that the paper does not state), ``accuracy``, those of battles, ``mean`` (a metric's
 value for a whole test set), ``mean_delta`` (an average gain) and ``score`` (of a benchmark that is not about captions).
 """
@@ -30,7 +30,7 @@ Table = int | str
 
 @dataclass(frozen=True)
 class Published:
-    """A printed number and where it stands.
+    """A printed number and its source.
 
     Attributes:
         paper: Key of the paper (``"pacspp"``).
@@ -40,8 +40,8 @@ class Published:
         task: The task in the paper's spelling.
         metric: The metric in the paper's spelling.
         statistic: Our name of the statistic.
-        model: What else tells apart numbers of one metric: the captioner, the metric's encoder, or the
-            setting of an ablation; None where the paper has one number only.
+        model: The captioner, the metric's encoder, or the setting of an ablation; None where the paper has one number
+            of the metric only.
         value: The printed number.
         printed: The number as it is printed (``"32.10"``).
         scale: The printed number is the metric's or statistic's own value times this.
@@ -94,7 +94,7 @@ class Paper:
 
 
 def papers() -> list[str]:
-    """Return the keys of the papers there are."""
+    """Return the keys of the papers."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
@@ -126,14 +126,14 @@ def load(paper: str) -> Paper:
 
 @cache
 def citation(paper: str) -> str:
-    """Return a paper in a few words; its key where this capbench does not have it."""
+    """Return a paper's citation; its key if the paper is unknown."""
     return load(paper).citation if paper in papers() else paper
 
 
 def find(
     paper: str, table: Table, task: str, metric: str, statistic: str, model: str | None = None
 ) -> Published | None:
-    """Return the number that a paper prints.
+    """Return the published value of a paper.
 
     Args:
         paper: Key of the paper.
@@ -141,8 +141,7 @@ def find(
         task: The task in the paper's spelling.
         metric: Label of the metric, ours or in the paper's spelling (:data:`SPELLINGS`).
         statistic: Our name of the statistic.
-        model: Captioner, encoder or setting in the paper's spelling; needed where the paper has several
-            numbers that are alike but for it.
+        model: Captioner, encoder or setting in the paper's spelling; needed where numbers differ in it alone.
 
     Returns:
         The number, or None if the paper has none for this metric, statistic and model.
@@ -175,7 +174,7 @@ def find(
 def find_in(
     table: PublishedTable, metric: str, statistic: str, category: str = "", model: str | None = None
 ) -> Published | None:
-    """Return the number that a task's table prints for one of its results.
+    """Return the published value of one of a task's results.
 
     Args:
         table: The table, as the task names it.

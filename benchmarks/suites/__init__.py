@@ -1,1 +1,1 @@
-"""Suites: a list of runs with the published table beside it."""
+"""Suites: published tables as lists of runs."""

@@ -1,4 +1,4 @@
-"""What the user has for rows of a suite: scores and captions made elsewhere, and models.
+"""User-provided scores, captions and models for rows of a suite.
 
 ``FOLDER/TASK/ROW.jsonl`` (or another suffix that rows are read from) holds scores of the row's metric on a task; where
 columns are metrics, captions by the row's model; and where the task measures an encoder, scores that it gave images and
@@ -39,13 +39,13 @@ class RowModel(BaseModel):
     model_args: dict[str, Any] = Field(default_factory=dict)
     """Arguments of its adapter."""
     judge: str | None = None
-    """Alias or adapter of what judges."""
+    """Alias or adapter of the judge."""
     judge_args: dict[str, Any] = Field(default_factory=dict)
     """Arguments of its adapter."""
     generation_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Decoding settings, over those of the row."""
     trained_on: list[str] = Field(default_factory=list)
-    """Images that it was trained on, as the suite's columns call theirs."""
+    """Images that it was trained on, by their names in the suite's columns."""
 
     @model_validator(mode="after")
     def _something(self) -> RowModel:
@@ -56,13 +56,13 @@ class RowModel(BaseModel):
 
 @dataclass(frozen=True)
 class RowInputs:
-    """What there is for the rows of a suite, by their numbers.
+    """User-provided inputs for the rows of a suite, by row number.
 
     Attributes:
         files: By row and task, scores of the row's metric, captions by its model, or scores of pairs.
         of_columns: By row, task and name of the column, scores of the row's captions.
         models: By row, the model.
-        requests: What the folder asks for that costs.
+        requests: Requests of the folder that need permission.
     """
 
     files: Mapping[tuple[int, str], Path] = field(default_factory=dict)
@@ -75,15 +75,15 @@ NOTHING = RowInputs()
 
 
 def read_inputs(suite: Suite, folder: Path) -> RowInputs:
-    """Return what a folder has for the rows of a suite; what it has for other suites is passed over.
+    """Return the inputs of a folder for the rows of a suite; inputs for other suites are ignored.
 
     Args:
         suite: The suite.
         folder: The folder.
 
     Raises:
-        UsageError: There is no such folder, a file in it is of no row, task or column of any suite, or it asks for
-            what nobody allowed.
+        UsageError: There is no such folder, a file in it is of no row, task or column of any suite, or a request is
+            not permitted.
         TaskError: Its ``models.yaml`` is faulty.
     """
     if not folder.is_dir():
@@ -99,7 +99,7 @@ def read_inputs(suite: Suite, folder: Path) -> RowInputs:
             faults = _faults_elsewhere(suite, file, parts)
             if faults is None:
                 continue
-            # Meant is a suite that has the task, and of several the one that has a name like the row's.
+            # The error of a suite with the task, preferably of one with a similar row name.
             own = [error] if parts[0] in _tasks_of(suite) or not faults else []
             raise min([*own, *faults], key=lambda one: "Did you mean" not in one.message) from None
         known = of_columns.get((row, task, column)) if column else files.get((row, task))
@@ -113,12 +113,12 @@ def read_inputs(suite: Suite, folder: Path) -> RowInputs:
 
 
 def file_name(name: str) -> str:
-    """Return how files call a row or a column."""
+    """Return the file name of a row or a column."""
     return name.replace("/", "-")
 
 
 def _faults_elsewhere(suite: Suite, file: Path, parts: Sequence[str]) -> list[UsageError] | None:
-    """Return why a file is of none of the other suites, of those that have its task; None if it is of one."""
+    """Return the errors of the other suites that have a file's task; None if the file is of one of them."""
     faults: list[UsageError] = []
     for other in list_suites():
         if other.suite != suite.suite:
@@ -170,7 +170,7 @@ def _place_of(suite: Suite, file: Path, parts: Sequence[str]) -> tuple[int, str,
 
 
 def _row_of(suite: Suite, file: Path, called: str, task: str = "") -> int:
-    """Return the number of the row that something is called after."""
+    """Return the number of the row with a name."""
     rows = [(at, row) for at, row in enumerate(suite.rows) if not (task and row.only and task not in row.only)]
     names = {at: file_name(suite.name(row)) for at, row in rows}
     short = {at: [file_name(one) for one in (suite.label(row), row.printed_model) if one] for at, row in rows}
@@ -190,7 +190,7 @@ def _row_of(suite: Suite, file: Path, called: str, task: str = "") -> int:
 
 
 def _requests(folder: Path) -> list[Request]:
-    """Return what a folder asks for: its models, and links that lead out of it."""
+    """Return the requests of a folder: its models, and links to outside files."""
     asked = list(linked_outside(folder))
     if (file := folder / MODELS).is_file():
         parsed = parse(file)
@@ -214,7 +214,7 @@ def _models(suite: Suite, file: Path) -> dict[int, RowModel]:
         if suite.rows[number].metric == RECORDED:
             raise TaskError(
                 f"{parsed.where(suite.suite, called)}: no model computes this metric here",
-                "Scores that were computed elsewhere fill the row: DIR/TASK/ROW.jsonl.",
+                "Fill the row with precomputed scores: DIR/TASK/ROW.jsonl.",
             )
         try:
             found[number] = RowModel.model_validate({"model": values} if isinstance(values, str) else values)
@@ -247,7 +247,7 @@ def describe(suite: Suite) -> str:
 
 
 def _part(name: str, texts: list[str]) -> list[str]:
-    """Return texts beside a name, each from a line of its own on."""
+    """Return texts after a name, each on a new line."""
     lines = [
         line
         for text in texts

@@ -1,4 +1,4 @@
-"""The places of a suite's table: what is run for each, or why nothing is, and what would fill it."""
+"""The places of a suite's table: the run of each, or why there is none and which inputs would fill it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ MODEL = (
 
 @dataclass(frozen=True)
 class RowModels:
-    """What tells apart the runs of rows.
+    """The models of a row, which identify its run.
 
     Attributes:
         model: Name of the model.
-        encoder: Name of the encoder beside it.
-        judge: Name of the judge beside it.
+        encoder: Name of the encoder of the metrics.
+        judge: Name of the judge of the metrics.
         decoding: How the model decodes, as JSON.
         model_args: Arguments of the model, as JSON.
         judge_args: Arguments of the judge, as JSON.
@@ -60,10 +60,10 @@ class TablePlace:
     Attributes:
         row: The row.
         column: The columns.
-        models: What is run.
-        metric: The metric; empty where the task measures something itself.
-        needs: Why nothing is run, and what would fill the cells; empty where something is.
-        recorded: The file of the user's that scores are taken from; None where they are computed.
+        models: The models of the run.
+        metric: The metric; empty for a measure of the task itself.
+        needs: Why nothing is run, and which inputs would fill the cells; empty where there is a run.
+        recorded: The user's file of scores; None where they are computed.
     """
 
     row: SuiteRow
@@ -101,7 +101,7 @@ def places(suite: Suite, given: RowInputs = NOTHING) -> Iterator[TablePlace]:
         if scores:
             models, metric = replace(models, encoder=None), _recorded(scores, column.name)
         needs = _needs(row, column, model, metric, is_given=bool(file))
-        # Of captions the file holds no scores: those are computed.
+        # A file of captions has no scores: those are computed.
         recorded = scores if column.metric else file
         yield TablePlace(row, column, models, metric, needs, None if needs else recorded)
 

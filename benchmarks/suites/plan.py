@@ -1,4 +1,4 @@
-"""Plans a suite: which of its cells can be run here, and what the others lack."""
+"""Plans a suite: which of its cells can be run here, and what is missing for the others."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .read import REFERENCES, Suite
 
 @dataclass
 class SuitePlan:
-    """What will be run.
+    """The plan of a suite.
 
     Attributes:
         ready: By models, the tasks of metrics (none for what the task measures itself) that can be run.
@@ -58,8 +58,8 @@ def plan_suite(
         suite: The suite.
         given: What the user has for rows of it.
         data: Task name to the path of its local data.
-        include_path: Folders with task files of the user's own.
-        allow_outside: Folders besides those of tasks and data whose files tasks may read.
+        include_path: Folders with the user's task files.
+        allow_outside: Additional folders whose files tasks may read.
     """
     index = build_index(include_path)
     locations = DataLocations.from_environment(index.expand_names(data or {}), allow_outside)
@@ -113,7 +113,7 @@ def count_cells(
                 (entry,) = index.resolve([task])
                 require_data(load_task(entry.path)[0], entry.path, locations)
                 has_data[task] = True
-        # To ask models and metrics what they need takes far longer than to look for files.
+        # The requirements of models and metrics take far longer to check than files.
         if has_data[task] and place.key not in can_run:
             can_run[place.key] = False
             with suppress(BenchError):
@@ -140,7 +140,7 @@ def _missing(
 
 
 def wanted_runs(suite: Suite, given: RowInputs = NOTHING) -> dict[RowModels, dict[str, list[str]]]:
-    """Return, by the models of the rows, the metrics of each task; ``""`` stands for what the task has itself."""
+    """Return, by the models of the rows, the metrics of each task; ``""`` stands for the task's own measures."""
     wanted: dict[RowModels, dict[str, list[str]]] = {}
     for place in places(suite, given):
         if not place.needs:
@@ -151,7 +151,7 @@ def wanted_runs(suite: Suite, given: RowInputs = NOTHING) -> dict[RowModels, dic
 
 
 def plan_references(index: TaskIndex, locations: DataLocations, name: str) -> PlannedRun:
-    """Return the plan of a task of which nothing but the references is read."""
+    """Return the plan of a task for reading its references alone."""
     (entry,) = index.resolve([name])
     return plan_task(entry, ANY_MODELS, ["length"], locations)
 
@@ -165,14 +165,14 @@ def describe_references(
 ) -> dict[tuple[str, str], Result]:
     """Return the numbers of a task's references, by statistic and category (none).
 
-    ``images``; ``references``; ``avg_reference_length_words``; ``unique_2grams``, pairs of words that stand side by
-    side in a reference. Words are what white space divides, as written.
+    ``images``; ``references``; ``avg_reference_length_words``; ``unique_2grams``, distinct pairs of
+    consecutive words in a reference. Words are split at white space, and case differs.
 
     Args:
         name: The task.
         data: Task name to the path of its local data.
-        include_path: Folders with task files of the user's own.
-        allow_outside: Folders besides those of tasks and data whose files the task may read.
+        include_path: Folders with the user's task files.
+        allow_outside: Additional folders whose files the task may read.
 
     Raises:
         DataError: The data is not what the task expects.

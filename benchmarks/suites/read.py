@@ -15,9 +15,9 @@ from ..published.values import Published, find
 
 FOLDER = Path(__file__).parent
 RECORDED = "recorded"
-"""The metric of what capbench does not compute: scores computed elsewhere are the only way to fill it."""
+"""The metric of rows that capbench cannot compute; only precomputed scores fill them."""
 REFERENCES = "references"
-"""Stands where a metric does, for numbers of the references themselves."""
+"""Placeholder metric for statistics of the references themselves."""
 
 
 def _as_list(value: Any) -> Any:
@@ -38,7 +38,7 @@ class SuiteColumn(_Strict):
     statistics: list[str]
     """The statistics that it prints, by our names."""
     printed_statistics: dict[str, str] = Field(default_factory=dict)
-    """The paper's names of statistics, where they are others."""
+    """The paper's names of statistics, where they differ."""
     categories: list[str] = Field(default_factory=lambda: [""])
     """Categories of the result, ``mean`` for all of the data set; none where the task has none."""
     mean_of: list[str] = Field(default_factory=list)
@@ -48,9 +48,9 @@ class SuiteColumn(_Strict):
     printed_metric: str | None = None
     """The paper's name of it, or of the column; ``{category}`` stands for each of ``categories``."""
     encoder: str | None = None
-    """Alias of what encodes for the metric of the column."""
+    """Alias of the encoder of the column's metric."""
     head: str | None = None
-    """What stands above the column; by default the task and the statistic."""
+    """Head of the column; by default the task and the statistic."""
     images: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
     """The images that it is measured on, where rows may have been trained on some of them (``trained_on``)."""
     only: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
@@ -60,7 +60,7 @@ class SuiteColumn(_Strict):
 
     @property
     def name(self) -> str:
-        """What the user calls the column: what stands above it, or the paper's name of its metric."""
+        """Name of the column for users: its head, or the paper's name of its metric."""
         return self.head or self.printed_metric or self.metric or ""
 
     @model_validator(mode="after")
@@ -87,7 +87,7 @@ class SuiteRow(_Strict):
     model: str | None = None
     """Alias of the model under test."""
     judge: str | None = None
-    """Alias of what judges for the metrics, beside a model that writes captions."""
+    """Alias of the judge of the metrics, in addition to a model that writes captions."""
     generation_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Decoding settings of the row, over those of the task and of the user."""
     printed_model: str | None = None
@@ -99,7 +99,7 @@ class SuiteRow(_Strict):
     needs: str = ""
     """Why the row is not run by a name alone."""
     no_task: str = ""
-    """Why no task measures the row, whatever a user has for it."""
+    """Why no task measures the row, even with a user's inputs."""
 
     @model_validator(mode="after")
     def _something(self) -> SuiteRow:
@@ -113,7 +113,7 @@ class SuiteRow(_Strict):
 
 
 class Suite(_Strict):
-    """A published table, and the runs that make it anew."""
+    """A published table, and the runs that reproduce it."""
 
     suite: str
     """Its name."""
@@ -128,10 +128,10 @@ class Suite(_Strict):
     rows: list[SuiteRow] = Field(min_length=1)
     """In the order of the table."""
     note: str = ""
-    """What to know when the two are compared."""
+    """Known differences from the paper."""
 
     def places(self) -> Iterator[tuple[int, SuiteRow, SuiteColumn]]:
-        """Yield each place of the table that is meant to be filled: the row's number, row and column."""
+        """Yield the row's number, row and column of each place that a run fills."""
         for number, row in enumerate(self.rows):
             names = {self.label(row), self.name(row)}
             for column in self.columns:
@@ -139,7 +139,7 @@ class Suite(_Strict):
                     yield number, row, column
 
     def published(self, row: SuiteRow, column: SuiteColumn, statistic: str, category: str) -> Published | None:
-        """Return the number that the paper prints in a cell, or None if it prints none."""
+        """Return the published value of a cell; None without one."""
         if set(row.trained_on) & set(column.images):
             return None
         metric = (column.printed_metric or self.label(row)).format(category=category)
@@ -148,11 +148,11 @@ class Suite(_Strict):
         return find(self.paper, self.table, task, metric, printed, row.printed_model)
 
     def label(self, row: SuiteRow) -> str:
-        """Return what the paper calls the metric of a row; empty for a row that is a model."""
+        """Return the paper's name of a row's metric; empty for a row that is a model."""
         return row.printed or (_label_of(row.metric) if row.metric else "")
 
     def name(self, row: SuiteRow) -> str:
-        """Return what the row is called: its metric, with the model in brackets, or its model."""
+        """Return the name of a row: its metric, with the model in brackets, or its model."""
         label = self.label(row)
         if label and row.printed_model:
             return f"{label} ({row.printed_model})"
@@ -169,7 +169,7 @@ def _label_of(metric: str) -> str:
 
 
 def suite_names() -> list[str]:
-    """Return what the suites are called."""
+    """Return the names of the suites."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
@@ -187,9 +187,7 @@ def load_suite(name: str) -> Suite:
     """
     known = suite_names()
     if name not in known:
-        raise UsageError(
-            f"unknown suite '{name}'.{did_you_mean(name, known)}", "'bench ls suites' lists what there is."
-        )
+        raise UsageError(f"unknown suite '{name}'.{did_you_mean(name, known)}", "'bench ls suites' lists all.")
     return _load(FOLDER / f"{name}.yaml")
 
 

@@ -1,4 +1,4 @@
-"""Runs a suite: what can be run here is run, and the rest says what it needs."""
+"""Runs the cells of a suite that can be run here, and gives the reasons for the others."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class TableCell:
     """One number of the table.
 
     Attributes:
-        label: What the row is called.
-        head: What stands above the column.
-        result: What was measured; None if it was not.
-        published: What the paper prints; None if it prints nothing there.
-        reason: Why nothing was measured.
-        is_recorded: Whether the result is of scores from a file of the user's, which nothing here computed.
+        label: Name of the row.
+        head: Head of the column.
+        result: The measured result; None without one.
+        published: The published value; None without one.
+        reason: Why there is no result.
+        is_recorded: Whether the scores are from a user's file.
     """
 
     label: str
@@ -140,7 +140,7 @@ def suite_cells(
         row, column = place.row, place.column
         by_statistic = None
         if not place.needs:
-            # A task may have one measure of its own, whatever its name.
+            # A task may have one measure itself, under any name.
             keys = [place.key] if place.metric else [key for key in found if key[:2] == place.key[:2]]
             by_statistic = found.get(keys[0]) if keys else None
         for statistic in column.statistics:
@@ -193,7 +193,7 @@ def suite_rows(run: SuiteRun) -> list[dict[str, Any]]:
 def render_suite(run: SuiteRun, fmt: str = "github") -> str:
     """Return a suite as a table: ``github`` or ``latex`` as papers print it, ``csv`` or ``json`` a row a cell.
 
-    A cell is ``ours (published)``; a number in brackets leads to why ours is missing, and a mark says that it is of
+    A cell is ``ours (published)``; a number in brackets refers to the reason of a missing value, and a mark denotes
     recorded scores.
     """
     if fmt == "json":
@@ -204,12 +204,12 @@ def render_suite(run: SuiteRun, fmt: str = "github") -> str:
     table: dict[str, dict[str, str]] = {}
     heads = list(dict.fromkeys(cell.head for cell in run.cells))
     for cell in run.cells:
-        # Two rows of one label fill each other's gaps: another metric for the videos of a table, say.
+        # Two rows of one label are merged, such as a table's metrics of images and of videos.
         table.setdefault(cell.label, {})[cell.head] = _text(cell, reasons)
     rows = [{"": label, **{head: cells.get(head, "") for head in heads}} for label, cells in table.items()]
     notes = [f"[{number}] {reason}" for reason, number in reasons.items()]
     if any(cell.is_recorded for cell in run.cells):
-        notes.insert(0, f"[{_RECORDED}] of scores from a file of --recorded, which nothing here computed")
+        notes.insert(0, f"[{_RECORDED}] from scores of a file of --recorded, not computed here")
     return "\n".join(
         [tabulated(rows, fmt), "", "ours (published)", *notes, *([run.suite.note] if run.suite.note else [])]
     )

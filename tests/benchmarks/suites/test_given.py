@@ -139,7 +139,7 @@ def test_row_is_filled_where_a_file_is_called_after_it_and_task_and_the_rest_sta
     assert [line[1] for line in cells[2:]] == ["TIGEr", "length", "CLIP-S (ViT-B/32)", "CLIP-S (ViT-L/14)"]
     # What was recorded does not look like what was measured.
     assert [cells[2][2], *cells[3][2:4]] == ["1.00 [rec]", "0.91", "-1.00 [rec]"]
-    assert "\n[rec] of scores from a file of --recorded, which nothing here computed\n" in table
+    assert "\n[rec] from scores of a file of --recorded, not computed here\n" in table
     assert sum(one["recorded"] for one in suite_rows(run)) == 3
 
 
