@@ -160,7 +160,7 @@ def test_a_host_that_others_reach_is_warned_of(capsys: pytest.CaptureFixture[str
             serve(pages, command="view", holds="sees all", host=host, told=addresses.append)
             warned = capsys.readouterr().err
             assert ("bench view: listens" in warned) == ("sees all" in warned)
-            assert ("other machines reach it" in warned) == (host == "0.0.0.0")  # noqa: S104
+            assert ("for other machines too" in warned) == (host == "0.0.0.0")  # noqa: S104
     assert threading.active_count() < 20
     tokens = {address.partition("token=")[2] for address in addresses}
     assert len(tokens) == 2
