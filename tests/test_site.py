@@ -61,7 +61,7 @@ def test_page_that_the_navigation_leaves_out_and_link_to_nothing_are_named(tmp_p
     with pytest.raises(LookupError, match=r"not on the site:\ndocs/view\.md: gone\.md$"):
         check(tmp_path)
     (tmp_path / "docs/gone.md").touch()
-    with pytest.raises(LookupError, match=r"the navigation leaves out docs/gone\.md$"):
+    with pytest.raises(LookupError, match=r"the navigation lacks docs/gone\.md$"):
         check(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Fails where a page of the built site loads something from another machine."""
+"""Fails if a page of the built site loads external resources."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _STYLED = re.compile(r"(?:@import\s*[\"']|url\([\"']?)((?:https?:)?//[^\s\"')]+)
 
 
 def outside(site: Path) -> list[str]:
-    """Return the files of a site with what they load from elsewhere, in the order of their names."""
+    """Return the files of a site with their external resources, sorted by name."""
     found = []
     for suffix, pattern in ((".html", _LOADED), (".css", _STYLED)):
         for file in sorted(site.rglob(f"*{suffix}")):
             text = file.read_text(encoding="utf-8")
-            # One of the groups holds the address.
+            # One of the groups has the URL.
             found += [
                 f"{file.relative_to(site).as_posix()}: {''.join(one.groups(''))}" for one in pattern.finditer(text)
             ]
@@ -28,4 +28,4 @@ def outside(site: Path) -> list[str]:
 
 if __name__ == "__main__":
     loaded = outside(Path(sys.argv[1]))
-    sys.exit("\n".join(["these pages load something from another machine:", *loaded]) if loaded else 0)
+    sys.exit("\n".join(["these pages load external resources:", *loaded]) if loaded else 0)

@@ -1,4 +1,4 @@
-"""What is registered under a name: metrics, statistics, models, tasks, commands."""
+"""Reference pages of the registries: metrics, statistics, protocols, models, tasks, commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from capbench.tasks.sources import DataSource, load_source
 
 
 def metric_pages() -> str:
-    """Return every metric: what it computes, from what, by which source."""
+    """Return the page of all metrics: definition, inputs and source."""
     return "".join(_metric(name) for name in metrics)
 
 
@@ -43,7 +43,7 @@ def _metric(name: str) -> str:
         "Value of a system": "of the whole corpus" if metric.aggregation == "corpus" else "mean over captions",
         "Source": plain(metric.source),
     }
-    # A variant says what is its own, and what it is a variant of says the rest.
+    # A variant lists only its differences from its base metric.
     contracts = (Metric, CorpusMetric, *Metric.__mro__, *CorpusMetric.__mro__)
     kinds = [kind for kind in metric.__mro__ if kind not in contracts and "__doc__" in vars(kind)]
     lines = [f"## {metric.label} {{ #{name} }}", "", f"`{name}`", ""]
@@ -59,14 +59,14 @@ def _arguments(thing: object) -> dict[str, str]:
 
 
 def _list(heading: str, told: dict[str, str]) -> list[str]:
-    """Return a list of names and what they mean, below a line; nothing of nothing."""
+    """Return a list of names with meanings, below a heading; empty if there are none."""
     if not told:
         return []
     return ["", f"{heading}:", "", *(f"- `{name}`: {plain(text)}" for name, text in told.items())]
 
 
 def statistic_pages() -> str:
-    """Return every statistic: what it computes, by which source."""
+    """Return the page of all statistics: definition and source."""
     text = ""
     for name in statistics:
         lines = [f"## {statistics[name].label} {{ #{name} }}", "", f"`{name}`", "", prose(statistics[name])]
@@ -75,7 +75,7 @@ def statistic_pages() -> str:
 
 
 def protocol_pages() -> str:
-    """Return every protocol: what it does, and which keys of a task it reads."""
+    """Return the page of all protocols: definition, and the task keys that they read."""
     text = ""
     for name in protocols:
         one = protocols[name]
@@ -87,11 +87,11 @@ def protocol_pages() -> str:
 
 
 def model_pages() -> str:
-    """Return every alias with what it is, and every adapter with its arguments."""
-    lines = ["| `--model` | adapter | size | what it is |", "|---|---|---|---|"]
+    """Return the page of all model aliases, and of all adapters with their arguments."""
+    lines = ["| `--model` | adapter | size | description |", "|---|---|---|---|"]
     for one in list_aliases().values():
         lines.append(f"| `{one.name}` | [{one.adapter}](#{one.adapter}) | {one.size} | {in_a_cell(one.description)} |")
-    text = "## Names\n\n" + "\n".join(lines) + "\n\n## Adapters\n\nWhat `--model_args` takes, by the adapter.\n\n"
+    text = "## Names\n\n" + "\n".join(lines) + "\n\n## Adapters\n\nArguments for `--model_args`, by adapter.\n\n"
     for name in adapters:
         lines = [f"### {name} {{ #{name} }}", "", prose(adapters[name])]
         text += "\n".join([*lines, *_list("Arguments", _arguments(adapters[name]))]) + "\n\n"
@@ -99,7 +99,7 @@ def model_pages() -> str:
 
 
 def task_pages() -> str:
-    """Return every task as ``bench show`` explains it, below the card of its data."""
+    """Return the page of all tasks, as in ``bench show``, grouped by data card."""
     entries = [(entry, *_source(entry.path)) for entry in build_index().tasks]
     text = ""
     for title, of_data in groupby(sorted(entries, key=lambda one: (one[1].lower(), one[0].name)), lambda one: one[1]):
@@ -121,14 +121,14 @@ def _card(source: DataSource) -> str:
         "Homepage": source.homepage and f"<{source.homepage}>",
         "Licence": plain(source.licence),
         "Terms": plain(source.terms),
-        "A run may be passed on": {"full": "whole", "scores": "without captions and ratings"}[source.redistribution],
+        "Redistribution of runs": {"full": "whole", "scores": "without captions and ratings"}[source.redistribution],
         "Cite": plain(source.citation),
         "Get it": plain(source.how),
-        "Folder": source.folder and f"`{source.folder}`, below `$CAPBENCH_DATA`",
+        "Folder": source.folder and f"`{source.folder}`, in `$CAPBENCH_DATA`",
     }
     lines = [f"- *{key}*: {' '.join(text.split())}" for key, text in told.items() if text]
     if source.files:
-        lines += ["", "| file | holds |", "|---|---|"]
+        lines += ["", "| file | content |", "|---|---|"]
         lines += [
             f"| `{one.path}`{'' if one.required else ' (optional)'} | {in_a_cell(one.what)} |" for one in source.files
         ]
@@ -136,22 +136,22 @@ def _card(source: DataSource) -> str:
 
 
 def command_pages() -> str:
-    """Return the help of every command."""
+    """Return the page with the help of all commands."""
     text = ""
     for name, summary in COMMANDS.items():
         parser = ArgumentParser(f"bench {name}", description=summary, formatter_class=RawDescriptionHelpFormatter)
         importlib.import_module(f"capbench.cli.{name}").add_arguments(parser)
-        # As wide as a page, on every machine.
+        # Fixed width, independent of the terminal.
         with patch.dict("os.environ", COLUMNS="100"):
             text += f"## bench {name}\n\n```text\n{parser.format_help()}```\n\n"
     return text
 
 
 def _printed(*arguments: str) -> str:
-    """Return what a command prints.
+    """Return the output of a command.
 
     Raises:
-        RuntimeError: It fails.
+        RuntimeError: The command fails.
     """
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         if main(arguments):
@@ -162,33 +162,33 @@ def _printed(*arguments: str) -> str:
 PAGES: dict[str, tuple[str, str, Callable[[], str]]] = {
     "metrics.md": (
         "Metrics",
-        "Every metric with what it computes, its settings and its source, from the code. What a value of one means "
-        "says [the page on figures](../docs/figures.md).",
+        "All metrics with definition, settings and source, from the code. "
+        "[The page on figures](../docs/figures.md) explains their values.",
         metric_pages,
     ),
     "statistics.md": (
         "Statistics",
-        "What metrics are held against people's judgement by. What a value of one means says "
-        "[the page on figures](../docs/figures.md#statistics).",
+        "Statistics that compare metrics with human judgements. "
+        "[The page on figures](../docs/figures.md#statistics) explains their values.",
         statistic_pages,
     ),
     "protocols.md": (
         "Protocols",
-        "What a task's `output_type` does with model, data and metrics. Their settings are listed with the other "
+        "A task's `output_type` selects its protocol. Settings of protocols are listed with the other "
         "[keys of YAML files](yaml.md#protocols).",
         protocol_pages,
     ),
     "tasks.md": (
         "Tasks",
-        "Every task as `bench show TASK` explains it, below the card of its data, which `bench data TASK` prints.",
+        "All tasks with the output of `bench show TASK`, grouped by data card, which `bench data TASK` prints.",
         task_pages,
     ),
     "models.md": (
         "Models",
-        "What `--model`, `--encoder` and `--judge` take. [Models and weights](../docs/models.md) and "
-        "[captioners](../docs/captioners.md) say how to use them.",
+        "Values for `--model`, `--encoder` and `--judge`. [Models and weights](../docs/models.md) and "
+        "[captioners](../docs/captioners.md) explain their use.",
         model_pages,
     ),
-    "commands.md": ("Commands", "What `bench COMMAND --help` prints.", command_pages),
+    "commands.md": ("Commands", "The output of `bench COMMAND --help`.", command_pages),
 }
-"""File of the reference to its title, its first lines and what makes the rest."""
+"""File of the reference to its title, first lines, and generator of the rest."""

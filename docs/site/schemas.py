@@ -1,4 +1,4 @@
-"""Every key of every YAML file, from the classes that read them."""
+"""Reference of all keys of YAML files, from the classes that read them."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ _NAMES = {
 
 
 def page_of(model: type[BaseModel], heading: str, seen: set[type[BaseModel]], level: int = 2) -> str:
-    """Return the keys of a class under a heading, and below it those of the classes that are in it.
+    """Return the keys of a class under a heading, followed by those of nested classes.
 
     Args:
         model: The class.
         heading: Its heading; empty for the class's name.
-        seen: Classes that have been shown; this one and those in it are added.
-        level: Of the heading.
+        seen: Classes that are already on the page; updated with this class and nested ones.
+        level: Level of the heading.
     """
     seen.add(model)
     lines = [f"{'#' * level} {heading or model.__name__} {{ #{anchor(model)} }}", "", prose(model), ""]
     fields = {name: one for name, one in model.model_fields.items() if not one.alias}
     if fields:
-        lines += ["| key | holds | default | meaning |", "|---|---|---|---|"]
+        lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
         lines += [_row(model, name, one) for name, one in fields.items()]
     else:
-        lines.append("It has no keys.")
+        lines.append("No keys.")
     if model.model_config.get("extra") == "allow":
-        lines += ["", "Further keys are arguments of what it names."]
+        lines += ["", "Additional keys are arguments of the named object."]
     text = "\n".join(lines) + "\n\n"
     for one in fields.values():
         for inner in _models_in(one.annotation):
@@ -57,7 +57,7 @@ def page_of(model: type[BaseModel], heading: str, seen: set[type[BaseModel]], le
 
 
 def anchor(model: type) -> str:
-    """Return the anchor of a class; its name alone would be that of many protocols' ``Settings``."""
+    """Return the anchor of a class, with its module, as many protocols have a class ``Settings``."""
     return f"{model.__module__.rpartition('.')[2]}-{model.__qualname__}".lower().replace("_", "-").replace(".", "-")
 
 
@@ -76,7 +76,7 @@ def _holds(field: FieldInfo) -> str:
 
 
 def _type(annotation: Any) -> str:
-    """Return what values of a type are called by people who write YAML."""
+    """Return the name of a type for authors of YAML files."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Literal:
         return ", ".join(f"`{one}`" for one in arguments)
@@ -116,10 +116,10 @@ def _default(field: FieldInfo) -> str:
 
 
 def _meaning(model: type[BaseModel], name: str) -> str:
-    """Return what a key means, as its class or the class that it is inherited from says it.
+    """Return the docstring of a key from its class or a base class.
 
     Raises:
-        LookupError: None of them does.
+        LookupError: There is no docstring.
     """
     for one in model.__mro__:
         if one in (BaseModel, object) or not issubclass(one, BaseModel):
@@ -130,7 +130,7 @@ def _meaning(model: type[BaseModel], name: str) -> str:
 
 
 def _choices(model: type[BaseModel], name: str) -> str:
-    """Return what each choice of a protocol's setting does."""
+    """Return the meanings of the choices of a protocol's setting."""
     known = getattr(model, "meanings", {}).get(name, "")
     if isinstance(known, str):
         return f" ({known})" if known else ""
@@ -138,7 +138,7 @@ def _choices(model: type[BaseModel], name: str) -> str:
 
 
 def _attribute_docstrings(model: type) -> dict[str, str]:
-    """Return the texts that stand below the attributes of a class."""
+    """Return the docstrings of the attributes of a class."""
     statements = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0].body
     found = {}
     for before, after in pairwise(statements):
@@ -176,4 +176,4 @@ def alias_keys() -> str:
 
 
 _NOT_IN_ALIASES = {"name", "arguments", "built"}
-"""What is no key: the name is the key above, the arguments are the keys that are left, and a class comes from code."""
+"""Fields that are not keys: the name is the parent key, arguments are all other keys, and classes come from code."""

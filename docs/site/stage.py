@@ -1,7 +1,6 @@
-"""Lays out the pages of the site, in ``build/docs``: those of the repository where they lie, and a generated reference.
+"""Prepares the pages of the site in ``build/docs``: pages of the repository, and a generated reference.
 
-``mkdocs.yml`` builds the site from there. The tree is that of the repository, so that a link from a page to another,
-which a reader of the repository can follow, is the same link in the site.
+``mkdocs.yml`` builds the site from there. The tree is that of the repository, so links between pages work in both.
 """
 
 from __future__ import annotations
@@ -45,23 +44,22 @@ COPIED = (
     "benchmarks/records/run.schema.json",
     "tasks/flickr8k/flickr8k_source.yaml",
 )
-"""What of the repository the site shows, or a page of it links to."""
+"""Files of the repository that the site shows or links to."""
 _FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)")
 
 
 def stage(target: Path) -> None:
-    """Write all pages below a folder, which is made anew.
+    """Write all pages to a folder; an existing folder is replaced.
 
     Raises:
-        LookupError: A page has no place in the navigation of ``mkdocs.yml`` or links to a file that is not on the site,
-            or a key has no docstring.
+        LookupError: A page is missing in the navigation of ``mkdocs.yml``, a link is broken, or a key has no docstring.
     """
     shutil.rmtree(target, ignore_errors=True)
     for source in (path for pattern in COPIED for path in sorted(ROOT.glob(pattern))):
         copy = target / source.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        # A notebook is a page of the site.
+        # Notebooks become pages.
         copy.write_bytes(
             source.read_bytes().replace(b".ipynb)", b".md)") if copy.suffix == ".md" else source.read_bytes()
         )
@@ -79,20 +77,20 @@ def stage(target: Path) -> None:
 
 
 def check(target: Path) -> None:
-    """Raise if the pages below a folder are not all in the navigation, or link to what is not there.
+    """Raise if pages are missing in the navigation or have broken links.
 
     Raises:
-        LookupError: With each page.
+        LookupError: Lists each such page.
     """
     pages = {path.relative_to(target).as_posix() for path in target.rglob("*.md")}
     if left_out := pages - set(navigation()):
-        raise LookupError(f"mkdocs.yml: the navigation leaves out {', '.join(sorted(left_out))}")
+        raise LookupError(f"mkdocs.yml: the navigation lacks {', '.join(sorted(left_out))}")
     if broken := [f"{page}: {link}" for page in sorted(pages) for link in links_to_nothing(target / page)]:
-        raise LookupError("what these link to is not on the site:\n" + "\n".join(broken))
+        raise LookupError("these pages link to files that are not on the site:\n" + "\n".join(broken))
 
 
 def links_to_nothing(page: Path) -> list[str]:
-    """Return the files, pictures among them, that a page links to and that are not there."""
+    """Return the missing files, including images, that a page links to."""
     text = _FENCED.sub("", page.read_text(encoding="utf-8"))
     return [link for link in _LINK.findall(text) if not (page.parent / link).exists()]
 
@@ -110,7 +108,7 @@ def _leaves(place: object) -> Iterator[str]:
 
 
 def notebook(file: Path) -> str:
-    """Return a notebook as a page: its texts, and its cells of code."""
+    """Return a notebook as a page of its text and code cells."""
     pieces = [f"*A notebook: [{file.name}](https://jupyter.org) in `docs/notebooks` of the repository.*"]
     for cell in json.loads(file.read_text(encoding="utf-8"))["cells"]:
         text = "".join(cell["source"])
@@ -120,7 +118,7 @@ def notebook(file: Path) -> str:
 
 
 def python_page() -> str:
-    """Return the page of the public names, which mkdocstrings fills, and of the contracts that one's own code keeps."""
+    """Return the page of public names and contracts of extensions; mkdocstrings fills it."""
     names = [f"capbench.{name}" for name in capbench.__all__]
     contracts = (
         "metrics.contract.Metric",
@@ -132,30 +130,30 @@ def python_page() -> str:
         "benchmarks.statistics.contract.Statistic",
         "benchmarks.protocols.contract.Protocol",
     )
-    lines = ["# Python", "", "What `import capbench` gives. How to use it: [in Python](../docs/python.md)."]
+    lines = ["# Python", "", "The public API of `import capbench`. [In Python](../docs/python.md) explains its use."]
     lines += [f"\n::: {name}" for name in names]
-    lines += ["\n## Contracts", "\nWhat code of your own keeps: [extending](../docs/extending.md) has examples."]
+    lines += ["\n## Contracts", "\nBase classes for extensions; [extending](../docs/extending.md) has examples."]
     return "\n".join([*lines, *(f"\n::: capbench.{name}" for name in contracts)]) + "\n"
 
 
 def _own(registry: Mapping[str, type]) -> list[str]:
-    """Return the names of what is capbench's: others may have registered theirs in this process."""
+    """Return the names that capbench registers; other packages may have registered more."""
     return [name for name in registry if registry[name].__module__.startswith("capbench.")]
 
 
 def yaml_page() -> str:
-    """Return every key of every YAML file."""
+    """Return the page of all keys of YAML files."""
     seen: set[type] = set()
     text = (
-        "# Keys of YAML files\n\nEvery key of every YAML file that capbench reads, from the classes that read them. An "
+        "# Keys of YAML files\n\nAll keys of the YAML files that capbench reads, from the classes that read them. An "
         "unknown key is an error with file, line and the nearest known key. Any file may `include` others.\n\n"
     )
     text += page_of(TaskConfig, "Task", seen)
-    text += "### Keys `doc_to_*`\n\n[Task files](../docs/tasks.md#documents) says what they give.\n\n"
+    text += "### Keys `doc_to_*`\n\n[Task files](../docs/tasks.md#documents) explains them.\n\n"
     text += f"{template_keys()}\n\n"
     text += "## Protocols\n\nThe section `protocol` of a task, by its `output_type`.\n\n"
     for name in _own(protocols):
-        # Of several that have no keys of their own, one says so.
+        # List a settings class that several protocols use only once.
         if protocols[name].Settings not in seen:
             text += page_of(protocols[name].Settings, f"`{name}`", seen, 3)
     text += page_of(DataSource, "Data card", seen)
