@@ -1,1 +1,1 @@
-"""To and from other harnesses: lm-eval, lmms-eval, VLMEvalKit, evaluate, the hub."""
+"""Import from and export to lm-eval, lmms-eval, VLMEvalKit, evaluate, torchmetrics and the Hugging Face hub."""

@@ -1,4 +1,4 @@
-"""Our metrics as modules of the Hugging Face ``evaluate`` library."""
+"""Metrics as modules of the Hugging Face ``evaluate`` library."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ..running.scoring import score_metric
 
 
 class CaptionMetric(evaluate.Metric):
-    """A metric of capbench as an evaluation module; ``capbench.as_evaluate`` makes one.
+    """A metric of capbench as an evaluation module; created by ``capbench.as_evaluate``.
 
-    ``compute(predictions, references)`` takes captions and, for each, a list of references. It returns the
-    system-level value under the metric's name, and of each caption the value under ``NAME_scores`` and, where it
-    has none, the reason under ``NAME_failures``.
+    ``compute(predictions, references)`` takes captions and a list of references for each. It returns the
+    system-level value under the metric's name, scores of captions under ``NAME_scores``, and reasons for missing
+    scores under ``NAME_failures``.
     """
 
     def __init__(self, metric_name: str, **arguments: Any) -> None:
@@ -43,10 +43,10 @@ class CaptionMetric(evaluate.Metric):
         )
 
     def add_batch(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> None:
-        """Take a batch of lists.
+        """Add a batch of lists.
 
         Raises:
-            UsageError: One is a mapping by id.
+            UsageError: An argument is a mapping by id.
         """
         require_list("predictions", predictions)
         require_list("references", references)

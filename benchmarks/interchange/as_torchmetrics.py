@@ -1,4 +1,4 @@
-"""Our metrics with the interface of torchmetrics: ``update``, ``compute``, ``reset``, on any device."""
+"""Metrics with the interface of torchmetrics: ``update``, ``compute``, ``reset``, on any device."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from ..running.rows import require_list
 from ..running.scoring import score_metric
 
 Texts = str | Sequence[str]
-"""A text, or several."""
+"""One text or several."""
 Images = Any
-"""A tensor ``[n, c, h, w]``, or a list of tensors ``[c, h, w]``, images of Pillow, arrays or paths."""
+"""A tensor ``[n, c, h, w]``, or a list of tensors ``[c, h, w]``, Pillow images, arrays or paths."""
 
 
 class TorchCaptionMetric(torch.nn.Module):
-    """A metric that is told of batches: what theirs and ours have in common.
+    """A metric that accumulates batches, as in torchmetrics.
 
-    It is a module without weights, so that it moves to a device with the module that holds it. Where processes work
-    together (``torch.distributed``), ``compute`` is of what all of them were told.
+    It is a module without weights, so it moves to a device with its parent module. With ``torch.distributed``,
+    ``compute`` covers the batches of all processes.
     """
 
     is_differentiable = False
@@ -50,22 +50,22 @@ class TorchCaptionMetric(torch.nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where values are."""
+        """Device of the values."""
         return self._place.device
 
     @abstractmethod
     def update(self, *batch: Any, **named: Any) -> None:
-        """Take a batch."""
+        """Add a batch."""
 
     @abstractmethod
     def _value(self, told: Sequence[Any]) -> float | None:
-        """Return the system-level value of what was told."""
+        """Return the system-level value of accumulated entries."""
 
     def compute(self) -> torch.Tensor:
-        """Return the value of all batches: a float64 without dimensions (float32 where a device has no other).
+        """Return the value over all batches: a float64 scalar tensor (float32 on devices without float64).
 
         Raises:
-            UsageError: There was none.
+            UsageError: There was no batch.
             MetricError: A caption has no score.
         """
         told = self._told
@@ -76,7 +76,7 @@ class TorchCaptionMetric(torch.nn.Module):
         return self._computed(told)
 
     def forward(self, *batch: Any, **named: Any) -> torch.Tensor:
-        """Take a batch, and return the value of it alone."""
+        """Add a batch, and return the value for this batch only."""
         before, self._told = self._told, []
         try:
             self.update(*batch, **named)
@@ -85,7 +85,7 @@ class TorchCaptionMetric(torch.nn.Module):
             self._told = before + self._told
 
     def reset(self) -> None:
-        """Forget all batches."""
+        """Remove all batches."""
         self._told = []
 
     def _scores(self, items: Items, context: Context) -> Scores:
@@ -106,9 +106,9 @@ class TorchCaptionMetric(torch.nn.Module):
 
 
 class TorchTextMetric(TorchCaptionMetric):
-    """A metric of captions and references; :func:`as_torchmetrics` makes one.
+    """A metric of captions and references; created by :func:`as_torchmetrics`.
 
-    Captions are kept until ``reset``, since the value of some metrics is of the whole corpus (CIDEr, BLEU).
+    It stores captions until ``reset``, as some metrics have corpus-level values (CIDEr, BLEU).
     """
 
     def __init__(self, metric: str, **arguments: Any) -> None:
@@ -116,15 +116,15 @@ class TorchTextMetric(TorchCaptionMetric):
         super().__init__(plan_metric(entry, frozenset({"references"})))
 
     def update(self, preds: Texts, target: str | Sequence[str | Sequence[str]] = ()) -> None:
-        """Take captions.
+        """Add captions.
 
         Args:
             preds: The captions.
-            target: For each a list of references, or one text; nothing where the metric looks at none.
+            target: A list of references, or one text, for each caption; empty if the metric uses none.
 
         Raises:
-            UsageError: They are not as many.
-            DataError: References say nothing.
+            UsageError: The numbers of captions and references differ.
+            DataError: References are empty.
         """
         candidates, references = _listed("captions", preds), _listed("references", target)
         if "references" not in self._planned.metric.needs:
@@ -144,16 +144,16 @@ class TorchTextMetric(TorchCaptionMetric):
 
 
 class CLIPScore(TorchCaptionMetric):
-    """CLIP-S of images and captions, in the place of ``torchmetrics.multimodal.CLIPScore``.
+    """CLIP-S of images and captions, as a replacement for ``torchmetrics.multimodal.CLIPScore``.
 
-    With its settings: 100 times the cosine, of the caption as it is. Where theirs makes the mean 0 if it is negative,
-    each caption counts 0 whose cosine is, as CLIP-S has it. ``w=2.5, prompt="A photo depicts "`` is CLIP-S as its paper
-    has it.
+    The defaults are those of torchmetrics: 100 times the cosine, without a prompt. torchmetrics clips a negative mean
+    to 0; here, as in CLIP-S, each negative cosine is clipped. ``w=2.5, prompt="A photo depicts "`` gives CLIP-S as in
+    its paper.
 
     Args:
-        model_name_or_path: A model of ``bench ls models``, a CLIP of the hub or in a folder, or an encoder.
-        w: What the cosine is multiplied with.
-        prompt: What stands before each caption.
+        model_name_or_path: A model of ``bench ls models``, a CLIP model on the hub or in a folder, or an encoder.
+        w: Factor of the cosine.
+        prompt: Prefix of each caption.
         **model_args: Arguments of the model's adapter (``dtype``, ``batch_size``, ...).
     """
 
@@ -172,7 +172,7 @@ class CLIPScore(TorchCaptionMetric):
 
     @property
     def encoder(self) -> Encoder:
-        """What encodes: the one that was given, or the model on this device, loaded when it is first asked for."""
+        """The given encoder, or the model, loaded on this device at first use."""
         if isinstance(self._model, Encoder):
             return self._model
         if self._loaded is None or self._loaded[0] != self.device:
@@ -183,20 +183,20 @@ class CLIPScore(TorchCaptionMetric):
         return self._loaded[1]
 
     def update(self, source: Images | Texts, target: Images | Texts) -> None:
-        """Take images and captions, in either order.
+        """Add images and captions, in either order.
 
         Args:
-            source: Images: a tensor ``[n, c, h, w]`` or ``[c, h, w]``, or a list of tensors ``[c, h, w]``, of whole
-                numbers from 0 to 255; or a list of images of Pillow, arrays, encoded images or paths.
-            target: As many captions.
+            source: Images: a tensor ``[n, c, h, w]`` or ``[c, h, w]``, or a list of tensors ``[c, h, w]``, of
+                integers from 0 to 255; or a list of Pillow images, arrays, encoded images or paths.
+            target: The same number of captions.
 
         Raises:
-            UsageError: They are not as many, or something else.
+            UsageError: The numbers of images and captions differ, or an argument has another type.
             MetricError: A caption has no score: its image cannot be read.
         """
         images, texts = (target, source) if _are_texts(source) else (source, target)
         if _are_texts(images) or not _are_texts(texts):
-            raise UsageError(f"{type(self).__name__} compares images with captions, not two of a kind")
+            raise UsageError(f"{type(self).__name__} compares images with captions, not two of the same type")
         handles, captions = list(map(_handle, _listed("images", images))), _listed("captions", texts)
         _require_as_many(captions, handles, "images")
         rows = zip(map(_said, captions), handles, strict=True)
@@ -229,7 +229,7 @@ def as_torchmetrics(metric: str, **arguments: Any) -> TorchTextMetric:
 
 
 def _spec_of(model: str, arguments: dict[str, Any]) -> ModelSpec:
-    """Return the model of a name; a path, or a name on the hub, that is no alias is a CLIP of transformers."""
+    """Return the spec of a model; a path or hub name that is not an alias is a CLIP model of transformers."""
     try:
         return resolve_model(model, arguments)
     except UsageError:
@@ -239,14 +239,14 @@ def _spec_of(model: str, arguments: dict[str, Any]) -> ModelSpec:
 
 
 def _listed(what: str, given: Any) -> list[Any]:
-    """Return texts, or images, one by one."""
+    """Return texts or images as a list."""
     require_list(what, given)
     is_one = isinstance(given, str) or (isinstance(given, torch.Tensor) and given.ndim == 3)
     return [given] if is_one else list(given)
 
 
 def _said(caption: Any) -> str:
-    """Return a caption; what says nothing counts as an empty one, as in released code."""
+    """Return a caption; captions without text become empty, as in released code."""
     return "" if candidate_fault(caption) else caption
 
 
@@ -264,12 +264,12 @@ def _handle(image: Any) -> ImageHandle:
         whole = not image.is_floating_point() and image.numel() > 0
         if not whole or image.ndim != 3 or int(image.min()) < 0 or int(image.max()) > 255:
             raise UsageError(
-                f"an image is a tensor of {image.dtype} of shape {list(image.shape)}",
-                "Tensors are [c, h, w], of whole numbers from 0 to 255.",
+                f"an image is a tensor of dtype {image.dtype} and shape {list(image.shape)}",
+                "Give tensors [c, h, w] of integers from 0 to 255.",
             )
         pixels = image.cpu().numpy().astype(np.uint8)
         image = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
     handle = handle_of(as_png(image) if is_decoded(image) else image)
     if not isinstance(handle, ImageHandle):
-        raise UsageError(f"an image is {type(image).__name__}, which is none", "Give a tensor [c, h, w].")
+        raise UsageError(f"an image has the unknown type {type(image).__name__}", "Give a tensor [c, h, w].")
     return handle

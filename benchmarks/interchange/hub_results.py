@@ -1,7 +1,7 @@
-"""Makes a data set of finished runs and puts it on the Hugging Face hub.
+"""Uploads finished runs as a data set to the Hugging Face hub.
 
-The data set has a configuration ``results``, the flat table, and with samples one a task, ``samples_TASK``. It is
-a folder that ``datasets.load_dataset`` reads: Parquet files, and a card whose head lists them.
+The data set has a configuration ``results``, the flat table, and with samples one configuration per task,
+``samples_TASK``. It is a folder for ``datasets.load_dataset``: Parquet files, and a card whose header lists them.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def write_dataset(runs: Sequence[TaskRun], folder: Path, repository: str, sample
 
     Args:
         runs: The runs.
-        folder: Where the files go.
+        folder: The output folder.
         repository: ``OWNER/NAME``, for the card.
-        samples: Whether captions, references and values of single captions go along: only of runs whose data
-            may be passed on (``redistribution`` of the record is not ``scores``).
+        samples: Whether to include captions, references and scores of captions, for runs whose data may be
+            redistributed (``redistribution`` of the record is not ``scores``).
 
     Returns:
-        The runs whose samples were left out, with the reason.
+        The runs without samples, with the reason.
     """
     import pyarrow
     import pyarrow.parquet
@@ -42,7 +42,7 @@ def write_dataset(runs: Sequence[TaskRun], folder: Path, repository: str, sample
     for run in runs if samples else ():
         try:
             if run.record.redistribution == "scores":
-                raise DataError("its data may not be passed on (redistribution: scores)")
+                raise DataError("its data may not be redistributed (redistribution: scores)")
             table = run.samples
         except DataError as error:
             without.append(BadRow(str(run.folder), error.message.removeprefix(f"{run.folder}: ")))
@@ -51,7 +51,7 @@ def write_dataset(runs: Sequence[TaskRun], folder: Path, repository: str, sample
             table = table.append_column(name, pyarrow.array([value] * len(table), pyarrow.string()))
         tables.setdefault("samples_" + re.sub(r"[^\w.-]", "_", run.record.task), []).append(table)
     for name, parts in tables.items():
-        # Runs of a task may have other metrics; what a run lacks is null there.
+        # Metrics may differ between runs of a task; missing values are null.
         whole = pyarrow.concat_tables(parts, promote_options="permissive")
         pyarrow.parquet.write_table(whole, folder / f"{name}.parquet", compression="zstd")
         configs.append(_config(name))
@@ -60,16 +60,16 @@ def write_dataset(runs: Sequence[TaskRun], folder: Path, repository: str, sample
 
 
 def push(runs: Sequence[TaskRun], repository: str, private: bool, samples: bool) -> tuple[str, list[BadRow]]:
-    """Put the data set on the hub, in one commit; the repository is made if it is not there.
+    """Upload the data set in one commit; creates the repository if it does not exist.
 
     Args:
         runs: The runs.
         repository: ``OWNER/NAME``.
-        private: Whether a repository that is made is private; one that is there stays as it is.
-        samples: As of ``write_dataset``.
+        private: Whether a new repository is private; does not affect an existing one.
+        samples: See ``write_dataset``.
 
     Returns:
-        The address of the commit, and the runs whose samples were left out, with the reason.
+        The URL of the commit, and the runs without samples, with the reason.
 
     Raises:
         DataError: There is no token, or the hub cannot be reached or refuses.
@@ -93,11 +93,11 @@ def push(runs: Sequence[TaskRun], repository: str, private: bool, samples: bool)
                 commit_message=f"Results of {len(runs)} runs by capbench",
             )
         except Exception as error:
-            # The client's errors have no base of their own: refusals, timeouts, being offline, bad names.
+            # The client has no common base class for its errors: refusals, timeouts, offline mode, invalid names.
             raise DataError(
                 f"--push_to_hub {repository}: {type(error).__name__}: {error}",
                 "Is the hub reachable (HF_ENDPOINT, HF_HUB_OFFLINE), and may the token write there? "
-                "Nothing is lost: -o writes the same table to a file.",
+                "-o writes the same table to a file.",
             ) from error
     return str(commit.commit_url), without
 
@@ -119,7 +119,7 @@ def _card(runs: Sequence[TaskRun], repository: str, configs: Sequence[dict[str, 
         f"| `{run.record.fingerprint[:12]}` |"
         for run in runs
     )
-    others = "".join(f"- `{one['config_name']}`: a row a sample.\n" for one in configs[1:])
+    others = "".join(f"- `{one['config_name']}`: one row per sample.\n" for one in configs[1:])
     return f"""\
 ---
 {head}---
@@ -128,7 +128,7 @@ def _card(runs: Sequence[TaskRun], repository: str, configs: Sequence[dict[str, 
 
 {len(runs)} runs by capbench {", ".join(versions)}.
 
-- `results`: a row a result, with the columns {", ".join(COLUMNS)}. Values are plain numbers (a tau of 0.439);
+- `results`: one row per result, with the columns {", ".join(COLUMNS)}. Values are unscaled (a tau of 0.439);
   `published` is the paper's value on the same scale; runs of equal `fingerprint` must give equal numbers.
 {others}
 ```python

@@ -1,4 +1,4 @@
-"""Turns captions that other harnesses recorded into a file that ``--model captions:FILE`` serves.
+"""Converts captions recorded by other harnesses to a file for ``--model captions:FILE``.
 
 lm-eval and lmms-eval log samples (``--log_samples``) as a JSON object a line: ``doc_id``, ``target``,
 ``filtered_resps``, ``resps``, and what the task's ``process_results`` returned, by metric. lm-eval, and lmms-eval
@@ -7,8 +7,8 @@ before 0.5, add the document as ``doc``; later lmms-eval leaves it out, and flat
 
 VLMEvalKit writes tables of predictions, whose row is a question: ``index``, ``question``, ``answer`` (a Python list
 printed as text), ``prediction``, and what else the data set has (``image_path``, ``question_id``). Source:
-``vlmeval.smp.file.dump`` and ``vlmeval.dataset.image_caption`` of VLMEvalKit 0.2rc1. Its pickles are not read: to
-unpickle a file is to run it.
+``vlmeval.smp.file.dump`` and ``vlmeval.dataset.image_caption`` of VLMEvalKit 0.2rc1. Its pickles are not read, as
+unpickling executes code.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ KEYS = (
     "image_id", "id", "question_id", "image", "image_path", "filename", "file_name", "index", "doc_id",
     "input_media",
 )  # fmt: skip
-"""Fields that name a document, in the order in which they are tried."""
+"""Fields with ids of documents, in order of preference."""
 _IMAGE_KEYS = ("image", "image_path", "image_name", "filename", "file_name", "input_media")
 LONGEST_NAME = 1000
-"""Longer texts in an image column are encoded pixels, not names."""
+"""Maximum length of names; longer texts in an image column are encoded images."""
 _OWN_KEYS = frozenset(
     (
         "doc_id", "doc", "target", "arguments", "input", "input_media", "resps", "filtered_resps", "filter",
@@ -49,15 +49,15 @@ _NOT_A_NAME = frozenset({"prediction", "question", "answer", "thinking", *_METRI
 
 @dataclass(frozen=True)
 class LoggedRow:
-    """A caption as another harness wrote it down.
+    """A caption recorded by another harness.
 
     Attributes:
         place: ``file:line`` or the like.
         caption: The caption.
-        fields: What tells which document it is of: field to value.
-        references: The references, where the file has them.
-        metrics: The harness's own values of this caption.
-        remark: What was chosen among several, in words; empty as a rule.
+        fields: Fields that may identify the document: name to value.
+        references: The references, if the file has them.
+        metrics: Scores of this caption by the harness.
+        remark: Which of several answers was chosen; usually empty.
     """
 
     place: str
@@ -69,9 +69,9 @@ class LoggedRow:
 
 
 def texts_of(value: Any) -> tuple[str, ...]:
-    """Return the texts of a list, of one text, or of a Python list printed as text; empty if there are none.
+    """Return the texts in a list, a text, or a printed Python list; empty if there are none.
 
-    Harnesses print lists of references with ``str``; only literals are read back, nothing is evaluated.
+    Harnesses print lists of references with ``str``; only literals are parsed, nothing is evaluated.
     """
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
@@ -87,9 +87,9 @@ def texts_of(value: Any) -> tuple[str, ...]:
 
 
 def name_of(value: Any) -> str | int | None:
-    """Return a value as the name of a document, or None if it is none: too long, a fraction, a list.
+    """Return a value as the id of a document, or None for long texts, fractions and lists.
 
-    An absolute path, which says nothing on another machine, gives the name of its file.
+    An absolute path, which is invalid on other machines, gives the name of its file.
     """
     if isinstance(value, bool):
         return None
@@ -102,26 +102,26 @@ def name_of(value: Any) -> str | int | None:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a finite number that float64 holds, true and false among them."""
+    """Return whether a value is a bool or a number that is finite as float64."""
     try:
         return isinstance(value, bool | int | float) and math.isfinite(value)
     except OverflowError:
         return False
 
 
-# --- samples that lm-eval and lmms-eval log
+# --- sample logs of lm-eval and lmms-eval
 
 
 def read_samples(path: Path) -> Iterator[LoggedRow | BadRow]:
     """Yield the captions of a sample log.
 
-    Where a task has several filters, a document has a row for each; the first filter of the file counts.
+    If a task has several filters, a document has a row for each; only the first filter of the file is read.
 
     Args:
         path: The ``.jsonl`` file.
 
     Yields:
-        A caption, or what is wrong with a line.
+        A caption, or the error of a line.
     """
     first_filter = None
     for place, row in objects_of(path):
@@ -136,7 +136,7 @@ def read_samples(path: Path) -> Iterator[LoggedRow | BadRow]:
 
 
 def objects_of(path: Path) -> Iterator[tuple[str, dict[str, Any] | str]]:
-    """Yield the place of each line that is not empty, and its JSON object or what is wrong with it."""
+    """Yield place and JSON object, or error, of each non-empty line."""
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if line.strip():
@@ -145,13 +145,13 @@ def objects_of(path: Path) -> Iterator[tuple[str, dict[str, Any] | str]]:
 
 
 def logged_results(path: Path) -> dict[str, float]:
-    """Return the task's values from the results file that the harness wrote beside a sample log.
+    """Return the task's values from the results file in the folder of a sample log.
 
     Args:
         path: ``samples_TASK_DATE.jsonl`` (lm-eval) or ``DATE_samples_TASK.jsonl`` (lmms-eval).
 
     Returns:
-        Metric to value; empty where there is no such file, or it does not list the task.
+        Metric to value; empty if there is no such file, or it does not list the task.
     """
     stem = path.stem
     if stem.startswith("samples_"):
@@ -175,12 +175,12 @@ def logged_results(path: Path) -> dict[str, float]:
 
 
 def _parse(line: bytes) -> dict[str, Any] | str:
-    """Return a line's object, or what is wrong with it."""
+    """Return the JSON object of a line, or an error."""
     text = decode_line(line)
     if text is None:
         return "not UTF-8"
     try:
-        # Both harnesses write NaN for a metric that is undefined; the caption beside it is as good as any.
+        # Both harnesses write NaN for an undefined metric; the caption of that row is still valid.
         row = json.loads(text, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
         cut = "" if text.endswith("}") else " (is the line cut off?)"
@@ -196,7 +196,7 @@ def _logged_sample(place: str, row: Mapping[str, Any]) -> LoggedRow | BadRow:
     if not answers:
         return BadRow(place, "has no answer that is a text (its task asks for no text, or it was cut)")
     extra = {key: value for key, value in row.items() if key not in _OWN_KEYS}
-    # What process_results hands to an aggregation often names the document where the log leaves it out.
+    # Inputs of aggregations from process_results often identify the document if the log omits it.
     handed = [value for value in extra.values() if isinstance(value, dict)]
     document = row["doc"] if isinstance(row.get("doc"), dict) else {}
     media = row.get("input_media")
@@ -218,14 +218,14 @@ def _logged_sample(place: str, row: Mapping[str, Any]) -> LoggedRow | BadRow:
 
 
 def _answers(given: Any) -> list[str]:
-    """Return the texts among answers, which are a text, a list of texts, or a list of such lists."""
+    """Return the texts among answers: a text, a list of texts, or a list of such lists."""
     if isinstance(given, list) and len(given) == 1 and isinstance(given[0], list):
         (given,) = given
     if isinstance(given, str):
         return [given]
     if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
         return []
-    # A log-likelihood and whether it is the greediest, both as text, are no answers.
+    # A log-likelihood with its greedy flag, both as text, is not an answer.
     return [] if len(given) == 2 and given[1] in ("True", "False") and _is_float(given[0]) else given
 
 
@@ -252,9 +252,9 @@ def read_table(path: Path) -> Iterator[LoggedRow | BadRow]:
 
 
 def logged_scores(path: Path) -> dict[str, float]:
-    """Return the values of ``NAME_score.json``, which VLMEvalKit's caption scorer writes beside ``NAME.xlsx``.
+    """Return the values of ``NAME_score.json``, which VLMEvalKit's caption scorer writes next to ``NAME.xlsx``.
 
-    They are the metrics times 100. ``Bleu`` is a list there, and becomes ``Bleu_1`` to ``Bleu_4``.
+    Values are multiplied by 100. ``Bleu`` is a list and becomes ``Bleu_1`` to ``Bleu_4``.
     """
     beside = path.with_name(f"{path.stem}_score.json")
     if not beside.is_file():
@@ -274,7 +274,7 @@ def _logged_prediction(place: str, row: Mapping[str, Any]) -> LoggedRow | BadRow
     if "prediction" not in row:
         return BadRow(place, f"has no prediction; its columns are {', '.join(map(str, row))}")
     caption = row["prediction"]
-    # An empty cell is an empty text: a table has no other way to say so.
+    # An empty cell is an empty text; tables cannot distinguish it from a missing one.
     caption = "" if caption is None else str(caption)
     if caption.startswith(_FAILED):
         return BadRow(place, f"the model gave no answer ('{caption:.60}')")
@@ -324,7 +324,7 @@ def _xlsx(path: Path) -> Iterator[dict[str, Any] | BadRow]:
 
 
 class Format(NamedTuple):
-    """How a harness's files are read, and how the values that it printed for them are found."""
+    """Readers for a harness's captions and for its results."""
 
     label: str
     read: Callable[[Path], Iterator[LoggedRow | BadRow]]
@@ -352,17 +352,17 @@ FORMATS = {
 
 @dataclass
 class CaptionImport:
-    """Captions that were read.
+    """Imported captions.
 
     Attributes:
-        rows: ``id``, ``caption``, and where known ``image``, ``references`` and ``logged_METRIC``.
-        key: The field that gave the ids.
-        other_keys: Fields that could have given them, too.
+        rows: ``id``, ``caption``, and if known ``image``, ``references`` and ``logged_METRIC``.
+        key: The field used as id.
+        other_keys: Other fields that could be used as id.
         formats: File to the name of its format.
-        bad_rows: Rows that could not be used.
-        remarks: Captions that are used, but were chosen among several.
-        duplicates: Rows whose id had a caption before; the first one is kept.
-        logged: Metric to the value that the harness printed, or to the mean of its values here.
+        bad_rows: Unusable rows.
+        remarks: Captions that were chosen among several answers.
+        duplicates: Rows with an id that already has a caption; the first caption is kept.
+        logged: Metric to the harness's own result, or to the mean of its scores.
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -376,24 +376,23 @@ class CaptionImport:
 
     @property
     def empty(self) -> int:
-        """How many captions have no text."""
+        """Number of empty captions."""
         return sum(not row["caption"].strip() for row in self.rows)
 
 
 def import_captions(files: Sequence[Path], fmt: str = "auto", key: str = "") -> CaptionImport:
-    """Read captions that other harnesses recorded.
+    """Read captions recorded by other harnesses.
 
     Args:
         files: Their files.
         fmt: ``auto`` or one of ``FORMATS``.
-        key: The field that is the id of a document; the first of ``KEYS`` that tells documents apart
-            unless given.
+        key: The field with the id of the document; by default the first of ``KEYS`` with distinct values.
 
     Returns:
-        The captions. One bad row is named and costs no other.
+        The captions; unusable rows are listed.
 
     Raises:
-        DataError: A file is missing or of no known format, or nothing could be read.
+        DataError: A file is missing or has an unknown format, or no caption could be read.
         UsageError: No caption has the field ``key``.
     """
     imported = CaptionImport()
@@ -417,7 +416,7 @@ def import_captions(files: Sequence[Path], fmt: str = "auto", key: str = "") -> 
         raise DataError(f"no caption could be read from {', '.join(map(str, files))}{faults}")
     imported.key, imported.other_keys = _choose_key(logged, key)
     _collect(logged, imported)
-    # Values of several files are of several tasks, or of shards: neither is one value.
+    # Several files are several tasks or shards, so there is no single result.
     imported.logged = results[0] if len(files) == 1 and results[0] else _means(imported.rows)
     return imported
 
@@ -426,16 +425,16 @@ def detect(path: Path) -> str:
     """Return the name of a file's format.
 
     Raises:
-        DataError: It has none that is known.
+        DataError: The format is unknown.
     """
     if path.suffix == ".xlsx":
         return "vlmevalkit"
     if path.suffix in (".pkl", ".pickle"):
         raise DataError(
-            f"{path}: is a pickle, which is not read: to unpickle a file is to run it",
-            "Let VLMEvalKit write .xlsx or .tsv (PRED_FORMAT).",
+            f"{path}: is a pickle, which is not read, as unpickling executes code",
+            "Have VLMEvalKit write .xlsx or .tsv (PRED_FORMAT).",
         )
-    # The first line may be broken; a few more tell.
+    # The first line may be broken, so check a few.
     lines = path.suffix in (".jsonl", ".ndjson")
     first = islice((row for _, row in objects_of(path)) if lines else read_rows(path), 20)
     rows = [row for row in first if isinstance(row, dict)]
@@ -448,9 +447,9 @@ def detect(path: Path) -> str:
             return "coco"
     columns = f"; its columns are {', '.join(map(str, rows[0]))}" if rows else ""
     raise DataError(
-        f"{path}: is of no known format{columns}",
+        f"{path}: has an unknown format{columns}",
         f"Known: {', '.join(f'{name} ({one.label})' for name, one in FORMATS.items())}. "
-        "What has the columns id and caption needs no import: --model captions:FILE.",
+        "Files with the columns id and caption need no import: --model captions:FILE.",
     )
 
 
@@ -461,7 +460,7 @@ def write_captions(imported: CaptionImport, path: Path) -> None:
         UsageError: The file cannot be written.
     """
     try:
-        # Half of a surrogate pair cannot be encoded; as backslash escape it is JSON again.
+        # An unpaired surrogate cannot be encoded; a backslash escape makes it valid JSON.
         with written_whole(path) as draft, draft.open("w", encoding="utf-8", errors="backslashreplace") as lines:
             for row in imported.rows:
                 lines.write(json.dumps(row, ensure_ascii=False) + "\n")
@@ -470,7 +469,7 @@ def write_captions(imported: CaptionImport, path: Path) -> None:
 
 
 def _choose_key(logged: Sequence[LoggedRow], wanted: str) -> tuple[str, list[str]]:
-    """Return the field that names documents, and the others that could."""
+    """Return the field used as id, and other possible ones."""
     fields = dict.fromkeys(field for row in logged for field in row.fields)
     distinct = {
         field: len(names)
@@ -487,17 +486,17 @@ def _choose_key(logged: Sequence[LoggedRow], wanted: str) -> tuple[str, list[str
     known = [field for field in KEYS if field in distinct]
     if not known:
         raise UsageError(
-            "no field is known to name the documents",
+            "no field is known to identify the documents",
             f"Name one with --key: {', '.join(distinct) or 'the file has none'}.",
         )
-    # Several questions on an image share its id, which then is no id of theirs.
+    # Several questions on the same image have its id, which then does not identify them.
     most = max(distinct[field] for field in known)
     best, *others = [field for field in known if distinct[field] == most]
     return best, others
 
 
 def _collect(logged: Sequence[LoggedRow], imported: CaptionImport) -> None:
-    """Put rows of the chosen key's ids into ``imported``; the first caption of an id is kept."""
+    """Add rows to ``imported`` by the chosen key; the first caption of an id is kept."""
     seen: dict[str, str] = {}
     for row in logged:
         identity = name_of(row.fields.get(imported.key))

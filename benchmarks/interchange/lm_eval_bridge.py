@@ -1,8 +1,8 @@
-"""Runs a task of capbench inside of lm-eval.
+"""Runs a task of capbench inside lm-eval.
 
-``bench export lm-eval`` writes task folders whose ``utils.py`` binds an ``LmEvalTask`` to a task; lm-eval then
-asks it for documents, hands it what its model answered, and has it aggregate. The numbers are made by the code
-of ``bench run``, so they are the same.
+``bench export lm-eval`` writes task folders whose ``utils.py`` binds an ``LmEvalTask`` to a task. lm-eval reads
+documents from it, passes it the answers of its model, and calls its aggregations. These use the code of ``bench run``,
+so results are the same.
 """
 
 from __future__ import annotations
@@ -46,27 +46,27 @@ if TYPE_CHECKING:
     from ...adapters import VideoHandle
 
 IMAGE_MARK = "<image>"
-"""What stands for the image in a prompt of lm-eval's multimodal models."""
+"""Placeholder for the image in prompts of lm-eval's multimodal models."""
 _QUESTION, _ANSWER = "Answer:", " yes"
-"""What a model is asked where captions come with the data: the same of all documents, one word, not looked at."""
+"""Dummy question and answer for tasks with given captions; the model's output is ignored."""
 _UNUSABLE = "This row of the data cannot be used; its answer is not scored."
 
-# lm-eval shows what its own loggers say, and no other's.
+# lm-eval shows only messages of its own loggers.
 _log = logging.getLogger("lm_eval.capbench")
 
 
 class LmEvalTask:
-    """One task, as the functions that an lm-eval task file names.
+    """A task as the functions that an lm-eval task file refers to.
 
     Args:
         task: The task's name in capbench.
-        results: Name of an aggregation function to the result that it gives (``"cider.kendall_c"``).
-        file: The task's file; None for tasks that capbench or an installed package brings.
-        data: The local copy of its data; None looks where ``bench run`` does.
-        metrics: Metrics in place of the task's own.
-        images: Whether the model is shown the images.
-        allow_outside: Folders besides, whose files the task may read.
-        run_functions: Whether functions that the task names may run, as whoever exported it allowed.
+        results: Name of an aggregation function to its result (``"cider.kendall_c"``).
+        file: The task's file; None for tasks of capbench or an installed package.
+        data: The local copy of its data; None for the search path of ``bench run``.
+        metrics: Metrics that replace those of the task.
+        images: Whether the model sees the images.
+        allow_outside: Additional folders whose files the task may read.
+        run_functions: Whether functions of the task may run, as allowed at export.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class LmEvalTask:
         self._aggregated: tuple[list[Any], dict[str, float]] = ([], {})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LmEvalTask:
-        # lm-eval copies a task's configuration, functions and what they are bound to; there is one task.
+        # lm-eval deep-copies a task's configuration with its bound functions; all copies use the same task.
         return self
 
     @cached_property
@@ -108,21 +108,21 @@ class LmEvalTask:
             return plan_for_lm_eval(entry, self._metrics, self._locations)
 
     def documents(self, **metadata: Any) -> dict[str, datasets.Dataset]:
-        """Return the documents as lm-eval wants them, one row each, after the checks of ``bench run``.
+        """Return the documents for lm-eval, one row each, after the checks of ``bench run``.
 
         Args:
-            **metadata: What the task file and lm-eval's ``--metadata`` say: ``version`` of the exported task,
-                ``skip_checks`` to go on with data that is not what the task expects.
+            **metadata: Metadata from the task file and lm-eval's ``--metadata``: ``version`` of the exported task,
+                ``skip_checks`` to continue with data that fails its checks.
 
         Raises:
-            UsageError: The file was exported of another version of the task.
-            DataError: The data is missing, or not what the task expects; or none of its images is here.
-            MetricError: The machine lacks what every metric needs.
+            UsageError: The file was exported from another version of the task.
+            DataError: The data is missing or fails its checks, or none of its images is on this machine.
+            MetricError: The requirements of all metrics are missing on this machine.
         """
         task = self._plan.task
         if "version" in metadata and str(metadata["version"]) != str(task.version):
             raise UsageError(
-                f"task '{task.task}': this file was exported of version {metadata['version']}, and capbench has "
+                f"task '{task.task}': this file was exported from version {metadata['version']}, but capbench has "
                 f"version {task.version}.",
                 "Export it again: bench export lm-eval.",
             )
@@ -135,13 +135,13 @@ class LmEvalTask:
         import datasets
 
         job = open_job(self._plan, self._locations, self._settings(None))
-        # A wrong copy of the data is found before the model starts.
+        # Check the data before the model starts.
         if self._images:
             job.pixels.require()
         self._plan.protocol.read(job, FailureLog(strict=False))
         self._count = len(job.documents.rows)
         asks = self._plan.protocol.needs_captioner
-        # One row a document of the data set, usable or not, so that --limit counts the same ones.
+        # One row per document, usable or not, so that --limit selects the same documents.
         rows: list[dict[str, Any]] = [
             {"document": number, "prompt": self._prompt(_UNUSABLE) if asks else _QUESTION, "answer": _ANSWER}
             for number in range(self._count)
@@ -159,9 +159,9 @@ class LmEvalTask:
                 self._handles[number] = job.pixels(pixels_value(values))
         if self._images and not any(self._handles):
             raise DataError(
-                f"task '{self._name}': the data does not say where its images are",
-                "The paths of 'doc_to_image' lead to none on this machine; 'bench export lm-eval --text_only' "
-                "makes a task that shows the model no images.",
+                f"task '{self._name}': none of its images was found",
+                "Check the paths of 'doc_to_image', or export with 'bench export lm-eval --text_only', "
+                "which shows the model no images.",
             )
         text = datasets.Value("string")
         columns: dict[str, Any] = {"document": datasets.Value("int64")}
@@ -171,7 +171,7 @@ class LmEvalTask:
         return {"test": datasets.Dataset.from_list(rows, features=features)}
 
     def images(self, document: Mapping[str, Any]) -> list[Image.Image]:
-        """Return the image of a document; an empty one where it cannot be read, whose caption is not scored."""
+        """Return the image of a document; a blank one if it cannot be read, whose caption is not scored."""
         from PIL import Image
 
         number = document["document"]
@@ -187,11 +187,11 @@ class LmEvalTask:
             return [Image.new("RGB", (64, 64))]
 
     def process_results(self, document: Mapping[str, Any], results: Sequence[Any]) -> dict[str, list[Any]]:
-        """Return what the aggregation of every result needs of a document: its number, its id, its caption.
+        """Return the inputs of all aggregations for a document: its number, id and caption.
 
         Args:
             document: A row of ``documents``.
-            results: What the model answered; looked at where the model writes the captions.
+            results: The answers of the model; used only if the model writes the captions.
         """
         number = document["document"]
         entry: list[Any] = [number]
@@ -200,10 +200,10 @@ class LmEvalTask:
         return dict.fromkeys(map(lm_eval_name, self._results.values()), entry)
 
     def aggregation(self, name: str) -> Callable[[Sequence[list[Any]]], float]:
-        """Return the aggregation function of that name.
+        """Return an aggregation function by name.
 
         Raises:
-            AttributeError: The export wrote no such function.
+            AttributeError: There is no such function.
         """
         if name not in self._results:
             raise AttributeError(f"task '{self._name}' has no aggregation '{name}'")
@@ -215,12 +215,12 @@ class LmEvalTask:
         return value
 
     def _values(self, entries: list[Any]) -> dict[str, float]:
-        """Return all results; lm-eval asks for one after the other, and the first pays."""
+        """Return all results; cached, as lm-eval asks for one after the other."""
         if self._aggregated[0] != entries:
             try:
                 values = self._run(entries)
             except BenchError as error:
-                # Other tasks of the call, and the captions in lm-eval's log, must not be lost.
+                # An exception would lose other tasks of the call and the captions in lm-eval's log.
                 _log.error("%s: no result: %s", self._name, error)
                 values = {}
             self._aggregated = entries, values
@@ -230,8 +230,8 @@ class LmEvalTask:
         numbers = sorted(entry[0] for entry in entries)
         if numbers != list(range(len(numbers))):
             raise UsageError(
-                "lm-eval's --samples chose documents, and statistics are of the first documents or of all.",
-                "Use --limit N, as of bench run.",
+                "lm-eval's --samples selected documents, but results need the first documents or all.",
+                "Use --limit N, as in bench run.",
             )
         captioner = None
         if self._plan.protocol.needs_captioner:
@@ -256,7 +256,7 @@ class LmEvalTask:
         return {one.key: one.value for one in finished.results if one.value is not None}
 
     def _settings(self, limit: int | None) -> RunSettings:
-        # lm-eval has no place for intervals.
+        # lm-eval cannot store intervals.
         return RunSettings(limit=limit, resamples=0, skip_checks=self._skip_checks)
 
     def _prompt(self, text: str) -> str:
@@ -264,7 +264,7 @@ class LmEvalTask:
 
 
 class _Answers(Captioner):
-    """Serves what lm-eval's model wrote, by document."""
+    """Returns the captions of lm-eval's model by document."""
 
     keep = False
 
@@ -272,11 +272,11 @@ class _Answers(Captioner):
         self._captions = captions
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return that lm-eval's model wrote; its own record says which one."""
+        """Return a constant; lm-eval's own record has the model."""
         return {"adapter": "lm_eval"}
 
     def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
-        """Give the caption of each request, but for those whose image the model was not shown."""
+        """Return the caption of each request, except for those whose image could not be read."""
         captions = {at: self._captions.get(request.id) for at, request in enumerate(requests)}
         yield Captioned(
             {at: Caption(text) for at, text in captions.items() if text is not None},
@@ -285,18 +285,18 @@ class _Answers(Captioner):
 
 
 def plan_for_lm_eval(entry: IndexEntry, metrics: Sequence[str], locations: DataLocations) -> PlannedRun:
-    """Plan a task as lm-eval can run it: its model writes captions or does nothing; there is none besides.
+    """Plan a task for lm-eval, whose model writes captions or is ignored; no other model is available.
 
     Args:
         entry: The task.
-        metrics: Metrics in place of the task's own.
-        locations: Where local copies of data may be.
+        metrics: Metrics that replace those of the task.
+        locations: Locations of local copies of data.
 
     Returns:
-        The plan; ``left_out`` are the task's metrics that need another model, or look at images.
+        The plan; ``left_out`` are the task's metrics that need another model or images.
 
     Raises:
-        UsageError: The task or a named metric cannot be run so; the message says why.
+        UsageError: lm-eval cannot run the task or a named metric.
     """
     task, _, protocol = load_bound(entry.path)
     if not protocol.lm_eval:
@@ -320,11 +320,11 @@ def plan_for_lm_eval(entry: IndexEntry, metrics: Sequence[str], locations: DataL
     return replace(plan, metrics=kept, left_out={**plan.left_out, **look})
 
 
-_HINT = "lm-eval can run captioning, agreement and preference tasks, with metrics that need no model of their own."
+_HINT = "lm-eval can run captioning, agreement and preference tasks, with metrics that need no model."
 
 
 def open_job(plan: PlannedRun, locations: DataLocations, settings: RunSettings) -> Job:
-    """Load a task's documents for a protocol that reads them without a model.
+    """Load a task's documents for a protocol that needs no model.
 
     Raises:
         DataError: The data is missing or cannot be read.
@@ -334,7 +334,7 @@ def open_job(plan: PlannedRun, locations: DataLocations, settings: RunSettings) 
 
 
 def read_numbered(job: Job, keys: Sequence[str]) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Yield number, id and values of each usable document, by the rules of ``read_values``."""
+    """Yield index, id and values of each usable document, as in ``read_values``."""
     rows = _Counted(job.documents)
     documents = replace(job.documents, rows=cast("Any", rows))
     for identity, values in read_values(replace(job, documents=documents), keys, FailureLog(strict=False)):
@@ -342,7 +342,7 @@ def read_numbered(job: Job, keys: Sequence[str]) -> Iterator[tuple[int, str, dic
 
 
 class _Counted:
-    """Rows that know which of them was given last."""
+    """Rows with the index of the last one read."""
 
     def __init__(self, documents: Documents) -> None:
         self._rows = documents.rows
@@ -359,11 +359,11 @@ class _Counted:
 
 
 def lm_eval_name(result: str) -> str:
-    """Return what lm-eval calls a result: to it, what follows a comma is the name of a filter."""
+    """Return lm-eval's name of a result; lm-eval reads text after a comma as the name of a filter."""
     return result.replace(",", ";")
 
 
 def _texts(value: Any) -> list[str]:
-    """Return texts for lm-eval's log of samples; what is scored is read from the data."""
+    """Return texts for lm-eval's sample log; scoring reads the data instead."""
     values = value if isinstance(value, list | tuple) else [] if value is None else [value]
     return [printable(str(one)) for one in values]

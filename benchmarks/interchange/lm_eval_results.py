@@ -1,7 +1,7 @@
-"""Writes finished runs as lm-eval writes its own, so that what reads its results reads ours.
+"""Writes finished runs in the result format of lm-eval.
 
-Layout: ``MODEL/results_DATE.json`` and ``MODEL/samples_TASK_DATE.jsonl``, as ``EvaluationTracker`` of lm-eval
-0.4.13 has it (``lm_eval/loggers/evaluation_tracker.py``).
+Layout: ``MODEL/results_DATE.json`` and ``MODEL/samples_TASK_DATE.jsonl``, as in ``EvaluationTracker`` of lm-eval
+0.4.13 (``lm_eval/loggers/evaluation_tracker.py``).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _OF_A_MODEL = ("candidate", "candidates")
 def write_results(runs: Sequence[TaskRun], folder: Path) -> tuple[list[Path], list[BadRow]]:
     """Write runs in lm-eval's layout.
 
-    Runs of one model with the same settings stand in one results file; where a task was run more than once,
-    its latest run stands in the file of the latest date, an earlier one in a file of its own.
+    Runs of a model with the same settings are in one results file. If a task was run more than once, its latest run
+    is in the file of the latest date, and earlier runs are in separate files.
 
     Args:
         runs: The runs.
-        folder: The output folder, as ``--output_path`` of lm-eval.
+        folder: The output folder, like ``--output_path`` of lm-eval.
 
     Returns:
         The files, and the runs whose samples could not be written, with the reason.
@@ -78,16 +78,16 @@ def write_results(runs: Sequence[TaskRun], folder: Path) -> tuple[list[Path], li
 
 
 def file_name(model: str) -> str:
-    """Return a model's folder, by lm-eval's rule; a name of dots alone cannot lead out of the output folder."""
+    """Return a model's folder by lm-eval's rule; a name of dots cannot leave the output folder."""
     name = re.sub(r"[\"<>:/|\\?*\[\]]+", "__", model)
     return name if name.strip(".") else f"_{name}"
 
 
 def lm_eval_samples(run: TaskRun) -> Iterator[dict[str, Any]]:
-    """Yield the scored samples of a run as lm-eval logs them.
+    """Yield the scored samples of a run in the format of lm-eval.
 
-    ``doc`` is what the run recorded of the document, ``target`` its references as text, ``arguments`` the
-    task's prompt and generation settings where a model wrote the caption.
+    ``doc`` has the recorded fields of the document, ``target`` its references as text, and ``arguments`` the
+    task's prompt and generation settings if a model wrote the caption.
 
     Raises:
         DataError: The run has no samples, or none with texts.
@@ -96,7 +96,7 @@ def lm_eval_samples(run: TaskRun) -> Iterator[dict[str, Any]]:
     rows = samples.to_pylist()
     columns = set(samples.column_names)
     if not columns & set(_OF_A_MODEL):
-        raise DataError("its samples.parquet holds scores without captions")
+        raise DataError("its samples.parquet has scores without captions")
     metrics = [name for name in record.made_by if name in columns]
     metrics = metrics or [name for name in ("hit",) if name in columns]
     asked, prompt, settings = record.protocol.needs_captioner, record.prompt, dict(record.decoding)
@@ -129,7 +129,7 @@ def _model(run: TaskRun) -> str:
 
 
 def _gathered(runs: Sequence[TaskRun]) -> list[list[TaskRun]]:
-    """Return groups of runs that one call of lm-eval could have made: a model, its settings, a task once."""
+    """Group runs by model and settings, with each task once, like calls of lm-eval."""
     groups: dict[tuple[str, str, int], dict[str, TaskRun]] = {}
     for run in sorted(runs, key=lambda run: -run.record.date):
         settings = json.dumps(plain(run.record.written_settings), sort_keys=True)
@@ -141,7 +141,7 @@ def _gathered(runs: Sequence[TaskRun]) -> list[list[TaskRun]]:
 
 
 _BY_TASK = ("results", "group_subtasks", "configs", "versions", "n-shot", "higher_is_better", "n-samples")
-"""What lm-eval keys by task, in its layout."""
+"""Fields of lm-eval's results that are keyed by task."""
 
 
 def _merged(group: Sequence[TaskRun], latest: TaskRun, task_hashes: Mapping[str, str]) -> dict[str, Any]:
@@ -174,7 +174,7 @@ def _merged(group: Sequence[TaskRun], latest: TaskRun, task_hashes: Mapping[str,
 
 
 def _stamp(moment: datetime) -> str:
-    """Return a date as lm-eval's file names have it; in UTC, where lm-eval's own are local."""
+    """Return a date in the format of lm-eval's file names, but in UTC instead of local time."""
     return moment.replace(tzinfo=None).isoformat(timespec="microseconds").replace(":", "-")
 
 

@@ -22,21 +22,21 @@ from ..running.plan import PlannedRun
 from .lm_eval_bridge import lm_eval_name, open_job, plan_for_lm_eval
 
 PREFIX = "capbench_"
-"""Before the name of every exported task: lm-eval has tasks of its own, and one may have the same name."""
+"""Prefix of exported tasks, to avoid names of lm-eval's tasks."""
 
 
 @dataclass(frozen=True)
 class ExportedTask:
-    """One task as lm-eval will run it.
+    """An exported task.
 
     Attributes:
         plan: The task, its metrics and statistics.
-        data: The local copy of its data that ``--data`` named; None looks where ``bench run`` does.
-        file: Its file; None for tasks that capbench or an installed package brings.
-        metrics: Metrics in place of the task's own, as the user named them.
-        images: Whether lm-eval's model is shown the images.
-        allowed: Folders besides, whose files the task may read.
-        results: Name of an aggregation function to the result that it gives, and whether higher is better.
+        data: The local copy of its data from ``--data``; None for the search path of ``bench run``.
+        file: Its file; None for tasks of capbench or an installed package.
+        metrics: Metrics from the command line that replace those of the task.
+        images: Whether lm-eval's model sees the images.
+        allowed: Additional folders whose files the task may read.
+        results: Name of an aggregation function to its result, and whether higher is better.
     """
 
     plan: PlannedRun
@@ -49,7 +49,7 @@ class ExportedTask:
 
     @property
     def name(self) -> str:
-        """What lm-eval calls the task."""
+        """Name of the task in lm-eval."""
         return PREFIX + self.plan.task.task
 
     @property
@@ -67,16 +67,16 @@ def plan_export(
     text_only: bool = False,
     tell: Callable[[str], None] = lambda message: None,
 ) -> list[ExportedTask]:
-    """Find out how lm-eval can run tasks, before anything is written.
+    """Plan an export without writing files.
 
     Args:
-        names: Names of tasks, groups or tags. A task that is named itself must be one that lm-eval can run;
-            others of a group or tag are left out, and told.
+        names: Names of tasks, groups or tags. lm-eval must be able to run each named task; other tasks of a group
+            or tag are skipped and reported.
         index: Known tasks.
-        metrics: Metrics in place of those of the tasks.
-        locations: Where local copies of data may be. Data that is there tells the categories of a task.
-        text_only: Show the model no images, so that models without eyes can answer, too.
-        tell: Called with each thing that is left out, and why.
+        metrics: Metrics that replace those of the tasks.
+        locations: Locations of local copies of data; categories of a task are read from its data.
+        text_only: Whether to show the model no images, for text-only models.
+        tell: Called with a message on each excluded item.
 
     Raises:
         UsageError: A name is unknown, a named task cannot be exported, or none of a group can.
@@ -92,8 +92,8 @@ def plan_export(
             if images and task.video_folder:
                 raise UsageError(
                     f"lm-eval cannot run task '{task.task}': its documents are videos, "
-                    "and lm-eval shows models images.",
-                    "--text_only exports it without them.",
+                    "but lm-eval only supports images.",
+                    "Export without them: --text_only.",
                 )
         except UsageError as error:
             if entry.name in names:
@@ -129,7 +129,7 @@ def write_tasks(exported: Sequence[ExportedTask], folder: Path) -> list[Path]:
 
     Args:
         exported: The tasks.
-        folder: Where the task folders go; lm-eval's ``--include_path``.
+        folder: The output folder; lm-eval's ``--include_path``.
 
     Returns:
         The YAML files.
@@ -151,7 +151,7 @@ def write_tasks(exported: Sequence[ExportedTask], folder: Path) -> list[Path]:
 
 
 def _categories(plan: PlannedRun, locations: DataLocations, tell: Callable[[str], None]) -> list[str]:
-    """Return the categories of a task; one without a name where it has none, or its data is not here."""
+    """Return the categories of a task; a single unnamed one if it has none or its data is missing."""
     if plan.protocol.category_key not in plan.task.templates:
         return [""]
     try:
@@ -159,8 +159,7 @@ def _categories(plan: PlannedRun, locations: DataLocations, tell: Callable[[str]
         return list(plan.protocol.categories(job, FailureLog(strict=False)))
     except DataError as error:
         tell(
-            f"{plan.task.task}: the mean of its categories is exported, and not each of them, since the data "
-            f"cannot be read: {error.message}"
+            f"{plan.task.task}: only the mean over categories is exported, as the data cannot be read: {error.message}"
         )
         return [""]
 
@@ -173,7 +172,7 @@ def _functions(results: Sequence[Result]) -> dict[str, tuple[str, bool]]:
         name = base = "value_of_" + re.sub(r"\W", "_", key, flags=re.ASCII)
         while name in functions:
             name = f"{base}_{len(functions)}"
-        # lm-eval knows no metric without a direction.
+        # lm-eval requires a direction for each metric.
         functions[name] = key, result.higher_is_better is not False
     return functions
 
@@ -212,7 +211,7 @@ def __getattr__(name):
 
 
 def _task_file(one: ExportedTask) -> str:
-    """Return the YAML file: comments for the reader, keys of lm-eval, the protocol's choices as metadata."""
+    """Return the YAML file: comments, keys of lm-eval, and settings of the protocol as metadata."""
     task = one.plan.task
     asked = (
         "lm-eval's model writes the captions; what it says is scored as 'bench run' would score it."
@@ -251,7 +250,7 @@ def _task_file(one: ExportedTask) -> str:
 
 
 def _choices(one: ExportedTask) -> dict[str, Any]:
-    """Return what decides the numbers, defaults spelled out."""
+    """Return all settings that affect results, including defaults."""
     task = one.plan.task
     statistics = {entry.called: entry.arguments for entry in task.statistics}
     return {
@@ -265,18 +264,18 @@ def _choices(one: ExportedTask) -> dict[str, Any]:
 
 
 def _generation(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return decoding settings as lm-eval's models take them."""
+    """Return decoding settings for lm-eval's models."""
     known = dict(settings)
-    # One beam is what every model of lm-eval does by default, and some know no such setting.
+    # One beam is the default of all models in lm-eval, and some do not have the setting.
     if known.get("num_beams") == 1:
         del known["num_beams"]
     if "max_new_tokens" in known:
         known["max_gen_toks"] = known.pop("max_new_tokens")
     until = known.pop("until", None) or []
-    # Without 'until' lm-eval would cut every caption at its first empty line.
+    # Without 'until', lm-eval truncates captions at the first empty line.
     return {**known, "until": [until] if isinstance(until, str) else list(until)}
 
 
 def _scalar(value: Any) -> str:
-    """Return a value as JSON, which is YAML, too."""
+    """Return a value as JSON, a subset of YAML."""
     return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,4 +1,4 @@
-"""What recorded scores and answers must hold: the pairs that tasks have scored, and the prompts that they ask."""
+"""Exports the image-text pairs and judge prompts of tasks, for recording scores and answers."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ NO_ANSWER = "has no answer yet"
 
 @dataclass
 class WantedRows:
-    """Writes rows, and calls images by what stands below the folder of their data.
+    """Writes rows, and names images relative to the folder of their data.
 
     Attributes:
-        write: Takes a line.
-        images: Where images are put that are no files; None for nowhere.
-        folder: That of the data that is looked at now.
-        count: How many rows were written.
+        write: Writes a line.
+        images: Folder for images that are not files; None to skip them.
+        folder: Folder of the current data.
+        count: Number of written rows.
     """
 
     write: Callable[[str], Any]
@@ -54,10 +54,10 @@ class WantedRows:
         self.count += 1
 
     def name(self, image: ImageHandle) -> str:
-        """Return what an image is called: of a file the end of its path, below the data's folder if it lies there.
+        """Return the name of an image: for a file in the data's folder the relative path, else the end of its path.
 
         Raises:
-            UsageError: Another image is called so.
+            UsageError: Another image has the same name.
         """
         if not isinstance(path := image.source, Path):
             return replace(image, box=None).name
@@ -70,11 +70,11 @@ class WantedRows:
         return name
 
     def put(self, image: ImageHandle) -> dict[str, str]:
-        """Put an image that is no file where images go, whole, and return the key of a row that says where.
+        """Write an image that is not a file atomically, and return the row's field with its place.
 
         Raises:
-            OSError: It cannot be read.
-            UsageError: It cannot be written.
+            OSError: The image cannot be read.
+            UsageError: The image cannot be written.
         """
         if self.images is None or isinstance(image.source, Path):
             return {}
@@ -90,10 +90,10 @@ class WantedRows:
 
 
 class WantedPairs(PairwiseEncoder):
-    """Writes down the pairs that are to be scored, as rows of ``pair_scores`` without a score; each counts 0 here.
+    """Records the pairs to score, as rows of ``pair_scores`` without a score; returns 0 for each.
 
     Args:
-        rows: Where they go.
+        rows: The output.
     """
 
     name = "pairs"
@@ -107,14 +107,14 @@ class WantedPairs(PairwiseEncoder):
         return {"adapter": self.name}
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return no tokens, as a file of scores does."""
+        """Return no tokens, like an encoder of recorded scores."""
         return [[] for _ in texts]
 
     def pairs(self, images: Sequence[ImageHandle], texts: Sequence[Sequence[str]]) -> Iterator[ScoredPairs]:
-        """Write the pairs down."""
+        """Record the pairs."""
         for image, of_image in zip(images, texts, strict=True):
             name = self._rows.name(image)
-            # The name of what is no file is for people: its digest holds with every engine.
+            # The name of an image that is not a file is only for people; the digest identifies it.
             is_file = isinstance(image.source, Path)
             called = {"image": name} if is_file else {"image": replace(image, box=None).digest(), "image_name": name}
             box = {} if image.box is None else {"box": list(image.box)}
@@ -125,11 +125,11 @@ class WantedPairs(PairwiseEncoder):
 
 
 class WantedPrompts(Judge):
-    """Writes down the prompts that have no answer yet, as rows of ``responses`` without a response.
+    """Records prompts without an answer, as rows of ``responses`` without a response.
 
     Args:
-        rows: Where they go.
-        answers: The answers that are there; None for none.
+        rows: The output.
+        answers: Recorded answers; None for none.
     """
 
     name = "prompts"
@@ -144,7 +144,7 @@ class WantedPrompts(Judge):
         return {"adapter": self.name}
 
     def stream(self, requests: Sequence[JudgeRequest]) -> Iterator[Judged]:
-        """Give the answers that are there, and write the other prompts down, each once."""
+        """Return recorded answers, and record each other prompt once."""
         none = Judged({}, dict.fromkeys(range(len(requests)), NO_ANSWER))
         for judged in [none] if self._answers is None else self._answers.stream(requests):
             for at in judged.failures:
@@ -164,17 +164,17 @@ class WantedPrompts(Judge):
 
 
 Exported = tuple[int, list[FailureSummary]]
-"""How many rows were written, and what cannot be used, whoever scores or answers."""
+"""Number of written rows, and unusable items."""
 
 
 def write_pairs(output: Path, tasks: Sequence[str], metrics: Sequence[str] = (), **call: Any) -> Exported:
-    """Write the pairs of images and texts that tasks have an encoder score, as rows of ``pair_scores``.
+    """Write the image-text pairs that an encoder scores in tasks, as rows of ``pair_scores``.
 
     Args:
         output: The file (jsonl).
         tasks: Names of tasks, groups or tags.
-        metrics: Metrics in place of ``itm_score``, for tasks that take metrics.
-        call: As of :func:`_written`.
+        metrics: Metrics that replace ``itm_score``, for tasks with metrics.
+        call: See :func:`_written`.
 
     Raises:
         BenchError: A name is unknown, data is missing or wrong, or the file cannot be written.
@@ -185,14 +185,14 @@ def write_pairs(output: Path, tasks: Sequence[str], metrics: Sequence[str] = (),
 def write_prompts(
     output: Path, tasks: Sequence[str], metrics: Sequence[str] = (), answers: Path | None = None, **call: Any
 ) -> Exported:
-    """Write the prompts that metrics of tasks ask a judge, as rows of ``responses``.
+    """Write the judge prompts of metrics in tasks, as rows of ``responses``.
 
     Args:
         output: The file (jsonl).
         tasks: Names of tasks, groups or tags.
-        metrics: Metrics in place of those of the tasks.
-        answers: Recorded answers: these are not asked again, and what metrics ask next is.
-        call: As of :func:`_written`.
+        metrics: Metrics that replace those of the tasks.
+        answers: Recorded answers; only unanswered and follow-up prompts are written.
+        call: See :func:`_written`.
 
     Raises:
         BenchError: A name is unknown, data is missing or wrong, or a file cannot be read or written.
@@ -212,17 +212,17 @@ def _written(
     progress: Progress = silent,
     **call: Any,
 ) -> Exported:
-    """Score tasks by a model that writes down what it is given, and throw the scores away.
+    """Score tasks with a model that records its inputs, and discard the scores.
 
     Args:
         output: The file.
         tasks: Names of tasks, groups or tags.
-        collect: Makes that model, by its role.
-        metrics: Metrics in place of those of the tasks, of tasks that take some.
-        images: Where images are put that are no files: drawn ones, and those in rows of the data.
-        include_path: Folders with task files of the user's own.
-        progress: Gives a reporter for a step.
-        call: As of :func:`.resolve_call`: ``model`` and ``model_args``, what writes captions; ``data``;
+        collect: Returns that model by its role.
+        metrics: Metrics that replace those of the tasks, for tasks with metrics.
+        images: Folder for images that are not files: drawn ones, and those in rows of the data.
+        include_path: Folders with the user's task files.
+        progress: Returns a reporter for a step.
+        call: See :func:`.resolve_call`: ``model`` and ``model_args`` of the captioner; ``data``;
             ``allow_outside``.
     """
     failures = FailureLog(strict=False)
@@ -251,7 +251,7 @@ def _written(
 
 
 def _ask(resolved: ResolvedCall, rows: WantedRows, failures: FailureLog, store: Store, progress: Progress) -> None:
-    """Have one task score by the model that writes down; metrics that look at no model are left aside."""
+    """Score a task with the recording model; metrics without a model are skipped."""
     (planned,) = resolved.plan
     metrics = [one for one in planned.metrics if one.metric.needs & {"encoder", "judge"}]
     planned = replace(planned, metrics=metrics)

@@ -174,7 +174,7 @@ def test_run_without_captions_or_samples_has_results_alone(bench, runs: Path):
     seal(path.parent)
     done = bench("export", "lm-eval", runs, "-o", "out").succeeded()
     assert "without samples" in done.err
-    assert "holds scores without captions" in done.err
+    assert "has scores without captions" in done.err
     assert [path.name[:8] for path in Path("out/no-model").iterdir()] == ["results_"]
     path.unlink()
     done = bench("export", "lm-eval", runs, "-o", "other").succeeded()

@@ -216,11 +216,11 @@ def test_cocos_results_are_read(load: Load, bench):
     ("name", "text", "message"),
     [
         ("a.pkl", "x", "a pickle, which is not read"),
-        ("a.jsonl", '{"a": 1}\n', "is of no known format; its columns are a"),
-        ("a.jsonl", "", "is of no known format"),
-        ("a.tsv", "x\ty\n1\t2\n", "is of no known format; its columns are x, y"),
+        ("a.jsonl", '{"a": 1}\n', "has an unknown format; its columns are a"),
+        ("a.jsonl", "", "has an unknown format"),
+        ("a.tsv", "x\ty\n1\t2\n", "has an unknown format; its columns are x, y"),
         ("a.txt", "x", "unknown format"),
-        ("a.json", "{}", "is of no known format"),
+        ("a.json", "{}", "has an unknown format"),
         ("b.json", "1", "expected a list of objects"),
     ],
 )

@@ -188,14 +188,14 @@ def test_clip_of_a_folder_is_taken_as_of_the_hub_and_no_other_weights(tiny_clip:
 @pytest.mark.parametrize(
     ("batch", "message"),
     [
-        ((["a"], ["b"]), "compares images with captions, not two of a kind"),
+        ((["a"], ["b"]), "compares images with captions, not two of the same type"),
         (({"a.png": TENSORS[0]}, ["a"]), "images are a mapping by id, where a list is expected"),
-        ((TENSORS[:1], TENSORS[:1]), "compares images with captions, not two of a kind"),
+        ((TENSORS[:1], TENSORS[:1]), "compares images with captions, not two of the same type"),
         ((TENSORS[:2], ["a"]), "there are 1 captions and 2 images"),
-        (([TENSORS[0] / 255], ["a"]), r"an image is a tensor of torch.float32 of shape \[3, 40, 60\]"),
-        (([TENSORS[0].int() * 2], ["a"]), "an image is a tensor of torch.int32"),
-        (([-TENSORS[0].int()], ["a"]), "an image is a tensor of torch.int32"),
-        (([3], ["a"]), "an image is int, which is none"),
+        (([TENSORS[0] / 255], ["a"]), r"an image is a tensor of dtype torch.float32 and shape \[3, 40, 60\]"),
+        (([TENSORS[0].int() * 2], ["a"]), "an image is a tensor of dtype torch.int32"),
+        (([-TENSORS[0].int()], ["a"]), "an image is a tensor of dtype torch.int32"),
+        (([3], ["a"]), "an image has the unknown type int"),
     ],
 )
 def test_what_is_no_image_with_a_caption_is_refused(shapes_clip: Encoder, batch: tuple[Any, Any], message: str):

@@ -147,7 +147,7 @@ def test_samples_of_data_that_may_not_be_passed_on_stay_here(runs: list[TaskRun]
     ]
     without = write_dataset(closed, folder, "me/results", samples=True)
     assert [bad.place for bad in without] == [str(run.folder) for run in runs if run.record.task == "first"]
-    assert "may not be passed on" in without[0].reason
+    assert "may not be redistributed" in without[0].reason
     assert not (folder / "samples_first.parquet").exists()
     assert pyarrow.parquet.read_table(folder / "samples_second.parquet").num_rows == 4
     # The values themselves are ours to give.

@@ -143,7 +143,7 @@ def test_without_data_the_mean_of_categories_is_exported(exporter: Exporter, tas
     (tasks / "rows.jsonl").unlink()
     config = exporter.read("pairs")
     assert [one["metric"] for one in config["metric_list"]] == ["length.accuracy"]
-    assert "the mean of its categories is exported" in exporter.told[0]
+    assert "only the mean over categories is exported" in exporter.told[0]
 
 
 def test_decoding_is_in_the_words_of_lm_eval(exporter: Exporter):
@@ -200,7 +200,7 @@ def test_wrong_copy_of_the_data_is_refused_before_the_model_starts(exporter: Exp
 
 def test_task_of_another_version_is_refused(exporter: Exporter):
     task, _ = exporter.bind("rated")
-    with pytest.raises(UsageError, match=r"exported of version 1\.4, and capbench has version 1\.5"):
+    with pytest.raises(UsageError, match=r"exported from version 1\.4, but capbench has version 1\.5"):
         task.documents(version=1.4)
 
 
@@ -231,7 +231,7 @@ def test_captions_that_cannot_be_scored_are_told_and_counted_as_by_bench(exporte
 
 def test_images_that_are_nowhere_are_refused(exporter: Exporter):
     task, _ = exporter.bind("written")
-    with pytest.raises(DataError, match="does not say where its images are"):
+    with pytest.raises(DataError, match="none of its images was found"):
         task.documents()
 
 
