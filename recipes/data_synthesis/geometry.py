@@ -291,12 +291,12 @@ class MaskNode:
 def mask_tree(regions: Sequence[Region], *, comparison: Comparison = "exact") -> tuple[MaskNode, ...]:
     """Return the regions of an image as a tree.
 
-    By falling size, each mask is compared with the groups of its level. One that is nearly the same (sizes within 5 %,
-    and no more than 5 % of either is not the other's) is the group's, if its score is better, or goes. One that lies
-    more than 90 % within a group becomes a part of it, if it is not larger than 90 % of it; else the better one stays.
-    Any other is a group. So it goes on within the groups. From the bottom up, siblings that overlap by more than 3 %
-    of either become one, whose children are those of both; and an only child that is nearly the same (7 %) as its
-    parent gives way to its own.
+    By falling size, each mask is compared with the groups of its level. A near duplicate (sizes within 5 %, and no
+    more than 5 % of either is not the other's) replaces the group's mask if its score is higher, and is dropped
+    otherwise. A mask that lies more than 90 % within a group becomes a part of it, if it is not larger than 90 % of
+    it; else the one with the higher score stays. Any other mask is a new group. Groups are processed recursively.
+    From the bottom up, siblings that overlap by more than 3 % of either become one, whose children are those of
+    both; and an only child that is nearly the same (7 %) as its parent gives way to its own.
 
     Source: Urbanek et al., DCI (CVPR 2024), §3.1; the released ``get_groups_simple`` and ``refine_groups_simple``. They
     take two masks of one size for nearly the same where their boxes do not meet, so that one of them goes; boxes that
