@@ -53,7 +53,7 @@ class ModelSpec:
         name: How results call it.
         adapter: Name of the adapter.
         arguments: The adapter's arguments.
-        description: What it is, in a sentence.
+        description: A sentence.
         size: How many parameters it has, such as ``151M``.
         source: The hub id or address that its weights come from.
         printed_as: Key of a paper to what its tables call metrics with this model behind them, by the metrics'
@@ -84,7 +84,7 @@ class ModelSpec:
 
     @property
     def role(self) -> Role:
-        """What it does: write captions, encode images and texts, judge, or one of a recipe's roles."""
+        """Its task: write captions, encode images and texts, judge, or one of a recipe's roles."""
         for role, kind in _KINDS.items():
             if isinstance(self.build, type) and issubclass(self.build, kind):
                 return role

@@ -31,7 +31,7 @@ def parse_arguments(text: str, option: str) -> dict[str, Any]:
     stands in quotes is text, and may hold commas.
 
     Args:
-        text: What the user gave.
+        text: The user's input.
         option: What messages call it.
 
     Raises:

@@ -57,7 +57,7 @@ def hub_commit(name: str, revision: str | None) -> str:
 
 
 def cached_files(name: str) -> frozenset[tuple[str, int, int]]:
-    """Return what the hub's cache holds of a model: path, size and time of change of each file."""
+    """Return the files of a model in the hub's cache: path, size and time of change of each."""
     from huggingface_hub import constants
     from huggingface_hub.file_download import repo_folder_name
 

@@ -83,14 +83,14 @@ class Captioned:
 
 
 class Model:
-    """What the three contracts share."""
+    """The base of the three contracts."""
 
     @classmethod
     def check(cls, arguments: Mapping[str, Any]) -> None:
         """Raise if what it would load is not on this machine, and cannot be fetched; nothing is loaded.
 
         Args:
-            arguments: What it would be built with.
+            arguments: Its constructor's arguments.
 
         Raises:
             AdapterError: The hint says how to get it.
@@ -139,7 +139,7 @@ class Captioner(Model, ABC):
         """Return everything that can change a caption: adapter, checkpoint, settings, versions."""
 
     def usage(self) -> Mapping[str, float]:
-        """Return what the captions cost so far (``prompt_tokens``, ``completion_tokens``, ...), for the record."""
+        """Return the usage so far (``prompt_tokens``, ``completion_tokens``, ...), for the record."""
         return {}
 
     def caption(self, requests: Sequence[CaptionRequest]) -> list[str | None]:
@@ -322,7 +322,7 @@ class JudgeRequest:
         image: The image that it is about; None for questions about texts.
         max_tokens: Tokens that the answer may have.
         candidates: Tokens (``"0"``, ``"1"``, ...) whose probabilities are wanted wherever one of them is chosen.
-        system: Goes before the prompt, in place of what the judge was built with; None leaves that.
+        system: Goes before the prompt, in place of the judge's own; None keeps the judge's own.
         decoding: How the answer is found where that is not as likely as the judge can: ``num_beams``, or
             ``temperature`` with a ``seed``, by which the same request gets other answers.
     """
@@ -393,7 +393,7 @@ class Judge(Model, ABC):
         """Return everything that can change an answer: model, settings, versions."""
 
     def usage(self) -> Mapping[str, float]:
-        """Return what the answers cost so far (``prompt_tokens``, ``completion_tokens``, ...), for the record."""
+        """Return the usage so far (``prompt_tokens``, ``completion_tokens``, ...), for the record."""
         return {}
 
     def complete(self, prompts: Sequence[str]) -> list[str | None]:
@@ -443,7 +443,7 @@ class TrainableModel:
     Attributes:
         module: All of its weights.
         device: Where it is.
-        write: Writes the module into a new folder in the model's own format, and returns the alias of what is there.
+        write: Writes the module into a new folder in the model's own format, and returns its alias.
     """
 
     module: torch.nn.Module
@@ -457,7 +457,7 @@ class Writing:
 
     Attributes:
         each: Captions of an image.
-        sampled: Whether tokens are drawn from what the model thinks of them; else it is beam search, and greedy search
+        sampled: Whether tokens are drawn from the model's distribution; else it is beam search, and greedy search
             where ``each`` is 1.
         tokens: The most that a caption may have, the end token counted.
     """

@@ -21,7 +21,7 @@ def find_device(device: str | None, fault: type[BenchError] = AdapterError) -> t
 
     Args:
         device: Such as ``cpu`` or ``cuda:1``.
-        fault: What is raised: a metric's own device is a fault of the metric.
+        fault: The exception to raise: a metric's own device is a fault of the metric.
 
     Raises:
         BenchError: It is not known, or not there.

@@ -31,7 +31,7 @@ class HfSource:
         path: A hub id, or a folder.
         revision: Branch, tag or commit of a hub id.
         config: Its configuration; None as long as it is not read.
-        parts: What a folder with such a model holds.
+        parts: The contents of a folder with such a model.
     """
 
     path: str
@@ -118,7 +118,7 @@ class HfSource:
 
         Args:
             kind: The name of a class of transformers.
-            what: What the part is called.
+            what: The part's name.
             **settings: Any more of ``from_pretrained``.
 
         Raises:
@@ -134,7 +134,7 @@ class HfSource:
         """Read something of the checkpoint.
 
         Args:
-            what: What is read, for the message.
+            what: The part's name, for the message.
 
         Raises:
             AdapterError: It cannot be read.
@@ -167,7 +167,7 @@ class HfModel(Model):
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the libraries that can change what a model computes."""
+    """Return the versions of the libraries that can change a model's output."""
     import transformers
 
     return {"transformers": transformers.__version__, "torch": torch_version()}
@@ -230,13 +230,13 @@ def ask_nobody_about_code() -> None:
 
 @contextmanager
 def loading(name: str) -> Iterator[None]:
-    """Keep transformers quiet while it loads, as what is wrong is looked for, and from asking a dead hub again.
+    """Keep transformers quiet while it loads, as errors are checked here, and from asking a dead hub again.
 
     Args:
         name: A hub id, or a folder.
 
     Raises:
-        NotInCache: The hub does not answer, and its cache has not what is loaded.
+        NotInCache: The hub does not answer, and its cache lacks the model.
     """
     from transformers.utils import logging
 

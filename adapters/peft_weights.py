@@ -71,7 +71,7 @@ def with_peft(model: Any, peft: str) -> Any:
         # Libraries raise errors of any type here.
         raise AdapterError(f"peft={peft}: {mismatch(str(error))}", _HINT) from error
     stored = {old[name] if name in biases else name for name in stored}
-    # What does not fit is left out by the library, or filled with its first values.
+    # The library ignores weights that do not fit, and keeps initial values for missing ones.
     if wrong := sorted(stored ^ set(places)):
         raise AdapterError(
             f"peft={peft}: does not fit the model: "

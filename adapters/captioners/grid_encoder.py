@@ -71,7 +71,7 @@ class GridEncoder(PreTrainedModel):
 
         Args:
             pixel_values: ``[b, 3, side, side]``, or ``[b, n, d]`` of :meth:`grid`.
-            unused: What the library passes to all encoders.
+            unused: Arguments that the library passes to all encoders.
         """
         grid = pixel_values if pixel_values.ndim == 3 else self.grid(pixel_values)
         found = self.encoder(inputs_embeds=self.vis_enc_to_enc_proj(grid))

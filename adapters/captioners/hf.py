@@ -133,7 +133,7 @@ class SampleBatch:
 
 
 def costliest_first(requests: Sequence[CaptionRequest], positions: Sequence[int], workers: int) -> list[int]:
-    """Return positions ordered by what they cost: long instructions first, and of these large images.
+    """Return positions ordered by cost: long instructions first, and of these large images.
 
     Those of like size share a batch, so that there is little padding; whether the costliest fit into memory is
     found out at once.
@@ -211,7 +211,7 @@ def _batch(read: Mapping[int, Future[CaptionSample | str]], collate: Collate | N
 
 _ROWS_ON_GPU, _ROWS_ON_CPU = 64, 8
 _VERSION = 1
-"""Of what is done here with the logits; a change that moves captions counts it up."""
+"""Version of the processing of logits; raised with each change that changes captions."""
 _POSITIONS = re.compile(r"(wpe|embed_positions|position_embeddings?)$")
 """What decoders call their table of positions."""
 
@@ -519,7 +519,7 @@ class HfCaptioner(Captioner):
         return config
 
     def generate(self, inputs: Mapping[str, torch.Tensor], **settings: Any) -> Any:
-        """Return what the library's ``generate`` makes of the model's inputs.
+        """Return the output of the library's ``generate`` for the model's inputs.
 
         A decoder that begins with its own token gets a mask in which all its tokens count. Without it, the library
         takes the padding of ended captions for padding of an input.

@@ -112,7 +112,7 @@ class SideBySide:
 
     Args:
         image_processor: Makes the model's inputs.
-        tokenizer: Reads what it wrote.
+        tokenizer: Decodes its output.
     """
 
     takes_text = False

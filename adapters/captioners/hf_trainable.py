@@ -97,7 +97,7 @@ class _Lending:
         return torch.where(there.bool(), chosen, 0.0)
 
     def _encoded_logits(self, inputs: Mapping[str, torch.Tensor], ids: torch.Tensor) -> torch.Tensor:
-        """Return logits ``[n, t, vocabulary]`` of a decoder that looks at what an encoder made."""
+        """Return logits ``[n, t, vocabulary]`` of a decoder that attends to an encoder's output."""
         import torch
 
         start = self._captioner.generation_config().decoder_start_token_id
@@ -106,7 +106,7 @@ class _Lending:
         if "input_ids" in inputs:
             whole = {name: value.repeat_interleave(each, 0) for name, value in inputs.items()}
         else:
-            # What the encoder makes of an image is that of all its captions.
+            # An image's encoder output serves all its captions.
             states = self._model.get_encoder()(**inputs)[0]
             whole = {"encoder_outputs": (states.repeat_interleave(each, 0),)}
         return self._model(**whole, decoder_input_ids=given, use_cache=False).logits

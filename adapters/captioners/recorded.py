@@ -160,7 +160,7 @@ class RecordedCaptions(Captioner):
         return True
 
 
-# Loops, as generators take longer than what they do: a file may have millions of rows.
+# Loops, as generators are slower: a file may have millions of rows.
 def _first(row: Row, columns: Sequence[str]) -> str | None:
     """Return the first of some columns that a row has."""
     for column in columns:

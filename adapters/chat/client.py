@@ -161,7 +161,7 @@ def finished_first(work: Callable[[Callable[[_Result], None]], Awaitable[None]])
         work: Makes the coroutine; it calls its argument with each result.
 
     Raises:
-        Exception: What the coroutine raised; all results before it are yielded first.
+        Exception: Any error of the coroutine; all results before it are yielded first.
     """
     from anyio.from_thread import start_blocking_portal
 
@@ -369,7 +369,7 @@ class ChatClient:
         return answer
 
     def _refusal(self, status: int, content: bytes, retry_after: str | None) -> Exception:
-        """Return what a status other than 200 means, for one request or for all."""
+        """Return the error of a status other than 200, for one request or for all."""
         message, code = server_message(content)
         if self._key:
             # Some servers repeat the key that they refuse.

@@ -1,4 +1,4 @@
-"""What a decoding strategy is given, and what it gives back."""
+"""The input and output of a decoding strategy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CaptionSample:
 
 @dataclass(frozen=True)
 class Written:
-    """What was written for one sample.
+    """The output for one sample.
 
     Attributes:
         ids: The tokens, the end token left out.
@@ -82,7 +82,7 @@ class Host(Protocol):
         ...
 
     def generate(self, inputs: Mapping[str, torch.Tensor], **settings: Any) -> Any:
-        """Return what the library's ``generate`` makes of the model's inputs."""
+        """Return the output of the library's ``generate`` for the model's inputs."""
         ...
 
 

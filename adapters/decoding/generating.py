@@ -20,7 +20,7 @@ NOT_FINITE = "the model's logits are not finite"
 class FiniteLogits:
     """Finds samples whose logits are not finite, and ends them.
 
-    A sample that has ended is no longer looked at: what the model computes from its padding means nothing.
+    A sample that has ended is ignored: the model's output for its padding has no meaning.
 
     Args:
         end_ids: Tokens that end a caption.
@@ -181,6 +181,6 @@ class Generating(Decoder):
 
 
 def _written(ids: list[int], ends: set[int]) -> Written:
-    """Return what stands before the first end token; what follows it is padding."""
+    """Return the tokens before the first end token; those behind it are padding."""
     end = next((place for place, token in enumerate(ids) if token in ends), None)
     return Written(ids[:end], cut=end is None)

@@ -252,7 +252,7 @@ class Completed:
     done: bool = False
 
     def copy(self) -> Completed:
-        """Return what is known by now, which later captions do not change."""
+        """Return a snapshot, which later captions do not change."""
         return replace(self, found=list(self.found))
 
     def add(self, total: float, ids: Sequence[int], cut: bool) -> None:
@@ -274,7 +274,7 @@ class Completed:
     def choose(
         self, ranked: Sequence[tuple[float, int, int]], sequences: Sequence[Sequence[int]], ends: set[int]
     ) -> list[tuple[float, int, int]]:
-        """Complete what ends, and return the best of what does not.
+        """Complete captions that end, and return the best of the others.
 
         A caption that ends is complete if it is among the best as many continuations as there are beams.
 
@@ -367,7 +367,7 @@ class TreeOutput:
     """The model's output for tokens, n in each of B beams.
 
     Attributes:
-        logits: ``[B, n, vocabulary]`` of what follows each.
+        logits: ``[B, n, vocabulary]`` of the next token of each.
         rows: ``[B, n, k]`` share of the token's attention on each token of its caption, itself the last; on the CPU.
         images: ``[B, n]`` share on the image; on the CPU.
     """
@@ -580,7 +580,7 @@ class BeamState:
         past: ``[B, k]`` where they lie in the cache, counted from the instruction's end.
         products: ``[B, k]`` column products of their attention.
         parents: ``[B]`` beams before the last choice that they continue.
-        completed: What was complete.
+        completed: The complete captions.
     """
 
     ids: torch.Tensor

@@ -284,7 +284,7 @@ class OpenClipTowers(TorchEncoder):
     name: str
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what the towers are given, and how exactly they compute."""
+        """Return the precision, the transform, the tokenizer and the versions."""
         import open_clip
 
         return {

@@ -261,7 +261,7 @@ class PacEncoder(OpenClipTowers):
     Args:
         checkpoint: The file; a name without a folder is also looked for in ``checkpoints`` in the cache folder
             (``BENCH_CACHE``).
-        architecture: What the file must be, such as ``ViT-B-32``; any if left out.
+        architecture: The required architecture, such as ``ViT-B-32``; any if left out.
         lora: Whether the file must have LoRA weights (PAC-S++) or must have none (PAC-S); any if left out.
         quick_gelu: Whether activations are QuickGELU; by default as above. Required for a PAC-S of another
             architecture.

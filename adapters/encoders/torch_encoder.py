@@ -270,7 +270,7 @@ class TorchEncoder(TorchBatches):
                 yield Encoded({position: self._frames_of(handle)})
             except BenchError:
                 raise
-            except Exception as error:  # noqa: BLE001 - decoders raise what they like; the other videos go on
+            except Exception as error:  # noqa: BLE001 - decoders raise any type; the other videos go on
                 reason = str(error).strip().partition("\n")[0] or type(error).__name__
                 named = reason if handle.name in reason else f"{handle.name}: {reason}"
                 yield Encoded({}, {position: named})

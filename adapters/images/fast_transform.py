@@ -47,7 +47,7 @@ class FastTransform(ImageTransform):
     is decoded by Pillow, and made RGB before the resize.
 
     Args:
-        spec: What is made of the pixels.
+        spec: The transform of the pixels.
         device: Where batches go. On a GPU for which torchcodec has no decoder, the CPU decodes, with a warning.
 
     Raises:
@@ -61,7 +61,7 @@ class FastTransform(ImageTransform):
         self._decodes_on_gpu = device.type == "cuda" and _gpu_decodes(device)
 
     def read(self, handle: ImageHandle) -> Prepared:
-        """Read and prepare an image; what the GPU is to decode stays encoded."""
+        """Read and prepare an image; images that the GPU decodes stay encoded."""
         import torch
 
         encoded = read_bytes(handle)
@@ -95,7 +95,7 @@ class FastTransform(ImageTransform):
         return Prepared(self._fitted(_tensor_of(image)[None])[0])
 
     def collate(self, batch: Sequence[Prepared]) -> tuple[dict[str, torch.Tensor], dict[int, str]]:
-        """Decode what is still encoded, and put the batch together on the device."""
+        """Decode the images that are still encoded, and build the batch on the device."""
         import torch
 
         if self._device.type != "cuda":

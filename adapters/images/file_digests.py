@@ -207,14 +207,14 @@ class FileDigests:
         return digest.hex()
 
     def keep(self) -> None:
-        """Write into the manifest what is not there yet."""
+        """Write new digests into the manifest."""
         with self._lock:
             if self._unkept:
                 self._manifest.keep(self._unkept)
                 self._unkept.clear()
 
     def close(self) -> None:
-        """Close the manifest; what is not written yet is hashed again another time."""
+        """Close the manifest; digests that are not written yet are computed again later."""
         with self._lock:
             self._manifest.close()
 

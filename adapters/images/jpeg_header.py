@@ -32,7 +32,7 @@ class PlainJpeg:
 
 
 def plain_jpeg(encoded: bytes) -> PlainJpeg | None:
-    """Return what a whole JPEG file in greys or YCbCr with 8 bits is; None for anything else.
+    """Return the properties of a whole JPEG file in greys or YCbCr with 8 bits; None for anything else.
 
     Args:
         encoded: The file's bytes.

@@ -80,7 +80,7 @@ def image_batches(
         by_processes: Whether processes read; of an ``ExactTransform`` alone. One that dies costs the image that it had.
     """
     if by_processes and isinstance(transform, ExactTransform):
-        # What a batch is must not depend on who reads: its sums would have other last bits.
+        # Batches must not depend on the readers: sums would have other last bits.
         starts = range(0, len(images), batch_size)
         batches = [range(start, min(start + batch_size, len(images))) for start in starts]
         parts = [batch[at : at + _IMAGES_A_PART] for batch in batches for at in range(0, len(batch), _IMAGES_A_PART)]

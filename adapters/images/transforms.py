@@ -46,7 +46,7 @@ class Prepared:
     """One image on its way to the model.
 
     Attributes:
-        pixels: What the transform made of it so far.
+        pixels: The transform's result so far.
         remarks: Unusual steps in reading it.
         handle: Where it is from; None for a frame of a video.
     """
@@ -90,7 +90,7 @@ class ExactTransform(ImageTransform):
 
     Args:
         transform: Makes the model's inputs of one image, by name, without a batch dimension.
-        spec: What it does, for the fingerprint.
+        spec: Its steps, for the fingerprint.
         device: Where batches go.
         resized: Returns height and width after the resize, for images that would become too large by it.
     """

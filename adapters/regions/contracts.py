@@ -198,7 +198,7 @@ class Painter(Model, ABC):
         """Return an image of each text, in order.
 
         Args:
-            texts: What the images should show.
+            texts: Descriptions of the images.
             seed: Of its random numbers, 0 or more: a text and a seed have one image, regardless of the other texts.
 
         Raises:

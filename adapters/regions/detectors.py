@@ -69,7 +69,7 @@ def preparing(image: ImageHandle) -> Iterator[None]:
 
 
 class HfDetector(HfRegionModel, Detector):
-    """A detector of transformers; a subclass says which, and what it makes of an image and phrases.
+    """A detector of transformers; a subclass names its class, and reads boxes and scores off its output.
 
     Args:
         pretrained: A hub id, or a folder that ``save_pretrained`` wrote.

@@ -35,7 +35,7 @@ _NOWHERE = (0.0, 0.0, 0.0, 0.0)
 class ShapesPainter(Painter):
     """Draws the scenes that captions in the shapes world's language describe.
 
-    What a caption leaves open is drawn by lot: where things stand, their colours and the background; a size or texture
+    Attributes that a caption leaves open are random: positions, colours and the background; a size or texture
     that is not named is medium or plain.
 
     Args:
@@ -46,7 +46,7 @@ class ShapesPainter(Painter):
         self.name = name
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what it is."""
+        """Return its identity."""
         return {"adapter": "shapes_painter", "revision": _REVISION}
 
     def paint(self, texts: Sequence[str], *, seed: int) -> list[ImageHandle]:
@@ -63,7 +63,7 @@ def described_scene(text: str, seed: int) -> Scene:
 
     Args:
         text: In the shapes world's language.
-        seed: Of what it leaves open, 0 or more.
+        seed: Seed of random attributes, 0 or more.
 
     Raises:
         AdapterError: It names no thing of the world, or what no picture can show.

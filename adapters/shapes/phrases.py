@@ -54,7 +54,7 @@ class Named:
         return self.noun == thing.shape and set(self.attributes) <= _words_of(thing)
 
     def places(self) -> list[str]:
-        """Return the backgrounds that are what is named."""
+        """Return the backgrounds that match."""
         return [name for (noun, words), name in _PLACES.items() if noun == self.noun and set(self.attributes) <= words]
 
     def share_in(self, scene: Scene) -> float:
@@ -72,7 +72,7 @@ def words_of(text: str) -> list[str]:
 
 
 def named_in(text: str) -> list[Named]:
-    """Return what a text names, in order; a word that is none of the world's is passed over."""
+    """Return the things that a text names, in order; unknown words are skipped."""
     found: list[Named] = []
     attributes: list[str] = []
     definite, predicate = False, None

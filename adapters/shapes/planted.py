@@ -1,4 +1,4 @@
-"""A captioner of the shapes world whose faults are known: what it leaves out and what it invents is planted."""
+"""A captioner of the shapes world with planted faults: omissions and inventions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PlantedCaptioner(SeesShapes, Captioner):
         model: The captioner of whole pictures.
         omitted: Number of sentences omitted at the end; at least one is kept.
         inventions: Share of captions that get a thing that the picture does not show, in an additional sentence.
-        seed: Of what is drawn.
+        seed: Seed of the random faults.
         name: How results call it.
     """
 
@@ -49,7 +49,7 @@ class PlantedCaptioner(SeesShapes, Captioner):
         self.omitted, self.inventions, self.seed = omitted, inventions, seed
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return the model and what is planted."""
+        """Return the model and the planted faults."""
         return {
             "adapter": "shapes_planted",
             "revision": _REVISION,

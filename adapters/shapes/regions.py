@@ -1,6 +1,6 @@
 """Sees the scene of a picture of the shapes world; a segmenter and a detector, which know it.
 
-So what is made with them means something.
+So results with them are meaningful.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ANOTHER = 8.0
 
 @dataclass(frozen=True)
 class SceneView:
-    """What a picture, or a crop of one, shows.
+    """The content of a picture, or of a crop of one.
 
     Attributes:
         scene: The scene.
@@ -60,7 +60,7 @@ class SceneView:
 
 
 def see(image: ImageHandle) -> SceneView:
-    """Return what a picture of the shapes world shows.
+    """Return the content of a picture of the shapes world.
 
     A picture that is drawn knows its scene. Of a file the name ends with the scene's seed (``photos/17.jpg``), and its
     pixels are compared with those of that scene.
@@ -115,7 +115,7 @@ class ShapesSegmenter(SeesShapes, Segmenter):
         self.name = name
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what it is."""
+        """Return its identity."""
         return {"adapter": "shapes_segmenter", "revision": _REVISION}
 
     def masks(self, image: ImageHandle, *, points: np.ndarray | None = None, grid: int | None = None) -> list[Region]:
@@ -143,7 +143,7 @@ class ShapesDetector(SeesShapes, Detector):
         self.name = name
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what it is."""
+        """Return its identity."""
         return {"adapter": "shapes_detector", "revision": _REVISION}
 
     def detect(self, image: ImageHandle, phrases: Sequence[str]) -> Detections:
@@ -174,7 +174,7 @@ def _boxes(seen: SceneView) -> list[Box | None]:
 
 
 def _shown(box: tuple[int, int, int, int], seen: SceneView) -> Box | None:
-    """Return what a window shows of a box, in pixels of the window."""
+    """Return the part of a box in a window, in pixels of the window."""
     left, top, right, bottom = seen.window
     edges = max(box[0], left), max(box[1], top), min(box[2], right), min(box[3], bottom)
     if edges[2] <= edges[0] or edges[3] <= edges[1]:

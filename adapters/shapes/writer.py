@@ -44,7 +44,7 @@ class ShapesWriter(Judge):
         self.name = name
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what it is."""
+        """Return its identity."""
         return {"adapter": "shapes_writer", "revision": _REVISION}
 
     def stream(self, requests: Sequence[JudgeRequest]) -> Iterator[Judged]:
