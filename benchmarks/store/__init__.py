@@ -1,1 +1,1 @@
-"""What is already known: captions, features, parses, values, kept by what made them."""
+"""The cache of captions, features, parses and values, keyed by their producers."""

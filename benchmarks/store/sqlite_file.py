@@ -19,10 +19,10 @@ from ...errors import StoreError
 from ...paths import network_file_system
 
 VERSION = 2
-# A feature vector of 2 KB fills half of a page of SQLite's own size; of these, seven share one.
+# A feature vector of 2 KB fills half of a default page; seven fit into one of this size.
 _PAGE_BYTES = 16_384
-# Tables with a rowid: values are written one after the other, and only the index is in the order of the keys.
-# Where a row has no rowid, it is in the index itself, and a value longer than a quarter of a page is outside of it.
+# Tables with a rowid: values are appended, and only the index is in key order. WITHOUT ROWID would put rows into the
+# index, and values longer than a quarter of a page outside of it.
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS producers (id INTEGER PRIMARY KEY, fingerprint TEXT NOT NULL UNIQUE, crc INTEGER)",
     """
@@ -39,16 +39,16 @@ _COLUMNS = (
     "SELECT id, fingerprint, crc FROM producers LIMIT 0",
     "SELECT key, producer, created, crc, value FROM entries LIMIT 0",
 )
-# The index is in the order of hashes: with SQLite's own 2 MB, every batch reads most of it anew, a third more time.
+# The index is in hash order: with SQLite's default of 2 MB every batch rereads most of it, a third more time.
 _CACHE_KIB = 16_384
-# How long the log grows before it is written back. A batch changes most pages of the index; after each one, as SQLite
-# does by itself, most of the file would be written anew.
+# Size of the log before it is written back. A batch changes most pages of the index; SQLite's default would rewrite
+# most of the file after each batch.
 _LOG_BYTES = 256 << 20
 _LOGS = ("-wal", "-shm")
 
 _ELSEWHERE = "Name another file with --store, or another folder with BENCH_CACHE."
-_DELETE = "Delete the file, or name another one with --store or BENCH_CACHE; what it held is computed anew."
-_BUSY = "Another process holds it. Wait for it, or name another file with --store."
+_DELETE = "Delete the file, or name another one with --store or BENCH_CACHE; its content is computed anew."
+_BUSY = "Another process has locked it. Wait, or name another file with --store."
 _NO_SPACE = "Free disk space, 'bench store prune', or name a file on another disk with --store."
 _HINTS = {
     sqlite3.SQLITE_BUSY: _BUSY,
@@ -56,11 +56,11 @@ _HINTS = {
     sqlite3.SQLITE_FULL: _NO_SPACE,
     sqlite3.SQLITE_IOERR: _NO_SPACE,
 }
-# Damaged tables can have producers without a number, which no entry takes. A file that was cut off is a short read.
+# Damaged tables can have producers without a number, which entries reject. A truncated file is a short read.
 _DAMAGE = frozenset(
     {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_IOERR_SHORT_READ}
 )
-# A table that is not there, or a format that SQLite does not know.
+# A missing table, or a format that SQLite does not know.
 _OTHER_SCHEMA = frozenset({sqlite3.SQLITE_ERROR})
 
 _T = TypeVar("_T")
@@ -75,11 +75,11 @@ class DamagedStoreError(StoreError):
 
 
 class SqliteFile:
-    """An open file, which is made if it does not exist, for this user alone.
+    """An open file, which is created if missing, for this user only.
 
-    A damaged file is moved to ``NAME.damaged-DATE``, which is logged, and a new one is made. Other processes that have
-    the old one open see at their next call that it was moved, and open the new one. Whoever opens, closes or moves
-    the file holds the lock of its folder: SQLite finds the logs by name, and must not take those of another file.
+    A damaged file is moved to ``NAME.damaged-DATE``, with a log message, and a new one is created. Other processes
+    with the old file open detect the move at their next call, and open the new one. A process that opens, closes or
+    moves the file locks its folder: SQLite finds its logs by name, and must not use those of another file.
 
     Args:
         path: The file.
@@ -87,12 +87,12 @@ class SqliteFile:
         replace_damaged: Whether a damaged file is replaced; else it is an error.
 
     Raises:
-        DamagedStoreError: The file is damaged, and cannot be replaced.
-        StoreError: The file cannot be opened, is on a file system of the network, or was written by a newer capbench.
+        DamagedStoreError: The file is damaged and cannot be replaced.
+        StoreError: The file cannot be opened, is on a network file system, or was written by a newer capbench.
     """
 
     writable: bool
-    """Whether anything can be written to it."""
+    """Whether it is writable."""
 
     def __init__(self, path: Path, lock_seconds: float, *, replace_damaged: bool) -> None:
         self.path = path
@@ -100,7 +100,7 @@ class SqliteFile:
         self._lock_seconds = lock_seconds
         self._lock = threading.Lock()
         network = network_file_system(path)
-        # While another process moves the file, there is none that could be written.
+        # While another process moves the file, there is no file to write.
         with nullcontext() if network else folder_lock(self._target.parent):
             self.writable = not path.is_file() or _can_be_written(self._target)
         self._replace_damaged = replace_damaged and self.writable
@@ -110,7 +110,7 @@ class SqliteFile:
             return
         if network:
             raise StoreError(
-                f"store {path} is on a file system of the network ({network}), where SQLite's files can be damaged",
+                f"store {path} is on a network file system ({network}), where SQLite files can be damaged",
                 "Name a file on a local disk with --store, or a local folder with BENCH_CACHE.",
             )
         with store_errors(path):
@@ -118,7 +118,7 @@ class SqliteFile:
             self._open()
 
     def run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Do some work on the file; if it is damaged, do the work again on a new one.
+        """Run a function on the file; if that is damaged, run it again on a new one.
 
         Raises:
             StoreError: The file could not be read or written.
@@ -144,7 +144,7 @@ class SqliteFile:
     def _reopen(self, damage: DamagedStoreError | None = None) -> None:
         old = self._db
         self._open(damage)
-        # SQLite leaves the logs alone, as the file was moved.
+        # SQLite keeps the logs, as the file was moved.
         old.close()
 
     def _open(self, damage: DamagedStoreError | None = None) -> None:
@@ -165,13 +165,13 @@ class SqliteFile:
 
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """Do everything or nothing; whoever else wants to write waits."""
+    """Run a transaction; other writers wait."""
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
         db.execute("COMMIT")
     except BaseException:
-        # SQLite has already rolled back by itself when the disk is full.
+        # SQLite has already rolled back when the disk is full.
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
@@ -179,16 +179,16 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def store_errors(path: Path, damage: frozenset[int] = _DAMAGE) -> Iterator[None]:
-    """Turn what SQLite and the system say about a store's file into a ``StoreError``.
+    """Turn errors of SQLite and the system about a store's file into a ``StoreError``.
 
     Args:
-        path: For messages.
-        damage: SQLite's codes that say that the file is damaged.
+        path: The file, for messages.
+        damage: SQLite's codes for a damaged file.
     """
     try:
         yield
     except sqlite3.Error as error:
-        # An extended code holds the plain one in its low byte. What is wrong with a call, not with the file, has none.
+        # An extended code holds the plain one in its low byte. Errors of a call, not of the file, have no code.
         code = getattr(error, "sqlite_errorcode", None)
         if code is None:
             raise
@@ -207,13 +207,13 @@ def _connect(target: Path, path: Path, lock_seconds: float) -> sqlite3.Connectio
     db = sqlite3.connect(target, timeout=lock_seconds, isolation_level=None, check_same_thread=False)
     try:
         with store_errors(path, _DAMAGE | _OTHER_SCHEMA):
-            # Counts for a new file alone.
+            # Only applies to a new file.
             db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = NORMAL")
             db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_BYTES // _PAGE_BYTES}")
-            # Only a new file is written to: whoever opens the store need not wait for one who writes.
+            # Only a new file is written: opening a store does not wait for a writer.
             if not db.execute("SELECT 1 FROM sqlite_master").fetchone():
                 with transaction(db):
                     for table in _TABLES:
@@ -227,10 +227,10 @@ def _connect(target: Path, path: Path, lock_seconds: float) -> sqlite3.Connectio
 
 
 def _connect_for_reading(path: Path, lock_seconds: float, immutable: bool) -> sqlite3.Connection:
-    """Open a file that cannot be written.
+    """Open a read-only file.
 
-    A store in WAL mode has files beside it, which even a reader makes; where they cannot be made, it is read as
-    a file that nobody changes.
+    A store in WAL mode has log files next to it, which even a reader creates. Where it cannot, the store is read as
+    an immutable file.
     """
     uri = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}"
     db = sqlite3.connect(uri, uri=True, timeout=lock_seconds, isolation_level=None, check_same_thread=False)
@@ -261,40 +261,40 @@ def _check_schema(db: sqlite3.Connection, path: Path) -> None:
 
 
 def _move_aside(target: Path, damage: DamagedStoreError) -> None:
-    """Move a damaged file and its logs, and make a new one that the same users may read and write."""
+    """Move a damaged file and its logs, and create a new one with the same permissions."""
     name = f"{target.name}.damaged-{time.strftime('%Y-%m-%d')}"
     names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
     aside = next(path for path in map(target.with_name, names) if not path.exists())
-    # First: a process that is killed now leaves logs without a file, and whoever makes one deletes them.
+    # The file first: after a kill here, logs are left without a file, and the next process to create one deletes them.
     target.rename(aside)
     for log in _LOGS:
         with suppress(FileNotFoundError):
             target.with_name(target.name + log).rename(aside.with_name(aside.name + log))
     _make(target)
     shutil.copymode(aside, target)
-    _log.warning("%s. It was moved to %s; what it held is computed anew.", damage.message, aside)
+    _log.warning("%s. It was moved to %s; its content is computed anew.", damage.message, aside)
 
 
 def _make(target: Path) -> None:
-    """Make the file if there is none, for this user alone: captions may be private. SQLite's logs follow the file."""
+    """Create the file if missing, for this user only: captions may be private. SQLite's logs have the same mode."""
     try:
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         return
-    # Those of a file that was deleted or moved, which a process may still have open.
+    # Logs of a deleted or moved file, which a process may still have open.
     for log in _LOGS:
         target.with_name(target.name + log).unlink(missing_ok=True)
 
 
 def _make_folders(folder: Path) -> None:
-    """Make the folders that are missing, for this user alone."""
+    """Create missing folders, for this user only."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     for one in reversed(missing):
         one.mkdir(mode=0o700, exist_ok=True)
 
 
 def _inode(target: Path) -> tuple[int, int] | None:
-    """Return what tells a file from others of its name, None where there is no file."""
+    """Return the identity of a file, None where there is no file."""
     try:
         found = target.stat()
     except FileNotFoundError:
@@ -303,6 +303,6 @@ def _inode(target: Path) -> tuple[int, int] | None:
 
 
 def _can_be_written(target: Path) -> bool:
-    # SQLite writes its log beside the file.
+    # SQLite writes its log next to the file.
     effective = os.access in os.supports_effective_ids
     return all(os.access(one, os.W_OK, effective_ids=effective) for one in (target, target.parent))

@@ -34,10 +34,10 @@ BUCKETS = {
     "abfss": "adlfs",
     "memory": "",
 }
-"""What brings the library of each: it writes a file by one request that fails where there is one."""
+"""The package for each scheme; its library must support conditional writes of a file."""
 CREDENTIALS = (
-    "Credentials come from the environment: AWS_PROFILE or AWS_ACCESS_KEY_ID, GOOGLE_APPLICATIONCREDENTIALS, "
-    "AZURE_STORAGE_..., or the machine's role. They must allow to list, read and write there."
+    "Credentials come from the environment: AWS_PROFILE or AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS, "
+    "AZURE_STORAGE_..., or the machine's role. They must allow listing, reading and writing."
 )
 _LOCK_SECONDS = 30.0
 _KEYS_A_QUERY = 500
@@ -47,7 +47,7 @@ _LAST_SECOND = 4_102_444_800
 
 @dataclass(frozen=True)
 class ProducerStats:
-    """How much of the store one producer fills."""
+    """The use of the store by one producer."""
 
     fingerprint: dict[str, Any]
     entries: int
@@ -56,24 +56,24 @@ class ProducerStats:
 
 
 class Store:
-    """Keeps JSON values and arrays by producer and input; several processes may share one file.
+    """Caches JSON values and arrays by producer and input; several processes may share one file.
 
     The key is the SHA-256 of the producer's fingerprint and the input, so anything that can change a
     value makes another key. ``put`` is one transaction: a killed process loses no finished batch.
-    An entry whose checksum is wrong counts as unknown, and the next ``put`` replaces it.
-    A file that is damaged, or of an older schema, is moved aside and replaced by an empty one, which is logged.
-    A file that cannot be written is read; what is put is not kept then, which is said once.
-    The class fulfils the ``Cache`` contract of metrics.
+    An entry with a wrong checksum counts as unknown, and the next ``put`` replaces it.
+    A file that is damaged, or of an older schema, is moved and replaced by an empty one, with a log message.
+    A read-only file is used without new entries, with one warning.
+    The class implements the ``Cache`` contract of metrics.
 
     Args:
-        path: The file; made if it does not exist, for this user alone.
+        path: The file; created if missing, for this user only.
         lock_seconds: How long to wait while another process writes.
-        replace_damaged: Whether a damaged file is moved aside; else it is an error.
-        late: Whether the file is opened when it is first asked for, and not before.
+        replace_damaged: Whether a damaged file is moved and replaced; else it is an error.
+        late: Whether the file is opened at the first use.
 
     Raises:
-        StoreError: The file cannot be opened, is damaged and cannot be replaced, is on a file system of the network,
-            or was written by a newer capbench.
+        StoreError: The file cannot be opened, is damaged and cannot be replaced, is on a network file system, or was
+            written by a newer capbench.
     """
 
     def __init__(
@@ -91,20 +91,20 @@ class Store:
         return self._opened
 
     def get(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, Any]:
-        """Return the values that are known, by input. A damaged value counts as unknown."""
+        """Return the cached values by input. A damaged value counts as unknown."""
         return {text: json.loads(value) for text, value in self._read(producer, inputs)}
 
     def put(self, producer: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-        """Keep values by input, in one transaction."""
+        """Cache values by input, in one transaction."""
         self._write(producer, values, _json_text)
         self.computed += len(values)
 
     def get_arrays(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, np.ndarray]:
-        """Return the arrays that are known, by input. A damaged one counts as unknown."""
+        """Return the cached arrays by input. A damaged one counts as unknown."""
         return {text: _array(value) for text, value in self._read(producer, inputs)}
 
     def put_arrays(self, producer: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        """Keep arrays by input, in one transaction."""
+        """Cache arrays by input, in one transaction."""
         self._write(producer, arrays, _array_bytes)
         self.computed += len(arrays)
 
@@ -162,7 +162,7 @@ class Store:
         return row[0]
 
     def stats(self) -> list[ProducerStats]:
-        """Return what each producer keeps, the largest first."""
+        """Return the use of each producer, the largest first."""
         query = """
             SELECT fingerprint, producers.crc, COUNT(key), TOTAL(LENGTH(CAST(value AS BLOB))),
                 MAX(CASE WHEN created BETWEEN 0 AND :last THEN created END)
@@ -174,14 +174,14 @@ class Store:
         ]
 
     def prune(self, older_than: float | None = None, containing: str | None = None) -> int:
-        """Delete entries and give their space back.
+        """Delete entries and free their space.
 
         Args:
-            older_than: Only what was made before this time (seconds since 1970).
+            older_than: Only entries from before this time (seconds since 1970).
             containing: Only producers whose fingerprint contains this text.
 
         Returns:
-            How many entries were deleted.
+            The number of deleted entries.
 
         Raises:
             StoreError: The file cannot be written.
@@ -201,18 +201,18 @@ class Store:
                 ).rowcount
                 db.execute("DELETE FROM producers WHERE id NOT IN (SELECT producer FROM entries)")
             db.execute("VACUUM")
-            # In WAL mode the file itself shrinks when the log is written back.
+            # In WAL mode the file shrinks when the log is written back.
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             return deleted
 
         return self._file.run(delete)
 
     def verify(self) -> list[str]:
-        """Return what SQLite finds wrong with the file, and how many entries have a wrong checksum."""
+        """Return the faults that SQLite finds, and the number of entries with a wrong checksum."""
 
         def check(db: sqlite3.Connection) -> list[str]:
             faults = [line.decode("utf-8", "replace") for (line,) in db.execute("PRAGMA integrity_check")]
-            # Not by way of the index, which may name other rows than there are.
+            # Without the index, which may refer to missing rows.
             rows = db.execute("SELECT key, crc, value FROM entries NOT INDEXED")
             wrong = sum(not _is_sound(*row) for row in rows)
             return [line for line in faults if line != "ok"] + (
@@ -238,23 +238,23 @@ def default_store_path() -> Path:
 
 
 class StoreNames(NamedTuple):
-    """Where what is known lies."""
+    """The locations of cached results."""
 
     file: Path
     """The SQLite file of this machine."""
     objects: str | None
-    """Where machines share results of shards: an address that holds on every machine; None where they share none."""
+    """Address of shard results that machines share, valid on every machine; None where they share none."""
 
 
 def parse_store(text: str | None) -> StoreNames:
-    """Read what ``--store`` says.
+    """Parse ``--store``.
 
     Args:
-        text: A file; or a folder with ``/`` at its end, or a URL, which name shared results: the file is the user's own
-            then, as without the option.
+        text: A file; or, for shared results, a folder with a final ``/`` or a URL. The file is then the user's
+            store, as without the option.
 
     Raises:
-        UsageError: It is a folder without ``/`` at its end, or a URL that is not understood or holds credentials.
+        UsageError: It is a folder without a final ``/``, or a URL that is invalid or holds credentials.
     """
     if text is None:
         return StoreNames(default_store_path(), None)
@@ -265,7 +265,7 @@ def parse_store(text: str | None) -> StoreNames:
     if Path(text).is_dir():
         raise UsageError(
             f"--store {text}: this is a folder",
-            f"'--store {text}/' shares results there between machines; a file in it is the store of this one.",
+            f"Use '--store {text}/' to share results between machines, or name a file in it.",
         )
     return StoreNames(Path(text), None)
 
@@ -276,10 +276,10 @@ def is_address(text: str) -> bool:
 
 
 def checked_address(text: str) -> str:
-    """Return an address in the form in which it is printed and recorded, without a slash at its end.
+    """Return an address as it is printed and recorded, without a final slash.
 
     Raises:
-        UsageError: It is not understood, or holds credentials; the message does not show them.
+        UsageError: It is invalid or holds credentials; the message does not show them.
     """
     found = _SCHEME.match(text)
     scheme, parts = found[1].lower() if found else "", urlsplit(text)
@@ -287,13 +287,10 @@ def checked_address(text: str) -> str:
     shown = f"{scheme}://{host}{parts.path}"
     # abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PREFIX
     if parts.query or parts.fragment or ":" in user or (user and not scheme.startswith("abfs")):
-        raise UsageError(
-            f"{shown}: the address of a folder holds no credentials and no '?'; what was there is not shown",
-            CREDENTIALS,
-        )
+        raise UsageError(f"{shown}: an address must not hold credentials or '?'; they are not shown", CREDENTIALS)
     if scheme not in (*BUCKETS, "file"):
         raise UsageError(
-            f"{shown}: no folder of results can be at '{scheme}://'.{did_you_mean(scheme, (*BUCKETS, 'file'))}",
+            f"{shown}: scheme '{scheme}://' is not supported for results.{did_you_mean(scheme, (*BUCKETS, 'file'))}",
             "Name a folder that the machines share, or a bucket: s3://, gs:// or abfs://.",
         )
     if not (parts.path.strip("/") if scheme == "file" else parts.netloc):
@@ -304,7 +301,7 @@ def checked_address(text: str) -> str:
 @cache
 def _say_that_nothing_is_kept(path: Path) -> None:
     logging.getLogger(__name__).warning(
-        "store %s cannot be written: what it has is used, and nothing new is kept. "
+        "store %s is read-only: cached results are used, and new ones are not cached. "
         "Name another file with --store, or another folder with BENCH_CACHE.",
         path,
     )
@@ -321,12 +318,12 @@ def _fingerprint(text: object, crc: object) -> dict[str, Any]:
 
 
 def _key(prefix: str, text: str) -> bytes:
-    # A lone surrogate is no text, and still tells inputs apart.
+    # A lone surrogate is invalid UTF-8, but distinguishes inputs.
     return hashlib.sha256(f"{len(prefix)}:{prefix}{text}".encode("utf-8", "surrogatepass")).digest()
 
 
 def _checksum(key: bytes, value: bytes) -> int:
-    """Return what is kept with a value: a CRC-32 over its key, too, so that it is no other key's."""
+    """Return the checksum of a value: a CRC-32 that includes its key."""
     return zlib.crc32(value, zlib.crc32(key))
 
 
@@ -364,7 +361,7 @@ def _array(value: bytes) -> np.ndarray:
 
 @lru_cache(maxsize=256)
 def _array_header(header: bytes) -> tuple[tuple[int, ...], np.dtype]:
-    """Return shape and dtype; thousands of arrays have one header, whose reading takes longer than theirs."""
+    """Return shape and dtype; cached, as thousands of arrays share a header, which is slow to parse."""
     import numpy as np
 
     file = io.BytesIO(header)

@@ -204,7 +204,7 @@ def test_damaged_file_is_moved_aside_under_the_day_and_the_message_says_once_why
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert record.getMessage() == (
-        f"store {path}: file is not a database. It was moved to {aside}; what it held is computed anew."
+        f"store {path}: file is not a database. It was moved to {aside}; its content is computed anew."
     )
     # Who could use the old one can use the new one.
     assert stat.S_IMODE(path.stat().st_mode) == 0o640

@@ -172,7 +172,7 @@ def test_store_that_another_process_writes_to_can_be_opened_and_read_but_not_wri
         with pytest.raises(StoreError, match="locked") as caught:
             store.put(PRODUCER, {"more": 2})
         assert str(path) in caught.value.message
-        assert "Wait for it, or name another file with --store" in caught.value.hint
+        assert "Wait, or name another file with --store" in caught.value.hint
         other.execute("ROLLBACK")
         store.put(PRODUCER, {"more": 2})
         assert store.get(PRODUCER, ["more"]) == {"more": 2}
@@ -284,5 +284,5 @@ def test_file_is_the_store_of_this_machine_and_a_url_or_folder_with_a_slash_is_s
         parse_store("results")
     # Both ways to say what is meant.
     assert "'--store results/'" in caught.value.hint
-    with pytest.raises(UsageError, match="holds no credentials"):
+    with pytest.raises(UsageError, match="must not hold credentials"):
         parse_store("s3://user:secret@bucket")
