@@ -1,1 +1,1 @@
-"""A run mapped over shards: executors, and what machines share."""
+"""Runs over shards: executors, and the files that machines share."""

@@ -1,4 +1,4 @@
-"""Where the shards of a run are worked on: the contract of executors, and those of this machine."""
+"""Executors of shards: the contract, and those of this machine."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from typing import Any
 from ...errors import ExecutorError, UsageError, counted
 
 AHEAD = 2
-"""Calls of a worker that are taken up: the one that it works on, and the next."""
+"""Calls that a worker holds: the running one and the next."""
 _WORKER_BYTES = 2 << 30
-"""What a worker may need: libraries with a small model, and a shard."""
+"""Memory of a worker in bytes: libraries with a small model, and a shard."""
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What one worker takes.
+    """The resources of one worker.
 
     Attributes:
-        gpus: GPUs, all of one machine.
-        memory: Bytes that are set aside; None: none.
-        cpus: Cores.
+        gpus: Number of GPUs, all of one machine.
+        memory: Reserved bytes; None reserves none.
+        cpus: Number of cores.
         role: Role of the model that it loads; empty where it loads none.
-        workers: How many workers there are at most; None: as many as there is room for.
+        workers: Largest number of workers; None is as many as there is room for.
     """
 
     gpus: float = 0
@@ -55,10 +55,10 @@ ONE_CORE = Resources()
 
 @dataclass
 class Executor(ABC):
-    """Maps a function over calls by workers.
+    """Maps a function over calls with workers.
 
     Attributes:
-        pools: What a worker takes by the role of its model, or ``cpu``; as a cluster file says.
+        pools: Resources of a worker by the role of its model, or ``cpu``, as in a cluster file.
     """
 
     pools: Mapping[str, Resources] = field(default_factory=dict[str, Resources], kw_only=True)
@@ -67,25 +67,25 @@ class Executor(ABC):
     def map(
         self, function: Callable[[Any], Any], calls: Iterable[Any], resources: Resources = ONE_CORE
     ) -> Iterator[tuple[int, Any]]:
-        """Yield the number of each call with its result, as they come.
+        """Yield the number of each call with its result, in order of completion.
 
         Args:
-            function: Can be pickled. It is sent once to each worker and lives there as long as that does, so that a
-                model that it loads stays loaded.
-            calls: What it is called with. They have a ``name`` for messages, or their ``repr`` is one. At most two of
-                a worker are taken up ahead, so this may be a generator.
-            resources: What a worker takes; see :meth:`resources_for`.
+            function: A picklable function. It is sent to each worker once and kept there, so that a model that it loads
+                stays loaded.
+            calls: The arguments of its calls. Messages use their ``name``, or their ``repr``. A worker holds at most
+                two of them, so this may be a generator.
+            resources: The resources of a worker; see :meth:`resources_for`.
 
         Raises:
-            ExecutorError: A worker ended; it names the calls that were worked on.
-            Exception: A call raised it: as it is.
+            ExecutorError: A worker ended; it names the calls that were running.
+            Exception: A call raised it; it is passed on unchanged.
         """
 
     def resources_for(self, role: str = "") -> Resources:
-        """Return what a worker takes.
+        """Return the resources of a worker.
 
         Args:
-            role: Of the model that it loads; empty where it loads none.
+            role: Role of the model that it loads; empty where it loads none.
 
         Raises:
             UsageError: The cluster file names pools of models, and none of this role.
@@ -104,10 +104,10 @@ class Executor(ABC):
         return bool(visible_gpus())
 
     def close(self) -> None:  # noqa: B027 - most hold nothing
-        """Let go of what is held between maps."""
+        """Release the resources that are held between maps."""
 
     def use_folder(self, folder: Path) -> None:  # noqa: B027 - most need nothing of it
-        """Take the folder in which workers find what they are given; called before the first map.
+        """Set the folder of the workers' files; called before the first map.
 
         Raises:
             UsageError: A machine does not see it.
@@ -127,14 +127,13 @@ class InProcess(Executor):
 
 @dataclass
 class LocalExecutor(Executor):
-    """Worker processes of this machine. They end with this one, however it ends.
+    """Worker processes of this machine. They end with this process, even if it is killed.
 
-    A script that starts them does so below ``if __name__ == "__main__"``, as ``multiprocessing`` asks for.
+    A script must start them below ``if __name__ == "__main__"``, as ``multiprocessing`` requires.
 
     Attributes:
-        processes: How many; None: as many as cores and memory allow, and of those with a model one a GPU.
-        gpus: The GPUs that workers with a model share out, as ``CUDA_VISIBLE_DEVICES`` names them; None: all of this
-            machine.
+        processes: Their number; None is as many as cores and memory allow, and for those with a model one per GPU.
+        gpus: The GPUs of workers with a model, as ``CUDA_VISIBLE_DEVICES`` names them; None is all of this machine.
     """
 
     processes: int | None = None
@@ -150,10 +149,10 @@ class LocalExecutor(Executor):
     def map(
         self, function: Callable[[Any], Any], calls: Iterable[Any], resources: Resources = ONE_CORE
     ) -> Iterator[tuple[int, Any]]:
-        """Yield results as they come; a pool that breaks is renewed once. See :class:`Executor`."""
+        """Yield results in order of completion; a broken pool is restarted once. See :class:`Executor`."""
         content = pickle.dumps(function)
         environments = self._environments(resources)
-        # A process that has loaded a model, or runs threads, cannot be forked: its locks and devices would be, too.
+        # No fork: it would copy the locks and devices of a process with models or threads.
         can_fork = not resources.role and "torch" not in sys.modules and threading.active_count() == 1
         context = multiprocessing.get_context("fork" if sys.platform == "linux" and can_fork else "spawn")
         numbered, again = enumerate(calls), deque[tuple[int, Any]]()
@@ -187,18 +186,18 @@ class LocalExecutor(Executor):
                     how = pool.end_broken()
                     if is_renewed:
                         raise ExecutorError(
-                            f"a worker process ended{how} while these were worked on: "
+                            f"a worker process ended{how} while these were running: "
                             f"{', '.join(name_of(call) for _, call in again)}",
-                            "What is done is kept: the same command goes on. Where memory ran out, take fewer workers.",
+                            "Run the same command again: it continues. If memory ran out, use fewer workers.",
                         )
                     pool, is_renewed = _Pool(content, environments, context), True
         finally:
             pool.end()
 
     def _environments(self, resources: Resources) -> list[dict[str, str]]:
-        """Return what each worker's environment holds besides that of this process."""
+        """Return the additional environment variables of each worker."""
         gpus, groups = self._gpus() if resources.gpus else (), list[str]()
-        # One a core, fewer where memory would not hold them.
+        # One per core, fewer if memory is too small.
         number = self.processes or max(1, min(cores(), _available_bytes() // _WORKER_BYTES))
         if gpus:
             size = min(max(int(resources.gpus), 1), len(gpus))
@@ -221,17 +220,17 @@ class _Pool(ProcessPoolExecutor):
         super().__init__(len(environments), context, _begin, (function, waiting))
 
     def end(self) -> None:
-        """End all workers, what they do with them."""
+        """End all workers and their running calls."""
         for process in (self._processes or {}).values():
             process.kill()
         self.shutdown(cancel_futures=True)
 
     def end_broken(self) -> str:
-        """End what is left of a pool whose worker ended, and return how it did."""
+        """End the rest of a pool whose worker ended, and return how that ended."""
         processes = list((self._processes or {}).values())
         self.shutdown(cancel_futures=True)
         codes = [process.exitcode for process in processes]
-        # The others are ended by the pool itself.
+        # The pool ends the others.
         code = next((code for code in codes if code not in (None, 0, -signal.SIGTERM)), 0) or 0
         if code >= 0:
             return f" with exit code {code}" if code else ""
@@ -240,18 +239,18 @@ class _Pool(ProcessPoolExecutor):
 
 
 _function: Any = None
-"""In a worker: what it was sent, as bytes until the first call."""
+"""In a worker: its function, as bytes until the first call."""
 
 
 def _begin(function: bytes, environments: Any) -> None:
-    """Begin a worker."""
+    """Start a worker."""
     global _function
-    # Ctrl-C is the driver's, which ends its workers itself.
+    # The driver handles Ctrl-C and ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_driver, daemon=True).start()
     os.environ.update(environments.get())
-    # A shard is many objects, and none of them in a circle: every search goes through them for nothing.
+    # A shard is many objects without reference cycles: garbage collection would scan them for nothing.
     gc.set_threshold(10_000)
     _function = function
 
@@ -266,7 +265,7 @@ def _carry_out(call: Any) -> Any:
     """Call the function of this worker."""
     global _function
     if isinstance(_function, bytes):
-        # Not before: what it needs is imported now, in the worker's environment, and an error of it is a call's.
+        # Unpickled only now: imports use the worker's environment, and their errors belong to a call.
         _function = pickle.loads(_function)  # noqa: S301 - this command's own driver sent it
     try:
         return _function(call)
@@ -275,16 +274,16 @@ def _carry_out(call: Any) -> Any:
 
 
 def portable(error: Exception, call: Any) -> Exception:
-    """Return an error as it is where it can be sent to another process, or else one that says the same."""
+    """Return an error unchanged if it can be pickled, or else one with the same message."""
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - made here
-    except Exception:  # noqa: BLE001 - whatever an error of another library does here
+    except Exception:  # noqa: BLE001 - pickling an error of another library may raise anything
         return ExecutorError(f"{name_of(call)}: {type(error).__name__}: {error}")
     return error
 
 
 def name_of(call: Any) -> str:
-    """Return what a call is called in messages."""
+    """Return the name of a call in messages."""
     return str(getattr(call, "name", None) or repr(call))[:200]
 
 
@@ -296,12 +295,12 @@ def visible_gpus() -> list[str]:
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _available_bytes() -> int:
-    """Return how much memory is available now, to this process's control group, too."""
+    """Return the bytes of memory available now, within the limits of this process's control group."""
     found = [os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for line in _lines(Path("/proc/meminfo")):
         if line.startswith("MemAvailable:"):

@@ -1,4 +1,4 @@
-"""The folder of a run, as machines share it: files in a folder or a bucket, of which the first one of a name stands."""
+"""The folder of a run that machines share: write-once files in a folder or a bucket."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _REQUEST_BYTES = 5 << 30
 
 
 class Folder:
-    """Named files that any number of processes on any machines write and read at one time; it can be pickled.
+    """Named files that processes on any machines write and read concurrently; it can be pickled.
 
     Args:
-        place: A path, ``file:///FOLDER``, or a bucket: ``s3://BUCKET/PREFIX``, ``gs://``, ``abfs://``; ``memory://NAME``
-            is of one process alone.
+        place: A path, ``file:///FOLDER``, or a bucket: ``s3://BUCKET/PREFIX``, ``gs://``, ``abfs://``;
+            ``memory://NAME`` is private to a process.
 
     Attributes:
-        label: What it is called in messages; holds no credentials.
+        label: Its name in messages, without credentials.
         path: The path; None where it is a bucket.
 
     Raises:
         UsageError: The address is not understood, or holds credentials.
-        StoreError: Its library is not installed, or it cannot be set up.
+        StoreError: Its library is not installed, or it cannot be opened.
     """
 
     def __init__(self, place: str | Path) -> None:
@@ -46,25 +46,25 @@ class Folder:
             self._files, self._root = self._open(scheme)
 
     def exists(self, name: str) -> bool:
-        """Return whether there is a file of a name; names may have slashes."""
+        """Return whether a file exists; names may have slashes."""
         with self._errors():
             return (self.path / name).exists() if self.path else self._files.exists(f"{self._root}/{name}")
 
     def read(self, name: str) -> bytes:
-        """Return what a file holds.
+        """Return the content of a file.
 
         Raises:
-            FileNotFoundError: There is none.
+            FileNotFoundError: It does not exist.
             StoreError: It cannot be read.
         """
         with self._errors():
             return (self.path / name).read_bytes() if self.path else self._files.cat_file(f"{self._root}/{name}")
 
     def put(self, name: str, content: bytes) -> bool:
-        """Write a file unless there is one; whole or not at all.
+        """Write a file atomically unless it exists.
 
         Returns:
-            Whether this one was written. After an answer that was lost it may be False of one that was.
+            Whether it was written. After a lost response it may be False for a written file.
 
         Raises:
             StoreError: It cannot be written.
@@ -82,7 +82,7 @@ class Folder:
             draft = draft_beside(path)
             try:
                 draft.write_bytes(content)
-                # Not forced onto the disk: what a machine that lost its power has cut short is made anew.
+                # No fsync: a file that a power failure truncates is computed anew.
                 path.hardlink_to(draft)
             except FileExistsError:
                 return path.samefile(draft)
@@ -91,17 +91,17 @@ class Folder:
             return True
 
     def require_usable(self) -> None:
-        """Make sure that files can be written and read here, and that the first one stands.
+        """Check that files can be written and read here, and that writing does not overwrite.
 
         Raises:
-            StoreError: Something of that is not possible from here.
+            StoreError: One of these is not possible.
         """
         name, content = f"probe-{secrets.token_hex(8)}", secrets.token_bytes(16)
         self.put(name, content)
         try:
             if self.read(name) != content or self.put(name, content):
                 raise StoreError(
-                    f"{self.label} writes over a file where it was asked not to: it cannot tell who was first",
+                    f"{self.label} overwrites files: it does not support conditional writes",
                     "Use a bucket with conditional writes (If-None-Match), or a folder.",
                 )
         finally:
@@ -112,7 +112,7 @@ class Folder:
         try:
             import fsspec
 
-            # What was listed is old as soon as another machine has written; a file comes in one request.
+            # No caches: listings age as other machines write, and a file is read in one request.
             own = {"max_concurrency": 1} if scheme.startswith("s3") else {}
             return fsspec.url_to_fs(self.label, use_listings_cache=False, **own)
         except ImportError as error:
@@ -122,20 +122,20 @@ class Folder:
 
     @contextmanager
     def _errors(self) -> Generator[None]:
-        """Turn what a system or a library says into a ``StoreError``, but that a file is not there."""
+        """Turn errors of the system or a library into a ``StoreError``, except for a missing file."""
         try:
             yield
         except (FileNotFoundError, StoreError):
             raise
         except OSError as error:
-            hint = "Is it mounted, is there space, and may you write there?" if self.path else CREDENTIALS
+            hint = "Check that it is mounted, has space and is writable." if self.path else CREDENTIALS
             raise StoreError(f"{self.label}: {_words_of(error)}", hint) from error
         except Exception as error:
-            # Each back end has errors of its own.
+            # Each back end has its own errors.
             raise StoreError(f"{self.label}: {_words_of(error)}", CREDENTIALS) from error
 
 
 def _words_of(error: Exception) -> str:
-    """Return what an error says, in a line and without what may be signed in an address."""
+    """Return the message of an error in one line, without signed parts of an address."""
     said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return re.sub(r"\?[^\s'\"]*", "?...", " ".join(said.split()) or type(error).__name__)[:300]

@@ -1,4 +1,4 @@
-"""Maps the path of a small run over shards: what looks at no other item, the corpus' state, and what needs that."""
+"""Maps a run over shards: metrics of single items, states of the corpus, and metrics that need these."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ from .progress_file import progress_written
 from .shards import ShardFiles, ShardScores, name_of
 
 _LIBRARIES = ("capbench", "open_clip_torch", "peft", "pillow", "torch", "torchvision", "transformers", "vllm")
-"""What runs models; other versions may give other numbers."""
+"""Libraries that run models; other versions may give other numbers."""
 _STEPS = {"captioner": "captions", "encoder": "features"}
-"""What models are asked for before anything is scored, by their role."""
+"""The output of models before scoring, by role."""
 
 
 @dataclass(frozen=True)
 class ShardCall:
-    """What a worker is to make of a shard.
+    """The task of a worker for a shard.
 
     Attributes:
-        name: What messages call it.
+        name: Its name in messages.
         result: Name of the file that it writes.
-        given: Names of the files that it reads; of several shards, all items are scored together.
-        metrics: Those that score.
-        states: Metric to the name of the file into which what the items say of the corpus is written.
-        merged: Metric to the names of the state of the corpus, and of what these items said of it.
-        distinct: Name of the file that says which of the items of several shards are distinct.
-        with_remarks: Whether candidates are remarked on.
-        asked: Role of the model that is asked for captions or features; empty where items are scored.
+        given: Names of the files that it reads; items of several shards are scored together.
+        metrics: The metrics that score.
+        states: Metric to the name of the file for its state of these items.
+        merged: Metric to the names of the merged state of the corpus, and of the state of these items.
+        distinct: Name of the file with the distinct items of several shards.
+        with_remarks: Whether to make remarks on candidates.
+        asked: Role of the model that makes captions or features; empty where items are scored.
     """
 
     name: str
@@ -75,14 +75,14 @@ class ShardCall:
 
 @dataclass(frozen=True)
 class ShardDone:
-    """What a worker says of a call.
+    """The reply of a worker to a call.
 
     Attributes:
         result: Name of the file that it wrote.
-        faults: Metric to why it could not tell its state.
-        facts: What a record says of the models that were used, by role.
-        found: Results that the store knew.
-        computed: Results that it was given.
+        faults: Metric to the reason why it has no state.
+        facts: The facts of the used models for a record, by role.
+        found: Number of results from the store.
+        computed: Number of new results in the store.
     """
 
     result: str
@@ -94,17 +94,17 @@ class ShardDone:
 
 @dataclass
 class ShardWork:
-    """What workers are sent: it stays with them, and with it the models that it loads.
+    """The work of workers, sent to each once; it keeps the models that it loads.
 
     Attributes:
         files: The files of the run's shards.
         metrics: The metrics of the run.
-        models: What they need of models.
-        cache: Where costly results are kept, item by item; or the file of the store, which each process opens.
-        progress: Gives a reporter for a step, in this process.
-        batch_size: Captions asked of the model at once; None leaves it to the adapter.
-        permissions: What files may decide.
-        attempt: Part of the names of results that the next run is to make anew.
+        models: The models that they need.
+        cache: The cache of expensive results, by item; or the file of the store, which each process opens.
+        progress: Returns a reporter for a step, in this process.
+        batch_size: Captions per batch of the model; None is the adapter's default.
+        permissions: The permissions of files.
+        attempt: Part of the names of results that the next run must make anew.
     """
 
     files: ShardFiles
@@ -117,18 +117,18 @@ class ShardWork:
     attempt: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what another process is sent."""
+        """Return the state to pickle."""
         # Metrics may be functions of files: they are built where these are allowed.
         return {**vars(self), "progress": silent, "metrics": pickle.dumps(self.metrics)}
 
     def __setstate__(self, values: dict[str, Any]) -> None:
-        """Take up what another process sent."""
+        """Restore the pickled state."""
         with permit(values["permissions"]):
             metrics = pickle.loads(values["metrics"])  # noqa: S301 - it comes with the rest
         vars(self).update(values, metrics=metrics)
 
     def __call__(self, call: ShardCall) -> ShardDone:
-        """Carry out a call, unless its result is there."""
+        """Run a call unless its result exists."""
         with permit(self.permissions):
             cache = _opened(self.cache) if isinstance(self.cache, Path) else self.cache
             hits, computed = _counts(cache)
@@ -156,7 +156,7 @@ class ShardWork:
         return ShardDone(name, faults, facts)
 
     def _ask(self, call: ShardCall, cache: Cache) -> tuple[Any, bool]:
-        """Return captions or features, and whether no failure of the model is among them."""
+        """Return captions or features, and whether the model failed on none."""
         given = self.files.read(call.given[0])
         if call.asked == "encoder":
             encoded = encode_items(given, self.models.encoder, cache, self.progress)
@@ -169,7 +169,7 @@ class ShardWork:
     def _score(
         self, call: ShardCall, metrics: Sequence[PlannedMetric], cache: Cache, faults: dict[str, str]
     ) -> tuple[ShardScores, bool]:
-        """Return the scores of a shard's items, or of all, and whether they are those of any other run."""
+        """Return the scores of a shard's items, or of all, and whether other runs may reuse them."""
         scorer = Scorer(self.metrics, self.models, cache, self.progress)
         items = self._items(call)
         for planned in self.metrics:
@@ -200,7 +200,7 @@ class ShardWork:
         return ShardScores(results, ids, remarks), not failed
 
     def _items(self, call: ShardCall) -> Items:
-        """Return what is scored: the items of a shard, or the distinct ones of all."""
+        """Return the items to score: those of a shard, or the distinct ones of all."""
         if not call.distinct:
             return self.files.read(call.given[0])
         items = Items.concatenate([self.files.read(name) for name in call.given])
@@ -216,12 +216,12 @@ def _opened(path: Path) -> Store:
 
 
 def _counts(cache: Cache) -> tuple[int, int]:
-    """Return how much a store knew, and how much it was given."""
+    """Return the numbers of results that a store found and received."""
     return (cache.hits, cache.computed) if isinstance(cache, Store) else (0, 0)
 
 
 def roles_of(metrics: Iterable[PlannedMetric]) -> list[str]:
-    """Return the roles of the models that metrics need, of those that can run."""
+    """Return the roles of models that runnable metrics need."""
     needs = {need for one in metrics if not one.error for need in one.metric.needs}
     return [role for role in ROLES if role in needs]
 
@@ -231,14 +231,14 @@ class ShardMap:
     """A run mapped over shards.
 
     Attributes:
-        work: What workers are sent.
-        executor: Where they are.
-        identities: What tells the models of the run from others, by role.
-        cache: That of this process, which counts what workers' stores knew.
-        own: Where files lie that only this process needs.
-        progress: Gives a reporter for a step.
-        is_watched: Whether it is written beside these how far it is.
-        facts: What workers said of the models that they used, by role.
+        work: The work of workers.
+        executor: The executor.
+        identities: The identities of the run's models, by role.
+        cache: The cache of this process, which adds up the counts of workers' stores.
+        own: The folder of files that only this process needs.
+        progress: Returns a reporter for a step.
+        is_watched: Whether to write the progress into the folder of the run.
+        facts: The facts of the models that workers used, by role.
     """
 
     work: ShardWork
@@ -253,13 +253,13 @@ class ShardMap:
     def score(
         self, shards: Generator[Shard, None, Summary], failures: FailureLog, hash_images: bool, total: int = 0
     ) -> Scored:
-        """Score what a source of items yields.
+        """Score the items of a source.
 
         Args:
             shards: The source.
-            failures: Receives what metrics cannot score.
-            hash_images: Whether something depends on what the files of images hold.
-            total: How many items there will be, where that is known.
+            failures: Receives items that metrics cannot score.
+            hash_images: Whether results depend on the content of image files.
+            total: Number of items, where known.
         """
         written = progress_written(self.own, self.progress) if self.is_watched else nullcontext(self.progress)
         with written as self.progress:
@@ -312,7 +312,7 @@ class ShardMap:
         states: dict[str, list[str]],
         with_remarks: bool,
     ) -> Iterator[ShardCall]:
-        """Yield what can be done of each shard as soon as it is there."""
+        """Yield the calls for each shard as soon as it exists."""
         now = [one for one in metrics if not one.metric.corpus_dependent]
         said = metric_fingerprints(self.work.metrics) if with_remarks else None
         for ref in refs:
@@ -324,7 +324,7 @@ class ShardMap:
             yield ShardCall(_called(ref, metrics), result, [ref.items], names, own, with_remarks=with_remarks)
 
     def _score_all(self, corpus: ShardedCorpus, planned: PlannedMetric) -> str:
-        """Have a metric score all items at once that must see them; return the name of the result."""
+        """Score all items at once with a metric that must see them all; return the name of the result."""
         first = np.arange(corpus.n_items) if corpus.distinct is None else corpus.distinct[0]
         items = [ref.items for ref in corpus.refs]
         distinct = self.work.files.put_named("distinct", [first, corpus.weights])
@@ -335,17 +335,17 @@ class ShardMap:
         return done.result
 
     def ask(self, role: str, shards: Iterable[Any]) -> Iterator[Any]:
-        """Yield what a model makes of each shard, in order.
+        """Yield the output of a model for each shard, in order.
 
         Args:
-            role: A captioner, which writes captions of requests, or an encoder, which makes features of items.
-            shards: What it is given.
+            role: ``captioner``, which writes captions for requests, or ``encoder``, which makes features of items.
+            shards: Its input.
         """
 
         def calls() -> Iterator[ShardCall]:
             for number, given in enumerate(shards):
                 name = self.work.files.put_named("given", given if isinstance(given, Items) else list(given))
-                # What a file holds may change, while its name does not.
+                # The content of a file may change under the same name.
                 pixels = given.images if isinstance(given, Items) else [one.pixels for one in given if one.pixels]
                 result = name_of(self.identities[role], name, *map(str, digests(pixels)))
                 step = _STEPS[role]
@@ -355,12 +355,12 @@ class ShardMap:
             yield self.work.files.read(done.result)
 
     def _map(self, calls: Iterable[ShardCall], role: str, total: int) -> list[ShardDone]:
-        """Return what workers say of calls, in the order of these."""
+        """Return the replies of workers, in the order of the calls."""
         report, begun = self.progress("shards"), 0
 
         def counted() -> Iterator[ShardCall]:
             nonlocal begun
-            for begun, call in enumerate(calls, 1):  # noqa: B007 - it is looked at below
+            for begun, call in enumerate(calls, 1):  # noqa: B007 - used below
                 yield call
 
         found: dict[int, ShardDone] = {}
@@ -376,7 +376,7 @@ class ShardMap:
         return [found[number] for number in sorted(found)]
 
     def model_facts(self) -> dict[str, ModelFacts]:
-        """Return what workers said of the models that they used, by role."""
+        """Return the facts of the models that workers used, by role."""
         return {role: added_up(facts, role) for role, facts in self.facts.items()}
 
     def _name(self, ref: ShardRef, metrics: Sequence[PlannedMetric], *more: Any) -> str:
@@ -394,11 +394,11 @@ def _called(ref: ShardRef, metrics: Sequence[PlannedMetric]) -> str:
 
 
 def model_identities(named: NamedModels, models: AnyModels) -> dict[str, str]:
-    """Return what tells the models of a run from others, by role.
+    """Return the identities of a run's models, by role.
 
-    Of one that is loaded here it is the fingerprint, which is what decides its numbers. Of another it is how it is
-    named, what the files hold that its arguments name (one that lies at the same place may have been trained anew), and
-    the versions of what runs it. A file that is only there where workers are is known by its name.
+    For a model that is loaded here it is the fingerprint, which decides its numbers. For another it is its name, the
+    content of files in its arguments (a checkpoint may have been trained again), and versions of libraries. A file
+    that only workers have is identified by its name.
     """
     found: dict[str, str] = {}
     for role in ROLES:
@@ -410,7 +410,7 @@ def model_identities(named: NamedModels, models: AnyModels) -> dict[str, str]:
 
 
 def _named_identity(spec: ModelSpec) -> dict[str, Any]:
-    """Return what is known of a model without loading it."""
+    """Return the identity of a model without loading it."""
     named = {name: _files(one) for name, one in spec.arguments.items() if one and isinstance(one, str | Path)}
     return {
         "adapter": spec.adapter,
@@ -425,8 +425,8 @@ def _named_identity(spec: ModelSpec) -> dict[str, Any]:
 
 
 def _files(name: str | Path) -> list[Path]:
-    """Return the file that a name leads to, or those right in a folder; none where it is the name of no such thing."""
-    for place in (Path(os.path.expanduser(name)), checkpoint_folder() / name):  # noqa: PTH111 - it may be any text
+    """Return the file of a name, or the files directly in a folder of that name; empty for other names."""
+    for place in (Path(os.path.expanduser(name)), checkpoint_folder() / name):  # noqa: PTH111 - may be any text
         if is_file(place):
             return [place]
         if os.path.isdir(place):  # noqa: PTH112 - as above
@@ -436,7 +436,7 @@ def _files(name: str | Path) -> list[Path]:
 
 @dataclass
 class DocumentRows:
-    """The documents of a task, which another process loads anew."""
+    """The documents of a task, which another process loads again."""
 
     task: TaskConfig
     path: Path

@@ -1,4 +1,4 @@
-"""Merges shards: the corpus that they are of, what metrics must know of all of it, and the scores."""
+"""Merges shards: the corpus, the states of metrics, and the scores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .folders import Folder
 from .shards import ShardFiles, ShardScores
 
 PARTS = 32
-"""Parts of a corpus' state, each of some n-grams, say: no more than one of all shards is in memory at a time."""
+"""Parts of a corpus' state, such as ranges of n-grams; only one part of all shards is in memory at a time."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class ShardRef:
         columns: Name of the file of its rows.
         first_row: Number of its first row.
         first_item: Number of its first item.
-        n_items: How many items it has.
-        images: Hash of its images; None where they do not matter.
+        n_items: Number of its items.
+        images: Hash of its images; None where results do not depend on them.
     """
 
     number: int
@@ -53,12 +53,12 @@ class ShardedCorpus:
 
     Args:
         files: The files of items.
-        own: Where files of rows are, which only this process needs.
-        hash_images: Whether something depends on what the files of images hold.
+        own: The folder of the files of rows, which only this process needs.
+        hash_images: Whether results depend on the content of image files.
 
     Attributes:
         has_images: Whether any item has an image.
-        is_in_files: Whether its rows lie in files, which go with the run.
+        is_in_files: Whether its rows are in files, which are deleted with the run.
     """
 
     is_in_files = True
@@ -85,7 +85,7 @@ class ShardedCorpus:
                 self._summary = end.value
                 return
             ref = self._add(shard)
-            # Nothing holds its texts while it is scored, and the next one made.
+            # Release its texts while it is scored and the next one is made.
             del shard
             yield ref
 
@@ -93,7 +93,7 @@ class ShardedCorpus:
         self._hashes.add(shard)
         self.has_images = self.has_images or bool(shard.items.images)
         arrays = {
-            # Half the memory: nobody has 2**31 items in memory.
+            # Half the memory: fewer than 2**31 items fit in memory.
             "item_of_sample": shard.item_of_sample.astype(np.int32) + np.int32(self.n_items),
             "weights": shard.items.weights.astype(np.int32),
             "item_numbers": shard.item_numbers,
@@ -120,9 +120,9 @@ class ShardedCorpus:
 
     @cached_property
     def distinct(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """``[k]`` where each distinct item of all shards occurs first, ascending, and ``[n]`` which of them each is.
+        """``[k]`` the first index of each distinct item of all shards, ascending; ``[n]`` the distinct item of each.
 
-        None where each item is one of its own.
+        None where all items are distinct.
         """
         numbers = self._arrays.pop("item_numbers", [])
         if len(self.refs) < 2 or not numbers:
@@ -130,18 +130,18 @@ class ShardedCorpus:
         of_item = first_seen(np.concatenate(numbers))
         if not len(of_item) or of_item[-1] == len(of_item) - 1:
             return None
-        # The first of each number is where the numbers reach a new height.
+        # A number occurs first where the running maximum increases.
         return np.flatnonzero(np.diff(np.maximum.accumulate(of_item), prepend=-1)), of_item
 
     @cached_property
     def weights(self) -> np.ndarray:
-        """``[k]`` how many samples each distinct item stands for."""
+        """``[k]`` number of samples of each distinct item."""
         every = np.concatenate(self._arrays["weights"]).astype(np.float64)
         return every if self.distinct is None else np.bincount(self.distinct[1], every, len(self.distinct[0]))
 
     @cached_property
     def collected(self) -> Collected:
-        """Which items the rows are of, and their numbers."""
+        """The items of the rows, and their numbers."""
         assert self._summary is not None  # noqa: S101 - the last shard was collected
         items = np.concatenate(self._arrays["item_of_sample"])
         return Collected(
@@ -154,21 +154,21 @@ class ShardedCorpus:
 
     @property
     def words(self) -> np.ndarray | None:
-        """``[rows]`` words of each caption; None where rows are no single captions."""
+        """``[rows]`` words of each caption; None where rows are not single captions."""
         return np.concatenate(words) if (words := self._arrays.get("words")) else None
 
     @property
     def data_hash(self) -> str:
-        """Hash of what is scored."""
+        """Hash of the scored data."""
         return self._hashes.data
 
     @property
     def images_hash(self) -> str | None:
-        """Hash of the images that it is of; None where there are none."""
+        """Hash of its images; None where there are none."""
         return self._hashes.images
 
     def columns(self) -> Iterator[Mapping[str, Sequence[Any]]]:
-        """Yield what the protocol says of the rows, shard by shard."""
+        """Yield the columns of the rows, shard by shard."""
         for ref in self.refs:
             yield self._rows_of_shards.read(ref.columns)
 
@@ -181,10 +181,10 @@ class ShardedCorpus:
 
 
 def map_state(files: ShardFiles, name: str, metric: CorpusMetric, items: Items, context: Context) -> None:
-    """Write what some items say of their corpora: in parts, of which each can be read by itself.
+    """Write the states of some items by corpus, in parts that can be read separately.
 
     Raises:
-        MetricError: The metric cannot tell.
+        MetricError: The metric has no state of them.
     """
     states: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
     for corpus, which in corpora(items):
@@ -194,16 +194,16 @@ def map_state(files: ShardFiles, name: str, metric: CorpusMetric, items: Items, 
         states[str(corpus)] = {
             array: (np.concatenate(values), np.cumsum([0, *map(len, values)])) for array, values in arrays.items()
         }
-    # What was derived of them, and is needed again to score them.
+    # Derived data that scoring needs again.
     files.put(name, {"states": states, "kept": dict(metric.keep(items)) if items.corpus is None else {}})
 
 
 def merge_states(files: ShardFiles, name: str, metric: CorpusMetric, shards: Sequence[str]) -> None:
-    """Write the state of each corpus, that of all shards together, which workers map.
+    """Write the merged state of each corpus over all shards, which workers map into memory.
 
     Args:
         files: The files.
-        name: That of what is written.
+        name: Name of the file to write.
         metric: The metric.
         shards: Names of the states of the shards.
 
@@ -216,7 +216,7 @@ def merge_states(files: ShardFiles, name: str, metric: CorpusMetric, shards: Seq
         for shard in shards:
             for corpus, arrays in files.read(shard)["states"].items():
                 state = {array: values[ends[part] : ends[part + 1]] for array, (values, ends) in arrays.items()}
-                # To those of as many shards: of ``n`` each is copied ``log2 n`` times, not ``n``.
+                # Merged pairwise with states of equal numbers of shards: ``log2 n`` copies of each, not ``n``.
                 merged, count = waiting[corpus], 1
                 while merged and merged[-1][0] == count:
                     state, count = metric.merge([merged.pop()[1], state]), 2 * count
@@ -235,16 +235,16 @@ def merge_results(
     errors: Mapping[str, str],
     failures: FailureLog,
 ) -> Scored:
-    """Return what metrics made of all shards.
+    """Return the scores of all shards by metrics.
 
     Args:
         metrics: The metrics.
-        corpus: What was scored.
+        corpus: The corpus.
         files: The files.
-        results: Metric to the names of what it made of each shard; of '' of what is remarked on each.
-        of_all: Metric to the name of what it made of the distinct items of all.
-        errors: Metric to why it has no state of the corpus, and so no scores.
-        failures: Receives what metrics cannot score.
+        results: Metric to the names of its results for each shard; '' to those of remarks.
+        of_all: Metric to the name of its result for the distinct items of all.
+        errors: Metric to the reason why it has no state of the corpus, and so no scores.
+        failures: Receives items that metrics cannot score.
     """
     candidates: dict[tuple[int, str], Failure] = {}
     for ref, name in zip(corpus.refs, results[""], strict=True):

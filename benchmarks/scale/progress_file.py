@@ -1,4 +1,4 @@
-"""How far a run is: a small JSON file in its folder, which its driver writes and ``bench status`` reads."""
+"""The progress of a run: a small JSON file in its folder, which the driver writes and ``bench status`` reads."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _WRITE_SECONDS = 1.0
 
 @contextmanager
 def progress_written(folder: Path, progress: Progress) -> Generator[Progress]:
-    """Give reporters that also write how far their steps are, each second at most, and in the end how it ended.
+    """Yield reporters that also write the progress of steps, at most once per second, and finally the outcome.
 
     Args:
-        folder: Folder of the run; made if it is not there.
-        progress: Gives the reporters that are told, too.
+        folder: Folder of the run; created if missing.
+        progress: Returns the reporters that also receive the progress.
     """
     steps: dict[str, dict[str, float]] = {}
     started, written = time.time(), 0.0

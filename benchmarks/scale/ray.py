@@ -1,4 +1,4 @@
-"""Shards on a cluster of ray: tasks where no model is needed, and a pool of actors for one that is loaded."""
+"""Shards on a Ray cluster: tasks where no model is needed, and a pool of actors for a loaded model."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from .ray_sweeper import swept
 
 _REACH_SECONDS = 5.0
 _ANSWER_SECONDS = 60.0
-"""For a node to answer; one that says nothing for so long is none that the run can count on."""
+"""Seconds for a node to answer; without an answer the run does not use it."""
 _ROOM_SECONDS = 600.0
-"""In which nodes may come back that a cluster has lost."""
+"""Seconds in which lost nodes of a cluster may return."""
 _LOOK_SECONDS = 5.0
-"""Between two looks at whether there is a node that could take a call."""
+"""Seconds between checks for a node that can take a call."""
 _RETRIES = 3
-"""How often ray makes a call anew, or an actor, whose worker or node was lost."""
+"""Retries by Ray of a call, or an actor, whose worker or node was lost."""
 _INSTALLS_HANDLERS = "_ZN3ray6RayLog27InstallFailureSignalHandlerEPKcb"
 
 
 @dataclass
 class RayExecutor(Executor):
-    """Maps a function over calls on a cluster, which places them, and makes those anew whose worker is lost.
+    """Maps a function over calls on a cluster, which places them and retries those of lost workers.
 
     Attributes:
-        address: ``auto`` (the cluster that this machine is a node of, or that ``RAY_ADDRESS`` names), ``HOST:PORT`` of
-            its head, or ``local`` (one of this machine's cores, which ends with this process, or with :meth:`close`).
+        address: ``auto`` (the cluster of this machine, or that of ``RAY_ADDRESS``), ``HOST:PORT`` of its head, or
+            ``local`` (a cluster on this machine, which ends with this process or with :meth:`close`).
     """
 
     address: str = "auto"
@@ -56,7 +56,7 @@ class RayExecutor(Executor):
         return any(node["GPU"] for node in _nodes())
 
     def use_folder(self, folder: Path) -> None:
-        """Ask each other machine of the cluster for a file that is written into a folder.
+        """Check that each other machine of the cluster sees a file in the folder.
 
         Raises:
             UsageError: A machine does not see it.
@@ -71,33 +71,33 @@ class RayExecutor(Executor):
         if blind:
             raise UsageError(
                 f"{counted(len(blind), 'machine')} of the cluster ({', '.join(blind[:5])}) cannot see {folder}, "
-                "where workers find what they are given and leave what they make",
+                "the folder of the workers' files",
                 "Name a folder that all machines see with --run_folder, or a bucket: --store s3://BUCKET/....",
             )
 
     def close(self) -> None:
-        """Leave the cluster; one that was started for this executor ends."""
+        """Disconnect from the cluster; end one that was started for this executor."""
         self._stack.close()
         self._is_connected = False
 
     def map(
         self, function: Callable[[Any], Any], calls: Iterable[Any], resources: Resources = ONE_CORE
     ) -> Iterator[tuple[int, Any]]:
-        """Yield results as they come; see :class:`~.executors.Executor`.
+        """Yield results in order of completion; see :class:`~.executors.Executor`.
 
         Raises:
-            UsageError: There is no cluster, no node has what a worker takes, or one cannot import capbench.
+            UsageError: There is no cluster, no node has a worker's resources, or one cannot import capbench.
         """
         self._connect()
-        # What a cluster says of its nodes, ray prints among the results.
+        # Ray prints messages about nodes among the results.
         with redirect_stdout(sys.stderr):
             yield from _Mapping(function, calls, resources, self.address).results()
 
     def _connect(self) -> None:
-        """Connect this process, and see that each machine of the cluster can work.
+        """Connect this process, and check that each machine of the cluster can work.
 
         Raises:
-            UsageError: There is no cluster, or a machine has not what this one has.
+            UsageError: There is no cluster, or a machine lacks what this one has.
         """
         if self._is_connected:
             return
@@ -111,13 +111,13 @@ class RayExecutor(Executor):
 
 
 class _Mapping:
-    """One map. A worker is a task that is sent and sent again, or an actor that keeps the model it has loaded.
+    """One map. A worker is a slot for tasks, or an actor that keeps its loaded model.
 
     Args:
-        function: What is called.
-        calls: What it is called with.
-        resources: What a worker takes.
-        address: Of the cluster, for messages.
+        function: The function.
+        calls: The arguments of its calls.
+        resources: The resources of a worker.
+        address: The address of the cluster, for messages.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class _Mapping:
 
         self._ray: Any = ray
         content = pickle.dumps(function)
-        # In a list, it is not taken apart for each call.
+        # Inside a list, Ray passes the reference, not the value, with each call.
         self._sent = hashlib.sha256(content).hexdigest(), [ray.put(content)]
         self._calls = enumerate(calls)
         self._resources = resources
@@ -142,7 +142,7 @@ class _Mapping:
         """Each actor; None for a task."""
         self._idle: list[Any] = []
         self._awaited: dict[Any, tuple[Any, int, Any]] = {}
-        """By what is awaited: the worker, number and call; the number is -1 of an actor that is being placed."""
+        """Reference to its worker, number and call; the number is -1 for an actor that is being placed."""
         self._had_room = self._looked = time.monotonic()
         self._said: set[str] = set()
 
@@ -164,10 +164,10 @@ class _Mapping:
             self._dismiss(self._workers)
 
     def _send(self) -> bool:
-        """Give each idle worker a call; return whether there may be more of them."""
+        """Give each idle worker a call; return whether there may be more calls."""
         while self._idle:
             if (call := next(self._calls, None)) is None:
-                # An actor whose node was lost may wait for the room that these have.
+                # An actor of a lost node may wait for the resources of idle ones.
                 self._dismiss(self._idle)
                 self._idle.clear()
                 self._is_exhausted = True
@@ -182,10 +182,10 @@ class _Mapping:
         return self._ray.remote(carry_out).options(max_retries=_RETRIES, **self._options).remote(*self._sent, call)
 
     def _grow(self) -> None:
-        """Have as many workers as there is room for now.
+        """Start as many workers as there is room for now.
 
         Raises:
-            UsageError: No node has what a worker takes.
+            UsageError: No node has a worker's resources.
         """
         room = _room(self._resources)
         if not room and not self._workers:
@@ -200,8 +200,8 @@ class _Mapping:
             new = [None] * (AHEAD * room - len(self._workers))
             self._idle += new
         else:
-            # A call is sent again for as long as its actor may come back: an address that does not answer for a
-            # moment, as before a lost node is noticed, is no end of it.
+            # A call is retried while its actor may return: an address may fail for a moment before the loss of a
+            # node is noticed.
             options = {"max_restarts": _RETRIES, "max_task_retries": -1, **self._options}
             room = min(room, self._resources.workers or room)
             new = [self._ray.remote(Actor).options(**options).remote() for _ in range(room - len(self._workers))]
@@ -209,10 +209,10 @@ class _Mapping:
         self._workers += new
 
     def _ready(self) -> list[Any]:
-        """Wait, and return what is ready.
+        """Wait, and return the finished references.
 
         Raises:
-            ExecutorError: For a long time no node could take a call.
+            ExecutorError: No node could take a call for a long time.
         """
         ready, _ = self._ray.wait(list(self._awaited), timeout=_LOOK_SECONDS)
         if ready:
@@ -226,26 +226,26 @@ class _Mapping:
         if now - self._had_room > _ROOM_SECONDS:
             raise ExecutorError(
                 f"for {_ROOM_SECONDS:.0f} seconds no node of the cluster had room for a worker with {self._resources}",
-                "Start nodes that have it; what is done is kept.",
+                "Start nodes that have it, and run the same command again: it continues.",
             )
         return ready
 
     def _result(self, reference: Any, call: Any) -> Any:
         try:
             result, said = self._ray.get(reference) or (None, [])
-            # Each line once, however many workers say it.
+            # Each line once, even if many workers wrote it.
             sys.stderr.writelines(line for line in dict.fromkeys(said) if line not in self._said)
             self._said.update(said)
             return result
         except self._ray.exceptions.RayTaskError as error:
             raise error.cause from error
         except self._ray.exceptions.RayError as error:
-            # One sentence of many.
+            # Only the first sentences.
             text = " ".join(str(error).split()).partition(" Some common causes")[0]
             why = text[max(text.find("The actor is dead because"), 0) :]
             raise ExecutorError(
                 f"a worker ended, {_RETRIES + 1} times, while it worked on {name_of(call)}: {why[:300]}",
-                "What is done is kept: the same command goes on.",
+                "Run the same command again: it continues.",
             ) from error
 
     def _dismiss(self, workers: Iterable[Any]) -> None:
@@ -255,10 +255,10 @@ class _Mapping:
 
 
 class Actor:
-    """A worker that keeps what it was sent."""
+    """A worker that keeps its function."""
 
     def begin(self) -> None:
-        """Say that it is placed."""
+        """Return once it is placed."""
 
     def carry_out(self, key: str, function: list[Any], call: Any) -> tuple[Any, list[str]]:
         """Call a function; see :func:`carry_out`."""
@@ -266,16 +266,16 @@ class Actor:
 
 
 _held: tuple[str, Any] = ("", None)
-"""In a worker: the function that it was sent last, by its key."""
+"""In a worker: its last function, with the key."""
 
 
 def carry_out(key: str, function: list[Any], call: Any) -> tuple[Any, list[str]]:
-    """Call a function, which a process fetches once; return its result, and the lines that it wrote to stderr.
+    """Call a function, which a process fetches once; return its result and its lines on stderr.
 
     Args:
-        key: Tells it from others.
-        function: Where it is.
-        call: What it is called with.
+        key: Key of the function.
+        function: Reference to it, in a list.
+        call: Its argument.
     """
     global _held
     if _held[0] != key:
@@ -303,15 +303,15 @@ def _nodes() -> list[dict[str, Any]]:
 
 
 def _room(resources: Resources) -> int:
-    """Return how many workers the cluster holds."""
+    """Return the number of workers that fit in the cluster."""
     takes = {"CPU": resources.cpus, "GPU": resources.gpus, "memory": resources.memory or 0}
     return sum(int(min(node[name] // taken for name, taken in takes.items() if taken)) for node in _nodes())
 
 
 def _answers(file: str) -> dict[str, str | bool]:
-    """Return by address of each machine of the cluster whether it sees a file, or what it lacks.
+    """Return, by address of each machine of the cluster, whether it sees a file, or what it lacks.
 
-    No cores are taken, so that nodes answer whose cores are all in use. A node that is lost now is not in the way.
+    Takes no cores, so that busy nodes answer. Lost nodes are skipped.
     """
     import ray
     from ray.exceptions import RayError
@@ -333,7 +333,7 @@ def _answers(file: str) -> dict[str, str | bool]:
 
 
 def _looker() -> Callable[[str, str], str | bool]:
-    """Return what a node runs; it needs nothing of capbench to receive it."""
+    """Return the function that a node runs; it does not import capbench to receive it."""
 
     def look(file: str, wanted: str) -> str | bool:
         import importlib.metadata
@@ -346,17 +346,17 @@ def _looker() -> Callable[[str, str], str | bool]:
             return f"{platform.node()} has no capbench"
         if found != wanted:
             return f"{platform.node()} has capbench {found}"
-        return os.path.exists(file)  # noqa: PTH110 - what is imported on another machine is kept small
+        return os.path.exists(file)  # noqa: PTH110 - keeps the imports on another machine small
 
     return look
 
 
 @contextmanager
 def connected(address: str) -> Generator[None]:
-    """Connect this process to a cluster; one that it is connected to already is kept.
+    """Connect this process to a cluster; keep an existing connection.
 
     Raises:
-        UsageError: There is no ray, or no cluster there.
+        UsageError: Ray is not installed, or there is no cluster.
     """
     try:
         import ray
@@ -372,22 +372,22 @@ def connected(address: str) -> Generator[None]:
         own = options_of_own_cluster() if address == "local" else {}
         with starting, _ended_as_before():
             try:
-                # Workers' words come with their answers, so that ray need not repeat those of every node.
+                # Lines of workers arrive with their results, so Ray need not forward the logs of nodes.
                 ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)  # pyright: ignore
             except Exception as error:
-                # Of a machine that is too busy it says no more than that it is an Exception.
+                # On a machine that is too busy Ray raises a plain Exception.
                 raise UsageError(
-                    f"no cluster of ray can be had at '{address}': {error}",
-                    "'ray start --head' starts one; --address local makes one of this machine for the run.",
+                    f"no Ray cluster at '{address}': {error}",
+                    "'ray start --head' starts one; --address local starts one on this machine for the run.",
                 ) from error
         yield
 
 
 @contextmanager
 def _ended_as_before() -> Generator[None]:
-    """Let SIGTERM end this process as before while ray connects, which has handlers of its own, in C++ and in Python.
+    """Keep this process's handling of SIGTERM while Ray connects, which installs handlers in C++ and in Python.
 
-    What ends a run is the command's to say.
+    The command decides what ends a run.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -396,13 +396,13 @@ def _ended_as_before() -> Generator[None]:
 
     handler = signal.getsignal(signal.SIGTERM)
     with suppress(AttributeError, OSError):
-        # The one in C++ prints a trace and aborts. It is installed once a process: now, and not while ray connects.
+        # The C++ handler prints a trace and aborts. It is installed once per process: now, not while Ray connects.
         ctypes.CDLL(ray._raylet.__file__)[_INSTALLS_HANDLERS](b"", False)  # pyright: ignore
     signal.signal(signal.SIGTERM, handler)
     try:
         yield
     except SystemExit:
-        # So the one in Python ends it.
+        # The Python handler then ends the process.
         signal.signal(signal.SIGTERM, handler)
         signal.raise_signal(signal.SIGTERM)
         raise
@@ -411,11 +411,10 @@ def _ended_as_before() -> Generator[None]:
 
 
 def options_of_own_cluster() -> dict[str, Any]:
-    """Return how a cluster is started that ends with the run.
+    """Return the settings of a cluster that ends with the run.
 
-    Ray starts workers at niceness 15, so that what manages a node answers beside them; with anything else at work on
-    the machine they get next to nothing of a core. Here they are as important as the run, which can be started by
-    ``nice`` itself; ``RAY_worker_niceness`` says otherwise.
+    Ray starts workers at niceness 15, so that the processes that manage a node stay responsive; next to other load they
+    get almost no CPU time. Here they have the priority of the run, unless ``RAY_worker_niceness`` is set.
     """
     options: dict[str, Any] = {"include_dashboard": False}
     if "RAY_worker_niceness" not in os.environ:
@@ -424,16 +423,15 @@ def options_of_own_cluster() -> dict[str, Any]:
 
 
 def _check(address: str) -> None:
-    """Raise where nobody listens at an address: ray itself would wait for it for minutes."""
+    """Raise if no process listens at an address: Ray itself would wait for minutes."""
     if address in ("auto", "local"):
         return
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or "://" in host:
-        raise UsageError(f"'{address}' is no address of a cluster of ray", "It is auto, local or HOST:PORT.")
+        raise UsageError(f"'{address}' is not an address of a Ray cluster", "Use auto, local or HOST:PORT.")
     try:
         socket.create_connection((host, int(port)), _REACH_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise UsageError(
-            f"no cluster of ray can be had at '{address}': {error}",
-            "'ray start --head' prints the address of the one that it starts.",
+            f"no Ray cluster at '{address}': {error}", "'ray start --head' starts one and prints its address."
         ) from error

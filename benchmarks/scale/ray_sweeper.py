@@ -1,6 +1,6 @@
-"""Ends what is left of a cluster of ray that a driver started, once the driver has ended, however that ended.
+"""Ends the rest of a Ray cluster that a driver started, once the driver has ended, even if it was killed.
 
-It is a program of its own, in no group that is ended with the driver: its standard input ends when the driver does.
+It is a separate program outside the driver's process group: its standard input ends when the driver does.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from functools import cache
 from pathlib import Path
 
 _MARK = "CAPBENCH_RAY_CLUSTER"
-"""In the environment of all processes of a cluster, and of what these start."""
+"""Environment variable of all processes of a cluster and of their children."""
 _starting: list[str] = []
 
 
 @contextmanager
 def _marked(mark: str) -> Generator[None]:
-    """Mark the processes that are started inside, each of which leads a group: what ends the driver's is not theirs."""
+    """Mark the processes that are started inside; each leads a process group, separate from the driver's."""
     _hook()
     _starting.append(mark)
     os.environ[_MARK] = mark
@@ -41,7 +41,7 @@ def _hook() -> None:
 
 @contextmanager
 def swept() -> Generator[AbstractContextManager[None]]:
-    """Give what marks the processes of a cluster while it is started; those that are left in the end are killed."""
+    """Yield a context that marks the processes of a starting cluster; those left at the end are killed."""
     mark = uuid.uuid4().hex
     command = [sys.executable, "-I", __file__, mark]
     with subprocess.Popen(command, stdin=subprocess.PIPE, process_group=0):
@@ -49,7 +49,7 @@ def swept() -> Generator[AbstractContextManager[None]]:
 
 
 def left(mark: str) -> Iterator[int]:
-    """Yield the processes with a mark, on a system that tells."""
+    """Yield the ids of processes with a mark, on systems with ``/proc``."""
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if f"{_MARK}={mark}".encode() in (folder / "environ").read_bytes().split(b"\0"):
@@ -57,7 +57,7 @@ def left(mark: str) -> Iterator[int]:
 
 
 def _sweep(mark: str) -> None:
-    """Wait for the end of the driver, or of its need; kill what has the mark, and what that has started meanwhile."""
+    """Wait for the end of the driver, or of the cluster; kill the marked processes and their new children."""
     sys.stdin.read()
     while found := list(left(mark)):
         for process in found:

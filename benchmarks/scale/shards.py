@@ -1,4 +1,4 @@
-"""What shards hold, as files: Arrow IPC, named by the hash of what they are made of. Reading one runs no code."""
+"""Shards as Arrow IPC files, named by the hash of their input. Reading a file runs no code."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from .folders import Folder
 if TYPE_CHECKING:
     from PIL import Image
 
-_AGAIN = "Run again: what is whole is used, and the rest made anew."
+_AGAIN = "Run again: intact files are reused, the others are made anew."
 _KEPT_SECONDS = 7 * 24 * 3600
 _OWNER = "~"
 _MARK = "\0"
-"""Begins the only key of an object that stands for what is no JSON value."""
+"""Prefix of the only key of an object that encodes a value other than JSON."""
 
 
 @dataclass(frozen=True)
 class ShardScores:
-    """What metrics made of a shard.
+    """The output of metrics for a shard.
 
     Attributes:
-        metrics: What each did.
-        ids: Id of each item that a metric could not score, or on which something is remarked.
-        remarks: Item to what is to be remarked on its caption, whatever the metric.
+        metrics: The output of each.
+        ids: Id of each item without a score or with a remark.
+        remarks: Item to the remark on its caption that does not depend on the metric.
     """
 
     metrics: Sequence[MetricScores]
@@ -58,11 +58,11 @@ class ShardScores:
 
 @dataclass(frozen=True)
 class KeptFrames:
-    """The frames of a video that gives them itself, read so that another process has them.
+    """The frames of a video object, read for other processes.
 
     Attributes:
-        known: What that video's digest was.
-        name: How messages call it.
+        known: The digest of the video.
+        name: Its name in messages.
         frames: ``[height, width, 3]`` each.
     """
 
@@ -91,17 +91,17 @@ _CLASSES: Mapping[str, type[Any]] = {
         ScoredItems, Scores, ShardScores, VideoHandle,
     )
 }  # fmt: skip
-"""What is written field by field."""
+"""Classes that are written field by field."""
 
 
 def encode(value: Any) -> bytes:
-    """Return a value as bytes of an Arrow IPC file: JSON, beside the arrays and bytes that it holds.
+    """Return a value as bytes of an Arrow IPC file: JSON, with its arrays and bytes as columns.
 
     Args:
-        value: JSON values, arrays, bytes, sets, handles of images, items, and what is in ``_CLASSES``.
+        value: JSON values, arrays, bytes, sets, handles of images, items, and objects of ``_CLASSES``.
 
     Raises:
-        TypeError: It holds something else.
+        TypeError: It holds a value of another type.
     """
     import pyarrow as pa
 
@@ -133,18 +133,18 @@ def encode(value: Any) -> bytes:
                 frames = [np.asarray(frame.convert("RGB")) for frame in value.read_frames()]
                 return {"\0KeptFrames": [value.digest(), str(value), frames]}
             case EncodedImage():
-                # What is drawn when it is read, say: others get what is read here.
+                # Such as an image that is drawn on reading: other processes get the bytes that are read here.
                 return plain(value.read_bytes())
             case CaptionRequest(image=image) if not isinstance(image, str | int | None):
-                # What is no name is called by its key.
+                # An image without a name is named by its key.
                 return plain(replace(value, image=image_key(image)))
             case _ if type(value).__name__ in _CLASSES:
                 known = {one.name: getattr(value, one.name) for one in fields(value)}
-                # The keys of mappings are numbers, too.
+                # Keys of mappings may be numbers.
                 known = {k: {"\0dict": [*v.items()]} if isinstance(v, Mapping) else v for k, v in known.items()}
                 return {_MARK + type(value).__name__: known}
             case _:
-                raise TypeError(f"a shard holds no {type(value).__name__}: {value!r:.80}")
+                raise TypeError(f"a shard cannot hold {type(value).__name__}: {value!r:.80}")
 
     blobs.insert(0, json.dumps(value, default=plain).encode())
     arrays = [
@@ -162,11 +162,11 @@ def encode(value: Any) -> bytes:
 
 @dataclass(frozen=True)
 class Originals:
-    """Where images are that a file names without holding them.
+    """The source of images that a file refers to.
 
     Attributes:
-        rows: Gives the documents of the run, of which an image may be a part.
-        pixels: Finds images by what documents call them; None where they are paths.
+        rows: Returns the documents of the run, which may contain images.
+        pixels: Finds images by their names in documents; None where they are paths.
     """
 
     rows: Callable[[], Any] = list
@@ -174,18 +174,18 @@ class Originals:
 
     def in_row(self, column: str, row: int) -> RowImage:
         """Return the image in a row of the documents."""
-        # The images of all rows are with any of them, whatever became of the documents.
+        # The images of all rows are available, also for failed documents.
         return next(replace(image, row=row) for one in self.rows() if isinstance(image := one.get(column), RowImage))
 
 
 def decode(content: Any, originals: Originals = Originals()) -> Any:
-    """Return what bytes, or a mapped file, hold that :func:`encode` made.
+    """Return the value of bytes, or a mapped file, from :func:`encode`.
 
-    Arrays cannot be written to; they are views of what was given.
+    Arrays are read-only views of the content.
 
     Args:
-        content: That.
-        originals: Where images are.
+        content: The bytes.
+        originals: The source of images.
 
     Raises:
         StoreError: They are damaged.
@@ -218,7 +218,7 @@ def decode(content: Any, originals: Originals = Originals()) -> Any:
         name = key.removeprefix(_MARK) if key.startswith(_MARK) else ""
         if name in made:
             return made[name](known[key])
-        # Another name may begin with the mark, too: that of an array, say.
+        # Other names, such as those of arrays, may have the prefix, too.
         return one_of(_CLASSES[name], known[key]) if name in _CLASSES else known
 
     try:
@@ -226,11 +226,11 @@ def decode(content: Any, originals: Originals = Originals()) -> Any:
         blobs = [column[0].as_buffer() for column in batch.columns]
         return json.loads(blobs[0].to_pybytes(), object_hook=restored)
     except (pa.ArrowException, ValueError, TypeError, KeyError, IndexError, AttributeError, OSError) as error:
-        raise StoreError(f"what a run put aside cannot be read: {type(error).__name__}: {error}", _AGAIN) from error
+        raise StoreError(f"an intermediate result cannot be read: {type(error).__name__}: {error}", _AGAIN) from error
 
 
 def _columns_of(items: Items) -> dict[str, Any]:
-    """Return items as columns, in which what many of them share stands once."""
+    """Return items as columns, in which shared values occur once."""
     columns: dict[str, Any] = {one: getattr(items, one) for one in ("ids", "candidates", "boxes", "objects")}
     columns = {name: list(column) for name, column in columns.items()}
     for name in ("references", "images", "image_names"):
@@ -241,7 +241,7 @@ def _columns_of(items: Items) -> dict[str, Any]:
 
 
 def _items_of(**columns: Any) -> Items:
-    """Return what :func:`_columns_of` gave as items, which share again what they shared."""
+    """Return the items of columns from :func:`_columns_of`, with the same shared values."""
     for name in ("references", "images", "image_names"):
         values, number = columns[name]
         values = list(map(tuple, values)) if name == "references" else values
@@ -251,7 +251,7 @@ def _items_of(**columns: Any) -> Items:
 
 
 def name_of(*parts: Any) -> str:
-    """Return the name of what is made of some JSON values: a hash."""
+    """Return the name of a result: a hash of the JSON values that it is made of."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
 
@@ -260,25 +260,25 @@ class ShardFiles:
     """The files of a run's shards. It can be pickled.
 
     Attributes:
-        folder: Where they are.
-        originals: Where the images are that they name.
+        folder: Their folder.
+        originals: The source of the images that they refer to.
     """
 
     folder: Folder
     originals: Originals = field(default_factory=Originals)
 
     def put(self, name: str, value: Any, facts: Mapping[str, ModelFacts] | None = None) -> None:
-        """Write a file unless it is there.
+        """Write a file unless it exists.
 
         Args:
             name: Its name.
-            value: What it holds.
-            facts: What a record says of the models that made it, by role.
+            value: Its content.
+            facts: The facts of the models that made it, by role.
         """
         self.folder.put(name, encode([value, facts or {}]))
 
     def put_named(self, kind: str, value: Any) -> str:
-        """Write what is named by its hash, and return the name; a file of this machine that is damaged is replaced."""
+        """Write a file named by its hash, and return the name; a damaged file of this machine is replaced."""
         content = encode([value, {}])
         name = f"{kind}-{hashlib.sha256(content).hexdigest()}"
         if not self.folder.put(name, content) and self.folder.path and self.folder.read(name) != content:
@@ -287,15 +287,15 @@ class ShardFiles:
         return name
 
     def read(self, name: str) -> Any:
-        """Return what a file holds; arrays are mapped where it is on this machine.
+        """Return the content of a file; arrays of a file on this machine are memory-mapped.
 
         Raises:
-            StoreError: There is none, or it is damaged.
+            StoreError: It is missing or damaged.
         """
         return self._read(name)[0]
 
     def facts(self, name: str) -> dict[str, ModelFacts]:
-        """Return what a record says of the models that made a file, by role."""
+        """Return the facts of the models that made a file, by role."""
         return self._read(name)[1]
 
     def _read(self, name: str) -> Any:
@@ -311,7 +311,7 @@ class ShardFiles:
         return decode(content, self.originals)
 
     def has(self, name: str) -> bool:
-        """Return whether there is a file of a name; one of this machine that is damaged goes."""
+        """Return whether a file exists; a damaged one on this machine is deleted."""
         if not self.folder.exists(name):
             return False
         if self.folder.path is not None:
@@ -325,16 +325,16 @@ class ShardFiles:
 
 @contextmanager
 def unfinished_folder(run: str) -> Generator[Path]:
-    """Give a folder for what a run puts aside, which goes when the run is done.
+    """Yield a folder for the intermediate results of a run, which is deleted when the run is done.
 
-    A run that is broken off leaves it: the next one that is the same takes it over with all that is in it. Those
-    that nobody took over for a week are removed.
+    An interrupted run leaves it, and the next identical run reuses it with its files. Folders that are not reused
+    within a week are deleted.
 
     Args:
-        run: What tells runs apart: a hash.
+        run: A hash that identifies the run.
 
     Raises:
-        StoreError: It cannot be made.
+        StoreError: It cannot be created.
     """
     place = cache_folder() / "unfinished"
     folder = place / f"{run}{_OWNER}{own_name()}"
@@ -344,7 +344,7 @@ def unfinished_folder(run: str) -> Generator[Path]:
             folder.mkdir(mode=0o700)
     except OSError as error:
         raise StoreError(
-            f"{place}: cannot be written: {error.strerror}", "BENCH_CACHE names another folder for what runs put aside."
+            f"{place}: cannot be written: {error.strerror}", "Set BENCH_CACHE to another folder."
         ) from error
     for left in place.iterdir():
         with suppress(OSError):
@@ -353,7 +353,7 @@ def unfinished_folder(run: str) -> Generator[Path]:
     try:
         yield folder
     except BaseException:
-        # This process goes on, perhaps, and has the same run again.
+        # This process may continue and run the same again.
         with suppress(OSError):
             folder.rename(place / f"{run}{_OWNER}")
         raise
@@ -361,7 +361,7 @@ def unfinished_folder(run: str) -> Generator[Path]:
 
 
 def _take_over(left: Path, folder: Path) -> bool:
-    """Give a folder that a run of a process that is no more left another owner; one of several that try does."""
+    """Take over the folder of a process that has ended; of several processes only one succeeds."""
     with suppress(OSError):
         if _is_left(left):
             left.rename(folder)

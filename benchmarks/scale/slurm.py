@@ -1,4 +1,4 @@
-"""Shards on a cluster of Slurm: submitit's job arrays."""
+"""Shards on a Slurm cluster, by job arrays of submitit."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from .executors import ONE_CORE, Executor, Resources, name_of, portable
 
 _LOOK_SECONDS = 1.0
 _LATE_SECONDS = 15.0
-"""For the file of a job that has ended to be seen from here."""
+"""Seconds until the file of a finished job is visible here."""
 _VANISHED_SECONDS = 300.0
-"""For which the queue knows nothing of a job that has left no result, before it is given up."""
+"""Seconds without a job in the queue and without its result, before it is given up."""
 _TIME = "--time=24:00:00"
-"""Where no option says how long a job may take."""
+"""The time limit of a job without an option for it."""
 _DURATION = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?P<third>\d+))?")
 
 
 @dataclass
 class SlurmExecutor(Executor):
-    """Maps a function over calls by an array of jobs, each of which takes its share of them.
+    """Maps a function over calls with a job array; each job runs a part of them.
 
-    It waits for the jobs; where it is killed, they go on, and the same command finds what they have made. A job that
-    is preempted, or comes to the end of its time, is queued again by submitit. Within an allocation there is the
-    engine ``ray``, by ``ray symmetric-run``.
+    It waits for the jobs. If it is killed, they continue, and the same command finds their results. submitit requeues
+    a job that is preempted or reaches its time limit. Within an allocation use the engine ``ray``, by
+    ``ray symmetric-run``.
 
     Attributes:
-        slots: Jobs of an array, where a pool says no number of workers.
+        slots: Number of jobs of an array, where a pool has no number of workers.
         options: Options of sbatch, such as ``--partition=gpu``.
     """
 
@@ -42,21 +42,21 @@ class SlurmExecutor(Executor):
     _folder: Path | None = field(default=None, init=False)
 
     def has_gpus(self) -> bool:
-        """Return whether workers have GPUs: the cluster file says so of its pools."""
+        """Return whether a pool of the cluster file has GPUs."""
         return False
 
     def use_folder(self, folder: Path) -> None:
-        """Take the folder of the run, in which jobs find their calls and leave their logs (``slurm/``)."""
+        """Set the folder of the run, which holds the calls and logs of jobs (``slurm/``)."""
         self._folder = folder / "slurm" / own_name()
 
     def map(
         self, function: Callable[[Any], Any], calls: Iterable[Any], resources: Resources = ONE_CORE
     ) -> Iterator[tuple[int, Any]]:
-        """Yield the results of each job when it has ended; all calls are taken up at once.
+        """Yield the results of each job when it has ended; all calls are submitted at once.
 
         Raises:
-            UsageError: There is no submitit, Slurm or folder.
-            ExecutorError: Jobs died, or vanished.
+            UsageError: submitit, Slurm or the folder is missing.
+            ExecutorError: Jobs died or disappeared.
         """
         numbered = list(enumerate(calls))
         size = min(len(numbered), resources.workers or self.slots)
@@ -75,13 +75,13 @@ class SlurmExecutor(Executor):
             raise ExecutorError(
                 f"{counted(len(failed), 'job')} of {size} left no result ({', '.join(how for how, _ in failed[:5])}), "
                 f"for: {', '.join(names[:20])}",
-                f"Their logs are in {self._folder}. What is done is kept: the same command submits the rest again.",
+                f"Their logs are in {self._folder}. Run the same command again: it submits the rest.",
             )
 
     def _ended(self, shares: Sequence[Share], resources: Resources) -> Iterator[tuple[Any, Share, str]]:
-        """Yield each job as it ends, with how it did where it left no result; those that are left end with the caller.
+        """Yield each job as it ends, with its end state if it left no result.
 
-        Jobs are cancelled where an error ends the run, or Ctrl-C; not where this process is killed.
+        Remaining jobs are cancelled if an error or Ctrl-C ends the run; not if this process is killed.
         """
         if not shares:
             return
@@ -117,12 +117,12 @@ class SlurmExecutor(Executor):
             )
         if "SLURM_JOB_ID" in os.environ:
             raise UsageError(
-                "this is a job of Slurm, and would wait in it for other jobs",
+                "this is a Slurm job, which would wait for other jobs",
                 "In an allocation: srun ray symmetric-run --address HEAD:6379 -- bench ... --engine ray.",
             )
         pairs = (option.removeprefix("--").partition("=") for option in (_TIME, *self.options))
         options: dict[str, str | bool] = {name: value if is_set else True for name, is_set, value in pairs}
-        # What lies in it is unpickled, so that nobody else has written there.
+        # Its files are unpickled: only this user may write them.
         self._folder.parent.mkdir(parents=True, exist_ok=True)
         self._folder.mkdir(mode=0o700, exist_ok=True)
         try:
@@ -140,7 +140,7 @@ class SlurmExecutor(Executor):
         except (OSError, RuntimeError) as error:
             raise UsageError(
                 f"jobs cannot be submitted: {error}",
-                "The engine 'slurm' runs where sbatch, squeue and srun do; look at slurm.options of the cluster file.",
+                "The engine 'slurm' needs sbatch, squeue and srun; check slurm.options of the cluster file.",
             ) from error
 
 
@@ -149,7 +149,7 @@ class Share:
     """The calls of one job, in its process.
 
     Attributes:
-        function: What is called.
+        function: The function.
         calls: Number and argument of each call.
     """
 
@@ -157,7 +157,7 @@ class Share:
     calls: list[tuple[int, Any]]
 
     def __call__(self) -> tuple[list[tuple[int, Any]], Exception | None]:
-        """Return the number of each call with its result, up to the first that fails, and what that raised."""
+        """Return number and result of each call up to the first failure, and its error."""
         values: list[tuple[int, Any]] = []
         for number, call in self.calls:
             try:
@@ -167,7 +167,7 @@ class Share:
         return values, None
 
     def checkpoint(self) -> Any:
-        """Return what a job that is queued again does: the same, which finds what is done."""
+        """Return the work of a requeued job: the same, which finds existing results."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
@@ -177,10 +177,10 @@ def _minutes(duration: str | bool) -> int:
     """Return the minutes of a duration as sbatch reads it: ``90``, ``1:30:00``, ``2-12``.
 
     Raises:
-        UsageError: It is none.
+        UsageError: It is not a duration.
     """
     if not (found := _DURATION.fullmatch(str(duration))):
-        raise UsageError(f"--time={duration} is no duration of sbatch", "Such as --time=04:00:00, or 2-12:00.")
+        raise UsageError(f"--time={duration} is not a duration of sbatch", "Use 04:00:00 or 2-12:00.")
     days, numbers = found["days"], [int(number or 0) for number in found.group("first", "second", "third")]
     if days is not None:
         return int(days) * 1440 + numbers[0] * 60 + numbers[1]

@@ -118,7 +118,7 @@ def test_small_run_needs_no_engine_where_shards_alone_go_to_it(captioning: Capti
 
 def test_model_that_is_an_object_cannot_be_handed_to_an_engine(captioning: Captioning):
     model = Looking(str(captioning.folder / "seen"))
-    with pytest.raises(UsageError, match="cannot be handed to an engine"):
+    with pytest.raises(UsageError, match="cannot be sent to the workers"):
         capbench.evaluate(model, "described", include_path=[captioning.folder], engine=AnyOrder())
 
 

@@ -67,7 +67,7 @@ def test_of_eight_writers_at_once_one_is_first_and_its_file_stands(folder: Folde
 
 def test_bucket_that_does_not_know_conditional_writes_is_refused(bucket):
     bucket.server.deaf_to = "HTTP_IF_NONE_MATCH"
-    with pytest.raises(StoreError, match="cannot tell who was first") as caught:
+    with pytest.raises(StoreError, match="does not support conditional writes") as caught:
         bucket.open().require_usable()
     assert "conditional writes" in caught.value.hint
 
@@ -91,9 +91,9 @@ def test_folder_that_cannot_be_written_is_named(tmp_path: Path):
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("s3://key:secret@bucket/run", "^s3://bucket/run: .* no credentials"),
-        ("s3://bucket/run?key=secret", "^s3://bucket/run: .* no credentials"),
-        ("http://host/run", "no folder of results can be at 'http://'"),
+        ("s3://key:secret@bucket/run", "^s3://bucket/run: .* must not hold credentials"),
+        ("s3://bucket/run?key=secret", "^s3://bucket/run: .* must not hold credentials"),
+        ("http://host/run", "scheme 'http://' is not supported for results"),
         ("s33://bucket/run", "Did you mean 's3'"),
         ("s3:///run", "names no folder"),
         ("file:///", "names no folder"),

@@ -119,7 +119,7 @@ def scenario_call_that_kills_its_worker_is_named(executor: RayExecutor, folder: 
     for resources in (Resources(), MODEL):
         with pytest.raises(ExecutorError, match="a worker ended, 4 times, while it worked on shard 1: ") as caught:
             list(executor.map(Recorded(folder, deadly=(1,)), SHARDS[:3], resources))
-        assert "goes on" in caught.value.hint
+        assert "it continues" in caught.value.hint
 
 
 def scenario_what_no_node_has_is_refused(executor: RayExecutor, folder: Path):
@@ -220,13 +220,13 @@ def test_cluster(
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere.invalid:6379"])
 def test_address_where_no_cluster_is_is_refused(address: str):
-    with pytest.raises(UsageError, match=f"no cluster of ray can be had at '{address}'"):
+    with pytest.raises(UsageError, match=f"no Ray cluster at '{address}'"):
         list(RayExecutor(address).map(failing, SHARDS))
 
 
 @pytest.mark.parametrize("address", ["here", "127.0.0.1:", "ray://host:1"])
 def test_what_is_no_address_is_refused(address: str):
-    with pytest.raises(UsageError, match="It is auto, local or HOST:PORT"):
+    with pytest.raises(UsageError, match="Use auto, local or HOST:PORT"):
         list(RayExecutor(address).map(failing, SHARDS))
 
 

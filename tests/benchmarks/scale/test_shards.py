@@ -176,14 +176,14 @@ def test_image_that_is_drawn_is_handed_on_as_what_is_read():
 
 
 def test_value_that_is_none_of_these_is_refused():
-    with pytest.raises(TypeError, match="a shard holds no object"):
+    with pytest.raises(TypeError, match="a shard cannot hold object"):
         encode([object()])
 
 
 def test_cut_bytes_are_an_error():
     content = encode([{"a": np.arange(4)}, ["x", "y"]])
     for end in range(0, len(content), 7):
-        with pytest.raises(StoreError, match="what a run put aside cannot be read"):
+        with pytest.raises(StoreError, match="an intermediate result cannot be read"):
             decode(content[:end])
 
 

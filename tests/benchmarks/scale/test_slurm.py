@@ -67,7 +67,7 @@ def test_job_that_is_lost_is_named_and_the_same_command_finishes(
         ExecutorError, match=rf"^1 job of 2 left no result \({how}\), for: shard 1, shard 3\n"
     ) as caught:
         results.update(executor.map(Kept(tmp_path), SHARDS))
-    assert "the same command submits the rest again" in caught.value.hint
+    assert "it submits the rest" in caught.value.hint
     assert str(tmp_path / "slurm") in caught.value.hint
     (queue / "fate").write_text("")
     assert dict(executor.map(Kept(tmp_path), SHARDS)) == SQUARES
@@ -97,7 +97,7 @@ def test_what_cannot_be_submitted_is_said(
     with pytest.raises(UsageError, match=r"needs a folder that all nodes see\n.*--run_folder"):
         list(SlurmExecutor().map(failing, SHARDS))
     executor.options = ["--time=soon"]
-    with pytest.raises(UsageError, match="--time=soon is no duration"):
+    with pytest.raises(UsageError, match="--time=soon is not a duration"):
         list(executor.map(failing, SHARDS))
     executor.options = []
     with monkeypatch.context() as patch:
