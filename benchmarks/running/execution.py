@@ -1,6 +1,6 @@
-"""Where a run is carried out: in this process, or over shards by an executor.
+"""Execution of a run: in this process, or over shards by an executor.
 
-The only module of this room that imports ``scale``, where a run needs it.
+The only module of this package that imports ``scale``, and only on demand.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
     from .scoring import OneShard, Scored
 
     Corpus = OneShard | ShardedCorpus
-    """All that a run scores."""
+    """The items of a run, in one shard or several."""
 
 
 @dataclass(frozen=True)
 class Execution:
-    """Where a run is carried out.
+    """How a run is executed.
 
     Attributes:
-        executor: Who works on shards; None is this process.
-        only_shards: Use it only where a run has more than one shard; what is smaller this process does at once.
-        folder: Where results of shards lie, which machines share: a folder, or the address of a bucket; None: of this
-            process, until it is done.
-        processes: How many share what this process does; None for as many as are worth it.
-        shard_rows: Rows of a shard; None for as many as suit the metrics.
+        executor: The executor of shards; None is this process.
+        only_shards: Use it only for runs with more than one shard; smaller runs stay in this process.
+        folder: Folder, or address of a bucket, of shard results that machines share; None: a temporary folder of this
+            process.
+        processes: Number of processes for the work of this process; None chooses it.
+        shard_rows: Rows of a shard; None chooses a number for the metrics.
     """
 
     executor: Executor | None = None
@@ -55,27 +55,26 @@ class Execution:
 
     @property
     def is_always_elsewhere(self) -> bool:
-        """Whether models are loaded by workers alone."""
+        """Whether only workers load models."""
         return self.executor is not None and not self.only_shards
 
     def maps(self, is_large: bool) -> bool:
-        """Return whether a run is mapped over shards, however few they are.
+        """Return whether a run is mapped over shards, even over one.
 
         Args:
-            is_large: Whether it is known to have more than one.
+            is_large: Whether it is known to have more than one shard.
         """
         return is_large or self.is_always_elsewhere or self.folder is not None
 
     def require_named(self, models: NamedModels) -> None:
-        """Raise if a model was given that other processes cannot be sent.
+        """Raise if a model is an object, which cannot be sent to other processes.
 
         Raises:
-            UsageError: So it is.
+            UsageError: A model is an object.
         """
         if self.executor is not None and any(spec and spec.given for spec in vars(models).values()):
             raise UsageError(
-                "a model that is an object of this process cannot be handed to an engine",
-                "Name its adapter, and arguments, instead.",
+                "a model object cannot be sent to the workers of an engine", "Name its adapter and arguments instead."
             )
 
 
@@ -83,11 +82,11 @@ IN_PROCESS = Execution()
 
 
 def execution_of(engine: Executor | Execution | None, store: str | Path | None) -> tuple[Execution, Path]:
-    """Return where a run is carried out, given who does it, and the file of this machine's store.
+    """Return the execution of a run with an engine, and the file of this machine's store.
 
     Args:
-        engine: Who does it.
-        store: The file, or where results of shards lie.
+        engine: The executor.
+        store: The file, or the location of shard results.
     """
     execution = engine if isinstance(engine, Execution) else Execution(engine)
     file, objects = parse_store(None if store is None else str(store))
@@ -107,23 +106,23 @@ def open_shard_map(
     task: str = "",
     batch_size: int | None = None,
 ) -> ShardMap:
-    """Return what maps a run over shards.
+    """Return the mapping of a run over shards.
 
     Args:
-        execution: Where it is carried out.
-        named: Its models, as they were named.
-        key: What tells runs apart whose results are the same: a hash.
-        scorer: Its metrics, and what this process has for them: the models that are loaded here, its cache (workers
-            open the file of that store, or the user's), and what reports steps.
-        stack: Holds what is put aside.
+        execution: How it is executed.
+        named: The names of its models.
+        key: A hash that distinguishes runs with the same results.
+        scorer: Its metrics with the loaded models, cache and progress of this process. Workers open the file of that
+            cache, or the user's store.
+        stack: Closes the intermediate results.
         is_large: Whether the run has more than one shard.
-        total: How many documents there are, where that is known.
-        originals: Where its images are; None where they are paths or bytes.
+        total: Number of documents, where known.
+        originals: The source of its images; None where they are paths or bytes.
         task: Name of its task; empty where there is none.
         batch_size: As of ``RunSettings``.
 
     Raises:
-        StoreError: What is put aside has no place.
+        StoreError: The folder of intermediate results cannot be written.
     """
     from ...permissions import permitted
     from ..scale.executors import InProcess
@@ -141,7 +140,7 @@ def open_shard_map(
         except OSError as error:
             raise UsageError(
                 f"{own}: cannot be written: {error.strerror}",
-                "Name a folder with --run_folder that this user may write, and that all workers see.",
+                "Name a folder with --run_folder that you can write and all workers see.",
             ) from error
         folder = Folder(own)
     else:
@@ -176,10 +175,10 @@ def score_over_shards(
     Args:
         plan: The run.
         job: The same, with its documents.
-        failures: Receives what cannot be used.
-        execution: Where the work is carried out.
-        stack: Holds what the run puts aside.
-        shards: What the protocol collects, where it has begun; None where it has not.
+        failures: Receives unusable samples.
+        execution: How the run is executed.
+        stack: Closes the intermediate results of the run.
+        shards: The shards of the protocol, if it has begun; else None.
     """
     from ..scale.mapping import DocumentRows
     from ..scale.shards import Originals

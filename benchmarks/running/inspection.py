@@ -1,4 +1,4 @@
-"""Looks a task over without scoring: its files, its data, its checks, and what this machine lacks for it."""
+"""Inspects a task without scoring: its files, its data, its checks, and its missing dependencies."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from .plan import PlannedRun, plan_task
 
 Verdict = Literal["ok", "no data", "not run", "faulty"]
 ANY_MODELS = NamedModels(ModelSpec("any", "captions"), ModelSpec("any", "open_clip"), ModelSpec("any", "responses"))
-"""Stand where a task wants a model; they are never loaded."""
+"""Placeholders for the models of a task; they are never loaded."""
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """What was found.
+    """The result of an inspection.
 
     Attributes:
         task: Name of the task.
-        verdict: ``ok``; ``no data`` if all but the data could be checked; ``not run`` if the task has functions that
-            nobody allowed to run; ``faulty``.
-        detail: What is wrong, or how many documents are usable.
-        origin: Where the data came from.
+        verdict: ``ok``; ``no data`` if only the data could not be checked; ``not run`` if the task has functions that
+            are not allowed to run; ``faulty``.
+        detail: The fault, or the number of usable documents.
+        origin: The source of the data.
         checks: Each data check with expected and found value.
         failures: Rows that cannot be used, by reason.
         empty: Captions that are scored as empty ones, by reason.
@@ -54,7 +54,7 @@ class Inspection:
 
 @asking_nobody()
 def inspect_task(entry: IndexEntry, locations: DataLocations) -> Inspection:
-    """Validate a task's file, resolve all its names and functions, and read its data if it is here; ask nobody."""
+    """Validate a task's file, resolve its names and functions, and read local data; make no network requests."""
     try:
         planned = plan_task(entry, ANY_MODELS, (), locations)
         for function in (planned.task.custom_dataset, planned.task.process_docs):
@@ -62,13 +62,13 @@ def inspect_task(entry: IndexEntry, locations: DataLocations) -> Inspection:
                 function.resolve()
         return inspect_data(planned, locations)
     except CodeError as error:
-        return Inspection(entry.name, "not run", f"has functions of its own: {error}")
+        return Inspection(entry.name, "not run", f"has its own functions: {error}")
     except BenchError as error:
         return Inspection(entry.name, "faulty", str(error))
 
 
 def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
-    """Read a planned run's data and hold it against the task's checks."""
+    """Read a planned run's data and compare it with the task's checks."""
     task = planned.task
     if planned.data is None and task.custom_dataset is None and not task.is_local:
         reason = unreachable()
@@ -77,7 +77,7 @@ def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
     try:
         documents = load_documents(task, planned.path, locations)
     except DataError as error:
-        # A file beside the task is part of it; one that a data card tells of is the user's to get.
+        # A file next to the task is part of it; the user must get one of a data card.
         source = load_source(task, planned.path)
         generated = source is not None and source.generated
         beside = task.is_local and source is None
@@ -94,7 +94,7 @@ def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
         raise
     except BenchError as error:
         return Inspection(task.task, "faulty", str(error), documents.origin, [], summarise(failures.entries))
-    # Whatever writes captions for the task may look at its images.
+    # Any captioner of the task may look at its images.
     looks = planned.looks_at_images or planned.captioner is not None
     outside = job.pixels.outside if looks else None
     if outside and not may_read_one_image(job):
@@ -115,10 +115,10 @@ def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
 
 @dataclass(frozen=True)
 class Missing:
-    """Something that is not on this machine.
+    """A dependency that is not on this machine.
 
     Attributes:
-        what: What it is, in a sentence.
+        what: Its description, a sentence.
         how: How to get it.
     """
 
@@ -127,9 +127,9 @@ class Missing:
 
 
 def missing(planned: PlannedRun, locations: DataLocations) -> Iterator[Missing]:
-    """Yield what a run cannot go without and cannot fetch: data, images, weights, and what its metrics need.
+    """Yield the missing dependencies that a run cannot fetch: data, images, weights, and needs of metrics.
 
-    Nothing is loaded, and nothing is downloaded.
+    Loads and downloads nothing.
     """
     yield from missing_data(planned, locations)
     checks: list[Callable[[], object]] = [planned.pixels.require] if planned.looks_at_images else []
@@ -140,8 +140,8 @@ def missing(planned: PlannedRun, locations: DataLocations) -> Iterator[Missing]:
 
 
 def missing_data(planned: PlannedRun, locations: DataLocations) -> Iterator[Missing]:
-    """Yield what the data of a run lacks, its images aside."""
-    # Tasks may share a data set, which is missing once; images are named with their task.
+    """Yield the missing data of a run, without images."""
+    # Tasks may share a data set, which is listed once; images are listed with their task.
     named = f"task '{planned.task.task}': "
     for one in _told(lambda: require_data(planned.task, planned.path, locations)):
         yield Missing(one.what.removeprefix(named), one.how)

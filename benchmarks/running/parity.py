@@ -1,6 +1,6 @@
-"""Does this machine compute what released code printed? Its torch, Pillow, tokenizers and Java decide that.
+"""Compares values of this machine (torch, Pillow, tokenizers, Java) with those of released code.
 
-Encoders have tiny weights that every machine draws alike; graphs, WordNet and BERTScore need a sentence encoder.
+Encoders have tiny, seeded weights; graphs, WordNet and BERTScore need a sentence encoder.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ _PARTS_OF_EMSCORE = ("precision", "recall", "f1", "coarse")
 _CLIP, _PAC = "jmhessel/clipscore 10364652", "aimagelab/pacscore bfbc488e"
 _PARTS = [f"{kind}_{name}" for kind in ("object", "attribute", "relation") for name in ("precision", "recall", "f1")]
 _MINILM = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-"""SHA-256 of the weights of all-MiniLM-L6-v2 that the golden values were made with."""
+"""SHA-256 of the weights of all-MiniLM-L6-v2 for the golden values."""
 
 
 @dataclass(frozen=True)
 class Values:
-    """Values of this machine beside golden ones.
+    """Values of this machine and the golden ones.
 
     Attributes:
         ours: ``[n]`` float64.
@@ -68,7 +68,7 @@ class Values:
 
     @classmethod
     def of_numbers(cls, ours: Iterable[object], golden: Iterable[object]) -> Values:
-        """Return numbers in any nesting, as long as it is the same on both sides."""
+        """Return numbers of any nesting, which must be the same on both sides."""
         pair = [np.asarray(list(side), dtype=np.float64) for side in (ours, golden)]
         if pair[0].shape != pair[1].shape:
             raise ValueError(f"values of shape {pair[0].shape}, golden ones of {pair[1].shape}")
@@ -76,13 +76,13 @@ class Values:
 
     @classmethod
     def of_answers(cls, ours: Iterable[object], golden: Iterable[object]) -> Values:
-        """Return answers that are the same or not (words, token ids) as differences of 0 and 1."""
+        """Return answers that are equal or not (words, token ids) as differences of 0 and 1."""
         same = [one == other for one, other in zip(ours, golden, strict=True)]
         return cls(np.asarray(same, dtype=np.float64), np.ones(len(same)))
 
     @property
     def largest_difference(self) -> float:
-        """The largest difference; infinite where one of the two has no value."""
+        """The largest difference; infinite where one side has no value."""
         differences = np.abs(self.ours - self.golden)
         return float(np.where(np.isnan(differences), np.inf, differences).max(initial=0.0))
 
@@ -92,12 +92,12 @@ class Component:
     """A metric, or a part of one.
 
     Attributes:
-        name: What tables call it.
-        source: What printed the golden values.
-        tolerance: The largest difference that is none.
+        name: Its name in tables.
+        source: The code that printed the golden values.
+        tolerance: The largest difference that counts as equal.
         compute: Computes the values.
         require: Raises BenchError or ImportError where the machine lacks what it needs.
-        subset: Which golden values these are, where there are more that cannot be passed on.
+        subset: Description of the golden values that may be redistributed, where others may not.
     """
 
     name: str
@@ -110,14 +110,14 @@ class Component:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a component.
+    """The result of a component.
 
     Attributes:
         component: The component.
         verdict: ``ok``, ``differs`` or ``not run``.
-        compared: Number of values.
+        compared: Number of compared values.
         largest: Their largest difference; None where there are no values.
-        reason: Why it was not run, or gave no values; else empty.
+        reason: Why it was not run or returned no values; or empty.
     """
 
     component: Component
@@ -128,11 +128,11 @@ class Outcome:
 
 
 def check_parity(components: Sequence[Component], progress: Progress = silent) -> list[Outcome]:
-    """Compute what each component gives on this machine, and hold it against its golden values.
+    """Compute the values of each component on this machine, and compare them with its golden values.
 
     Args:
-        components: What is held against them; one that fails costs itself alone.
-        progress: Gives a reporter of (done, total).
+        components: The components; a failure of one does not affect the others.
+        progress: Returns a reporter of (done, total).
     """
     report = progress("parity")
     report(0, len(components))
@@ -152,7 +152,7 @@ def _outcome(component: Component) -> Outcome:
         return Outcome(component, "not run", reason=f"{error}. pip install {error.name or 'it'}")
     try:
         values = component.compute()
-    except Exception as error:  # noqa: BLE001 - whatever a library of another version raises is the finding
+    except Exception as error:  # noqa: BLE001 - any error of a library is the result
         return Outcome(component, "differs", reason=f"{type(error).__name__}: {error}")
     largest = values.largest_difference
     verdict = "ok" if len(values.ours) and largest <= component.tolerance else "differs"
@@ -160,12 +160,12 @@ def _outcome(component: Component) -> Outcome:
 
 
 def all_components() -> Iterator[Component]:
-    """Yield everything that there are golden values of; what takes longest comes last."""
+    """Yield all components with golden values, the slowest last."""
     for name, label in _STATISTICS.items():
         yield Component(label, "scipy.stats 1.17.1", 1e-12, partial(_coefficients, name))
     yield Component("CLIP's image transform", "openai/CLIP d05afc43, in levels of 0 to 255", 0.01, _levels)
     yield Component("CLIP's tokens", "open_clip_torch 3.3.0, ftfy 6.3.1", 0, _clip_tokens)
-    some = "28 of 40 items: those whose pictures may be passed on"
+    some = "28 of 40 items: those with redistributable pictures"
     for metric, label, run, source in (
         ("clip_s", "CLIP-S", "clip", _CLIP),
         ("refclip_s", "RefCLIP-S", "clip", _CLIP),
@@ -186,7 +186,7 @@ def all_components() -> Iterator[Component]:
         "SPICE and soft-SPICE of graphs", "FactualSceneGraph 0.7.3", 1e-5, _spice, lambda: (minilm(), find_jar(JAR))
     )
     yield Component(
-        "BERTScore", "bert_score 0.3.13", 1e-5, _bertscore, minilm, "7 of 79 items: those that may be passed on"
+        "BERTScore", "bert_score 0.3.13", 1e-5, _bertscore, minilm, "7 of 79 items: the redistributable ones"
     )
     yield Component("PTB tokenizer", "stanford-corenlp-3.4.1.jar, by pycocoevalcap 1.2", 0, _tokens)
     of_words = [(name, build_metric(name, {}), "") for name in _METRICS]
@@ -265,7 +265,7 @@ def _frames(name: str, against: str) -> Values:
 
 
 def _features(path: Path, frames: int, seed: int = 1) -> Path:
-    """Write the unit vectors that stand for the frames of a video."""
+    """Write the unit vectors in place of the frames of a video."""
     features = np.random.default_rng(seed).standard_normal((frames, 32)).astype(np.float32)
     np.save(path, features / np.linalg.norm(features, axis=1, keepdims=True))
     return path
@@ -314,7 +314,7 @@ def _information() -> Values:
 
 
 def minilm() -> Path:
-    """Return the folder of all-MiniLM-L6-v2, the sentence encoder that a package of its own carries.
+    """Return the folder of all-MiniLM-L6-v2, a sentence encoder that ships as a package.
 
     Raises:
         MetricError: It is not installed, or has other weights.
@@ -372,7 +372,7 @@ def _spice() -> Values:
 
 
 def _scored(metric: str, settings: dict[str, Any], rows: list[dict[str, Any]], items: Items) -> Scores:
-    """Return what a metric gives where graphs are those of rows."""
+    """Return the values of a metric with the graphs of rows."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "graphs.jsonl"
         file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Resolves names and checks everything that can be checked before work starts."""
+"""Resolves names and checks a run before it starts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _UNUSED = {
     ),
     "judge": ("model {model}: none of the metrics of {tasks} uses a model that judges.", _NAME_ANOTHER),
 }  # fmt: skip
-"""What is said of a model that the user named and no run uses."""
+"""Messages and hints for a named model that no run uses."""
 
 
 @dataclass(frozen=True)
@@ -49,15 +49,15 @@ class PlannedRun:
     Attributes:
         task: The task.
         path: Its YAML file.
-        protocol: What its ``output_type`` does.
+        protocol: The protocol of its ``output_type``.
         metrics: The metrics, in the task's order.
         statistics: The statistics by name; empty for protocols that have none.
-        captioner: The model that writes the captions, not loaded; None where they are given.
+        captioner: The model that writes the captions, not loaded; None for given captions.
         encoder: The model that encodes images and texts, not loaded; None if no metric needs it.
         judge: The model that judges captions, not loaded; None if no metric needs it.
-        data: Where the local copy of the data is; None if the hub is asked.
+        data: The local copy of the data; None for data from the hub.
         boundary: Which files the run may read.
-        left_out: Metrics of the task that this run goes without, with the reason.
+        left_out: Metrics of the task that this run excludes, with the reason.
     """
 
     task: TaskConfig
@@ -74,7 +74,7 @@ class PlannedRun:
 
     @property
     def root(self) -> Path | None:
-        """Where the data is: the local copy, or the folder of a task whose data lies beside its file."""
+        """The location of the data: the local copy, or the folder of a task with data next to its file."""
         return self.data or (self.path.parent if self.task.is_local else None)
 
     @property
@@ -85,28 +85,28 @@ class PlannedRun:
 
     @property
     def looks_at_images(self) -> bool:
-        """Whether something in the run looks at the images or videos."""
+        """Whether the run reads images or videos."""
         return self.protocol.needs_encoder or any("image" in one.metric.needs for one in self.metrics)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: what the run would do."""
+        """Return the HTML for notebooks: the steps of the run."""
         from ..tables.text import html_output, html_table
 
         rows = [{"plan": name, "": text} for name, text in described(self)]
         return html_output(html_table(rows, left=rows[0]))
 
     def steps(self, resamples: int) -> list[str]:
-        """Return the steps whose progress is told, in order.
+        """Return the steps with progress reports, in order.
 
         Args:
-            resamples: How many intervals are made of; 0: there are none.
+            resamples: Number of bootstrap resamples; 0 for no intervals.
         """
         own = [step for step in self.protocol.steps if resamples or step != INTERVALS]
         return [*([CAPTIONS] if self.captioner else []), *(one.name for one in self.metrics), *own]
 
     @property
     def model(self) -> ModelSpec | None:
-        """The model under test: what results are of."""
+        """The model under test."""
         return self.captioner or self.encoder or self.judge
 
 
@@ -125,7 +125,7 @@ def make_plan(
         tasks: Names of tasks, groups or tags.
         models: The models; None for tasks and metrics that need none.
         metric_names: Metrics in place of those of the task.
-        locations: Where local copies of data may be.
+        locations: Locations of local data.
 
     Raises:
         UsageError: A name is unknown, a model is missing, or a metric lacks what it needs.
@@ -138,7 +138,7 @@ def make_plan(
     for planned in plan:
         require_one(planned.metrics)
         if planned.task.custom_dataset is not None:
-            # What the hub has is asked for when it is loaded.
+            # Data on the hub is requested when it is loaded.
             require_data(planned.task, planned.path, locations)
         if planned.looks_at_images:
             planned.pixels.require()
@@ -147,12 +147,12 @@ def make_plan(
 
 @dataclass(frozen=True)
 class ResolvedCall:
-    """What a call will do.
+    """The plan of a call.
 
     Attributes:
         plan: Its runs.
-        models: The models that were named or given.
-        locations: Where local copies of data may be.
+        models: The models, by name or as objects.
+        locations: Locations of local data.
     """
 
     plan: list[PlannedRun]
@@ -174,11 +174,11 @@ def resolve_call(
     include_path: Sequence[str | Path] = (),
     allow_outside: Sequence[str | Path] = (),
 ) -> ResolvedCall:
-    """Return what a call will do, everything checked that can be checked before models are loaded.
+    """Return the plan of a call, after all checks that need no loaded model.
 
     Args:
         tasks: Names of tasks, groups or tags.
-        model: As :func:`capbench.evaluate` takes it, and so the five that follow.
+        model: As of :func:`capbench.evaluate`, like the next five.
         model_args: Arguments of its adapter.
         encoder: The model that encodes for the metrics.
         encoder_args: Arguments of its adapter.
@@ -186,8 +186,8 @@ def resolve_call(
         judge_args: Arguments of its adapter.
         metric_names: Metrics in place of those of the tasks.
         data: Task name to the path of its local data.
-        include_path: Folders with task files of the user's own.
-        allow_outside: Folders besides those of tasks and data whose files tasks may read.
+        include_path: Folders with the user's task files.
+        allow_outside: Folders that tasks may read, in addition to those of tasks and data.
 
     Raises:
         BenchError: A name is unknown, or something that every metric of a task needs is missing.
@@ -206,10 +206,10 @@ def resolve_call(
 def plan_tasks(
     index: TaskIndex, tasks: Sequence[str], models: NamedModels, metric_names: Sequence[str], locations: DataLocations
 ) -> list[PlannedRun]:
-    """Plan the runs of some tasks as :func:`make_plan` does, whatever this machine lacks for them."""
+    """Plan the runs of some tasks as :func:`make_plan` does, even if dependencies are missing."""
     entries = index.resolve(tasks)
     if not entries:
-        raise UsageError("no task was named", "'bench ls tasks' lists what there is.")
+        raise UsageError("no task was named", "Name one; 'bench ls tasks' lists the tasks.")
     plan = [plan_task(entry, models, metric_names, locations) for entry in entries]
     for role, spec in vars(models).items():
         if spec is not None and not any(getattr(planned, role) for planned in plan):
@@ -227,19 +227,19 @@ def plan_task(
     if protocol.needs_encoder and models.encoder is None:
         raise UsageError(
             f"task '{task.task}' tests a model that encodes images and texts, and none was named.",
-            "Name one with --model; 'bench ls models' lists what there is.",
+            "Name one with --model; 'bench ls models' lists the models.",
         )
     if protocol.needs_captioner and models.captioner is None:
         raise UsageError(
             f"task '{task.task}' scores the captions of a model, and none was named.",
-            "Name one with --model; 'bench ls models' lists what there is, --model captions:FILE serves yours.",
+            "Name one with --model; 'bench ls models' lists the models; --model captions:FILE reads yours.",
         )
     if metric_names and not protocol.takes_metrics:
         raise UsageError(
             f"--metrics {','.join(metric_names)}: protocol '{task.output_type}' tests the model itself; "
             f"task '{task.task}' takes no metrics.",
-            "Leave --metrics out. docs/rated_sets.md has a task in which metrics, or scores computed elsewhere, tell "
-            "true captions from false ones.",
+            "Leave --metrics out. docs/rated_sets.md has a task in which metrics, or recorded scores, "
+            "distinguish true captions from false ones.",
         )
     source = load_source(task, entry.path)
     data = locations.find(task, entry.path, source)
@@ -268,7 +268,7 @@ def plan_task(
 
 
 def _statistics(task: TaskConfig, parsed: ParsedFile) -> dict[str, Statistic]:
-    """Return the statistics of a task by name, in its order; of each aspect, where it has several."""
+    """Return the statistics of a task by name, in its order, for each aspect where it has several."""
     built: list[tuple[str, Statistic]] = []
     for entry in task.statistics:
         try:
@@ -284,16 +284,16 @@ def _statistics(task: TaskConfig, parsed: ParsedFile) -> dict[str, Statistic]:
 def _find_published(
     task: TaskConfig, protocol: Protocol[Any], planned: Sequence[PlannedMetric], chosen: Mapping[str, Statistic]
 ) -> None:
-    """Look up every published number once, so that a wrong paper, table or task is no surprise at the end."""
+    """Look up every published number, so that a wrong paper, table or task fails before the run."""
     if (table := task.published) is None:
         return
     if not protocol.takes_metrics:
-        # No model is called so: what is looked up here is the table.
+        # No model has this name: this only checks the table.
         for metric in table.metrics:
             find_in(table, metric, protocol.statistic, model="")
     for one in planned:
         if one.metric.needs & OF_MODELS:
-            # Its number is that of a model, and is looked up by what the paper calls the two together.
+            # Its number belongs to a model: the lookup uses the paper's name of metric and model together.
             continue
         for name in chosen or (one.aggregation,):
             find_in(table, one.metric.label, name)
@@ -309,8 +309,8 @@ def make_statistic(entry: StatisticEntry) -> Statistic:
         registered: Any = entry.statistic.resolve()
     elif entry.statistic.startswith("!function "):
         raise UsageError(
-            f"statistic '{entry.called}' is a function of the task's own, whose code a finished run does not hold.",
-            "Name another with --statistic; one that is registered is known everywhere (docs/extending.md).",
+            f"statistic '{entry.called}' is a function of the task, whose code a finished run does not hold.",
+            "Name a registered statistic with --statistic (docs/extending.md).",
         )
     else:
         registered = statistics[entry.statistic]
@@ -319,7 +319,7 @@ def make_statistic(entry: StatisticEntry) -> Statistic:
         # A task file, or a package's entry point, may name a plain function.
         registered = as_class(registered, entry.called, bool(arguments.pop(DIRECTION, True)))
     elif not issubclass(registered, Statistic):
-        raise UsageError(f"statistic '{entry.statistic}' is a class, and none of capbench's Statistic.")
+        raise UsageError(f"statistic '{entry.statistic}' is a class, but not a subclass of capbench's Statistic.")
     try:
         return registered(**arguments)
     except (TypeError, ValueError) as error:
@@ -327,7 +327,7 @@ def make_statistic(entry: StatisticEntry) -> Statistic:
 
 
 def described(planned: PlannedRun) -> list[tuple[str, str]]:
-    """Return what is said of a plan: the name of each line, and what it says."""
+    """Return the lines of a plan: name and text."""
     task, model = planned.task, planned.model
     lines = [
         ("task", f"{task.task} (version {task.version}, {task.output_type})"),
@@ -354,7 +354,7 @@ def _declared_data(task: TaskConfig) -> str:
 
 
 def published_results(plan: PlannedRun, results: Sequence[Result]) -> dict[str, Published]:
-    """Return the published value of each result that the task's table has, by the key of the result."""
+    """Return the published value of each result in the task's table, by the key of the result."""
     table = plan.task.published
     if table is None:
         return {}
@@ -363,7 +363,7 @@ def published_results(plan: PlannedRun, results: Sequence[Result]) -> dict[str, 
     categories = {result.category for result in results if result.category and result.metric in metrics}
     for result in results:
         if table.categories is not None and result.category not in ("", *table.categories):
-            # A system, or a part of the data that the paper does not have.
+            # A system or category that the paper does not have.
             continue
         if table.categories is not None and not result.category and categories != set(table.categories):
             continue
@@ -377,7 +377,7 @@ def published_results(plan: PlannedRun, results: Sequence[Result]) -> dict[str, 
 def _published_of_metric(plan: PlannedRun, table: PublishedTable, result: Result) -> Published | None:
     planned = next((one for one in plan.metrics if one.name == result.metric), None)
     if planned is None:
-        # What people, or a judge whose verdicts are in the data, say.
+        # Results of people, or of a judge whose verdicts are in the data.
         return find_in(table, result.label[0], result.statistic, result.category)
     # A variant of a metric that the table does not know has no published value.
     if not planned.default_settings:

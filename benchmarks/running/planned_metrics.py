@@ -1,4 +1,4 @@
-"""The metrics of a run: built, and checked against what the task and the models offer."""
+"""The metrics of a run: built, and checked against the task and the models."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class PlannedMetric:
     """A metric with its settings, ready to score.
 
     Attributes:
-        name: How the result is called.
+        name: The name of the result.
         metric: The metric.
-        aggregation: How its system-level value is made.
-        default_settings: Whether it is the metric as papers print it, not a variant of it.
-        error: What the machine lacks for it; empty if it can run.
-        code: Of a metric that the task file holds as a function or class: which, with a hash of its code.
-        entry: What it was built from.
-        arguments: Its settings, with files in their folders.
+        aggregation: The aggregation of its system-level value.
+        default_settings: Whether it has the settings of papers, not those of a variant.
+        error: The missing dependency; empty if it can run.
+        code: Name and hash of the code, for a function or class of the task file.
+        entry: The entry that it was built from.
+        arguments: Its settings, with resolved paths of files.
     """
 
     name: str
@@ -45,14 +45,14 @@ class PlannedMetric:
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how another process builds it anew: what a metric has loaded is not sent."""
+        """Return how another process rebuilds it: loaded state is not sent."""
         if self.entry is None:
             return PlannedMetric, tuple(vars(self).values())
         return _built_anew, (self.entry, dict(self.arguments), {**vars(self), "metric": None})
 
     @property
     def aggregate(self) -> Aggregate:
-        """How its system-level value is made of items."""
+        """The aggregation of items to the system-level value."""
         return self.metric if self.aggregation == "corpus" else MEAN
 
 
@@ -61,17 +61,17 @@ def _built_anew(entry: MetricEntry, arguments: Mapping[str, Any], values: Mappin
 
 
 def pool_of(planned: PlannedMetric) -> str:
-    """Return where a metric can run: where the model is that it needs, or anywhere (``cpu``)."""
+    """Return the role of the worker that a metric needs: that of its model, or ``cpu``."""
     return next((role for role in ("encoder", "judge") if role in planned.metric.needs), "cpu")
 
 
 def finds_by_id(planned: Iterable[PlannedMetric]) -> bool:
-    """Return whether a metric that can run finds scores by the ids of rows."""
+    """Return whether a runnable metric looks up scores by the ids of rows."""
     return any(not one.error and one.metric.by_id for one in planned)
 
 
 def metric_fingerprints(planned: Sequence[PlannedMetric]) -> dict[str, Any]:
-    """Return what decides the values of each metric, by name; those that cannot run here have none."""
+    """Return the fingerprint of each metric by name, without those that cannot run here."""
     return {
         plan.name: {
             **plan.metric.fingerprint(),
@@ -87,7 +87,7 @@ def require_one(planned: Sequence[PlannedMetric]) -> None:
     """Raise if none of the metrics can run on this machine.
 
     Raises:
-        MetricError: None can; the message is that of the first.
+        MetricError: None can; with the message of the first.
     """
     if planned and all(one.error for one in planned):
         message, _, hint = planned[0].error.partition("\n")
@@ -95,42 +95,45 @@ def require_one(planned: Sequence[PlannedMetric]) -> None:
 
 
 def require_family(planned: Sequence[PlannedMetric], encoder: str, family: str) -> None:
-    """Raise if a metric is defined with other weights than an encoder has: its number would bear a wrong name.
+    """Raise if a metric needs weights of another family than an encoder has.
 
     Raises:
-        UsageError: So it is.
+        UsageError: The families differ.
     """
     for one in planned:
         if not _takes(one.metric, family):
-            wanted = one.metric.encoder_family
-            fault = f"is defined with weights of the family '{wanted}'" if wanted else "compares vectors"
             raise UsageError(
-                f"metric '{one.name}' {fault}; those of {encoder} are of '{family}'.",
-                "'bench ls models' lists what there is (adapter pac: family pac; blip_itm and flava: pairwise, which "
+                f"metric '{one.name}' {_mismatch(one.metric, encoder, family)}.",
+                "'bench ls models' lists the models (adapter pac: family pac; blip_itm and flava: pairwise, which "
                 "the metric itm_score takes; the others: clip).",
             )
 
 
 def _takes(metric: Metric, family: str) -> bool:
-    """Return whether a metric takes encoders of a family: the one that it names, or all that have vectors."""
+    """Return whether a metric takes encoders of a family: the named one, or all with vectors."""
     if metric.encoder_family is not None:
         return metric.encoder_family == family
     return family != PAIRWISE or "encoder" not in metric.needs
 
 
+def _mismatch(metric: Metric, encoder: str, family: str) -> str:
+    wanted = f"weights of family '{metric.encoder_family}'" if metric.encoder_family else "vectors"
+    return f"needs {wanted}; {encoder} is of family '{family}'"
+
+
 OF_MODELS: frozenset[Need] = frozenset({"encoder", "judge"})
-"""What metrics need of a model: their numbers are those of metric and model together."""
+"""Needs of metrics for a model; their numbers depend on metric and model."""
 _OF_DATA: Mapping[Need, tuple[str, str]] = {
     "references": ("needs references", "doc_to_target"),
     "image": ("looks at images", "doc_to_image"),
     "boxes": ("needs the parts of each image as boxes", "doc_to_boxes"),
     "objects": ("needs the objects that were marked in each image", "doc_to_objects"),
 }
-"""What metrics need of a task, and the key that gives it."""
+"""Needs of metrics for a task, with the key that provides it."""
 _NEEDS_MODEL: Mapping[Need, tuple[str, str]] = {
     "encoder": (
         "needs a model that encodes images and texts",
-        "Name one with --model, or beside a model that writes captions with --encoder ('bench ls models').",
+        "Name one with --model, or with --encoder next to a captioner ('bench ls models').",
     ),
     "judge": (
         "needs a model that judges",
@@ -140,7 +143,7 @@ _NEEDS_MODEL: Mapping[Need, tuple[str, str]] = {
 
 
 def _left_out(planned: Sequence[PlannedMetric], models: NamedModels) -> dict[str, str]:
-    """Return the metrics of a task's own list for which there is no model, with the reason."""
+    """Return the metrics in a task's list without a fitting model, with the reason."""
     encoder = models.encoder
     reasons: dict[str, str] = {}
     for one in planned:
@@ -148,7 +151,7 @@ def _left_out(planned: Sequence[PlannedMetric], models: NamedModels) -> dict[str
             if need in one.metric.needs and getattr(models, need) is None:
                 reasons.setdefault(one.name, reason)
         if encoder and not _takes(one.metric, encoder.family):
-            reasons.setdefault(one.name, f"is defined with other weights than those of {encoder.name}")
+            reasons.setdefault(one.name, _mismatch(one.metric, encoder.name, encoder.family))
     return reasons
 
 
@@ -159,22 +162,22 @@ def plan_metrics(
 
     Args:
         task: The task.
-        parsed: Its file, which says where a fault stands.
+        parsed: Its file, for the location of faults.
         models: The models that the user named.
         names: Metrics in place of those of the task.
         data: The data set's folder, or a file in it; None if it is not on this machine.
 
     Returns:
-        The metrics, and those of the task that the run goes without, with the reason.
+        The metrics, and the excluded metrics of the task with the reason.
 
     Raises:
-        TaskError: The task lists a metric that is not known, lacks what it needs or stands there twice.
-        UsageError: So does the user; or none of the task's can be used.
+        TaskError: The task lists a metric that is unknown, lacks a dependency or occurs twice.
+        UsageError: The user names such a metric; or no metric of the task can be used.
     """
-    # A metric that the task lists is taken as the task sets it.
+    # A metric that the task lists keeps the task's settings.
     listed = {one.called: one for one in task.metric_list}
     entries = [listed.get(name) or read_metric(name) for name in names] or task.metric_list
-    # What a task lists besides may go unused; what a user names may not.
+    # Unusable metrics of a task are excluded; those of a user are errors.
     offers: set[Need] = {need for need in OF_MODELS if not names or getattr(models, need) is not None}
     offers |= {need for need, (_, key) in _OF_DATA.items() if key in task.templates}
     planned: list[PlannedMetric] = []
@@ -201,22 +204,22 @@ def plan_metrics(
 
 
 def require_inside(task: TaskConfig, parsed: ParsedFile, boundary: Boundary, allowed: Sequence[Path]) -> None:
-    """Raise if a metric that a task lists would read a file that the task may not, or run one of the data.
+    """Raise if a metric that a task lists would read a forbidden file, or run a file of the data.
 
     Args:
         task: The task.
-        parsed: Its file, which says where a fault stands.
+        parsed: Its file, for the location of faults.
         boundary: Which files it may read.
-        allowed: Folders that the user allowed besides.
+        allowed: Folders that the user allowed in addition.
 
     Raises:
-        TaskError: One would.
+        TaskError: A metric would.
     """
     code = Boundary.of(parsed.path, *allowed)
     for number, entry in enumerate(task.metric_list):
         place = parsed.where("metric_list", str(number))
         if arguments := entry.arguments:
-            # Without settings there is no file, and no need to load the metric.
+            # Without settings there is no file to check.
             known = isinstance(entry.metric, str) and entry.metric in metrics
             own = metrics[str(entry.metric)].own_files if known else frozenset[str]()
             for name, value in arguments.items():
@@ -226,17 +229,17 @@ def require_inside(task: TaskConfig, parsed: ParsedFile, boundary: Boundary, all
 
 
 def require_distinct(task: TaskConfig, kind: str, names: Sequence[str]) -> None:
-    """Raise if two results would be called alike.
+    """Raise if two results have the same name.
 
     Raises:
-        TaskError: So it is.
+        TaskError: Two have the same name.
     """
     if len(set(names)) != len(names):
         raise TaskError(f"task '{task.task}' lists a {kind} twice", "Give the second one another 'name', or 'label'.")
 
 
 def look_at_images(names: Sequence[str]) -> bool:
-    """Return whether one of some metrics may look at images; one that is not known may.
+    """Return whether one of some metrics may look at images; unknown ones count as such.
 
     Args:
         names: As :func:`~..inputs.settings.read_metric` reads them.
@@ -249,17 +252,17 @@ def look_at_images(names: Sequence[str]) -> bool:
 def plan_metric(
     entry: MetricEntry, offers: frozenset[Need], data: Path | None = None, beside: Path | None = None
 ) -> PlannedMetric:
-    """Build a metric and look whether it can run here.
+    """Build a metric and check whether it can run here.
 
     Args:
         entry: The metric and its settings.
-        offers: What the captions come with, and which models there are.
+        offers: The available columns of captions and models.
         data: The data set's folder, or a file in it; None if it is not on this machine.
-        beside: The folder of the task file that lists the metric; None if the user named it.
+        beside: Folder of the task file that lists the metric; None if the user named it.
 
     Raises:
-        UsageError: Unknown metric or argument, it needs what is not offered, or it is called as a column of the
-            samples is.
+        UsageError: The metric or an argument is unknown, a need is not met, or its name is that of a column of the
+            samples.
     """
     if (name := entry.called).partition(".")[0] in COLUMNS:
         raise UsageError(
@@ -317,15 +320,15 @@ def plan_metric(
 
 
 def build_entry(entry: MetricEntry, arguments: Mapping[str, Any]) -> Metric:
-    """Build the metric of an entry: a registered one, or a function or class of the task's own.
+    """Build the metric of an entry: a registered one, or a function or class of the task.
 
     Args:
         entry: The entry.
         arguments: Its settings.
 
     Raises:
-        UsageError: The metric, or a setting, is not known.
-        TaskError: The function cannot be had.
+        UsageError: The metric, or a setting, is unknown.
+        TaskError: The function cannot be loaded.
         TypeError: The function, or class, does not take its settings.
         ValueError: A setting has a value that the metric does not take.
     """
@@ -334,6 +337,6 @@ def build_entry(entry: MetricEntry, arguments: Mapping[str, Any]) -> Metric:
     function = entry.metric.resolve()
     if isinstance(function, type):
         if not issubclass(function, Metric):
-            raise UsageError(f"metric '{entry.metric}' is a class, and none of capbench.metrics.Metric.")
+            raise UsageError(f"metric '{entry.metric}' is a class, but not a subclass of capbench.metrics.Metric.")
         return configured(function, str(entry.metric), arguments)
     return FunctionMetric(function, entry.called, **arguments)

@@ -1,4 +1,4 @@
-"""Says whether finished runs are what they were when they were written, and scores them anew."""
+"""Verifies that finished runs are intact, and rescores them."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from .plan import ResolvedCall, resolve_call
 from .runner import run as run_task
 
 SAME = 1e-5
-"""Values that differ by no more are the same: machines round sums, and kernels products, otherwise."""
+"""Tolerance of equal values: sums and products are rounded differently by machine and kernel."""
 
 
 @dataclass(frozen=True)
 class Rescored:
-    """What came of scoring a run anew.
+    """The result of rescoring a run.
 
     Attributes:
-        differences: Metric to the largest difference of the values that both have, of single captions too.
-        faults: Metric to which values one of the two lacks, with the reason; they are not the same.
-        not_checkable: Metric to what could not be scored anew here, with the reason: a model that is not on this
-            machine, images that lie outside.
-        reason: Why it could not be scored anew; empty if it was.
+        differences: Metric to the largest difference of the common values, including those of single captions.
+        faults: Metric to the values that only one of the two has, with the reason.
+        not_checkable: Metric to the values that cannot be rescored here, with the reason: a missing model, images
+            outside the allowed folders.
+        reason: Why the run could not be rescored; or empty.
     """
 
     differences: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -52,12 +52,12 @@ class Rescored:
 
     @property
     def metrics(self) -> list[str]:
-        """The metrics of which something is known."""
+        """The metrics with a result."""
         return list(dict.fromkeys([*self.differences, *self.faults, *self.not_checkable]))
 
     @property
     def differing(self) -> list[str]:
-        """The metrics whose values are not the same."""
+        """The metrics whose values differ."""
         return [one for one in self.metrics if one in self.faults or self.differences.get(one, 0.0) > SAME]
 
 
@@ -69,16 +69,16 @@ def score_again(
     allow_outside: Sequence[str | Path] = (),
     progress: Progress = silent,
 ) -> Rescored:
-    """Score a finished run anew: by its task, from the data, with the captions that it kept as the model's.
+    """Rescore a finished run with its task, the data and its recorded captions.
 
-    Nothing is taken from the user's store, nor given to it.
+    Does not read or write the user's store.
 
     Args:
-        run: The run, as it is read back.
+        run: The run, read from its record.
         data: Task name to the path of its local data.
-        include_path: Folders with task files of the user's own.
-        allow_outside: Folders besides those of tasks and data whose files tasks may read.
-        progress: Gives a reporter of (done, total) for a step.
+        include_path: Folders with the user's task files.
+        allow_outside: Folders that tasks may read, in addition to those of tasks and data.
+        progress: Returns a reporter of (done, total) for a step.
     """
     with temporary_folder() as folder:
         try:
@@ -104,10 +104,10 @@ def score_again(
 
 
 def _kept_captions(run: TaskRun, folder: Path) -> RecordedCaptions:
-    """Return what serves the captions of a run's samples.
+    """Return a captioner with the captions of a run's samples.
 
     Raises:
-        DataError: It kept none.
+        DataError: The run has none.
     """
     if run.record.samples != "full":
         raise DataError("the run kept no captions: its samples hold " + _CONTENT[run.record.samples])
@@ -115,7 +115,7 @@ def _kept_captions(run: TaskRun, folder: Path) -> RecordedCaptions:
     lines = [json.dumps({"id": row["id"], "caption": row["candidate"]}) for row in rows if row["candidate"] is not None]
     path = folder / "captions.jsonl"
     path.write_text("\n".join(lines), encoding="utf-8")
-    # What the run did not score is not scored again.
+    # Only captions that the run scored are rescored.
     return RecordedCaptions(path, run.record.model_name, subset=True)
 
 
@@ -138,7 +138,7 @@ def _call(
     aliases = list_aliases()
     for role, used in record.settings.metric_models.items():
         if (alias := aliases.get(used.name)) is not None:
-            # Folders of another machine are those of the alias here.
+            # Folders of another machine are replaced by those of the alias here.
             own = without_folders(alias.arguments)
             given = {key: value for key, value in used.arguments.items() if own.get(key) != value}
             models |= {role: used.name, f"{role}_args": given}
@@ -158,7 +158,7 @@ def _call(
 
 def _settings(record: Record) -> RunSettings:
     used = record.settings
-    # Intervals are not compared, and data that fails its checks is the same data or none.
+    # Intervals are not compared; data is compared by its hash, not by the checks.
     return RunSettings(limit=used.limit, seed=used.seed, resamples=0, skip_checks=True, generation_kwargs=used.decoding)
 
 
@@ -191,7 +191,7 @@ def _compared(run: TaskRun, again: TaskRun) -> Rescored:
 
 
 def _failed_here(record: Record, again: TaskRun) -> dict[str, str]:
-    """Return what failed on more samples than in the run, with the reason: by metric, or '' for documents."""
+    """Return the failures on more samples than in the run, with the reason: by metric, or '' for documents."""
     before: Counter[str] = Counter()
     for one in record.failures:
         before[_metric_of(one)] += one["count"]
@@ -213,12 +213,12 @@ def _metric_of(failure: FailureSummary) -> str:
 
 @dataclass(frozen=True)
 class _Values:
-    """Values of the run, and the same ones here.
+    """Values of the run and of rescoring.
 
     Attributes:
-        run: ``[n]``; not finite where there is none.
-        here: ``[n]``.
-        reasons: Why the run has no value, or there is none here, by the value's number.
+        run: ``[n]`` of the run; not finite where there is none.
+        here: ``[n]`` of rescoring; likewise.
+        reasons: Why a value of the run, or of rescoring, is missing, by its index.
     """
 
     run: np.ndarray
@@ -232,7 +232,7 @@ class _Values:
         return float(np.abs(self.run - self.here)[both].max()) if both.any() else None
 
     def faults(self) -> Iterator[str]:
-        """Yield how many values one of the two lacks, with the reason for the first."""
+        """Yield the number of values that only one side has, with the reason for the first."""
         run, here = np.isfinite(self.run), np.isfinite(self.here)
         for missing, where, reason in zip(
             (here & ~run, run & ~here), ("in the run", "here"), self.reasons, strict=True
@@ -243,14 +243,14 @@ class _Values:
 
 
 def _scored_samples(run: TaskRun) -> Any | None:
-    """Return the samples of a finished run, None where it has none."""
+    """Return the samples of a finished run, or None."""
     if run.folder is None or not (run.folder / SAMPLES_FILE).is_file():
         return None
     return _scored_rows(run.samples)
 
 
 def _scored_rows(samples: Any) -> Any:
-    # Samples that could not be used stand last, without an image.
+    # Unusable samples come last, without an image.
     return samples.filter(samples["image"].is_valid())
 
 
@@ -265,7 +265,7 @@ def _of_results(record: Record, made: Record, metric: str) -> _Values:
 
 
 def _of_captions(kept: Any, rows: Any, metric: str, has_failed: bool) -> _Values:
-    """Return the scores of captions; without those that failed here, where some have."""
+    """Return the scores of captions, without those that failed here."""
     if metric not in rows.column_names or not kept["id"].equals(rows["id"]):
         nothing = np.full(len(kept), np.nan)
         return _Values(np.zeros(len(kept)), nothing, (str, lambda at: "the run has other samples"))
@@ -281,13 +281,13 @@ def _reasons(samples: Any) -> Callable[[int], str | None]:
 
 @dataclass(frozen=True)
 class Verified:
-    """What was found of a run.
+    """The result of verifying a run.
 
     Attributes:
-        folder: That of the run.
+        folder: The folder of the run.
         run: The run; None where its record cannot be read.
-        faults: What is wrong.
-        again: What came of scoring it anew; None where that was not asked for.
+        faults: The faults.
+        again: The result of rescoring; None where it was not requested.
     """
 
     folder: Path
@@ -297,16 +297,16 @@ class Verified:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing speaks against it."""
+        """Whether the run is without faults."""
         return not self.faults and not (self.again and self.again.differing)
 
     def scored(self, again: Rescored) -> Verified:
-        """Return the same with what came of scoring it anew."""
+        """Return the same with the result of rescoring."""
         return replace(self, again=again)
 
 
 def verify_run(file: Path) -> Verified:
-    """Hold a run against its schema, its fingerprint, its checksum and the sums of its files.
+    """Verify a run by its schema, fingerprint, checksum and the checksums of its files.
 
     Args:
         file: Its ``run.json``.
@@ -323,7 +323,7 @@ def _faults_of_files(folder: Path, record: Record) -> Iterator[str]:
     names = dict.fromkeys([*(record.files or record.pictures.values()), SAMPLES_FILE])
     for name in names:
         if not (folder / name).is_file():
-            # An older record does not say whether it had samples.
+            # Older records do not state whether there were samples.
             if record.files is not None and name in record.files:
                 yield f"{name}: is missing"
             continue

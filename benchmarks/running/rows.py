@@ -1,4 +1,4 @@
-"""Captions that come as plain rows, outside any task: what is given, and the items that are scored of it."""
+"""Captions in plain rows, without a task: the input, and its items."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from .score_table import KEPT, ScoreTable
 from .scoring import Scored, Scorer, score_shards
 
 Rows = Iterable[Mapping[str, Any] | BadRow]
-"""Rows of captions; one that could not be read stands there as that."""
+"""Rows of captions; an unreadable one is a ``BadRow``."""
 Column = Sequence[Any] | Mapping[Any, Any]
 """A value for each caption: in order, or by id."""
 
@@ -52,7 +52,7 @@ _COLUMNS = {
     "boxes": "'boxes' (a list of boxes: left, top, right, bottom)",
 }
 _CANDIDATES = frozenset({"candidate", "caption"})
-"""What rows call the caption that is scored; captions of other harnesses (``bench import``) have the second name."""
+"""Columns of the caption to score; the second is that of other harnesses (``bench import``)."""
 _OFFERS: frozenset[Need] = frozenset({"references", "objects", "image", "boxes"})
 _HOW = "score(predictions=CAPTIONS, references=LISTS, images=IMAGES, metrics=...), or score(ROWS, metrics)."
 _HOW_BY_ID = "score(predictions={ID: [CAPTION]}, references={ID: [TEXT, ...]}, ...), or lists in order."
@@ -67,11 +67,11 @@ def plan_rows(metrics: Sequence[str], named: NamedModels) -> list[PlannedMetric]
         named: The models, as they were named.
 
     Raises:
-        UsageError: None is named, two have one name, or one is unknown or needs what there is not.
-        MetricError: The machine lacks what every one needs.
+        UsageError: None is named, two have the same name, or one is unknown or has an unmet need.
+        MetricError: No metric can run on this machine.
     """
     if not metrics:
-        raise UsageError("no metric was named", "'bench ls metrics' lists what there is.")
+        raise UsageError("no metric was named", "Name one; 'bench ls metrics' lists the metrics.")
     offers: frozenset[Need] = _OFFERS.union(need for need in OF_MODELS if getattr(named, need) is not None)
     planned: list[PlannedMetric] = []
     for name in dict.fromkeys(metrics):
@@ -101,23 +101,23 @@ def score_rows(
     Args:
         rows: The rows, ``id, image, candidate, references, objects, boxes``.
         metrics: The metrics.
-        failures: Receives what cannot be scored.
-        rule: What becomes of a caption that says nothing.
-        named: The models, as they were named.
-        models: Those of them that are loaded here.
-        store: Keeps and gives what is already known.
-        progress: Gives a reporter for a step.
-        execution: Where the work is carried out.
+        failures: Receives rows that cannot be scored.
+        rule: The rule for an empty or invalid caption.
+        named: The names of the models.
+        models: Those that are loaded here.
+        store: The store of cached results.
+        progress: Returns a reporter for a step.
+        execution: How the run is executed.
 
     Raises:
-        DataError: No row says anything.
+        DataError: No row can be scored.
     """
     needs = frozenset[str]().union(*(one.metric.needs for one in metrics))
     scorer = Scorer(metrics, models, store, progress)
 
     def over_shards(shards: Generator[Shard, None, Summary]) -> Scored:
         stack = ExitStack()
-        # The rows are read from it as long as the table is there, and it goes with the process.
+        # The table reads its rows from it; it is deleted with the process.
         atexit.register(stack.close)
         mapped = open_shard_map(execution, named, secrets.token_hex(16), scorer, stack, is_large=True)
         return mapped.score(shards, failures, "image" in needs)
@@ -152,7 +152,7 @@ def _collect(
         ids, images, candidates = zip(*map(attrgetter(*KEPT), some), strict=True)
         columns = {"id": ids, "image": images, "candidate": candidates}
         yield Shard(items, item_of_sample, columns, item_numbers=numbers)
-        # The next one is made beside nothing.
+        # Release the shard before the next one is made.
         del some, items, columns, ids, images, candidates
     if not has_words:
         first = next(iter((*failures.entries, *failures.empty)), None)
@@ -206,11 +206,11 @@ def _samples(rows: Rows, needs: frozenset[str], rule: EmptyCaption, failures: Fa
 
 
 def given_rows(rows: Rows | None, predictions: Column | None, references: Column | None, images: Column | None) -> Rows:
-    """Return what was given as rows, whose images are not decoded; see :func:`capbench.score`.
+    """Return the input as rows, with undecoded images; see :func:`capbench.score`.
 
     Raises:
-        UsageError: Both rows and predictions are given, or neither; the lists are not of one length; or mappings have
-            other ids than each other, or an id has more than one caption.
+        UsageError: Both rows and predictions are given, or neither; lengths of lists or ids of mappings differ; or an
+            id has more than one caption.
     """
     if (rows is None) == (predictions is None):
         which = "neither rows nor predictions" if rows is None else "both rows and predictions"
@@ -231,11 +231,11 @@ def given_rows(rows: Rows | None, predictions: Column | None, references: Column
 
 
 def require_list(what: str, column: Any) -> None:
-    """Raise where a mapping by id was given, of which iteration gives the ids alone.
+    """Raise if a column is a mapping by id, which would be iterated as ids.
 
     Args:
-        what: What the column holds.
-        column: What was given.
+        what: Description of the column.
+        column: The column.
 
     Raises:
         UsageError: It is a mapping.
@@ -248,7 +248,7 @@ def require_list(what: str, column: Any) -> None:
 
 
 def _joined(columns: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
-    """Return columns that are given by id as lists in the order of the captions, with the ids as a column."""
+    """Return columns by id as lists in the order of the captions, with a column of ids."""
     by_id = {name: column for name, column in columns.items() if isinstance(column, Mapping)}
     if others := columns.keys() - by_id.keys():
         raise UsageError(f"'{next(iter(by_id))}' is by id, and '{min(others)}' is not", _HOW_BY_ID)

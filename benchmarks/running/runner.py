@@ -1,4 +1,4 @@
-"""Runs planned tasks: load, collect, score, make the protocol's results, write."""
+"""Runs planned tasks: load, collect, score, compute results, write."""
 
 from __future__ import annotations
 
@@ -56,18 +56,17 @@ def run(
 
     Args:
         plan: The run.
-        settings: What the user set.
-        models: The models, loaded; None where the run needs none.
-        locations: Where local copies of data may be.
-        store: Keeps and gives what is already known.
-        progress: Gives a reporter for a step.
-        output: Folder below which the run is written; None writes nothing.
-        samples_hold: What the samples beside the record hold; with ``scores`` the record quotes no data, either.
-        execution: Where the work is carried out.
+        settings: The settings of the user.
+        models: The loaded models; None where the run needs none.
+        locations: Locations of local data.
+        store: The store of cached results.
+        progress: Returns a reporter for a step.
+        output: Folder in which the run is written; None writes nothing.
+        samples_hold: The content of the samples; with ``scores`` the record quotes no data, either.
+        execution: How the run is executed.
 
     Raises:
-        BenchError: The data is missing or wrong, or the model failed. A metric that fails does not
-            raise: it is recorded, and the others are kept.
+        BenchError: The data is missing or wrong, or the model failed. A failure of a metric is recorded instead.
     """
     models = models or Models()
     started, hits, computed = time.time(), store.hits, store.computed
@@ -117,7 +116,7 @@ def run(
             left_out=plan.left_out,
             failures=failures.entries,
             empty=failures.empty,
-            # A captioner and a metric may remark the same.
+            # A captioner and a metric may make the same remark.
             remarks=list(dict.fromkeys([*read, *summary.remarks, *scored.remarks])),
             card=load_source(plan.task, plan.path),
             started=started,
@@ -131,7 +130,7 @@ def run(
 
 
 def _reads_images(plan: PlannedRun) -> bool:
-    """Return whether something looks at images: the protocol, a metric, or a model that writes captions."""
+    """Return whether the protocol, a metric or a captioner reads images."""
     spec = plan.captioner
     writes = spec is not None and getattr(spec.build, "keep", True)
     return plan.looks_at_images or writes
@@ -150,11 +149,11 @@ def prepare(
 
     Args:
         plan: The run.
-        settings: What the user set.
-        models: The models, loaded.
-        locations: Where local copies of data may be.
-        cache: Keeps and gives what is already known.
-        progress: Gives a reporter for a step.
+        settings: The settings of the user.
+        models: The loaded models.
+        locations: Locations of local data.
+        cache: The cache of results.
+        progress: Returns a reporter for a step.
 
     Raises:
         DataError: The data is missing or wrong.
@@ -181,14 +180,14 @@ def prepare(
 def score(
     plan: PlannedRun, job: Job, failures: FailureLog, execution: Execution = IN_PROCESS, stack: ExitStack | None = None
 ) -> Scored:
-    """Collect what the protocol scores, and score it by each metric of the run.
+    """Collect the items of the protocol, and score them with each metric of the run.
 
     Args:
         plan: The run.
         job: The same, with its documents.
-        failures: Receives what cannot be used.
-        execution: Where the work is carried out.
-        stack: Holds what a large run puts aside; None is for good.
+        failures: Receives unusable samples.
+        execution: How the run is executed.
+        stack: Closes the intermediate results of a large run; None keeps them.
 
     Raises:
         BenchError: The data is not what the task expects, the model failed, or nothing can be scored.
@@ -202,10 +201,10 @@ def score(
 
 
 def samples_of(plan: PlannedRun, scored: Scored, failures: FailureLog) -> tuple[dict[str, np.ndarray], Samples]:
-    """Return metric to ``[n]`` values of samples, and what is written of these."""
+    """Return metric to ``[n]`` values of samples, and the columns to write."""
     collected = scored.corpus.collected
     rows, reasons = plan.protocol.row_scores(collected, scored.metrics)
-    # Metrics are called as in the record, where a setting may be a path.
+    # Names of metrics are those of the record, where a setting may be a path.
     scores = dict(zip(without_folders(dict.fromkeys(rows)), rows.values(), strict=True))
     details = plan.protocol.row_details(collected, scored.metrics)
     scores |= {f"scores.{without_folders(name)}": of_rows for name, of_rows in details.items()}
@@ -220,10 +219,10 @@ def _write(
 
     Args:
         finished: The run.
-        scored: What was scored.
-        samples: A row a sample.
-        output: Folder below which it is written; None writes nothing.
-        samples_hold: What is written of samples; with ``scores`` the record quotes no data, either.
+        scored: The scored corpus.
+        samples: One row per sample.
+        output: Folder in which it is written; None writes nothing.
+        samples_hold: The content of the samples; with ``scores`` the record quotes no data, either.
 
     Raises:
         DataError: The folder cannot be written.
@@ -234,7 +233,7 @@ def _write(
     corpus = scored.corpus
     may_be_shown = corpus.has_images and (finished.card is None or finished.card.pictures)
     if output and samples_hold == finished.redistribution == "full" and may_be_shown:
-        # Where rows are not single captions, a row of values is not one of items.
+        # Where rows are not single captions, values by row are not values by item.
         values = list(finished.scores.values()) if finished.words is not None else []
         for identity, (name, content) in pictures(values, corpus.sample).items():
             paths[identity] = path = f"pictures/{name}"
@@ -250,7 +249,7 @@ def _write(
         written = write_run(output, record, files) if output else None
     table = samples.table
     if corpus.is_in_files:
-        # What was written in full need not be in memory, too; and files of shards do not stay.
+        # Samples on disk need not stay in memory; files of shards are deleted.
         whole = None if written and samples_hold == "full" else samples.table()
         table = None if whole is None else (lambda: whole)
     return TaskRun(record, list(finished.results), written, summarise(finished.failures), table=table)

@@ -1,4 +1,4 @@
-"""Scores of captions that came as plain rows."""
+"""Scores of captions in plain rows."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import pandas
 
 KEPT = ("id", "image", "candidate")
-"""What is told of each row beside its scores."""
+"""The columns of each row next to its scores."""
 _FIRST = 5
-"""Captions that a notebook shows."""
+"""Number of captions in a notebook's table."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class ScoreTable:
     Attributes:
         system: System-level value of each metric; None where the metric failed.
         labels: Each metric's name as papers print it.
-        aggregations: How each system-level value was made: ``mean`` or ``corpus``.
-        counts: How many captions each metric scored.
-        failures: What could not be scored: stage, reason, count, first samples.
-        empty: Captions that say nothing, or are none, and were scored as empty ones; as ``failures``.
+        aggregations: The aggregation of each system-level value: ``mean`` or ``corpus``.
+        counts: Number of captions that each metric scored.
+        failures: Rows that could not be scored: stage, reason, count, first samples.
+        empty: Empty or invalid captions, which were scored as empty ones; as ``failures``.
         metric_errors: Metrics that failed as a whole, with the reason.
-        remarks: What was done to read what was scored, where that was not as usual; as ``failures``.
-        columns: Gives what is told of the rows, shard by shard.
+        remarks: Unusual steps in reading the input; as ``failures``.
+        columns: Yields the columns of the rows, shard by shard.
         values: Value of each row by each metric, not finite where it has none; None where the metric failed.
     """
 
@@ -69,11 +69,11 @@ class ScoreTable:
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """A dict a caption: id, image, candidate and a value a metric (None where it has none)."""
+        """A dict per caption: id, image, candidate and a value per metric (None where it has none)."""
         return list(self)
 
     def summary(self) -> list[dict[str, Any]]:
-        """Return a dict a metric: its name, label, system-level value, how that was made, and of how many captions."""
+        """Return a dict per metric: name, label, system-level value, aggregation, number of captions."""
         return [
             {
                 "metric": name,
@@ -87,7 +87,7 @@ class ScoreTable:
         ]
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the values of metrics, the first captions, and what was left out."""
+        """Return the HTML for notebooks: the values of metrics, the first captions, and the excluded rows."""
         from ..tables.text import html_lines, html_output, html_table
 
         shown = [{**one, "value": _shown(one["value"])} for one in self.summary()]
@@ -109,5 +109,5 @@ class ScoreTable:
 
 
 def _shown(value: Any) -> str:
-    """Return a value as a notebook shows it."""
+    """Return a value for a notebook."""
     return "-" if value is None else f"{value:.6f}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""Scores items: the only place that calls metrics, of which one that fails leaves the others alone."""
+"""Scores items: the only module that calls metrics; a failing metric does not affect the others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ States = Mapping[int, State]
 """The state of each corpus (``Items.corpus``), by its number."""
 
 _UNSPACED = re.compile(
-    # Thai and Lao, Burmese, Khmer, kana, Han: more in a row than a word has.
+    # Thai and Lao, Burmese, Khmer, kana, Han: more consecutive letters than a word has.
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003ffff]{5}"
 )
@@ -37,16 +37,16 @@ _UNSPACED_REMARK = "is written without spaces between words, and metrics that co
 
 @dataclass(frozen=True)
 class MetricScores:
-    """What a metric made of some items.
+    """The output of a metric for some items.
 
     Attributes:
-        name: The metric's.
-        scores: Those of the items; None where it failed as a whole.
-        error: Why it did.
-        seconds: How long it took.
-        sums: What its system-level value is made of (``Aggregate.sums``); None where it must see all scores.
-        counted: How many samples have a score.
-        of_model: Whether its model failed as a whole: then the metric has no number, whatever other shards have.
+        name: The name of the metric.
+        scores: Scores of the items; None where it failed as a whole.
+        error: Why it failed.
+        seconds: Its duration in seconds.
+        sums: The sums of its system-level value (``Aggregate.sums``); None where it must see all scores.
+        counted: Number of samples with a score.
+        of_model: Whether its model failed as a whole: then the metric has no number, even if other shards have.
     """
 
     name: str
@@ -59,16 +59,16 @@ class MetricScores:
 
 
 class OneShard:
-    """What a run scores that is one shard; :class:`~..scale.merge.ShardedCorpus` says the same of several.
+    """The corpus of a run with one shard; :class:`~..scale.merge.ShardedCorpus` is that of several.
 
     Args:
         shard: The shard.
-        summary: What the protocol says of it.
+        summary: The summary of the protocol.
 
     Attributes:
-        is_in_files: Whether its rows lie in files, which go with the run.
+        is_in_files: Whether its rows are in files, which are deleted with the run.
         distinct: None: its items are distinct.
-        collected: Which items the rows are of, and their numbers.
+        collected: The items of the rows, and their numbers.
         has_images: Whether any item has an image.
     """
 
@@ -84,12 +84,12 @@ class OneShard:
 
     @property
     def words(self) -> np.ndarray | None:
-        """``[rows]`` words of each caption; None where rows are no single captions."""
+        """``[rows]`` words of each caption; None where rows are not single captions."""
         return self.shard.words
 
     @property
     def data_hash(self) -> str:
-        """Hash of what is scored."""
+        """Hash of the scored data."""
         from ..records.hashes import DataHash
 
         hashes = DataHash()
@@ -98,13 +98,13 @@ class OneShard:
 
     @property
     def images_hash(self) -> str | None:
-        """Hash of the images that it is of; None where there are none."""
+        """Hash of its images; None where there are none."""
         from ..records.hashes import DataHash
 
         return DataHash().add_images(self.shard.items)
 
     def columns(self) -> Iterator[Mapping[str, Sequence[Any]]]:
-        """Yield what the protocol says of the rows, shard by shard."""
+        """Yield the columns of the rows, shard by shard."""
         yield self.shard.columns
 
     def sample(self, row: int) -> tuple[str, ImageHandle | VideoHandle | None]:
@@ -115,15 +115,15 @@ class OneShard:
 
 @dataclass(frozen=True)
 class Scored:
-    """What was scored, and the scores.
+    """A corpus and its scores.
 
     Attributes:
-        corpus: What was scored.
+        corpus: The corpus.
         metrics: The scores of each metric.
-        seconds: How long each took.
-        counts: How many samples each scored.
-        remarks: What is to be remarked.
-        facts: What is known of the models that were used, by their role.
+        seconds: The duration of each in seconds.
+        counts: Number of samples that each scored.
+        remarks: The remarks.
+        facts: The facts of the used models, by role.
     """
 
     corpus: Corpus
@@ -136,13 +136,13 @@ class Scored:
 
 @dataclass(frozen=True)
 class Scorer:
-    """Metrics, and what they are given to score with.
+    """Metrics with their models and cache.
 
     Attributes:
         metrics: The metrics.
-        models: What they need of models.
-        cache: Where costly results are kept, item by item.
-        progress: Gives a reporter for a step.
+        models: The models that they need.
+        cache: The cache of expensive results, by item.
+        progress: Returns a reporter for a step.
     """
 
     metrics: Sequence[PlannedMetric]
@@ -153,23 +153,23 @@ class Scorer:
     def score(
         self, items: Items, metrics: Sequence[PlannedMetric] | None = None, states: Mapping[str, States] | None = None
     ) -> list[MetricScores]:
-        """Return what each metric makes of items, with an error where it fails as a whole.
+        """Return the output of each metric for items, with an error where it fails as a whole.
 
         Args:
             items: The items.
             metrics: Some of the metrics; None for all.
-            states: Metric that looks at the other items of the run to their state; without it these are ``items``.
+            states: Metric that depends on other items of the run to their state; by default that of ``items``.
         """
         results: list[MetricScores] = []
         for planned in self.metrics if metrics is None else metrics:
             start = perf_counter()
             metric, scores, error, of_model = planned.metric, None, planned.error, False
             if not error:
-                # A model that cannot be loaded is no fault of the metric.
+                # An error of loading a model is not one of the metric.
                 context = self.context(metric, planned.name)
                 try:
                     scores = score_metric(metric, items, context, states.get(planned.name) if states else None)
-                except Exception as failure:  # noqa: BLE001 - a fault in one metric must not cost the others
+                except Exception as failure:  # noqa: BLE001 - a fault in one metric must not affect the others
                     error, of_model = describe(failure), isinstance(failure, AdapterError)
             sums, counted = None, 0
             if scores is not None:
@@ -183,14 +183,14 @@ class Scorer:
         return results
 
     def context(self, metric: Metric, name: str) -> Context:
-        """Return what a metric may use."""
+        """Return the context of a metric."""
         encoder = self.models.encoder if "encoder" in metric.needs else None
         judge = self.models.judge if "judge" in metric.needs else None
         return Context(self.cache, self.progress(name), encoder, judge)
 
 
 def score_metric(metric: Metric, items: Items, context: Context, states: States | None = None) -> Scores:
-    """Score items with one metric, each corpus by itself where it looks at the other items.
+    """Score items with one metric, each corpus separately where it depends on other items.
 
     Raises:
         BenchError: Nothing could be scored.
@@ -233,14 +233,14 @@ def score_shards(
     *,
     is_large: bool = False,
 ) -> Scored:
-    """Score what a protocol, or another source of items, yields.
+    """Score the items of a protocol or another source.
 
     Args:
-        scorer: What scores.
+        scorer: The scorer.
         shards: The source.
-        failures: Receives what metrics cannot score.
-        large: Scores what is more than a shard.
-        is_large: Whether it does so in any case.
+        failures: Receives items that metrics cannot score.
+        large: Scores a source of more than one shard.
+        is_large: Whether to use ``large`` even for one shard.
     """
     waiting: list[Shard] = []
     if not is_large:
@@ -267,13 +267,13 @@ def score_shards(
 
 
 class PieceScores(NamedTuple):
-    """What a metric made of some of the items of a run.
+    """The output of a metric for some items of a run.
 
     Attributes:
-        first: Number of the first of them.
-        size: How many they are.
-        made: What it made of them.
-        ids: Ids of those that it could not score, or has something to say of, by number; of all where it failed.
+        first: Number of the first item.
+        size: Number of items.
+        made: The output.
+        ids: Ids of items without a score or with a remark, by number; of all items where it failed.
     """
 
     first: int
@@ -292,16 +292,16 @@ def merge_scores(
     of_all: Container[str] = (),
     errors: Mapping[str, str] = {},
 ) -> Scored:
-    """Return what metrics made of all items.
+    """Return the scores of all items by metrics.
 
     Args:
         metrics: The metrics.
-        corpus: What was scored.
-        pieces: Gives what a metric made of the items, piece by piece, as often as it is called.
-        candidates: What is to be remarked on captions.
-        failures: Receives what metrics cannot score.
+        corpus: The corpus.
+        pieces: Yields the output of a metric, piece by piece, at each call.
+        candidates: The remarks on captions.
+        failures: Receives items that metrics cannot score.
         of_all: Metrics that scored the distinct items of the corpus at once.
-        errors: Metric to why it has no scores.
+        errors: Metric to the reason why it has no scores.
     """
     scored: list[ScoredMetric] = []
     seconds, counts = dict[str, float](), dict[str, int]()
@@ -331,19 +331,19 @@ def merge_scores(
 
 
 class _MergedPieces:
-    """What one metric made of the pieces of a corpus, put together.
+    """The merged output of a metric for the pieces of a corpus.
 
     Args:
         planned: The metric.
-        distinct: Which items of the pieces are equal (``Corpus.distinct``); None where none are.
+        distinct: The equal items of the pieces (``Corpus.distinct``); None where there are none.
 
     Attributes:
-        seconds: How long it took.
-        counted: How many items it counted as done.
-        sums: What its system-level value is made of; None where that needs the scores of all items.
-        lost: Item to the id of its sample, and why it has no score; after :meth:`scores`, distinct item.
-        remarks: What is remarked on images, by distinct item and text.
-        model_error: Why a model that it needs failed; empty where none did.
+        seconds: Its duration in seconds.
+        counted: Number of items that it counted as done.
+        sums: The sums of its system-level value; None where that needs the scores of all items.
+        lost: Item to the id of its sample and why it has no score; after :meth:`scores`, by distinct item.
+        remarks: The remarks on images, by distinct item and text.
+        model_error: Why its model failed; or empty.
     """
 
     def __init__(self, planned: PlannedMetric, distinct: tuple[np.ndarray, np.ndarray] | None) -> None:
@@ -358,18 +358,18 @@ class _MergedPieces:
 
     @property
     def error(self) -> str:
-        """Why there are no scores; empty where there are some."""
+        """Why there are no scores; or empty."""
         return self.model_error or (self._first_error if self._known is None else "")
 
     def add(self, piece: PieceScores) -> None:
-        """Add a piece; they come in order."""
+        """Add the next piece."""
         first, size, made, ids = piece
         self.seconds += made.seconds
         self.counted += made.counted
         if (scores := made.scores) is None:
             self._first_error = self._first_error or made.error
             self.model_error = self.model_error or (made.error if made.of_model else "")
-            # Where it failed on all pieces, the metric's error says so.
+            # Where it failed on all pieces, the metric's error is reported instead.
             self.lost |= {first + item: (ids[item], made.error) for item in range(len(ids))}
             self._columns.append((size, None))
             return
@@ -379,7 +379,7 @@ class _MergedPieces:
         for item, text in scores.remarks.items():
             number = first + item if self._distinct is None else int(self._distinct[1][first + item])
             self.remarks.setdefault((number, text), Failure(ids[item], "image", text))
-        # Copied: a file is mapped no longer than it is read.
+        # Copied: the file is mapped only while it is read.
         arrays = {"": np.array(scores.values)}
         for part, values in scores.parts.items():
             if self._keeps_parts or part == "truncated":
@@ -388,7 +388,7 @@ class _MergedPieces:
         self._known = self._known or arrays
 
     def scores(self) -> Scores | None:
-        """Return the scores of the distinct items, each that of its first occurrence; None where no piece has any."""
+        """Return the scores of the distinct items, from their first occurrence; None where no piece has any."""
         if self._known is None:
             return None
         merged: dict[str, np.ndarray] = {}
@@ -409,7 +409,7 @@ class _MergedPieces:
 
 
 def _reviewable(pieces: Iterable[PieceScores]) -> Iterator[tuple[Scores, Mapping[int, str]]]:
-    """Yield the scores of each piece that has some, and the ids of the items that could not be scored."""
+    """Yield the scores of each piece with scores, and the ids of the items that could not be scored."""
     for _, _, made, ids in pieces:
         if made.scores is not None:
             yield made.scores, {item: ids[item] for item in made.scores.failures}
@@ -418,7 +418,7 @@ def _reviewable(pieces: Iterable[PieceScores]) -> Iterator[tuple[Scores, Mapping
 def _terms(
     planned: PlannedMetric, pieces: Callable[[], Iterable[PieceScores]], chosen: np.ndarray | None
 ) -> Iterator[np.ndarray]:
-    """Yield ``[m, t]`` what distinct items add to the sums of a metric, piece by piece."""
+    """Yield ``[m, t]`` the terms of distinct items in the sums of a metric, piece by piece."""
     for first, size, made, _ in pieces():
         if made.scores is None:
             like = next(one.made.scores for one in pieces() if one.made.scores is not None)
@@ -429,7 +429,7 @@ def _terms(
 
 
 def remarks_on(items: Items, metrics: Sequence[PlannedMetric]) -> dict[int, str]:
-    """Return a remark on each candidate that metrics cut, or in which those that count words find none, by item."""
+    """Return a remark by item on each candidate that metrics truncate or whose words they cannot count."""
     remarks: dict[int, str] = {}
     limits: dict[int, list[str]] = {}
     splits_words = False
@@ -449,20 +449,20 @@ def remarks_on(items: Items, metrics: Sequence[PlannedMetric]) -> dict[int, str]
 
 
 def reviews(metric: Metric) -> bool:
-    """Return whether a metric has something to say of the scores of a whole run."""
+    """Return whether a metric reviews the scores of a whole run."""
     return type(metric).review is not Metric.review
 
 
 def attempt(call: Callable[[], Any]) -> tuple[Any, str]:
-    """Return what a call gave, or why it gave nothing: a fault in one metric must not cost the others."""
+    """Return the result of a call, or its error: a fault in one metric must not affect the others."""
     try:
         return call(), ""
-    except Exception as failure:  # noqa: BLE001 - as said
+    except Exception as failure:  # noqa: BLE001 - see the docstring
         return None, describe(failure)
 
 
 def describe(failure: Exception) -> str:
-    """Return why a metric failed; of what is no error of ours, the place, too."""
+    """Return why a metric failed, with the location for unexpected errors."""
     if isinstance(failure, BenchError):
         return str(failure)
     place = traceback.extract_tb(failure.__traceback__)[-1]
@@ -470,7 +470,7 @@ def describe(failure: Exception) -> str:
 
 
 def corpora(items: Items) -> Iterator[tuple[int, np.ndarray | None]]:
-    """Yield the number of each corpus among items, and ``[n]`` which items are of it; None where all are."""
+    """Yield the number of each corpus among items, and its mask ``[n]``; None where it has all items."""
     numbers = np.unique(items.corpus) if items.corpus is not None else np.zeros(1, np.int64)
     for number in numbers.tolist():
         yield number, None if len(numbers) == 1 else np.flatnonzero(items.corpus == number)

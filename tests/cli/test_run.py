@@ -363,7 +363,7 @@ def test_part_of_the_captions_is_refused_without_subset_and_told_with_it(caption
 
 def test_folder_of_workers_and_faults_of_a_cluster_file_are_named(run_small, tmp_path: Path):
     run_small("--engine", "slurm", "--run_folder", "/proc/none").failed(
-        2, "/proc/none/small: cannot be written", "Name a folder with --run_folder that this user may write"
+        2, "/proc/none/small: cannot be written", "Name a folder with --run_folder that you can write"
     )
     (tmp_path / "cluster.yaml").write_text("engine: local\npools: {gpu: {replicas: 2}}\n")
     for words in ((), ("--dry_run",)):

@@ -115,7 +115,7 @@ def test_functions_of_a_task_run_only_where_they_may(bench, folder: Path):
     (folder / "sound.yaml").write_text(SOUND.replace("dataset_path: json", "custom_dataset: !function mine.read"))
     (folder / "mine.py").write_text("raise SystemExit('ran')\n")
     done = bench("validate", "sound", "--include_path", folder).succeeded()
-    assert done.out.startswith("not run  sound\n         has functions of its own: !function mine.read: is code")
+    assert done.out.startswith("not run  sound\n         has its own functions: !function mine.read: is code")
     assert "--run_functions" in done.out
     assert "\n         functions    !function mine.read (not allowed)\n" in done.out
     for old, new in (("- length", "- !function mine.words"), ("[kendall_b]", "[!function mine.words]")):

@@ -182,7 +182,7 @@ class WordLists:
         return _plural(noun, self.irregular_plurals)
 
     def article(self, before: str) -> str:
-        """Return "a" or "an", whichever a word takes."""
+        """Return the article "a" or "an" of a word."""
         word = before.lower()
         if word.startswith(self.an_before):
             return "an"

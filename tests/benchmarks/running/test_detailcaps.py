@@ -119,7 +119,7 @@ def test_printed_value_stands_beside_the_encoder_that_this_paper_used(
             "detailcaps_agreement"
         ]
         assert "clip_s" in {result.metric for result in run.results}
-        assert "other weights" in run.record.metrics_left_out["pac_s"]
+        assert "needs weights of family 'pac'" in run.record.metrics_left_out["pac_s"]
         published = run.record.published.items()
         printed[name] = {key: one.printed for key, one in published if key.startswith("clip_s")}
     assert printed["theirs"] == {

@@ -169,8 +169,8 @@ def test_finished_run_does_not_hold_the_code_of_a_statistic(run: Callable[..., A
         ("[!function other.words]", "[kendall_b]", "cannot import 'other'"),
         ("[length]", "[!function mine.distances]", r"no function 'distances'\. Did you mean 'distance'"),
         ("[{metric: 5}]", "[kendall_b]", "metric_list"),
-        ("[!function mine.Scores]", "[kendall_b]", "is a class, and none of capbench.metrics.Metric"),
-        ("[length]", "[!function mine.Scores]", "is a class, and none of capbench's Statistic"),
+        ("[!function mine.Scores]", "[kendall_b]", "is a class, but not a subclass of capbench.metrics.Metric"),
+        ("[length]", "[!function mine.Scores]", "is a class, but not a subclass of capbench's Statistic"),
     ],
 )
 def test_function_that_is_not_there_is_refused(run: Callable[..., Any], metrics: str, statistics: str, message: str):
