@@ -291,7 +291,7 @@ def proportions(pairs: Sequence[Pair], k: int) -> list[Pair]:
     """
     chunks = [pairs[start : start + _PAIRS_A_CHUNK] for start in range(0, len(pairs), _PAIRS_A_CHUNK)]
     rows = [sum(len(first) + len(second) for first, second in chunk) for chunk in chunks]
-    # One for all chunks: to be given such a piece of memory anew takes longer than to fill it.
+    # One for all chunks: to allocate such a piece of memory takes longer than to fill it.
     space = np.empty((max(rows, default=0), pairs[0][0].shape[1] if pairs else 0))
     return [proportion for chunk in chunks for proportion in _of_chunk(chunk, k, space)]
 

@@ -352,7 +352,7 @@ class CorpusMetric(Metric):
         return {}
 
     def restore(self, items: Items, kept: Mapping[str, np.ndarray]) -> None:
-        """Give the same items, read anew, what ``keep`` returned, so that ``score`` need not derive it again."""
+        """Give the same items, read again, the result of ``keep``, so that ``score`` need not derive it again."""
 
     def joined(self, states: Sequence[State]) -> State:
         """Return the state that items are scored with, of the states of all shards."""

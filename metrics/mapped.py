@@ -34,7 +34,7 @@ def mapped(folder: str, name: str, build: Callable[[], Mapping[str, np.ndarray]]
         if (arrays := _read(path)) is not None:
             return arrays
         arrays = build()
-        # Without a folder to write to, and of 2 GB on, more than numpy's records hold, every process builds them anew.
+        # Without a folder to write to, and of 2 GB on, more than numpy's records hold, every process builds them again.
         with contextlib.suppress(OSError, ValueError):
             _write(path, arrays)
             arrays = _read(path) or arrays

@@ -314,7 +314,7 @@ def read_score_file(path: Path, columns: ScoreColumns) -> ScoreFile:
         except DataError as error:
             raise MetricError(error.message, error.hint) from error
         if score_file_digest(path) != digest:
-            raise MetricError(f"{path}: changed while it was read", "Run again when it stays as it is.")
+            raise MetricError(f"{path}: changed while it was read", "Run again when it no longer changes.")
         return found
 
     said = json.dumps([_VERSION, digest, asdict(columns)])

@@ -40,10 +40,10 @@ class PromptFormat:
     Args:
         processor: The model's processor.
         form: ``chat``: the model's chat template, with the image before the instruction. ``none``: the image alone,
-            for models that caption what they see. Any other text is sent as it is, with the task's instruction
+            for models that caption what they see. Any other text is sent unchanged, with the task's instruction
             where ``{prompt}`` stands in it. By default ``chat``, where the model has a template, and ``none``, where it
             takes no text.
-        system: What stands before the conversation, in the template's system role.
+        system: Text before the conversation, in the template's system role.
 
     Raises:
         AdapterError: The model has no chat template, and no other format was given; or it takes no text.
@@ -126,7 +126,7 @@ class SampleBatch:
     failures: dict[int, str] = field(default_factory=dict)
 
     def part(self, numbers: Sequence[int]) -> SampleBatch:
-        """Return some of the samples, whose inputs are to be made anew; the batch itself for all of them."""
+        """Return some of the samples, whose inputs must be built again; the batch itself for all of them."""
         if len(numbers) == len(self.samples):
             return self
         return SampleBatch([self.positions[n] for n in numbers], [self.samples[n] for n in numbers])
@@ -213,7 +213,7 @@ _ROWS_ON_GPU, _ROWS_ON_CPU = 64, 8
 _VERSION = 1
 """Version of the processing of logits; raised with each change that changes captions."""
 _POSITIONS = re.compile(r"(wpe|embed_positions|position_embeddings?)$")
-"""What decoders call their table of positions."""
+"""Decoders' names for their table of positions."""
 
 
 class HfCaptioner(Captioner):

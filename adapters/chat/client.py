@@ -188,7 +188,7 @@ _LONGEST_ORDERED_WAIT = 600.0
 _CONNECT_TIMEOUT = 10.0
 _LARGEST_ANSWER = 16 << 20
 _REFUSALS = ("content_filter", "content_policy_violation")
-"""Codes under which a request is refused for what it shows, or for what would be answered."""
+"""Codes of refusals because of a request's content, or of its answer."""
 _LOST_IN_A_ROW = 20
 """Requests that fail after all attempts, one after the other, before the server is taken for broken."""
 
@@ -213,7 +213,7 @@ class Failed:
 
     Attributes:
         reason: Why.
-        of: What it lies with: the request's ``image``, the ``server``, which answers no attempt where it is ``lost``,
+        of: The cause: the request's ``image``, the ``server``, which answers no attempt where it is ``lost``,
             or the model, which was ``silent``.
     """
 

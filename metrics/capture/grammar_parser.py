@@ -96,7 +96,7 @@ class Grammar:
     nothing ("a star above a circle to the left of a heart"). Of several nouns joined, all are the subject of "are",
     and the last alone of anything else.
 
-    A word that is not known ends what was begun, and is passed over. Any text can be read; of one that has none
+    An unknown word ends the current phrase, and is skipped. Any text can be read; of one that has none
     of the words the graph is empty.
 
     Args:

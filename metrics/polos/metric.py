@@ -169,7 +169,7 @@ class Polos(Metric):
     The mixture normalises all texts of a batch together, so that released scores depend on the batches and their
     order. Here each text is a separate batch. ``batch: 32`` takes captions as the released
     evaluation does, in the order of the data: candidates together, and first, second, ... references together; as
-    released, references beyond the smallest number that a caption of the batch has are passed over, which is remarked.
+    released, references beyond the smallest number that a caption of the batch has are skipped, with a remark.
 
     ``Scores.parts``: ``truncated [n]``, 1 where prompt and caption have more tokens than CLIP takes, else 0.
 
