@@ -163,7 +163,7 @@ def logged_results(path: Path) -> dict[str, float]:
     if not task or not beside.is_file():
         return {}
     try:
-        # Like the samples, results may hold NaN.
+        # Like the samples, results may contain NaN.
         results = json.loads(beside.read_bytes())["results"][task]
         return {
             key.removesuffix(",none"): float(value)
@@ -244,7 +244,7 @@ def read_table(path: Path) -> Iterator[LoggedRow | BadRow]:
     """Yield the captions of a table of predictions: ``.xlsx``, ``.tsv``, ``.csv`` or ``.json``.
 
     Raises:
-        DataError: The file cannot be read as a whole, or openpyxl is missing for ``.xlsx``.
+        DataError: The file cannot be read, or openpyxl is missing for ``.xlsx``.
     """
     rows = _xlsx(path) if path.suffix == ".xlsx" else read_rows(path)
     for number, row in enumerate(rows, 1):
@@ -299,8 +299,8 @@ def _xlsx(path: Path) -> Iterator[dict[str, Any] | BadRow]:
         from openpyxl.utils.exceptions import InvalidFileException
     except ImportError as error:
         raise DataError(
-            f"{path}: reading .xlsx takes openpyxl, which is not installed",
-            'Install it with: pip install "capbench[xlsx]", or let VLMEvalKit write PRED_FORMAT=tsv.',
+            f"{path}: reading .xlsx needs openpyxl, which is not installed",
+            'Install it with: pip install "capbench[xlsx]", or have VLMEvalKit write PRED_FORMAT=tsv.',
         ) from error
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)

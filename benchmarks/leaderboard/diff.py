@@ -94,7 +94,7 @@ def comment(base: _Json, head: _Json, note: str = "") -> str:
     """
     lines = ["### Leaderboard", "", *([markdown(note), ""] if note else [])]
     changes = moved_lines(base, head)
-    return "\n".join([*lines, *(changes or ["Nothing moves."])])
+    return "\n".join([*lines, *(changes or ["No changes."])])
 
 
 def moved_lines(base: _Json, head: _Json) -> list[str]:
@@ -219,9 +219,7 @@ def differences(runs: Path, output: Path, readme_of_repository: Path | None = No
             changed[path] = content if path in _EXPLAINED else b""
     lines = [f"missing: {path}" for path in sorted(missing)]
     lines += [f"differs: {path}" for path in sorted(changed)]
-    lines += [
-        f"no longer made: {path}" for path in listed_files(output) if path not in paths and (output / path).is_file()
-    ]
+    lines += [f"obsolete: {path}" for path in listed_files(output) if path not in paths and (output / path).is_file()]
     if JSON_FILE in changed:
         lines += _moved_now(output, changed[JSON_FILE])
     if "README.md" in changed:

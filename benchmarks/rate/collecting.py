@@ -142,7 +142,7 @@ def _incomplete(
         remedies.append("--subset rates only the others.")
     return DataError(
         f"{captions.path}: has no caption of {len(absent):,} of {asked:,} documents of task '{task}': {_first(absent)}",
-        " ".join(remedies) or "Is this the file for this task?",
+        " ".join(remedies) or "Is this the right file for the task?",
     )
 
 

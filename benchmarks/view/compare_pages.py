@@ -134,11 +134,11 @@ def _selects(site: Site, sides: tuple[Side, Side], of_models: bool) -> list[dict
     choices = [(run.key, run.name) for run in runs]
     found = [
         {"name": name, "says": says, "choices": choices, "chosen": side.run.key}
-        for name, says, side in (("a", "One", sides[0]), ("b", "The other", sides[1]))
+        for name, says, side in (("a", "First run", sides[0]), ("b", "Second run", sides[1]))
     ]
-    axes = [("x", "By", sides[0])]
+    axes = [("x", "Metric", sides[0])]
     if not of_models:
-        axes = [("x", "Metric of the one", sides[0]), ("y", "Metric of the other", sides[1])]
+        axes = [("x", "First metric", sides[0]), ("y", "Second metric", sides[1])]
     for name, says, side in axes:
         metrics = [one for one in side.samples.metrics if one in side.run.record.made_by]
         shown = [(one, label(side.run, one)) for one in metrics]

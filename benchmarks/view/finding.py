@@ -1,4 +1,4 @@
-"""Finds the runs to show: lists them anew for each list, and reads records again only if they changed."""
+"""Finds the runs to show: searches folders for each list, and reads records again only if they changed."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def _metric(name: str) -> str:
     low, high = metric.range
     ends = "no ends" if isinf(low) else f"{low:g} or more" if isinf(high) else f"{low:g} to {high:g}"
     facts = {
-        "Needs": ", ".join(sorted(metric.needs)) or "the caption alone",
+        "Needs": ", ".join(sorted(metric.needs)) or "only the caption",
         "Ends": ends,
         "Better": ("more" if metric.higher_is_better else "less") if metric.has_direction else "neither",
         "Value of a system": "of the whole corpus" if metric.aggregation == "corpus" else "mean over captions",
@@ -80,7 +80,7 @@ def protocol_pages() -> str:
     for name in protocols:
         one = protocols[name]
         keys = ", ".join(f"`{key}`" for key in one.reads)
-        needed = " and ".join(f"`{key}`" for key in sorted(one.needs)) or "none alone"
+        needed = " and ".join(f"`{key}`" for key in sorted(one.needs)) or "none"
         either = f"; one of {', '.join(f'`{key}`' for key in one.needs_one)}" if one.needs_one else ""
         text += f"## {name}\n\n{prose(one)}\n\n- *Reads*: {keys}\n- *Needs*: {needed}{either}\n\n"
     return text

@@ -167,7 +167,7 @@ def template_keys() -> str:
 
 
 def alias_keys() -> str:
-    """Return the keys of an alias, from the class that holds it."""
+    """Return the table of keys of an alias."""
     from capbench.adapters.aliases import ModelSpec
 
     told = items(sections(ModelSpec)["Attributes"])

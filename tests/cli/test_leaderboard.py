@@ -24,7 +24,7 @@ def test_leaderboard_of_real_runs_is_built_checked_and_compared(run_small: Bench
     checked = bench("leaderboard", "check", *places)
     assert checked.code == 0 and "is up to date with the runs" in checked.out
     same = bench("leaderboard", "diff", tmp_path / "board", tmp_path / "board/leaderboard.json")
-    assert same.code == 0 and "Nothing moves." in same.out
+    assert same.code == 0 and "No changes." in same.out
 
 
 def test_check_of_the_default_folders_fails_with_what_moved_and_what_mends_it(bench: Bench, tmp_path: Path):

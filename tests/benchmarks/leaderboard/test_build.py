@@ -160,7 +160,7 @@ def test_check_says_what_moved_what_is_missing_and_what_is_no_longer_made(runs: 
     text = "\n".join(differences(runs, output))
     assert "missing: leaderboard.csv" in text
     assert "differs: README.md" in text
-    assert "no longer made: latex/other-1-0.tex" in text
+    assert "obsolete: latex/other-1-0.tex" in text
     assert "| CIDEr | τ-b | 40.00 | 41.00 | +1.00 |  |" in text
     assert "- removed: CIDEr" in text
     assert "+++ README.md of the runs" in text and len(text.splitlines()) < 140
