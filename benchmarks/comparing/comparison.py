@@ -41,7 +41,7 @@ _DEFAULT_DECODING = "default decoding"
 
 @dataclass(frozen=True)
 class CompareSettings:
-    """What a user may set for a comparison.
+    """Settings of a comparison.
 
     Attributes:
         statistic: The statistic to compare by; empty for the first of the task.
@@ -109,7 +109,7 @@ class Comparison:
     Attributes:
         task: Name of the task.
         alias: Its name in tables.
-        subject: What is compared.
+        subject: ``metric`` or ``model``, which are compared.
         metric: Of captioners: the metric; else empty.
         metric_label: Its name in tables.
         statistic: Name of the statistic.

@@ -155,15 +155,14 @@ def ratings_figure(
 ) -> Figure:
     """Plot the distribution of scores at each human rating: a panel a metric.
 
-    Each row is the histogram of one rating (or of one bin of ratings), scaled so that its highest bar is as high
-    as that of any other, with the median as a line. At the right is the number of captions; one counts once
-    for each of its ratings.
+    Each row is the histogram of one rating (or of one bin of ratings), scaled to equal height, with the median as a
+    line. At the right is the number of captions; one counts once for each of its ratings.
 
     Args:
         records: Runs of protocol ``agreement``; of the same metric of a task, the newest.
         metrics: Names of the metrics to show; empty for all.
         width: ``single`` (3.3 in) or ``double`` (6.9 in).
-        notes: Is given a text for every task that is left out.
+        notes: Receives a text for every task that is left out.
 
     Raises:
         DataError: No run has histograms by rating.
@@ -235,7 +234,7 @@ def length_figure(
         records: Runs whose captions were scored one by one; of the same metric of a task, the newest.
         metrics: Names of the metrics to show; empty for all.
         width: ``single`` (3.3 in) or ``double`` (6.9 in).
-        notes: Is given a text for every task that is left out.
+        notes: Receives a text for every task that is left out.
 
     Raises:
         DataError: No run has histograms by words.
@@ -292,7 +291,7 @@ def _joined(panel: ScoresBy) -> tuple[np.ndarray, ScoresBy]:
 
 
 def _score_limits(panel: ScoresBy, shown: np.ndarray) -> tuple[float, float]:
-    """Return edges of bins around what is shown."""
+    """Return the edges of bins around the plotted scores."""
     last = len(panel.edges) - 1
     first = max(int(np.searchsorted(panel.edges, shown.min(), side="right")) - 1, 0)
     end = min(int(np.searchsorted(panel.edges, shown.max(), side="left")), last)

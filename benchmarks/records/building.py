@@ -227,7 +227,7 @@ def result_entries(results: Sequence[Result]) -> tuple[dict[str, Any], dict[str,
 
 
 def published_entry(one: Published) -> dict[str, Any]:
-    """Return what a record holds of a printed number."""
+    """Return the entry of a published value."""
     return {
         "value": one.value / one.scale,
         "printed": one.printed,

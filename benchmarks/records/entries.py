@@ -147,7 +147,7 @@ class UsedSettings(RecordEntry):
 
 
 class RecordedResult(RecordEntry):
-    """What a result is of, and its confidence interval."""
+    """Metric, statistic and confidence interval of a result."""
 
     metric: str
     statistic: str

@@ -1,4 +1,4 @@
-"""What a run ran on: versions, machine, commit."""
+"""Environment of a run: versions, machine, commit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LIBRARIES = (
 
 
 class Environment(RecordEntry):
-    """What a run ran on: versions of capbench and of the libraries that numbers depend on, and the machine."""
+    """Environment of a run: the machine, and versions of capbench and of the libraries that numbers depend on."""
 
     capbench: str | None
     python: str

@@ -75,7 +75,7 @@ def verify(values: Mapping[str, Any]) -> str | None:
 
 
 class DataHash:
-    """Hashes of what is scored, in order: captions, references, objects and ratings; and the images."""
+    """Hashes of the scored data, in order: captions, references, objects and ratings; and of the images."""
 
     def __init__(self) -> None:
         self._data, self._images = hashlib.sha256(), hashlib.sha256()
@@ -83,12 +83,12 @@ class DataHash:
         self.has_images = False
 
     def add(self, shard: Shard) -> None:
-        """Add what a shard holds."""
+        """Add the data of a shard."""
         for known in shard.content:
             self._data.update(json.dumps(known).encode())
 
     def add_images(self, items: Items) -> str | None:
-        """Add the images of items, each where it first occurs; one that is missing counts as that.
+        """Add the images of items, each where it first occurs; missing ones count, too.
 
         Returns:
             The hash of the images of these items alone; None where there are none.
@@ -105,7 +105,7 @@ class DataHash:
 
     @property
     def data(self) -> str:
-        """The hash of what was scored."""
+        """The hash of the scored data."""
         return self._data.hexdigest()
 
     @property

@@ -45,7 +45,7 @@ def _extremes(scores: Sequence[np.ndarray]) -> list[int]:
     ends: list[tuple[list[int], list[int]]] = []
     for values in scores:
         order = np.argsort(values, kind="stable")
-        # What is infinite, or none, stands at its ends.
+        # Infinite values and NaN are sorted to its ends.
         order = order[np.count_nonzero(values == -np.inf) :][: np.count_nonzero(np.isfinite(values))]
         ends.append((order[:EACH].tolist(), order[: -EACH - 1 : -1].tolist()))
     chosen: dict[int, None] = {}

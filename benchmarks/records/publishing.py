@@ -69,14 +69,14 @@ def _last_part(path: str, distinct: bool) -> str:
 
 
 def unquoted(reason: str, stage: str = "") -> str:
-    """Return a reason without what it quotes: what stands before the first colon, and no text in quotes.
+    """Return a reason without quotes of the data: the text up to the first colon, without quoted parts.
 
     Reasons are the only part of a record that may quote the data: a rating that is no number, an unknown object,
     the answer of a judge.
 
     Args:
         reason: Why something could not be used.
-        stage: The step; what a metric could not score begins with the metric's name, which stays.
+        stage: The step; reasons of step ``metric`` begin with the metric's name, which is kept.
     """
     name, colon, rest = reason.partition(": ") if stage == "metric" else ("", "", reason)
     return f"{name}{colon}{_QUOTED.sub('…', rest.partition(chr(10))[0]).partition(': ')[0]}"

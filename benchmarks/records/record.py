@@ -358,7 +358,7 @@ class Record(RecordEntry):
     def ends_of(self, metric: str, statistic: str) -> tuple[float, float]:
         """Return the least and greatest value: the metric's where numbers are its own, else the statistic's.
 
-        Those of a metric or statistic that is not known here are 0 and 1.
+        For an unknown metric or statistic, 0 and 1.
         """
         if self.protocol.subject == "model":
             name = self.registered_name(metric)
@@ -388,12 +388,12 @@ class Record(RecordEntry):
 
     @property
     def data_hash(self) -> str:
-        """Hash of what was scored."""
+        """Hash of the scored data."""
         return self.parts.data
 
     @property
     def data_checks(self) -> list[DataCheck]:
-        """What the task expects of its data, and what was found."""
+        """The checks of the data: expected and found values."""
         return [DataCheck(one.check, one.expected, one.found, one.passed) for one in self.checks]
 
     @property
@@ -442,7 +442,7 @@ class Record(RecordEntry):
 
     @property
     def fingerprint_parts(self) -> Mapping[str, Any]:
-        """What the fingerprint is of."""
+        """The hashed parts of the fingerprint."""
         return self.values["fingerprint_parts"]
 
     @cached_property

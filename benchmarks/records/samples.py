@@ -197,11 +197,11 @@ def read_samples(folder: Path, record: Record) -> Any:
     """Return the samples of a run, as pyarrow table.
 
     Args:
-        folder: That of the run.
+        folder: Folder of the run.
         record: Its record.
 
     Raises:
-        DataError: The folder has none, or they are not those of the run, or cannot be read.
+        DataError: They are missing, changed, or unreadable.
     """
     with open_samples(folder, record) as file:
         return read_columns(folder, file)
@@ -211,9 +211,9 @@ def read_columns(folder: Path, file: Any, names: Sequence[str] | None = None) ->
     """Return columns of samples as pyarrow table.
 
     Args:
-        folder: That of the run.
-        file: Its samples, as :func:`open_samples` gives them.
-        names: Of the columns; None for all.
+        folder: Folder of the run.
+        file: Its samples, from :func:`open_samples`.
+        names: Names of the columns; None for all.
 
     Raises:
         DataError: They cannot be read.
@@ -227,10 +227,10 @@ def read_columns(folder: Path, file: Any, names: Sequence[str] | None = None) ->
 
 
 def open_samples(folder: Path, record: Record) -> Any:
-    """Return the samples of a run as ``pyarrow.parquet.ParquetFile``, of which parts can be read.
+    """Return the samples of a run as ``pyarrow.parquet.ParquetFile``.
 
     Args:
-        folder: That of the run.
+        folder: Folder of the run.
         record: Its record.
 
     Raises:

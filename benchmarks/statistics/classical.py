@@ -80,7 +80,7 @@ class McNemarTest:
         first_better: Pairs on which the first metric has more credit.
         second_better: Pairs on which the second has.
         p: Exact, two-sided. Never too small, and a little too large where few pairs differ.
-        mid_p: The same with half the probability of what was seen; closer to the level that it states.
+        mid_p: The mid-p value, with half the probability of the observed sum; closer to the nominal level.
     """
 
     first_better: int

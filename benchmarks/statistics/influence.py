@@ -115,7 +115,7 @@ class Influence:
 
 
 Spread = Resamples | Influence
-"""How a number scatters over images; two that were made alike have a difference: see :func:`spread_of_difference`."""
+"""Spread of a number over images; two of one kind have a difference: see :func:`spread_of_difference`."""
 
 
 def spreads_of_all(
@@ -181,7 +181,7 @@ def spread_of_difference(first: Spread, second: Spread) -> Spread:
         return first - second
     if isinstance(first, Influence) and isinstance(second, Influence):
         return first - second
-    raise ValueError("two numbers whose intervals were made in different ways have no difference")
+    raise ValueError("no difference of two numbers with intervals by different methods")
 
 
 def spreads_of_values(
@@ -226,7 +226,7 @@ def influence_of_sums(value: Value, totals: np.ndarray, pieces: Iterable[np.ndar
     Args:
         value: Gives the value of the sums ``[k]``.
         totals: ``[k]`` the sums of all rows.
-        pieces: ``[m, k]`` each, what rows add to them; those of all rows, one piece after the other.
+        pieces: ``[m, k]`` each, the terms of consecutive rows; all pieces together have all rows.
     """
     try:
         at_rows, slope = value(totals), gradient(value, totals)
@@ -273,9 +273,9 @@ class Ratio:
     """One sum over captions by another.
 
     Attributes:
-        of: ``[n]`` what each caption adds above.
-        by: ``[n]`` what it adds below.
-        why: Why there is no number where nothing is below.
+        of: ``[n]`` terms of the numerator.
+        by: ``[n]`` terms of the denominator.
+        why: The reason for no value where the denominator is 0.
     """
 
     of: np.ndarray
@@ -286,7 +286,7 @@ class Ratio:
         """Return the number.
 
         Raises:
-            UndefinedStatistic: Nothing is below.
+            UndefinedStatistic: The denominator is 0.
         """
         below = float(self.by.sum())
         if not below > 0:

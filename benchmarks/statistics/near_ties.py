@@ -19,7 +19,7 @@ def settle(values: np.ndarray) -> np.ndarray:
     """Return numbers rounded to :data:`SIGNIFICANT_DIGITS` decimal digits, so that near ties are ties.
 
     Args:
-        values: Numbers, of any shape; what is not finite, smaller than 1e-285 or greater than 1e300 stays as it is.
+        values: Numbers, of any shape; non-finite ones, below 1e-285 or above 1e300 are unchanged.
 
     Returns:
         Float64 of the same shape; numbers that were settled stay what they are.

@@ -84,7 +84,7 @@ def places(suite: Suite, given: RowInputs = NOTHING) -> Iterator[TablePlace]:
 
     Args:
         suite: The suite.
-        given: What the user has for rows of it.
+        given: User-provided inputs for its rows.
     """
     for number, row, column in suite.places():
         model = given.models.get(number)

@@ -34,9 +34,9 @@ class SuitePlan:
     """The plan of a suite.
 
     Attributes:
-        ready: By models, the tasks of metrics (none for what the task measures itself) that can be run.
+        ready: By models, the tasks of metrics (none for the task's own measures) that can be run.
         reasons: By models, task and metric, why the others cannot.
-        missing: What the machine lacks for those, each thing once, in the order in which rows need it.
+        missing: Missing data and weights for those, each once, in the order of the rows.
     """
 
     ready: dict[RowModels, dict[tuple[str, ...], list[str]]] = field(default_factory=dict)
@@ -56,7 +56,7 @@ def plan_suite(
 
     Args:
         suite: The suite.
-        given: What the user has for rows of it.
+        given: User-provided inputs for its rows.
         data: Task name to the path of its local data.
         include_path: Folders with the user's task files.
         allow_outside: Additional folders whose files tasks may read.
@@ -94,9 +94,9 @@ def count_cells(
 
     Args:
         suite: The suite.
-        index: The tasks there are.
-        locations: Where their data may be.
-        given: What the user has for rows of it.
+        index: The known tasks.
+        locations: The locations of their data.
+        given: User-provided inputs for its rows.
     """
     here = total = 0
     has_data: dict[str, bool] = {}
@@ -175,7 +175,7 @@ def describe_references(
         allow_outside: Additional folders whose files the task may read.
 
     Raises:
-        DataError: The data is not what the task expects.
+        DataError: The data does not fit the task.
     """
     index = build_index(include_path)
     locations = DataLocations.from_environment(index.expand_names(data or {}), allow_outside)

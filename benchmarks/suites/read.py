@@ -66,7 +66,7 @@ class SuiteColumn(_Strict):
     @model_validator(mode="after")
     def _task_or_reason(self) -> SuiteColumn:
         if bool(self.task) == bool(self.needs):
-            raise ValueError("a column names a task, or says what it needs")
+            raise ValueError("a column names a task, or the reason without one: needs")
         if "mean" in self.categories and not self.averaged:
             raise ValueError("a column with the mean alone names its categories in mean_of")
         return self
@@ -104,11 +104,11 @@ class SuiteRow(_Strict):
     @model_validator(mode="after")
     def _something(self) -> SuiteRow:
         if not (self.metric or self.model or self.printed_model):
-            raise ValueError("a row names a metric or a model, or what the paper calls its model")
+            raise ValueError("a row names a metric or a model, or the paper's name of its model: printed_model")
         if self.metric == RECORDED and not self.printed:
-            raise ValueError("a row of recorded scores says what the paper calls their metric: printed")
+            raise ValueError("a row of recorded scores needs the paper's name of their metric: printed")
         if self.generation_kwargs and not self.model:
-            raise ValueError("generation_kwargs are those of a model, and the row names none")
+            raise ValueError("generation_kwargs need a model, and the row names none")
         return self
 
 
@@ -200,5 +200,5 @@ def _load(path: Path) -> Suite:
         faults = [f"{parsed.where(*map(str, f['loc']))}: {f['msg']}" for f in error.errors()]
         raise TaskError("\n".join(faults)) from error
     if suite.suite != path.stem:
-        raise TaskError(f"{parsed.where('suite')}: suite '{suite.suite}' stands in {path.name}")
+        raise TaskError(f"{parsed.where('suite')}: the file {path.name} has suite '{suite.suite}'")
     return suite

@@ -24,7 +24,7 @@ from .plan import describe_references, plan_suite
 from .read import REFERENCES, Suite, SuiteColumn
 
 Found = Mapping[tuple[RowModels, str, str], Mapping[tuple[str, str], Result]]
-"""By models, task and metric (empty for what a task measures itself): results by statistic and category."""
+"""Results by statistic and category; by models, task and metric (empty for the task's own measures)."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,14 @@ def run_suite(
 
     Args:
         suite: The suite.
-        given: What the user has for rows of it.
+        given: User-provided inputs for its rows.
         data: Task name to the path of its local data.
-        on_missing: Called before work starts with what this machine lacks, each thing once.
+        on_missing: Called before the runs with missing data and weights, each once.
         on_finish: Called with each finished run.
         **options: As :func:`capbench.evaluate` takes them (``output_path``, ``store``, ``resamples``, ...).
 
     Returns:
-        All cells; those that could not be run have the reason.
+        All cells, with the reason for those that could not be run.
     """
     finished, decoding = SuiteRun(suite), options.pop("generation_kwargs", {})
     where = {key: options[key] for key in ("include_path", "allow_outside") if key in options}
@@ -132,9 +132,9 @@ def suite_cells(
 
     Args:
         suite: The suite.
-        found: What was measured.
-        reasons: Why it was not, by models, task and metric.
-        given: What the user has for rows of it.
+        found: The measured results.
+        reasons: Reasons for missing results, by models, task and metric.
+        given: User-provided inputs for its rows.
     """
     for place in places(suite, given):
         row, column = place.row, place.column

@@ -126,8 +126,8 @@ def html_table(rows: Sequence[Mapping[str, object]], left: Collection[str] = (),
 
     Args:
         rows: Column to value, the same columns in each.
-        left: The columns of texts; others stand at the right.
-        title: What stands above it.
+        left: The columns of texts; others are right-aligned.
+        title: Its caption.
     """
     columns = list(rows[0]) if rows else []
     heads = "".join(f"<th{_side(name, left)}>{html_text(name)}</th>" for name in columns)

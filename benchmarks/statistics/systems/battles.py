@@ -26,7 +26,7 @@ def wins_of(
     Args:
         first: ``[battles]`` a system, from 0.
         second: ``[battles]`` the other.
-        share: ``[battles]`` what the first one gets: 1, a half or 0, or anything between.
+        share: ``[battles]`` score of the first one: 1, a half or 0, or anything between.
         systems: How many there are.
         weights: ``[battles]`` how often each counts; None for once.
     """
@@ -109,7 +109,7 @@ def online_elo(
     Args:
         first: ``[battles]`` a system, from 0.
         second: ``[battles]`` the other.
-        share: ``[battles]`` what the first one gets: 1, a half or 0.
+        share: ``[battles]`` score of the first one: 1, a half or 0.
         systems: How many there are.
         rounds: How many resamples.
         seed: Seed of the draws.

@@ -19,7 +19,7 @@ class SoftPairwiseAccuracy(Statistic):
     """``1 - mean |p_human - p_metric|`` over pairs of systems (Thompson et al. 2024, arXiv 2409.09598).
 
     A ``p`` is that of a paired permutation test, one-sided: the share of random signs of the differences, image by
-    image, whose sum is as great as the one seen. Signs are the same for all pairs, for people and metric. Images count
+    image, whose sum is at least the observed one. Signs are the same for all pairs, for people and metric. Images count
     that have captions of all systems; several ratings of a caption are averaged.
 
     Args:

@@ -201,7 +201,7 @@ def test_difference_of_two_metrics_has_the_interval_and_p_of_the_paired_bootstra
     single = ways[1]["first"].resampled.interval().stderr
     assert single is not None and by_influence.interval.stderr is not None
     assert by_influence.interval.stderr < single / 2
-    with pytest.raises(ValueError, match="different ways"):
+    with pytest.raises(ValueError, match="different methods"):
         difference(ways[0]["first"], ways[1]["second"])
 
 

@@ -125,7 +125,7 @@ def test_row_may_name_what_judges(small_suite: Callable[..., SuiteRun], tmp_path
 def test_row_of_nothing_or_that_decodes_without_a_model_and_column_without_task_or_reason_are_refused(
     row: dict[str, Any], column: dict[str, Any]
 ):
-    with pytest.raises(ValueError, match=r"the row names none|a (column|row) names a |a row of recorded scores says"):
+    with pytest.raises(ValueError, match=r"the row names none|a (column|row) names a |a row of recorded scores needs"):
         made_suite(rows=[row], columns=[{"printed": "x", "statistics": ["mean"], **column}])
 
 
