@@ -52,7 +52,7 @@ def tiny_lora_state_dict(seed: int = 0) -> dict[str, Any]:
 
 
 def with_lora(state: dict[str, Any], seed: int = 0) -> dict[str, Any]:
-    """Return weights of a CLIP with LoRA weights beside them.
+    """Return weights of a CLIP and LoRA weights.
 
     These are about as large as the weights that they are added to, so that it shows where some are left
     out, or added where they should not be.
