@@ -50,7 +50,7 @@ def questions_of(
     Args:
         scene: The scene.
         rng: Random numbers.
-        negatives: What is asked for in vain: ``random``, any colour and shape that no thing has together;
+        negatives: Objects that are not there: ``random``, any colour and shape that no thing has together;
             ``adversarial``, a colour of one thing and the shape of another.
         most: Most questions of each answer; there are fewer where the scene has not so many.
     """
@@ -110,7 +110,7 @@ def questions(scenes: int = 100, negatives: Negatives = "random") -> Iterator[Ro
 
     Args:
         scenes: How many.
-        negatives: What is asked for in vain: random things, or adversarial ones, a colour of one thing and the shape
+        negatives: Objects that are not there: random things, or adversarial ones, a colour of one thing and the shape
             of another.
 
     Raises:

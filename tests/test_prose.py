@@ -1,0 +1,64 @@
+"""Documents and messages speak plain English: no word that has a better one, no sentence that is too long."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+ROOMS = ("adapters", "benchmarks", "cli", "metrics", "recipes", "tasks")
+LONGEST = 30
+"""Words of a sentence."""
+BETTER = {
+    "share a letter": "have a letter in common",
+    "how often so great": "probability of a difference this large",
+    "draws whole": "bootstrap over",
+    "left out by the task's rule": "excluded",
+    "defined with other weights": "needs other weights",
+    "numbers were trained": "trainable parameters",
+    "asked for in vain": "negatives",
+    "held against": "compared with",
+    "hold against": "compare with",
+    "everywhere else": "other modules",
+}
+"""Phrase to what says it better."""
+
+
+def sentences(page: Path) -> Iterator[str]:
+    """Yield the sentences of a page's paragraphs and lists: no code, table or heading."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"^(\||#|!\[|<).*$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`", "code", text))
+    for block in re.split(r"\n\s*\n|\n\s*(?=[-*] |\d+\. )", text):
+        yield from re.split(r"(?<=[.!?:;])\s+", " ".join(block.split()))
+
+
+def texts(source: Path) -> Iterator[str]:
+    """Yield the texts of a module: docstrings, messages, help."""
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield " ".join(node.value.split())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_sentences_of_a_page_are_short(page: Path):
+    long = [one for one in sentences(page) if len(re.findall(r"\w[\w'-]*", one)) > LONGEST]
+    assert not long, "\n".join(long)
+
+
+def test_no_phrase_has_a_better_one():
+    written = {page: [page.read_text(encoding="utf-8")] for page in PAGES}
+    sources = [*ROOT.glob("*.py"), *(file for room in ROOMS for file in (ROOT / room).rglob("*.py"))]
+    written |= {source: list(texts(source)) for source in sources}
+    found = [
+        f"{file.relative_to(ROOT)}: '{phrase}': {better}"
+        for file, its in written.items()
+        for phrase, better in BETTER.items()
+        if any(phrase in text.lower() for text in its)
+    ]
+    assert not found, "\n".join(found)
