@@ -116,14 +116,23 @@ def direction(result: Result) -> str:
 
 
 def _printed_rows(runs: Sequence[TaskRun], mark: Callable[[Result], str]) -> list[dict[str, str]]:
+    interval = _interval_name(runs)
     return [
-        _printed_row(run, result, run.results[at - 1] if at else None, mark)
+        _printed_row(run, result, run.results[at - 1] if at else None, mark, interval)
         for run in runs
         for at, result in enumerate(run.results)
     ]
 
 
-def _printed_row(run: TaskRun, result: Result, before: Result | None, mark: Callable[[Result], str]) -> dict[str, str]:
+def _interval_name(runs: Sequence[TaskRun]) -> str:
+    """Return the head of the column of intervals, with their level where all runs have the same."""
+    levels = {run.record.settings.level for run in runs}
+    return f"{100 * levels.pop():g}% CI" if len(levels) == 1 else "CI"
+
+
+def _printed_row(
+    run: TaskRun, result: Result, before: Result | None, mark: Callable[[Result], str], interval: str
+) -> dict[str, str]:
     """Return the row of a result, without the task, model and metric that the row above has."""
     published, scale = run.published.get(result.key), result.scale
     decimals = max(decimals_for(scale, [result.value]), published.decimals if published else 0)
@@ -156,7 +165,7 @@ def _printed_row(run: TaskRun, result: Result, before: Result | None, mark: Call
         "Metric": metric if is_new else "",
         "Statistic": statistic.rstrip(),
         "Value": "-" if result.value is None else show_number(result.value * scale, decimals),
-        "95% CI": show_interval(result.interval, scale, decimals),
+        interval: show_interval(result.interval, scale, decimals),
         "No image": f"{show_number(alone[1] * scale, decimals)} ({alone[0]})" if alone else "",
         "Group": run.record.letters(result),
         "Published": published.printed if published else "",
@@ -258,7 +267,8 @@ def _columns_said(runs: Sequence[TaskRun]) -> Iterator[str]:
     if methods:
         drawn = " or ".join(dict.fromkeys(run.record.protocol.resampled for run in runs))
         words = {"bootstrap": "bootstrap", "influence": "influence functions"}
-        yield f"95% CI: {' or '.join(word for name, word in words.items() if name in methods)} over {drawn}"
+        made = " or ".join(word for name, word in words.items() if name in methods)
+        yield f"{_interval_name(runs)}: {made} over {drawn}"
     alphas = {one.alpha for run in runs for one in run.record.significance.values()}
     if alphas and any(run.record.letters(one) for run, one in results):
         yield (

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,16 @@ def test_values_intervals_and_published_numbers_are_shown_as_papers_print_them()
         ["Task", "Model", "Metric", "Statistic", "Value", "95% CI", "Published", "Diff", "n"],
         ["Flickr8k-Expert", "m", "CIDEr", "τ-c ↑", "43.91", "[42.00, 45.67]", "43.9", "+0.01", "16,992"],
     ]
+
+
+def test_column_of_intervals_has_their_level_where_all_runs_have_one():
+    runs = []
+    for level in (0.9, 0.99):
+        run = task_run(result(interval=Interval(0.42, 0.4567, 0.01, 1000)))
+        values = run.record.values
+        runs.append(replace(run, record=Record({**values, "config": {**values["config"], "level": level}})))
+    assert cells(render(runs[:1]))[0][5] == "90% CI"
+    assert cells(render(runs))[0][5] == "CI"
 
 
 def test_difference_has_the_scale_of_the_value_whatever_the_paper_prints():
