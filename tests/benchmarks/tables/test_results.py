@@ -77,8 +77,8 @@ def test_column_of_intervals_has_their_level_where_all_runs_have_one():
         run = task_run(result(interval=Interval(0.42, 0.4567, 0.01, 1000)))
         values = run.record.values
         runs.append(replace(run, record=Record({**values, "config": {**values["config"], "level": level}})))
-    assert cells(render(runs[:1]))[0][5] == "90% CI"
-    assert cells(render(runs))[0][5] == "CI"
+    assert "90% CI" in cells(render(runs[:1]))[0]
+    assert "CI" in cells(render(runs))[0]
 
 
 def test_difference_has_the_scale_of_the_value_whatever_the_paper_prints():
