@@ -85,7 +85,7 @@ def captions_are_scored(outputs: dict[str, Outputs]):
 def metric_is_judged_and_compared(outputs: dict[str, Outputs]):
     html = shown(outputs["judge_a_metric-1"], "text/html")
     assert "shared words" in html
-    assert "Group: metrics of a task" in html
+    assert "Group: metrics with a letter in common" in html
     assert "cider - length: +0." in shown(outputs["judge_a_metric-3"], "stdout")
     assert "rating" in shown(outputs["judge_a_metric-5"], "text/html")
 

@@ -89,7 +89,7 @@ def test_metric_is_told_with_formula_source_and_settings(pages: Path):
     section = text.partition("{ #refclip_s }")[2].partition("\n## ")[0]
     assert "harmonic mean of CLIP-S and the largest cosine" in section
     assert "Hessel et al., EMNLP 2021" in section
-    assert "- `w`: What the cosine with the image is multiplied with; it moves ranks." in section
+    assert "- `w`: Factor of the cosine with the image; it changes ranks." in section
     # What a variant does not say itself, the kind that it is a variant of says.
     assert "Geometric mean of clipped n-gram" in text.partition("{ #bleu_4 }")[2].partition("\n## ")[0]
     meteor = text.partition("{ #meteor }")[2].partition("\n## ")[0]

@@ -163,7 +163,7 @@ def refused(file: Path, *changes: str) -> str:
         ),
         (
             {"make": {"set": ["output.columns={further_captions: merged}", "judged=null"]}},
-            ("writes (further_captions): no row of the data has captions.", "This trainer learns from captions"),
+            ("(further_captions): no row of the data has captions.", "This trainer learns from captions"),
         ),
         ({"make": {"limit": 3}}, ("3 rows make no batch of 4", "a smaller objective.batch")),
         (

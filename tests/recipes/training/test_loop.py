@@ -47,7 +47,7 @@ def test_training_that_is_killed_ends_with_the_weights_of_one_that_is_not(call, 
 def test_folder_of_another_training_is_not_gone_on_with(call: Make, tmp_path: Path):
     carry_out(call(), tmp_path / "out", untold, {})
     for other in ({"seed": 1}, {"optimiser": {"rate": 2e-3}}, {"data": {**VALIDATION, "arguments": {"scenes": 13}}}):
-        with pytest.raises(TrainingError, match="another recipe, or on other data"):
+        with pytest.raises(TrainingError, match="another recipe or other data"):
             carry_out(call(**other), tmp_path / "out", untold, {})
     # A judge decides no weights.
     carry_out(call(judge=[{"task": "shapes_foil"}]), tmp_path / "out", untold, {}, judge=False)
@@ -80,7 +80,7 @@ def test_training_goes_on_after_its_recipe_and_data_were_moved(recipe_file, tmp_
     else:
         (after / "images" / "3.png").rename(after / "images" / "4.png")
         (after / "rows.jsonl").write_text((after / "rows.jsonl").read_text().replace("3.png", "4.png"))
-    with pytest.raises(TrainingError, match="another recipe, or on other data"):
+    with pytest.raises(TrainingError, match="another recipe or other data"):
         carry_out(call_of(str(after / file.name)), out, untold, {})
 
 

@@ -206,7 +206,7 @@ def test_lora_tunes_a_llava_whose_adapter_is_read_again(scst: Make, tiny_llava: 
         ({"reward": {"metric": "pac_s", "encoder": "shapes-clip"}}, "of the family 'pac'|family 'pac'"),
         ({"reward": {"metric": "clip_s", "encoder": "shapes-llava"}}, "does not encode"),
         ({"reward": {"metric": "length", "judge": "shapes-clip"}}, "does not judge"),
-        ({"reward": {"metric": "clip_f1", "encoder": "shapes-clip"}}, "needs boxes, which rows of recipes have not"),
+        ({"reward": {"metric": "clip_f1", "encoder": "shapes-clip"}}, "needs boxes, which rows of recipes do not have"),
         ({"reward": {"metric": "ciderr"}}, "Did you mean 'cider'"),
         ({"captions": 1}, "never better than its own baseline"),
         ({"batch": 40}, "12 rows make no batch of 40"),
