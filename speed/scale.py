@@ -21,8 +21,7 @@ import coco
 from scale_runs import PLACES, Runs, printed_seconds
 from watching import watched
 
-FOLDER = Path(__file__).parent
-_TESTS = FOLDER.parent / "tests"
+_TESTS = Path(__file__).parents[1] / "tests"
 FEW = 10_000
 MILLION = 1_000_000
 
