@@ -54,11 +54,13 @@ def test_folder_of_a_process_that_lives_is_left_alone():
 
     other = forked.start(hold)
     try:
-        while not (theirs := list(cache_folder().glob("unfinished/run~*/value"))):
+        # The file is there a moment before its text is.
+        while not any(file.read_text() for file in cache_folder().glob("unfinished/run~*/value")):
             time.sleep(0.01)
         with unfinished_folder("run") as folder:
             assert values(folder) == []
-            assert theirs[0].read_text() == "run"
+            (theirs,) = cache_folder().glob("unfinished/run~*/value")
+            assert theirs.read_text() == "run"
     finally:
         os.kill(other, signal.SIGKILL)
         forked.end_of(other)
