@@ -79,7 +79,11 @@ def test_job_that_runs_twice_gives_the_same(queue: Path, executor: SlurmExecutor
     assert dict(executor.map(Kept(tmp_path), SHARDS)) == SQUARES
 
 
-def test_fault_of_the_user_arrives_as_it_is_and_ends_the_other_jobs(queue: Path, executor: SlurmExecutor):
+def test_fault_of_the_user_arrives_as_it_is_and_ends_the_other_jobs(
+    queue: Path, executor: SlurmExecutor, monkeypatch: pytest.MonkeyPatch
+):
+    # The other job is still waited for when the fault arrives, however slow the machine is.
+    monkeypatch.setattr(slurm, "_VANISHED_SECONDS", 600.0)
     (queue / "fate").write_text("vanish 1\n")
     with pytest.raises(DataError, match="shard 0 is no shard\nName another"):
         list(executor.map(failing, SHARDS))
