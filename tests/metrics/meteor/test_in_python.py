@@ -1,52 +1,18 @@
 from __future__ import annotations
 
 import json
-import random
-import zipfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pytest
-from pycocoevalcap.meteor.meteor import Meteor as ReleasedMeteor
 
 from capbench.metrics import Items
-from capbench.metrics.java import find_jar
 from capbench.metrics.meteor import metric as meteor_python
 from capbench.metrics.meteor.lexicon import java_hash
-from capbench.metrics.words.ptb import tokenize_items
-
-
-def line(key: str) -> str:
-    candidate, *references = json.loads(key)
-    return " ||| ".join(["SCORE", *references, candidate])
 
 
 def ours(keys: Sequence[str], timeout: float = 60) -> dict[str, list[float] | str]:
     return {key: answer for batch in meteor_python.align(keys, timeout) for key, answer in batch.items()}
-
-
-@pytest.fixture
-def of_the_jar(released: ReleasedMeteor) -> Callable[[Sequence[str]], dict[str, list[float]]]:
-    """A function that asks the jar of pycocoevalcap."""
-    jar = released.meteor_p
-
-    def answer(key: str) -> list[float]:
-        jar.stdin.write(f"{line(key)}\n".encode())
-        jar.stdin.flush()
-        return [float(number) for number in jar.stdout.readline().split()]
-
-    return lambda keys: {key: answer(key) for key in keys}
-
-
-def keys_of(items: Items) -> list[str]:
-    tokenized = tokenize_items(items)
-    sets = items.reference_sets[1]
-    keys = [
-        json.dumps([candidate, *tokenized.reference_sets[sets[item]]])
-        for item, candidate in enumerate(tokenized.candidates)
-    ]
-    return list(dict.fromkeys(keys))
 
 
 def statistics(candidate: str, *references: str) -> list[float]:
@@ -96,23 +62,12 @@ def test_item_that_takes_too_long_fails_alone():
     assert answers[short] == statistics("a dog", "a dog")
 
 
-def pairs_of(texts: Sequence[tuple[str, str]]) -> list[str]:
-    return list(dict.fromkeys(json.dumps(pair) for pair in texts))
+def test_statistics_of_captions_are_those_of_the_jar(coco_keys: list[str], recorded):
+    assert len(coco_keys) > 400
+    assert ours(coco_keys) == recorded.statistics("coco", coco_keys)
 
 
-def test_statistics_of_captions_are_those_of_the_jar(of_the_jar: Callable):
-    with zipfile.ZipFile(find_jar("spice/spice-1.0.jar")) as jar:
-        coco = json.loads(jar.read("coco/annotations/captions_val2014.json"))["annotations"]
-    texts: dict[int, list[str]] = {}
-    for annotation in coco[:5000]:
-        texts.setdefault(annotation["image_id"], []).append(" ".join(annotation["caption"].lower().split()))
-    several = [of_image for of_image in texts.values() if len(of_image) > 1][:300]
-    keys = pairs_of([(candidate, reference) for candidate, *others in several for reference in others])
-    assert len(keys) > 400
-    assert ours(keys) == of_the_jar(keys)
-
-
-def test_answers_do_not_depend_on_what_else_is_aligned(composed: Items, monkeypatch: pytest.MonkeyPatch):
+def test_answers_do_not_depend_on_what_else_is_aligned(composed: Items, keys_of, monkeypatch: pytest.MonkeyPatch):
     keys = keys_of(composed)[:60]
     together = ours(keys)
     monkeypatch.setattr(meteor_python, "_CHARACTERS_A_BATCH", 300)
@@ -122,7 +77,7 @@ def test_answers_do_not_depend_on_what_else_is_aligned(composed: Items, monkeypa
     assert ours(keys) == together
 
 
-def test_threads_share_what_is_known_of_words(composed: Items, monkeypatch: pytest.MonkeyPatch):
+def test_threads_share_what_is_known_of_words(composed: Items, keys_of, monkeypatch: pytest.MonkeyPatch):
     keys = keys_of(composed)[:60]
     together = ours(keys)
     monkeypatch.setattr(meteor_python, "_CHARACTERS_A_BATCH", 300)
@@ -133,33 +88,36 @@ def test_threads_share_what_is_known_of_words(composed: Items, monkeypatch: pyte
         ]
 
 
-def test_statistics_are_those_of_the_jar_where_many_alignments_compete(composed: Items, of_the_jar: Callable):
-    """Short lists of related words, in any order: repeats, stems, synonyms and paraphrases all overlap."""
-    rng = random.Random(8)  # noqa: S311
-    related = (
-        "run runs running race walk walks walking man men guy fellow person people child children kid kids boy "
-        "dog dogs hound lake ocean sea big large huge jump jumps leap leaps two several group of people in front "
-        "of next to a lot of playing with the the a an"
-    )
-    words = related.split()
-
-    def text(pool: Sequence[str], most: int) -> str:
-        return " ".join(rng.choice(pool) for _ in range(rng.randint(1, most)))
-
-    keys = []
-    # An integer has bits for 64 words.
-    for most in (8, 25, 100):
-        for _ in range(10):
-            pool = [rng.choice(words) for _ in range(rng.randint(3, 30))]
-            keys.append(json.dumps([text(pool, most) for _ in range(rng.randint(2, 4))]))
-    keys = list(dict.fromkeys(keys + keys_of(composed)))
-    jar = of_the_jar(keys)
-    assert [key for key, answer in ours(keys).items() if answer != jar[key]] == []
+def test_statistics_are_those_of_the_jar_where_many_alignments_compete(
+    competing_keys: list[str], composed: Items, keys_of: Callable, recorded
+):
+    for name, keys in (("competing", competing_keys), ("composed", keys_of(composed))):
+        jar = recorded.statistics(name, keys)
+        assert [key for key, answer in ours(keys).items() if answer != jar[key]] == []
 
 
 @pytest.mark.data
-def test_statistics_of_flickr8k_expert_and_of_long_captions_are_those_of_the_jar(flickr8k_expert, iiw, of_the_jar):
-    keys = [*keys_of(flickr8k_expert.subset(np.arange(300))), *keys_of(iiw.subset(np.arange(40)))]
-    jar = of_the_jar(keys)
-    assert len(keys) == 340
+def test_statistics_of_flickr8k_expert_and_of_long_captions_are_those_of_the_jar(data_items, keys_of, recorded):
+    keys = keys_of(data_items)
+    jar = recorded.statistics("data", keys)
+    assert len(keys) > 300
     assert [key for key, answer in ours(keys).items() if answer != jar[key]] == []
+
+
+@pytest.mark.costly
+def test_jar_still_answers_what_was_recorded(
+    composed, coco_keys, competing_keys, keys_of, recorded, start_released, released_values
+):
+    """The only test that starts the jar with the released table, which takes it twenty core-seconds to read."""
+    released = start_released()
+    process = released.meteor_p
+
+    def answer(key: str) -> list[float]:
+        candidate, *references = json.loads(key)
+        process.stdin.write((" ||| ".join(["SCORE", *references, candidate]) + "\n").encode())
+        process.stdin.flush()
+        return [float(number) for number in process.stdout.readline().split()]
+
+    for name, keys in (("coco", coco_keys), ("competing", competing_keys), ("composed", keys_of(composed))):
+        assert {key: answer(key) for key in keys} == recorded.statistics(name, keys)
+    assert released_values(released, composed) == recorded.values("composed")

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 import gzip
-import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from pycocoevalcap.meteor.meteor import Meteor as ReleasedMeteor
 
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items, contract
-from capbench.metrics.java import find_jar, find_java
+from capbench.metrics.java import find_jar
 from capbench.metrics.meteor.jar import HEAP, JAR, PARAPHRASES
 from capbench.metrics.meteor.metric import Meteor, PhraseMatch, explain, meteor
 from capbench.metrics.words.ptb import tokenize_items
@@ -48,14 +47,10 @@ def _small_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def released_beside_small_table(_small_table, monkeypatch) -> Iterator[ReleasedMeteor]:
+def released_beside_small_table(_small_table, monkeypatch, start_released) -> ReleasedMeteor:
     """The METEOR of pycocoevalcap, which starts the jar in its own folder: here, in that of the small table."""
     monkeypatch.setattr(released_module, "__file__", str(find_jar(JAR)))
-    monkeypatch.setenv("PATH", str(Path(find_java()).parent), prepend=os.pathsep)
-    released = ReleasedMeteor()
-    yield released
-    released.meteor_p.kill()
-    released.meteor_p.wait()
+    return start_released()
 
 
 @pytest.fixture
@@ -68,35 +63,28 @@ def many(make_items: Callable[..., Items]) -> Items:
     return make_items(captions, [(captions[i - 1], captions[i - 7], captions[i - 300]) for i in range(600)])
 
 
-def assert_equal_to_released(metric: Meteor, items: Items, released: ReleasedMeteor, as_rows: Callable) -> None:
-    context = Context()
-    (references, candidates), item_of_row = as_rows(items, tokenize_items(items))
-    corpus, values = released.compute_score(references, candidates)
-    scores = metric.score(items, context)
+def assert_equal_to_released(metric: Meteor, items: Items, released: tuple[float, list[float]]) -> None:
+    corpus, values = released
+    scores = metric.score(items, Context())
     assert not scores.failures
-    np.testing.assert_allclose(scores.values[item_of_row], values, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(scores.values, values, rtol=0, atol=1e-9)
     assert metric.corpus(scores, items.weights) == pytest.approx(corpus, abs=1e-9)
 
 
-def test_item_and_corpus_values_are_those_of_pycocoevalcap(composed, released, as_rows):
-    assert_equal_to_released(Meteor(), composed, released, as_rows)
+def test_item_and_corpus_values_are_those_of_pycocoevalcap(composed, recorded):
+    assert_equal_to_released(Meteor(), composed, recorded.values("composed"))
 
 
 def test_values_of_the_jar_are_those_of_pycocoevalcap_with_the_same_table(
-    composed: Items, released_beside_small_table: ReleasedMeteor, as_rows: Callable
+    composed: Items, released_beside_small_table: ReleasedMeteor, released_values: Callable
 ):
-    # To read the released table takes a process eight seconds.
-    assert_equal_to_released(Meteor("jar"), composed, released_beside_small_table, as_rows)
+    # To read the released table takes a process twenty core-seconds.
+    assert_equal_to_released(Meteor("jar"), composed, released_values(released_beside_small_table, composed))
 
 
 @pytest.mark.data
-def test_values_of_flickr8k_expert_and_of_long_captions_are_those_of_pycocoevalcap(
-    flickr8k_expert: Items, iiw: Items, make_items: Callable, released: ReleasedMeteor, as_rows: Callable
-):
-    some = flickr8k_expert.subset(np.arange(0, len(flickr8k_expert), 20))
-    iiw = iiw.subset(np.arange(40))
-    both = make_items([*some.candidates, *iiw.candidates], [*some.references, *iiw.references])
-    assert_equal_to_released(Meteor(), both, released, as_rows)
+def test_values_of_flickr8k_expert_and_of_long_captions_are_those_of_pycocoevalcap(data_items: Items, recorded):
+    assert_equal_to_released(Meteor(), data_items, recorded.values("data"))
 
 
 def test_value_calculated_by_hand():
