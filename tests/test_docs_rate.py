@@ -48,6 +48,8 @@ def raters(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.usefixtures("raters")
 def test_every_command_of_the_page_does_what_it_says(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
+    # The report's intervals are looked at by tests/benchmarks/rate.
+    monkeypatch.setattr("capbench.benchmarks.rate.report.RESAMPLES", 20)
     good, brief = re.findall(r"```json\n(.*?)```", PAGE, flags=re.DOTALL)
     (questions,) = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
     for name, text in (("good.jsonl", good), ("brief.jsonl", brief), ("questions.yaml", questions)):

@@ -27,6 +27,12 @@ def session(tmp_path: Path) -> Session:
     return make_session(tmp_path, aspects=SCALES)
 
 
+@pytest.fixture
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw fewer resamples, where intervals need no digits."""
+    monkeypatch.setattr("capbench.benchmarks.rate.report.RESAMPLES", 100)
+
+
 def file_of(session: Session, rater: str = "ann") -> Path:
     return session.folder / "answers" / f"{rater}.jsonl"
 
@@ -283,6 +289,7 @@ def scales(session: Session, of_raters: dict[str, dict[int, tuple[int, int]]]) -
     }
 
 
+@pytest.mark.usefixtures("few_resamples")
 def test_figures_of_scales_are_by_image(tmp_path: Path) -> None:
     session = make_session(tmp_path, rows=4, aspects=["quality=1-5"])
     given = scales(session, {"ann": {0: (5, 1), 1: (4, 2), 2: (5, 3)}, "bob": {0: (5, 2), 1: (2, 2)}})
@@ -303,6 +310,7 @@ def test_figures_of_scales_are_by_image(tmp_path: Path) -> None:
     assert found["mean of secret-model-b"].value == pytest.approx((1.5 + 2 + 3) / 3)
 
 
+@pytest.mark.usefixtures("few_resamples")
 def test_figures_of_choices_share_ties_out_and_leave_out_what_cannot_be_told(tmp_path: Path) -> None:
     session = make_session(tmp_path, rows=4, better="?")
     ids = [item.id for item in session.items]
@@ -328,6 +336,7 @@ EQUAL = {system: [f"{'picture' if row % 2 else system} {row}" for row in range(2
 """Captions of two systems, which are equal for every second image."""
 
 
+@pytest.mark.usefixtures("few_resamples")
 def test_equal_captions_count_as_no_difference_and_say_nothing_of_raters(tmp_path: Path) -> None:
     session = make_session(tmp_path, rows=20, captions=EQUAL, better="?")
     for rater in ("ann", "bob"):
@@ -344,6 +353,7 @@ def test_equal_captions_count_as_no_difference_and_say_nothing_of_raters(tmp_pat
     assert "; 10 images with equal captions of all systems count as no difference" in said
 
 
+@pytest.mark.usefixtures("few_resamples")
 def test_of_equal_captions_those_count_that_a_rater_has_come_to(tmp_path: Path) -> None:
     session = make_session(tmp_path, rows=20, captions=EQUAL, better="?")
     desk = RatingQueue(session)
@@ -361,6 +371,7 @@ def test_of_equal_captions_those_count_that_a_rater_has_come_to(tmp_path: Path) 
     assert session.decided("ann", session.answers("ann").given) == {}
 
 
+@pytest.mark.usefixtures("few_resamples")
 def test_votes_for_equal_captions_are_shared_out_among_their_systems(tmp_path: Path) -> None:
     session = make_session(tmp_path, rows=1, captions={"a": ["dog"], "b": ["fox"], "c": ["dog"]}, better="?")
     for answer, expected in ((0, [0.5, 0, 0.5]), (1, [0, 1, 0]), ("tie", [1 / 3] * 3)):
@@ -382,6 +393,7 @@ def test_intervals_draw_images_and_not_captions(tmp_path: Path) -> None:
     assert equal.interval.stderr == pytest.approx(math.sqrt(0.25 / 12), rel=0.1)
 
 
+@pytest.mark.usefixtures("few_resamples")
 def test_one_rater_alone_agrees_with_nobody_and_the_report_says_so(tmp_path: Path) -> None:
     session = make_session(tmp_path, aspects=["quality=1-5"])
     given = scales(session, {"ann": {0: (5, 1), 1: (4, 2)}})
