@@ -264,11 +264,7 @@ list(RayExecutor("local").map(Recorded(Path(sys.argv[1]), seconds=60), [Shard(0)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-@pytest.mark.parametrize(
-    ("number", "moment"),
-    [(signal.SIGTERM, "it connects"), (signal.SIGTERM, "it works"), (signal.SIGKILL, "it works")],
-    ids=str,
-)
+@pytest.mark.parametrize(("number", "moment"), [(signal.SIGTERM, "it connects"), (signal.SIGKILL, "it works")], ids=str)
 def test_cluster_of_a_run_alone_ends_with_its_driver(number: signal.Signals, moment: str, tmp_path: Path):
     driver = subprocess.Popen(
         [sys.executable, "-c", _OWN_CLUSTER, str(tmp_path)],
