@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -119,21 +120,28 @@ NAMING = {
     "doc_to_names": "names", "protocol": {"names": 2},
 }  # fmt: skip
 
+OWN = {
+    name: f"{__name__}:{attribute}"
+    for name, attribute in {"by_mood": "ByMood", "for_audience": "ForAudience", "naming": "Naming"}.items()
+}
+"""One line a protocol, as a package's entry points have it."""
+
 Bench = Callable[..., tuple[str, str]]
+Finished = Callable[[str], Path]
 
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line a protocol, as a package's entry points have it."""
-    lines = {"by_mood": "ByMood", "for_audience": "ForAudience", "naming": "Naming"}
-    mine = {name: f"{__name__}:{attribute}" for name, attribute in lines.items()}
-    monkeypatch.setattr(protocols, "_entries", {**protocols._entries, **mine})
+    monkeypatch.setattr(protocols, "_entries", {**protocols._entries, **OWN})
 
 
 @pytest.fixture
 def tasks(tmp_path: Path) -> Path:
     """Return a folder with a task of each protocol."""
-    folder = tmp_path / "tasks"
+    return write_tasks(tmp_path / "tasks")
+
+
+def write_tasks(folder: Path) -> Path:
     folder.mkdir()
     captions = []
     for number in range(40):
@@ -187,15 +195,41 @@ def run(bench: Bench, tasks: Path) -> Callable[..., Path]:
     return run
 
 
-@pytest.fixture
-def captioned(run: Callable[..., Path]) -> list[Path]:
-    """The runs of two models, one of which writes more of the reference."""
-    folders = []
+@pytest.fixture(scope="module")
+def all_finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run of each task, and of two models, one of which writes more of the reference."""
+    folder = tmp_path_factory.mktemp("finished")
+    tasks = write_tasks(folder / "tasks")
+    calls: dict[str, list[str]] = {"moods": ["--task", "moods"], "names": ["--task", "names"]}
     for model, length in (("short", 3), ("long", 9)):
         lines = [json.dumps({"id": f"d{n}", "caption": " ".join(WORDS[: length + n % 3])}) for n in range(12)]
-        Path(f"{model}.jsonl").write_text("\n".join(lines))
-        folders.append(run("audiences", "--model", f"captions:{model}.jsonl"))
-    return folders
+        (folder / f"{model}.jsonl").write_text("\n".join(lines))
+        calls[model] = ["--task", "audiences", "--model", f"captions:{folder / model}.jsonl"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(protocols, "_entries", {**protocols._entries, **OWN})
+        patch.setenv("BENCH_CACHE", str(folder / "cache"))
+        for name, words in calls.items():
+            place = ["--include_path", str(tasks), "--output_path", str(folder / "runs" / name)]
+            assert main(["run", *words, *place, "--bootstrap", "50"]) == 0
+    return folder / "runs"
+
+
+@pytest.fixture
+def finished(bench: Bench, all_finished: Path) -> Finished:
+    """Return a function that copies a finished run into ``runs``, and gives its folder."""
+
+    def copy(name: str) -> Path:
+        shutil.copytree(all_finished / name, Path("runs") / name)
+        (record,) = (Path("runs") / name).rglob("run.json")
+        return record.parent
+
+    return copy
+
+
+@pytest.fixture
+def captioned(finished: Finished) -> list[Path]:
+    """The runs of two models."""
+    return [finished("short"), finished("long")]
 
 
 def test_show_and_validate_know_its_key_and_its_choice(bench: Bench, tasks: Path):
@@ -212,9 +246,9 @@ def test_show_and_validate_know_its_key_and_its_choice(bench: Bench, tasks: Path
 
 
 def test_record_holds_its_own_choices_and_its_metrics_are_compared_on_the_rows_that_it_keeps(
-    bench: Bench, run: Callable[..., Path]
+    bench: Bench, finished: Finished
 ):
-    folder = run("moods")
+    folder = finished("moods")
     record = json.loads((folder / "run.json").read_text())
     chosen = record["fingerprint_parts"]["task"]["protocol"]
     assert set(chosen) == set(MoodSettings.model_fields)
@@ -229,21 +263,21 @@ def test_record_holds_its_own_choices_and_its_metrics_are_compared_on_the_rows_t
     assert out.index("ROUGE-L") < out.index("length")
 
 
-def test_runs_of_two_choices_are_not_compared(bench: Bench, run: Callable[..., Path], tasks: Path):
-    first = run("moods")
+def test_runs_of_two_choices_are_not_compared(bench: Bench, run: Callable[..., Path], finished: Finished, tasks: Path):
+    first = finished("moods")
     (tasks / "moods.yaml").write_text(json.dumps({**MOOD, "protocol": {"mood": "sour"}}))
     _, err = bench("compare", first, run("moods"), code=1)
     assert "protocol.mood is glad in one and sour in the other" in err
 
 
-def test_runs_of_a_protocol_that_compares_none_are_refused_with_those_that_do(bench: Bench, run: Callable[..., Path]):
-    _, err = bench("compare", run("names"), code=2)
+def test_runs_of_a_protocol_that_compares_none_are_refused_with_those_that_do(bench: Bench, finished: Finished):
+    _, err = bench("compare", finished("names"), code=2)
     assert "runs of protocol 'naming' cannot be compared" in err
     assert f"Comparable protocols: {', '.join(names_where(lambda one: one.comparable))}." in err
 
 
-def test_plots_show_it_by_what_it_says_of_itself(bench: Bench, run: Callable[..., Path], captioned: list[Path]):
-    rated, (model, _) = run("moods"), captioned
+def test_plots_show_it_by_what_it_says_of_itself(bench: Bench, finished: Finished, captioned: list[Path]):
+    rated, (model, _) = finished("moods"), captioned
     bench("plot", "ratings", rated, "-o", "ratings.svg")
     assert "ROUGE-L" in Path("ratings.svg").read_text()
     bench("plot", "length", model, "-o", "words.svg")
@@ -252,13 +286,13 @@ def test_plots_show_it_by_what_it_says_of_itself(bench: Bench, run: Callable[...
     assert f"Plot runs of tasks of protocol {' or '.join(names_where(lambda one: one.rated))}" in err
     _, err = bench("plot", "agreement", model, "-o", "none.svg", code=1)
     assert "Plot runs of tasks of protocol agreement or battles or by_mood" in err
-    _, err = bench("plot", "length", run("names"), "-o", "none.svg", code=1)
+    _, err = bench("plot", "length", finished("names"), "-o", "none.svg", code=1)
     assert "Run a task of protocol agreement or by_mood or for_audience or generate_until" in err
 
 
-def test_leaderboard_lays_its_tables_out_by_subject(bench: Bench, run: Callable[..., Path], captioned: list[Path]):
-    run("moods")
-    run("names")
+def test_leaderboard_lays_its_tables_out_by_subject(bench: Bench, finished: Finished, captioned: list[Path]):
+    finished("moods")
+    finished("names")
     bench("leaderboard", "build", "--runs", "runs", "--output", "board")
     board = json.loads(Path("board/leaderboard.json").read_text())
     tables = {one["task"]: one for one in board["tables"]}
@@ -275,10 +309,10 @@ def test_leaderboard_lays_its_tables_out_by_subject(bench: Bench, run: Callable[
 
 
 def test_export_writes_its_numbers_in_every_format(
-    bench: Bench, run: Callable[..., Path], captioned: list[Path], tasks: Path
+    bench: Bench, finished: Finished, captioned: list[Path], tasks: Path
 ):
-    run("moods")
-    run("names")
+    finished("moods")
+    finished("names")
     bench("export", "csv", "runs", "-o", "all.csv")
     with Path("all.csv").open() as lines:
         rows = list(csv.DictReader(lines))
@@ -305,9 +339,9 @@ def test_lm_eval_runs_what_it_says_that_lm_eval_can_run(bench: Bench, tasks: Pat
 
 
 def test_run_of_a_protocol_that_is_not_installed_costs_itself_alone(
-    bench: Bench, run: Callable[..., Path], captioned: list[Path], monkeypatch: pytest.MonkeyPatch
+    bench: Bench, finished: Finished, captioned: list[Path], monkeypatch: pytest.MonkeyPatch
 ):
-    rated = run("moods")
+    rated = finished("moods")
     known = {name: one for name, one in protocols._entries.items() if name != "by_mood"}
     monkeypatch.setattr(protocols, "_entries", known)
     reason = "task 'moods' has protocol 'by_mood', which is not installed: install the package that has it"
@@ -326,10 +360,10 @@ def test_run_of_a_protocol_that_is_not_installed_costs_itself_alone(
 
 
 def test_run_with_a_choice_that_the_installed_protocol_does_not_know_costs_itself_alone(
-    bench: Bench, run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    bench: Bench, finished: Finished, monkeypatch: pytest.MonkeyPatch
 ):
-    run("moods")
-    run("names")
+    finished("moods")
+    finished("names")
 
     class Older(ByMood):
         class Settings(MoodSettings):
@@ -342,9 +376,9 @@ def test_run_with_a_choice_that_the_installed_protocol_does_not_know_costs_itsel
 
 
 def test_run_of_a_protocol_that_cannot_be_imported_names_what_is_missing(
-    bench: Bench, run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    bench: Bench, finished: Finished, monkeypatch: pytest.MonkeyPatch
 ):
-    rated = run("moods")
+    rated = finished("moods")
     monkeypatch.setitem(protocols._entries, "by_mood", "package_that_is_gone.moods:ByMood")
     _, err = bench("compare", rated, code=1)
     assert "task 'moods': protocol 'by_mood' cannot be loaded from 'package_that_is_gone.moods:ByMood'" in err
