@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -71,8 +72,16 @@ def session_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def _meteor_tables(session_folder: Path) -> Path:
-    """A folder for METEOR's tables, which take seconds to make: one for all tests and their processes."""
+def _meteor_tables(request: pytest.FixtureRequest, session_folder: Path) -> Path:
+    """A folder for METEOR's tables, which take ten core-seconds to make: one for all tests and their processes.
+
+    It is kept from session to session, in pytest's cache, for as long as the code that makes the tables is the same.
+    """
+    metrics = Path(__file__).parents[1] / "metrics"
+    code = b"".join((metrics / name).read_bytes() for name in ("mapped.py", "meteor/resources.py"))
+    cache = getattr(request.config, "cache", None)  # there is none with "-p no:cacheprovider"
+    if cache is not None:
+        return cache.mkdir(f"meteor-{hashlib.sha256(code).hexdigest()[:16]}")
     folder = session_folder / "meteor"
     folder.mkdir(exist_ok=True)
     return folder
