@@ -273,11 +273,12 @@ def execution_of(options: argparse.Namespace, *, has_models: bool) -> Execution:
     """
     from ..benchmarks.running.execution import Execution
     from ..benchmarks.scale.executors import LocalExecutor
-    from .cluster_file import ClusterFile, read_cluster
 
     if all(getattr(options, name) is None for name in ("engine", "processes", "address", "cluster")):
         executor = None if has_models else LocalExecutor()
         return Execution(executor, only_shards=True, folder=options.run_folder)
+    from .cluster_file import ClusterFile, read_cluster
+
     usual = ClusterFile(engine="ray" if options.address else "local")
     cluster = read_cluster(options.cluster) if options.cluster else usual
     folder = cluster.run_folder if options.run_folder is None else options.run_folder
