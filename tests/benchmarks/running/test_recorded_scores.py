@@ -92,11 +92,10 @@ def test_run_says_the_same_in_any_shards(tmp_path: Path, write_task: Callable[..
     names = [f"recorded[file={file},label=Words,coverage=0.9]", f"recorded[file={file},label=Strict]", "length"]
     call = {"tasks": "mine", "include_path": [tmp_path], "metric_names": names}
     whole = run_in_shards(call, tmp_path / "whole")
-    for size in (3, 7, 16):
-        for executor in (None, AnyOrder()):
-            cut = run_in_shards(call, tmp_path / "cut", Execution(executor, shard_rows=size))
-            assert cut[0] == whole[0], size
-            assert cut[1:] == whole[1:], size
+    for size, executor in ((7, None), (3, AnyOrder()), (16, AnyOrder())):
+        cut = run_in_shards(call, tmp_path / "cut", Execution(executor, shard_rows=size))
+        assert cut[0] == whole[0], size
+        assert cut[1:] == whole[1:], size
     record = whole[0]
     (failure,) = record["failures"]
     assert (failure["reason"], failure["samples"]) == ("Words: has no score in words.jsonl", ["r7", "r31"])

@@ -85,7 +85,7 @@ FACTS = ModelFacts({"adapter": "mine"}, {"tokens": 3.0}, 77)
 
 
 @given(items())
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_items(value: Items):
     found = there_and_back(value)
     for field in ("ids", "candidates", "references", "images", "boxes", "objects"):
@@ -123,7 +123,7 @@ captioned = st.builds(
 
 
 @given(st.lists(requests, max_size=3) | captioned)
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_requests_and_captions(value: list[CaptionRequest] | Captioned):
     found = there_and_back(value)
     assert found == value
@@ -145,7 +145,7 @@ def scores(draw: st.DrawFn) -> ShardScores:
 
 
 @given(scores())
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_scores(value: ShardScores):
     found = there_and_back(value)
     assert (found.ids, found.remarks) == (value.ids, value.remarks)
