@@ -29,9 +29,21 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
     """Return a folder with two runs."""
-    write_record(tmp_path / "runs", "one", make_record())
-    write_record(tmp_path / "runs", "two", make_record("other"))
-    return tmp_path / "runs"
+    return write_two(tmp_path / "runs")
+
+
+def write_two(folder: Path) -> Path:
+    write_record(folder, "one", make_record())
+    write_record(folder, "two", make_record("other"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The leaderboard of the two runs, which tests copy."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    build(write_two(folder / "runs"), folder / "board")
+    return folder / "board"
 
 
 def test_empty_folder_gives_an_empty_leaderboard(tmp_path: Path):
@@ -75,10 +87,9 @@ def kill_build(runs: Path, output: Path, call: str, number: int) -> None:
     ("call", "number"), [("replace", 1), ("replace", 8), ("unlink", 1), ("unlink", 2), ("rmtree", 1)]
 )
 def test_build_after_killed_ones_leaves_what_an_undisturbed_one_leaves(
-    runs: Path, tmp_path: Path, call: str, number: int
+    runs: Path, undisturbed: Path, tmp_path: Path, call: str, number: int
 ):
-    output = tmp_path / "board"
-    build(runs, output)
+    output = shutil.copytree(undisturbed, tmp_path / "board")
     write_record(runs, "three", make_record("third"))
     (runs / "two").rename(tmp_path / "two")
     kill_build(runs, output, call, number)
@@ -87,15 +98,15 @@ def test_build_after_killed_ones_leaves_what_an_undisturbed_one_leaves(
     (runs / "three/run.json").unlink()
     kill_build(runs, output, "replace", 2)
     build(runs, output)
-    build(runs, tmp_path / "undisturbed")
-    assert contents(output) == contents(tmp_path / "undisturbed")
+    assert contents(output) == contents(undisturbed)
     assert not list(output.glob(".*"))
 
 
 @pytest.mark.parametrize("listed", [["../precious"], ["/{tmp}/precious"], ["a/../../precious"], [3], "x", None])
-def test_manifest_that_was_edited_removes_nothing_outside(runs: Path, tmp_path: Path, listed: object):
-    output = tmp_path / "board"
-    build(runs, output)
+def test_manifest_that_was_edited_removes_nothing_outside(
+    runs: Path, undisturbed: Path, tmp_path: Path, listed: object
+):
+    output = shutil.copytree(undisturbed, tmp_path / "board")
     (tmp_path / "precious").write_text("kept")
     board = json.loads((output / "leaderboard.json").read_text())
     if listed == ["/{tmp}/precious"]:
@@ -105,9 +116,8 @@ def test_manifest_that_was_edited_removes_nothing_outside(runs: Path, tmp_path: 
     assert (tmp_path / "precious").read_text() == "kept"
 
 
-def test_stale_file_behind_a_link_stays(runs: Path, tmp_path: Path):
-    output = tmp_path / "board"
-    build(runs, output)
+def test_stale_file_behind_a_link_stays(runs: Path, undisturbed: Path, tmp_path: Path):
+    output = shutil.copytree(undisturbed, tmp_path / "board")
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/file").write_text("kept")
     (output / "link").symlink_to(tmp_path / "elsewhere")
@@ -149,9 +159,10 @@ build(Path(sys.argv[1]), Path(sys.argv[2]))
     assert len(made) > 6
 
 
-def test_check_says_what_moved_what_is_missing_and_what_is_no_longer_made(runs: Path, tmp_path: Path):
-    output = tmp_path / "board"
-    build(runs, output)
+def test_check_says_what_moved_what_is_missing_and_what_is_no_longer_made(
+    runs: Path, undisturbed: Path, tmp_path: Path
+):
+    output = shutil.copytree(undisturbed, tmp_path / "board")
     assert differences(runs, output) == []
     values = {"cider.kendall_b": 0.41, "bleu_1.kendall_b": 0.3}
     (runs / "one/run.json").write_text(json.dumps(make_record(values=values)))
@@ -166,9 +177,8 @@ def test_check_says_what_moved_what_is_missing_and_what_is_no_longer_made(runs: 
     assert "+++ README.md of the runs" in text and len(text.splitlines()) < 140
 
 
-def test_check_of_a_damaged_leaderboard_is_a_difference(runs: Path, tmp_path: Path):
-    output = tmp_path / "board"
-    build(runs, output)
+def test_check_of_a_damaged_leaderboard_is_a_difference(runs: Path, undisturbed: Path, tmp_path: Path):
+    output = shutil.copytree(undisturbed, tmp_path / "board")
     (output / "leaderboard.json").write_text("{}")
     lines = differences(runs, output)
     assert "differs: leaderboard.json" in lines

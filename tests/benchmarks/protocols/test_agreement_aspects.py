@@ -170,7 +170,7 @@ def test_influence_and_resamples_of_categories_agree(run):
     given = rows(images=80)
     keys = {"doc_to_human": "R", "doc_to_category": "kind", "protocol": {"aggregate": "categories"}}
     errors = [
-        [one.interval.stderr for one in run(given, {"resamples": 400, "intervals": how}, **keys).results]
+        [one.interval.stderr for one in run(given, {"resamples": 200, "intervals": how}, **keys).results]
         for how in ("bootstrap", "influence")
     ]
     assert errors[1] == pytest.approx(errors[0], rel=0.25)

@@ -144,12 +144,12 @@ def test_interval_by_influence_is_that_of_the_mean_over_categories(run):
     rows = [row(f"a{n}", [2, 1 + n % 3], category="A") for n in range(160)]
     rows += [row(f"b{n}", [2, 1 + n % 2], category="B") for n in range(40)]
     by_resamples, by_influence = (
-        run(rows, {"resamples": 1000, "intervals": way}, doc_to_category="category").results[-1]
+        run(rows, {"resamples": 400, "intervals": way}, doc_to_category="category").results[-1]
         for way in ("bootstrap", "influence")
     )
     assert by_influence.value == by_resamples.value
     assert by_influence.interval.method == "influence"
-    assert by_influence.interval.stderr == pytest.approx(by_resamples.interval.stderr, rel=0.07)
+    assert by_influence.interval.stderr == pytest.approx(by_resamples.interval.stderr, rel=0.12)
 
 
 # --- preferences as people give them: ties, votes, grades, best of several, rankings

@@ -183,7 +183,7 @@ def test_whole_record_is_read_by_every_reader(tmp_path: Path):
         read(folder)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(place=("environment", "libraries"), value="x")
 @example(place=("fingerprint_parts", "metrics", "cider"), value=DELETED)
 @example(place=("configs", "rated", "statistics"), value=DELETED)

@@ -62,7 +62,7 @@ def _user_metrics() -> Iterator[None]:
     del metrics._entries["noisy"], metrics._entries["constant"]
 
 
-NOISY = [f"noisy[noise={noise}]" for noise in (0.5, 3.0, 3.5, 9.0)]
+NOISY = [f"noisy[noise={noise}]" for noise in (0.5, 3.0, 9.0)]
 
 
 def run(folder: Path, keys: dict[str, Any], names: Sequence[str], **options: Any) -> TaskRun:
@@ -84,13 +84,13 @@ def run(folder: Path, keys: dict[str, Any], names: Sequence[str], **options: Any
         rows.append(row)
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (folder / "small.yaml").write_text(json.dumps({**TASK, **keys, "metric_list": ["length"]}))
-    options = {"resamples": 200, "seed": 7, "output_path": folder / "runs"} | options
+    options = {"resamples": 100, "seed": 7, "output_path": folder / "runs"} | options
     return capbench.evaluate(tasks="small", metrics=list(names), include_path=[folder], **options)["small"]
 
 
 def compared(done: TaskRun, statistic: str, names: Sequence[str] = ()) -> dict[str, str]:
     assert done.folder is not None
-    settings = CompareSettings(statistic, tuple(names), resamples=200, seed=7)
+    settings = CompareSettings(statistic, tuple(names), resamples=100, seed=7)
     (comparison,) = compare_runs([done.folder], settings)
     return {one.name: one.letters for one in comparison.compared}
 
@@ -103,7 +103,7 @@ def test_groups_of_a_task_with_ratings_are_those_of_compare(tmp_path: Path, rate
     for statistic, entry in found.items():
         assert entry.groups == compared(done, statistic)
         assert len(set(entry.groups.values())) > 1
-        assert (entry.alpha, entry.resamples, entry.seed) == (0.05, 200, 7)
+        assert (entry.alpha, entry.resamples, entry.seed) == (0.05, 100, 7)
 
 
 def test_metric_without_a_value_is_left_out_and_the_others_are_compared(tmp_path: Path):
@@ -118,7 +118,7 @@ def test_metric_without_a_value_is_left_out_and_the_others_are_compared(tmp_path
     assert set(done.record.significance["kendall_c"].groups) == {NOISY[1], "noisy[noise=1.0,longest=2]"}
 
 
-@pytest.mark.parametrize("names", [NOISY, [*NOISY[:3], "noisy[longest=12]"], ["constant", NOISY[0]]])
+@pytest.mark.parametrize("names", [NOISY, [*NOISY[:2], "noisy[longest=12]"], ["constant", NOISY[0]]])
 def test_groups_of_a_task_with_preferences_are_those_of_compare(tmp_path: Path, names: list[str]):
     done = run(tmp_path, PREFERENCE, names)
     (entry,) = done.record.significance.values()
