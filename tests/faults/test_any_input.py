@@ -136,7 +136,7 @@ CAPTIONS = st.lists(
 )
 
 
-@many(max_examples=25)
+@many(max_examples=15)
 @given(documents=DOCUMENTS, captions=CAPTIONS)
 def test_every_document_is_scored_or_named_once_whatever_captions_and_references_are(
     tmp_path: Path, documents: list[dict[str, Any]], captions: list[Any]
@@ -216,7 +216,7 @@ def images() -> dict[str, bytes]:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@many(max_examples=200)
+@many(max_examples=100)
 @given(
     kind=st.sampled_from(["JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP"]),
     faults=st.lists(
@@ -242,7 +242,7 @@ def test_damaged_image_is_read_or_a_failure_with_its_cause(
 # --- rows
 
 
-@many(max_examples=400)
+@many(max_examples=200)
 @given(
     content=st.binary(max_size=60) | st.text(alphabet='a1,;\t"\n\r[]{}:\\ é', max_size=40),
     suffix=st.sampled_from(SUFFIXES),
@@ -267,7 +267,7 @@ VALUES = ANYTHING | st.sampled_from(
 )
 
 
-@many(max_examples=60)
+@many(max_examples=40)
 @given(
     task=st.sampled_from([CAPTIONING, AGREEMENT, PREFERENCE]),
     keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=2),
@@ -282,7 +282,7 @@ def test_task_file_with_anything_in_the_place_of_a_value_runs_or_is_a_fault(
     run_of(tmp_path, {**task, **dict.fromkeys(keys, value)}, rows, captions)
 
 
-@many(max_examples=60)
+@many(max_examples=40)
 @given(values=st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6))
 def test_task_file_of_any_keys_runs_or_is_a_fault(tmp_path: Path, values: dict[str, Any]):
     run_of(tmp_path, {"task": "any", **values}, [{"id": "1", "references": ["a dog"]}])
@@ -320,7 +320,7 @@ def damaged(content: bytes, how: str, place: float, byte: int) -> bytes:
             return content[:at] + bytes([byte]) * 8 + content[at:]
 
 
-@many(max_examples=300)
+@many(max_examples=150)
 @given(
     how=st.sampled_from(["cut", "flip", "more"]),
     place=st.floats(0, 1, exclude_max=True),
