@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,27 @@ def blip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_tiny_blip(tmp_path_factory.mktemp("blip"))
 
 
+class Recording(BlipItm):
+    """Remembers the scores that it gave, as rows of a file of them."""
+
+    recorded: list[dict[str, Any]]
+
+    def pairs(self, images: Sequence[ImageHandle], texts: Sequence[Sequence[str]]) -> Iterator[ScoredPairs]:
+        for batch in super().pairs(images, texts):
+            for at, scores in batch.scores.items():
+                name = Path(str(images[at].source)).name
+                of_image = zip(texts[at], scores.tolist(), strict=True)
+                self.recorded.extend(
+                    {"image": name, "box": images[at].box, "text": text, "score": score} for text, score in of_image
+                )
+            yield batch
+
+
 @pytest.fixture(scope="module")
-def encoder(blip: Path) -> BlipItm:
-    return BlipItm(str(blip), max_tokens=64, device="cpu")
+def encoder(blip: Path) -> Recording:
+    made = Recording(str(blip), max_tokens=64, device="cpu")
+    made.recorded = []
+    return made
 
 
 def evaluate(encoder: Any, folder: Path, task: str, **settings: Any) -> Run:
@@ -59,10 +78,27 @@ def whole_images(rows: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]
     return [(at, row) for at, row in enumerate(rows) if row["id"].endswith("|base")]
 
 
+@dataclass(frozen=True)
+class Finished:
+    """A run, and the scores that its encoder gave."""
+
+    run: Run
+    recorded: list[dict[str, Any]]
+
+
 @pytest.fixture(scope="module")
-def runs(encoder: BlipItm, dci: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    store = tmp_path_factory.mktemp("store") / "store.sqlite"
-    return {task: evaluate(encoder, dci, task, store=store) for task in ("dci_all_scm", "dci_all_neg")}
+def finished(encoder: Recording, dci: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Finished]:
+    found = {}
+    for task in ("dci_all_scm", "dci_all_neg"):
+        encoder.recorded.clear()
+        run = evaluate(encoder, dci, task, store=tmp_path_factory.mktemp("store") / "store.sqlite")
+        found[task] = Finished(run, list(encoder.recorded))
+    return found
+
+
+@pytest.fixture(scope="module")
+def runs(finished: dict[str, Finished]) -> dict[str, Run]:
+    return {task: one.run for task, one in finished.items()}
 
 
 def test_captions_of_a_block_compete_by_their_scores(runs: dict[str, Run], encoder: BlipItm, dci: Path):
@@ -88,26 +124,13 @@ def test_captions_stand_against_negatives_by_their_scores(runs: dict[str, Run], 
 
 @pytest.mark.parametrize("task", ["dci_all_scm", "dci_all_neg"])
 def test_scores_from_a_file_are_matched_as_those_of_the_model_that_gave_them(
-    runs: dict[str, Run], blip: Path, dci: Path, tmp_path: Path, task: str
+    finished: dict[str, Finished], dci: Path, tmp_path: Path, task: str
 ):
-    rows: list[dict[str, Any]] = []
-
-    class Recording(BlipItm):
-        def pairs(self, images: Sequence[ImageHandle], texts: Sequence[Sequence[str]]) -> Iterator[ScoredPairs]:
-            for batch in super().pairs(images, texts):
-                for at, scores in batch.scores.items():
-                    name = Path(str(images[at].source)).name
-                    of_image = zip(texts[at], scores.tolist(), strict=True)
-                    rows.extend(
-                        {"image": name, "box": images[at].box, "text": text, "score": score} for text, score in of_image
-                    )
-                yield batch
-
-    evaluate(Recording(str(blip), max_tokens=64, device="cpu"), dci, task, store=tmp_path / "store.sqlite")
+    rows = finished[task].recorded
     file = tmp_path / "blip.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)))
     again = evaluate(RecordedPairs(file), dci, task)[task]
-    assert again.samples == runs[task][task].samples
+    assert again.samples == finished[task].run[task].samples
     file.write_text("\n".join(map(json.dumps, rows[1:])))
     with pytest.raises(AdapterError, match=r"blip\.jsonl lacks 1 of \d+ pairs, first .*\.png"):
         evaluate(RecordedPairs(file), dci, task)
