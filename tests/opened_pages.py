@@ -1,12 +1,37 @@
-"""A browser that has opened the address that a server of pages printed, and what axe-core finds on a page."""
+"""A server of pages, a browser that has opened the address that it printed, and what axe-core finds on a page."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from capbench.benchmarks.tables.pages.serving import serve
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
+
+
+@contextmanager
+def served(application: Any, command: str, port: int = 0) -> Iterator[str]:
+    """Serve pages from a thread of this process, and give the address that the server prints."""
+    import uvicorn
+
+    told: queue.Queue[str] = queue.Queue()
+    started: list[uvicorn.Server] = []
+    run = uvicorn.Server.run
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(uvicorn.Server, "run", lambda server, sockets: (started.append(server), run(server, sockets)))
+        given = {"command": command, "holds": "sees all", "port": port, "told": told.put}
+        thread = threading.Thread(target=serve, args=(application,), kwargs=given)
+        thread.start()
+        yield told.get(timeout=60)
+        started[0].should_exit = True
+        thread.join(60)
 
 
 def open_browser(browser: Browser, address: str, said: list[str], own: str = "", **options: Any) -> BrowserContext:
@@ -29,13 +54,10 @@ _NARROW, _WIDE = 390, 1400
 WIDTHS = [(_NARROW, ["light"]), (_WIDE, ["light", "dark"])]
 """How wide pages are looked at, and the themes in which they are."""
 _COLOURS = ["color-contrast", "link-in-text-block"]
-_OPTIONS = {
-    (_NARROW, "light"): {"rules": {rule: {"enabled": False} for rule in _COLOURS}},
-    (_WIDE, "light"): {},
-    (_WIDE, "dark"): {"runOnly": {"type": "rule", "values": _COLOURS}},
-}
+_WHOLE = {"rules": {rule: {"enabled": False} for rule in _COLOURS}}
+_OF_COLOURS = {"runOnly": {"type": "rule", "values": _COLOURS}}
 """What axe-core looks at: a wide page shows whatever a narrow one does, and in the same colours; in the dark theme
-nothing else differs. To look at colours takes most of the time."""
+nothing else differs. To look at colours takes most of the time: of elements that look alike, two are."""
 
 
 def violations(page: Page, axe: str, width: int, themes: Sequence[str]) -> list[list[str]]:
@@ -47,16 +69,39 @@ def violations(page: Page, axe: str, width: int, themes: Sequence[str]) -> list[
     assert page.evaluate("window.ran") is None
     # By the tester's hand, past the policy that lets nothing else in.
     page.evaluate(axe + "; null")
-    found = []
+    found = [["", *one] for one in page.evaluate(_RUN, _WHOLE)]
     for theme in themes:
         page.emulate_media(color_scheme=theme)
         dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
         assert dark == (theme == "dark")
-        found += [[theme, *one] for one in page.evaluate(_RUN, _OPTIONS[width, theme])]
+        if width == _WIDE:
+            found += [[theme, *one] for one in page.evaluate(_RUN_OF_COLOURS, _OF_COLOURS)]
     return found
 
 
 _RUN = """async (options) => {
   const run = await axe.run({ resultTypes: ["violations"], ...options });
+  return run.violations.map((one) => [one.id, one.nodes[0].html]);
+}"""
+_RUN_OF_COLOURS = """async (options) => {
+  const looks = new Map();
+  // What an element looks like: how it and what it lies in are drawn.
+  const look = (one) => {
+    if (!one) return "";
+    if (!looks.has(one)) {
+      const drawn = getComputedStyle(one);
+      const own = ["color", "fill", "backgroundColor", "backgroundImage", "opacity", "fontSize", "fontWeight",
+        "textDecorationLine", "textShadow", "display", "position"].map((key) => drawn[key]);
+      looks.set(one, [look(one.parentElement), one.tagName, one.className.baseVal ?? one.className, ...own].join("|"));
+    }
+    return looks.get(one);
+  };
+  const counts = new Map();
+  const include = [...document.body.querySelectorAll("*")].filter((one) => {
+    if (![...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim())) return false;
+    counts.set(look(one), (counts.get(look(one)) ?? 0) + 1);
+    return counts.get(look(one)) <= 2;
+  });
+  const run = await axe.run({ include }, { resultTypes: ["violations"], ...options });
   return run.violations.map((one) => [one.id, one.nodes[0].html]);
 }"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from capbench.benchmarks.leaderboard.html.rendering import run_pages
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+VIEWPORT = {"width": 1280, "height": 900}
 RATINGS = "#task-ratings-1-0"
 RUN_PAGE = "runs/ratings--no-model--20261120T122949-a3d4ca58.html"
 
@@ -50,16 +52,33 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def page(browser: Browser, site: Path) -> Iterator[Page]:
-    """The first page; afterwards nothing may have been said on the console, asked of a network or run."""
+@contextmanager
+def opened(browser: Browser, site: Path) -> Iterator[tuple[Page, list[str]]]:
+    """Give the first page in a window of its own, and what is said on its console or asked of a network."""
     said: list[str] = []
-    options = {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"}
+    options = {"viewport": VIEWPORT, "color_scheme": "light"}
     context = open_browser(browser, (site / "index.html").as_uri(), said, "file:", **options)
-    page = context.pages[0]
+    yield context.pages[0], said
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def window(browser: Browser, site: Path) -> Iterator[tuple[Page, list[str]]]:
+    """One window for all tests that leave nothing in it."""
+    with opened(browser, site) as window:
+        yield window
+
+
+@pytest.fixture
+def page(window: tuple[Page, list[str]], site: Path) -> Iterator[Page]:
+    """The first page; afterwards nothing may have been said on the console, asked of a network or run."""
+    page, said = window
+    said.clear()
+    page.set_viewport_size(VIEWPORT)
+    page.emulate_media(color_scheme="light")
+    page.goto((site / "index.html").as_uri())
     yield page
     assert page.evaluate("window.ran") is None
-    context.close()
     assert said == []
 
 
@@ -138,7 +157,13 @@ def test_published_rows_and_tasks_can_be_chosen(page: Page) -> None:
     assert {row.get_attribute("data-task") for row in runs.all()} == {"captions_02"}
 
 
-def test_the_theme_follows_the_system_and_the_button_and_is_remembered(page: Page) -> None:
+def test_the_theme_follows_the_system_and_the_button_and_is_remembered(browser: Browser, site: Path) -> None:
+    with opened(browser, site) as (page, said):
+        look_at_themes(page)
+        assert said == []
+
+
+def look_at_themes(page: Page) -> None:
     def background() -> str:
         return page.evaluate("getComputedStyle(document.body).backgroundColor")
 
@@ -211,6 +236,18 @@ def test_every_page_fits_and_is_accessible_in_both_themes(
         )
         faults[name] = violations(page, axe, width, themes)
     assert not any(faults.values()), faults
+
+
+def test_poor_contrast_of_either_theme_is_found_behind_elements_of_one_look(browser: Browser, axe: str) -> None:
+    width, themes = WIDTHS[1]
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    dark = "@media (prefers-color-scheme: dark) { .dark { color: #ddd } }"
+    page.set_content(
+        f'<!doctype html><html lang="en"><head><title>t</title><style>{dark}</style></head><body><main><h1>t</h1>'
+        f'{"<p>good</p>" * 4}<p style="color: #ccc">poor</p><p class="dark">poor at night</p></main></body></html>'
+    )
+    assert [one[:2] for one in violations(page, axe, width, themes)] == [[one, "color-contrast"] for one in themes]
+    page.close()
 
 
 def test_what_is_filtered_and_sorted_stands_in_the_address_and_is_there_again(page: Page) -> None:

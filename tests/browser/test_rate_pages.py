@@ -7,26 +7,27 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from opened_pages import WIDTHS, open_browser, violations
-from rated_session import SYSTEMS, make_task
+from opened_pages import WIDTHS, open_browser, served, violations
+from rated_session import SYSTEMS, make_session, make_task
+
+from capbench.benchmarks.rate.app import application
+from capbench.benchmarks.rate.questions import BETTER
+from capbench.benchmarks.rate.session import RatingQueue, Session
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 pytest.importorskip("uvicorn", reason="needs the extra view")
-ANSWERS = 60
+ANSWERS = 30
 SCALES = [
-    "--aspect", "precision=1-5: nothing is right | all is right",
-    "--aspect", "recall=0-3: nothing | little | much | all that can be seen",
-    "--references",
-]  # fmt: skip
-
-
+    "precision=1-5: nothing is right | all is right",
+    "recall=0-3: nothing | little | much | all that can be seen",
+]
 RATE = """async ([from, until]) => {
     for (let number = from; number < until; number++) {
         await new Promise((go, fail) => {
@@ -43,7 +44,7 @@ RATE = """async ([from, until]) => {
 
 
 @contextmanager
-def served(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def of_its_own(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Give a server of the task in a folder, as a process of its own, and the address that it printed."""
     captions = [str(folder / f"{system}.jsonl") for system in SYSTEMS]
     command = [sys.executable, "-m", "capbench.cli.main", "rate", "photos"]
@@ -67,12 +68,12 @@ def test_no_answer_is_lost_though_the_server_is_killed_twice(browser: Browser, t
     context = browser.new_context(viewport={"width": 390, "height": 700})
     page = context.new_page()
     known = 0
-    for until in (20, 40, ANSWERS):
-        with served(tmp_path, "--aspect", "quality=1-5") as (process, address):
+    for until in (10, 20, ANSWERS):
+        with of_its_own(tmp_path, "--aspect", "quality=1-5") as (process, address):
             page.goto(address)
             page.goto(f"{address.partition('/?')[0]}/raters/ann")
             # What the browser was told is kept; the answer that was on its way may be, too.
-            assert known <= number_of(page) <= known + (until > 20)
+            assert known <= number_of(page) <= known + (until > 10)
             page.evaluate(RATE, [number_of(page), until])
             known = until
             if until < ANSWERS:
@@ -88,11 +89,17 @@ def test_no_answer_is_lost_though_the_server_is_killed_twice(browser: Browser, t
 @pytest.fixture(scope="module")
 def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """What servers of a session of scales, and of one of choices, printed."""
-    folders = {kind: tmp_path_factory.mktemp(kind) for kind in ("scales", "choices")}
-    for folder in folders.values():
-        make_task(folder, 2)
-    with served(folders["scales"], *SCALES) as (_, scales), served(folders["choices"], "--better") as (_, choices):
-        yield {"scales": scales, "choices": choices}
+    asked = {"scales": {"aspects": SCALES, "references": True}, "choices": {"better": BETTER}}
+    with ExitStack() as servers:
+        yield {
+            kind: servers.enter_context(pages_of(make_session(tmp_path_factory.mktemp(kind), rows=2, **given)))
+            for kind, given in asked.items()
+        }
+
+
+def pages_of(session: Session, port: int = 0) -> AbstractContextManager[str]:
+    """Serve a session from this process."""
+    return served(application(RatingQueue(session)), "rate", port)
 
 
 @pytest.mark.parametrize(("width", "themes"), WIDTHS)
@@ -179,16 +186,16 @@ def test_the_keyboard_alone_rates_corrects_and_takes_back(browser: Browser, addr
 def test_a_rater_is_told_when_the_server_is_gone_and_where_it_was_started_anew(
     browser: Browser, tmp_path: Path
 ) -> None:
-    make_task(tmp_path, 2)
+    session = make_session(tmp_path, rows=2, better=BETTER)
     context = browser.new_context()
     page = context.new_page()
-    with served(tmp_path, "--better") as (_, address):
+    with pages_of(session) as address:
         page.goto(address)
         page.goto(f"{address.partition('/?')[0]}/raters/ann")
     page.keyboard.press("1")
     page.get_by_text("so this answer is not saved").wait_for()
     port = address.partition("/?")[0].rpartition(":")[2]
-    with served(tmp_path, "--port", port):
+    with pages_of(session, int(port)):
         page.keyboard.press("1")
         page.get_by_text("open the address that 'bench rate' printed").wait_for()
     context.close()

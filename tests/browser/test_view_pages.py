@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from opened_pages import WIDTHS, open_browser, violations
+from opened_pages import WIDTHS, open_browser, served, violations
 from viewed_runs import METRIC, Viewed
 
-from capbench.benchmarks.tables.pages.serving import serve
 from capbench.benchmarks.view.app import application
 from capbench.benchmarks.view.exporting import EXPORT_POLICY, export
 from capbench.progress import unheard
@@ -26,19 +23,8 @@ pytest.importorskip("uvicorn", reason="needs the extra view")
 @pytest.fixture(scope="module")
 def address(viewed: Viewed) -> Iterator[str]:
     """What the server prints."""
-    import uvicorn
-
-    told: queue.Queue[str] = queue.Queue()
-    started: list[uvicorn.Server] = []
-    run = uvicorn.Server.run
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(uvicorn.Server, "run", lambda server, sockets: (started.append(server), run(server, sockets)))
-        given = {"command": "view", "holds": "sees all", "told": told.put}
-        thread = threading.Thread(target=serve, args=(application(viewed.site()),), kwargs=given)
-        thread.start()
-        yield told.get(timeout=60)
-        started[0].should_exit = True
-        thread.join(60)
+    with served(application(viewed.site()), "view") as address:
+        yield address
 
 
 def pages_of(viewed: Viewed) -> dict[str, str]:
