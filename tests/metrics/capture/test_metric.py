@@ -17,6 +17,7 @@ from capbench.metrics.capture.phrases import PhraseEncoder
 from capbench.metrics.golden import read_golden
 from capbench.metrics.vectors.checkpoints import Checkpoint
 
+pytestmark = pytest.mark.usefixtures("minilm_in_memory")
 GOLDEN = read_golden("capture")["pairs"]
 PARTS = [f"{kind}_{name}" for kind in ("object", "attribute", "relation") for name in ("precision", "recall", "f1")]
 

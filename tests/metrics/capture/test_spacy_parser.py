@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,15 +15,21 @@ from capbench.metrics.capture.scene_graphs import ParsedCaption
 from capbench.metrics.capture.spacy_parser import SpacyParser, read_graph
 
 
+@cache
+def vocabulary() -> Any:
+    """The vocabulary of English, of which the documents share one."""
+    return pytest.importorskip("spacy", reason="needs the extra 'spacy'").blank("en").vocab
+
+
 def doc(text: str):
     """Return a parsed document; a word is written text/lemma/part of speech/dependency/head's number."""
-    spacy = pytest.importorskip("spacy", reason="needs the extra 'spacy'")
+    vocab = vocabulary()
     from spacy.tokens import Doc
 
     rows = [word.split("/") for word in text.split()]
     words, lemmas, parts, dependencies, heads = (list(column) for column in zip(*rows, strict=True))
     return Doc(
-        spacy.blank("en").vocab, words=words, lemmas=lemmas, pos=parts, deps=dependencies,
+        vocab, words=words, lemmas=lemmas, pos=parts, deps=dependencies,
         heads=[int(head) for head in heads],
     )  # fmt: skip
 
