@@ -5,7 +5,9 @@ from __future__ import annotations
 import atexit
 import gc
 import hashlib
+import itertools
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -84,6 +86,18 @@ def _meteor_tables(request: pytest.FixtureRequest, session_folder: Path) -> Path
         return cache.mkdir(f"meteor-{hashlib.sha256(code).hexdigest()[:16]}")
     folder = session_folder / "meteor"
     folder.mkdir(exist_ok=True)
+    return folder
+
+
+_folders = itertools.count()
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the test; pytest's own looks through those of all tests before, and takes longer than most tests."""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    folder = tmp_path_factory.getbasetemp() / f"{name}{next(_folders)}"
+    folder.mkdir(mode=0o700)
     return folder
 
 

@@ -8,11 +8,38 @@ from __future__ import annotations
 
 import json
 import string
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from capbench.metrics.golden.tiny_inputs import ARCHITECTURE, EMBED_DIM, IMAGE_SIZE, tiny_state_dict
+from capbench.metrics.golden import tiny_inputs
+from capbench.metrics.golden.tiny_inputs import ARCHITECTURE, EMBED_DIM, IMAGE_SIZE
+
+
+@cache
+def _drawn(seed: int, lora: bool) -> Mapping[str, Any]:
+    return tiny_inputs.tiny_lora_state_dict(seed) if lora else tiny_inputs.tiny_state_dict(seed)
+
+
+def tiny_state_dict(seed: int = 0) -> dict[str, Any]:
+    """Return the weights of a tiny CLIP, drawn once a process: their tensors are not to be changed."""
+    return dict(_drawn(seed, False))
+
+
+def tiny_lora_state_dict(seed: int = 0) -> dict[str, Any]:
+    """Return the weights of a tiny CLIP with LoRA, drawn once a process: their tensors are not to be changed."""
+    return dict(_drawn(seed, True))
+
+
+FEW_WORDS = {**ARCHITECTURE, "text_cfg": {**ARCHITECTURE["text_cfg"], "vocab_size": 9}}
+"""The architecture of ``few_words``."""
+
+
+def few_words(state: dict[str, Any]) -> dict[str, Any]:
+    """Return a tiny CLIP's weights without most words: read in a moment, for tests that encode no text."""
+    return {**state, "token_embedding.weight": state["token_embedding.weight"][:9].clone()}
 
 
 @dataclass(frozen=True)

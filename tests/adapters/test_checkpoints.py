@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_clip import ARCHITECTURE, TinyClip, tiny_state_dict
+from tiny_clip import FEW_WORDS, TinyClip, few_words, tiny_state_dict
 
 from capbench.adapters import adapters
 from capbench.adapters.checkpoints import mismatch, tensor_shapes
@@ -33,12 +33,14 @@ class _Malicious:
 
 
 @pytest.fixture
-def refused(tiny_clip: TinyClip) -> Callable[[Path], AdapterError]:
+def refused(tmp_path: Path) -> Callable[[Path], AdapterError]:
     """Return a function that gives the error with which a checkpoint is refused."""
+    architecture = tmp_path / "tiny-few-words.json"
+    architecture.write_text(json.dumps(FEW_WORDS), encoding="utf-8")
 
     def load(path: Path) -> AdapterError:
         with pytest.raises(AdapterError) as caught:
-            adapters["open_clip"](pretrained=str(path), architecture=str(tiny_clip.architecture))
+            adapters["open_clip"](pretrained=str(path), architecture=str(architecture))
         return caught.value
 
     return load
@@ -47,7 +49,7 @@ def refused(tiny_clip: TinyClip) -> Callable[[Path], AdapterError]:
 def test_pickled_code_is_named_and_not_run(tmp_path: Path, refused):
     ran = tmp_path / "ran"
     path = tmp_path / "weights.pt"
-    torch.save({"state_dict": tiny_state_dict(), "extra": _Malicious(ran)}, path)
+    torch.save({"state_dict": few_words(tiny_state_dict()), "extra": _Malicious(ran)}, path)
     error = refused(path)
     assert error.message.startswith(f"checkpoint {path}: holds pickled code (")
     assert "which was not run" in error.message
@@ -88,16 +90,16 @@ def test_zip_and_list_that_are_no_checkpoint_are_named(tmp_path: Path, refused):
 
 def test_tensors_that_do_not_fit_are_named(tmp_path: Path, refused):
     path = tmp_path / "weights.pt"
-    state = tiny_state_dict()
+    state = few_words(tiny_state_dict())
     state["visual.proj"] = torch.zeros(64, 48)
     torch.save(state, path)
     error = refused(path)
-    assert f"checkpoint {path} does not fit architecture tiny-clip: " in error.message
+    assert f"checkpoint {path} does not fit architecture tiny-few-words: " in error.message
     assert "visual.proj: [64, 48] in the checkpoint, [64, 32] in the architecture" in error.message
     del state["visual.proj"]
     torch.save(state, path)
     assert "visual.proj: not in the checkpoint" in refused(path).message
-    torch.save({**tiny_state_dict(), "visual.more": torch.zeros(1)}, path)
+    torch.save({**few_words(tiny_state_dict()), "visual.more": torch.zeros(1)}, path)
     assert "visual.more: not in the architecture" in refused(path).message
 
 
@@ -110,12 +112,13 @@ def test_tensors_that_do_not_fit_are_named(tmp_path: Path, refused):
         ("text_cfg", {"layers": 5}, "transformer.resblocks.2."),
     ],
 )
-def test_another_architecture_is_refused_and_not_stretched(tower, change, name, tiny_clip, tmp_path):
-    architecture = {**ARCHITECTURE, tower: {**ARCHITECTURE[tower], **change}}
+def test_another_architecture_is_refused_and_not_stretched(tower, change, name, tmp_path):
+    torch.save(few_words(tiny_state_dict()), tmp_path / "weights.pt")
+    architecture = {**FEW_WORDS, tower: {**FEW_WORDS[tower], **change}}
     path = tmp_path / f"other-{'-'.join(change)}-{next(iter(change.values()))}.json"
     path.write_text(json.dumps(architecture))
     with pytest.raises(AdapterError) as caught:
-        adapters["open_clip"](pretrained=str(tiny_clip.checkpoint), architecture=str(path))
+        adapters["open_clip"](pretrained=str(tmp_path / "weights.pt"), architecture=str(path))
     assert f"does not fit architecture {path.stem}: " in caught.value.message
     assert name in caught.value.message
     assert bool(re.search(r"; and \d+ more", caught.value.message)) == ("layers" in change)

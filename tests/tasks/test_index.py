@@ -118,7 +118,7 @@ def test_faulty_file_is_reported_and_does_not_stop_the_others(write: Write, tmp_
 
 def test_hostile_files_of_a_folder_are_named_and_cost_no_other(write: Write, tmp_path: Path):
     hostile = {
-        "deep": "[" * 100_000,
+        "deep": "[" * 10_000,
         "bomb": "a: &a [x, x]\n" + "".join(f"k{n}: &a [*a, *a]\n" for n in range(40)),
         "binary": "task: \0",
         "int": "task: " + "9" * 5_000,
@@ -126,11 +126,11 @@ def test_hostile_files_of_a_folder_are_named_and_cost_no_other(write: Write, tmp
     }
     for name, text in hostile.items():
         write(f"{name}.yaml", text)
-    for number in range(60):
+    for number in range(45):
         write(f"chain/{number}.yaml", f"include: {number + 1}.yaml\n")
     (tmp_path / "folder.yaml").mkdir()
     write("fine.yaml", "task: fine\n")
-    with calls_at_most(10_000_000):
+    with calls_at_most(3_000_000):
         index = build_index([tmp_path])
     assert {path.stem for path in index.faults} >= {*hostile, "folder", "0"}
     assert [entry.name for entry in index.resolve(["fine"])] == ["fine"]
@@ -191,21 +191,17 @@ def test_installed_package_brings_tasks_readers_and_metrics(tmp_path: Path):
     ("target", "files", "reason"),
     [
         ("no_such_package.tasks", {}, "No module named 'no_such_package'"),
-        ("third_party", {"third_party.py": ""}, "it is not a package"),
-        ("third_party.tasks", {"third_party/__init__.py": "1 / 0\n"}, "ZeroDivisionError"),
+        ("third_file", {"third_file.py": ""}, "it is not a package"),
+        ("third_broken.tasks", {"third_broken/__init__.py": "1 / 0\n"}, "ZeroDivisionError"),
     ],
 )
-def test_entry_point_that_leads_nowhere_is_an_error_that_names_it(tmp_path, target, files, reason):
+def test_entry_point_that_leads_nowhere_is_an_error_that_names_it(tmp_path, monkeypatch, target, files, reason):
     distribution(tmp_path, "third-party", f"[capbench.tasks]\nbad = {target}\n", files)
-    done = python(
-        "from capbench.errors import TaskError\n"
-        "from capbench.tasks.index import build_index\n"
-        "try: build_index()\n"
-        "except TaskError as error: print(error)\n",
-        tmp_path,
-    )
-    assert f"entry point 'bad' of group capbench.tasks: cannot find '{target}'" in done.stdout, done.stderr
-    assert reason in done.stdout
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(TaskError) as caught:
+        build_index()
+    assert f"entry point 'bad' of group capbench.tasks: cannot find '{target}'" in str(caught.value)
+    assert reason in str(caught.value)
 
 
 def test_entry_point_that_takes_a_shipped_name_is_an_error_every_time(tmp_path: Path):

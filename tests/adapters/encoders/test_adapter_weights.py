@@ -16,7 +16,7 @@ import pytest
 import torch
 from feature_rows import stacked
 from safetensors.torch import load_file, save_file
-from tiny_clip import TinyClip
+from tiny_clip import FEW_WORDS, TinyClip, few_words, tiny_lora_state_dict
 from tiny_images import noise_png
 from transformers import CLIPModel
 
@@ -24,7 +24,7 @@ from capbench.adapters import ImageHandle, adapters
 from capbench.adapters.captioners.hf import HfCaptioner
 from capbench.adapters.encoders.pac import weight_of_factor
 from capbench.errors import AdapterError
-from capbench.metrics.golden.tiny_inputs import RANK, tiny_lora_state_dict
+from capbench.metrics.golden.tiny_inputs import RANK
 
 pytestmark = pytest.mark.costly
 
@@ -77,8 +77,21 @@ def features(encoder: Any, images: Sequence[ImageHandle]) -> np.ndarray:
     return np.concatenate([stacked(encoder.images(images)), stacked(encoder.texts(TEXTS))])
 
 
+@pytest.fixture(scope="module")
+def dci_lora(tiny_clip: TinyClip, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """A folder with what DCI tunes of the tiny CLIP, and the model with these weights merged; neither is changed."""
+    folder = tmp_path_factory.mktemp("dci") / "lora"
+    return folder, tuned(model_of(tiny_clip, "hf_clip"), folder, **DCI)
+
+
+@pytest.fixture(scope="module")
+def plain(tiny_clip: TinyClip) -> dict[str, Any]:
+    """The tiny CLIP without LoRA, by adapter."""
+    return {adapter: load(tiny_clip, adapter) for adapter in ("hf_clip", "open_clip")}
+
+
 @pytest.mark.parametrize("settings", [DCI, DCI | {"bias": "none", "use_rslora": True}], ids=["DCI", "rslora"])
-def test_lora_on_hf_clip_has_the_features_of_merged_weights(tiny_clip, images, tmp_path, settings):
+def test_lora_on_hf_clip_has_the_features_of_merged_weights(tiny_clip, plain, images, tmp_path, settings):
     merged = tuned(model_of(tiny_clip, "hf_clip"), tmp_path / "lora", **settings)
     whole = tmp_path / "whole"
     shutil.copytree(tiny_clip.hf_folder, whole)
@@ -88,24 +101,24 @@ def test_lora_on_hf_clip_has_the_features_of_merged_weights(tiny_clip, images, t
         warnings.simplefilter("error", FutureWarning)
         ours = load(tiny_clip, "hf_clip", peft=str(tmp_path / "lora"))
     theirs = adapters["hf_clip"](pretrained=str(whole), device="cpu")
-    plain = load(tiny_clip, "hf_clip")
-    assert ours.fingerprint() != plain.fingerprint()
-    assert abs(features(ours, images) - features(theirs, images)).max() < 1e-6
-    assert abs(features(ours, images) - features(plain, images)).max() > 0.01
+    found = features(ours, images)
+    assert ours.fingerprint() != plain["hf_clip"].fingerprint()
+    assert abs(found - features(theirs, images)).max() < 1e-6
+    assert abs(found - features(plain["hf_clip"], images)).max() > 0.01
 
 
-def test_biases_by_the_names_of_older_peft_are_taken(tiny_clip: TinyClip, images: list[ImageHandle], tmp_path: Path):
-    tuned(model_of(tiny_clip, "hf_clip"), tmp_path / "new", **DCI)
-    ours = load(tiny_clip, "hf_clip", peft=str(tmp_path / "new"))
+def test_biases_by_the_names_of_older_peft_are_taken(tiny_clip, dci_lora, images, tmp_path):
+    new, _ = dci_lora
+    ours = load(tiny_clip, "hf_clip", peft=str(new))
     expected = features(ours, images)
     # As in 2023: 'q_proj.bias', not 'q_proj.base_layer.bias', in a pickled file, with fewer settings.
     old = tmp_path / "old"
     old.mkdir()
-    state = load_file(tmp_path / "new" / "adapter_model.safetensors")
+    state = load_file(new / "adapter_model.safetensors")
     state = {name.replace(".base_layer.bias", ".bias"): value for name, value in state.items()}
     assert "base_model.model.text_model.encoder.layers.0.mlp.fc1.bias" in state
     torch.save(state, old / "adapter_model.bin")
-    known = json.loads((tmp_path / "new" / "adapter_config.json").read_text())
+    known = json.loads((new / "adapter_config.json").read_text())
     kept = ("peft_type", "r", "lora_alpha", "lora_dropout", "bias", "target_modules", "inference_mode")
     (old / "adapter_config.json").write_text(json.dumps({key: known[key] for key in kept}))
     older = load(tiny_clip, "hf_clip", peft=str(old))
@@ -113,17 +126,17 @@ def test_biases_by_the_names_of_older_peft_are_taken(tiny_clip: TinyClip, images
 
 
 @pytest.mark.parametrize("targets", [["c_fc", "c_proj"], ["attn", "c_fc", "c_proj"]], ids=["MLP", "attention"])
-def test_lora_on_open_clip_has_the_features_of_merged_weights(tiny_clip, images, tmp_path, targets):
+def test_lora_on_open_clip_has_the_features_of_merged_weights(tiny_clip, plain, images, tmp_path, targets):
     merged = tuned(model_of(tiny_clip, "open_clip"), tmp_path / "lora", r=2, lora_alpha=6, target_modules=targets)
     folder = shutil.copytree(tiny_clip.open_clip_folder, tmp_path / "whole")
     weights = {name: value.contiguous() for name, value in merged.state_dict().items()}
     save_file(weights, folder / "open_clip_model.safetensors")
     ours = load(tiny_clip, "open_clip", peft=str(tmp_path / "lora"))
     theirs = adapters["open_clip"](pretrained=str(folder), device="cpu")
-    plain = load(tiny_clip, "open_clip")
-    assert ours.fingerprint() != plain.fingerprint()
-    assert abs(features(ours, images) - features(theirs, images)).max() < 1e-6
-    assert abs(features(ours, images) - features(plain, images)).max() > 0.01
+    found = features(ours, images)
+    assert ours.fingerprint() != plain["open_clip"].fingerprint()
+    assert abs(found - features(theirs, images)).max() < 1e-6
+    assert abs(found - features(plain["open_clip"], images)).max() > 0.01
 
 
 @pytest.mark.parametrize("adapter", ["hf_clip", "open_clip"])
@@ -136,8 +149,8 @@ def test_lora_is_added_in_single_precision(tiny_clip: TinyClip, tmp_path: Path, 
     assert torch.equal(half._model.get_submodule(name).weight, expected.bfloat16())
 
 
-def test_adapter_of_another_model_is_refused(tiny_clip: TinyClip, tmp_path: Path):
-    tuned(model_of(tiny_clip, "hf_clip"), tmp_path / "lora", **DCI)
+def test_adapter_of_another_model_is_refused(tiny_clip: TinyClip, dci_lora: tuple[Path, Any], tmp_path: Path):
+    shutil.copytree(dci_lora[0], tmp_path / "lora")
     with pytest.raises(AdapterError, match=r"lora: does not fit the model: .*not in the model"):
         load(tiny_clip, "open_clip", peft=str(tmp_path / "lora"))
     file = tmp_path / "lora" / "adapter_model.safetensors"
@@ -152,8 +165,8 @@ def test_adapter_of_another_model_is_refused(tiny_clip: TinyClip, tmp_path: Path
 
 
 @pytest.mark.parametrize("adapter", ["hf_clip", "open_clip"])
-def test_peft_folder_as_the_model_itself_says_how_it_is_named(tiny_clip: TinyClip, tmp_path: Path, adapter: str):
-    tuned(model_of(tiny_clip, "hf_clip"), tmp_path / "lora", **DCI)
+def test_peft_folder_as_the_model_itself_says_how_it_is_named(dci_lora, tmp_path, adapter):
+    shutil.copytree(dci_lora[0], tmp_path / "lora")
     (tmp_path / "lora" / "config.json").unlink(missing_ok=True)
     with pytest.raises(AdapterError) as caught:
         adapters[adapter](pretrained=str(tmp_path / "lora"), device="cpu")
@@ -187,7 +200,7 @@ def checkpoint_of(state: dict[str, torch.Tensor], path: Path) -> Path:
     return path
 
 
-def test_lora_inside_a_checkpoint_has_the_features_of_merged_weights(tiny_clip, images, tmp_path, caplog):
+def test_lora_inside_a_checkpoint_has_the_features_of_merged_weights(tiny_clip, plain, images, tmp_path, caplog):
     # DAC's own model code, given this state dict, has these features, too (to 1e-5, where they are 2.3 on average).
     state, merged = with_lora()
     dac, whole = checkpoint_of(state, tmp_path / "dac.pt"), checkpoint_of(merged, tmp_path / "whole.pt")
@@ -195,22 +208,30 @@ def test_lora_inside_a_checkpoint_has_the_features_of_merged_weights(tiny_clip, 
     ours = adapters["open_clip"](pretrained=str(dac), lora_alpha=1, **keys)
     assert "randomly" not in caplog.text
     theirs = adapters["open_clip"](pretrained=str(whole), **keys)
-    plain = adapters["open_clip"](pretrained=str(tiny_clip.checkpoint), **keys)
-    assert abs(features(ours, images) - features(theirs, images)).max() < 1e-6
-    assert abs(features(ours, images) - features(plain, images)).max() > 0.01
+    found = features(ours, images)
+    assert abs(found - features(theirs, images)).max() < 1e-6
+    assert abs(found - features(plain["open_clip"], images)).max() > 0.01
     twice = adapters["open_clip"](pretrained=str(dac), lora_alpha=2, **keys)
     assert ours.fingerprint() != twice.fingerprint()
-    assert abs(features(ours, images) - features(twice, images)).max() > 0.01
+    assert abs(found - features(twice, images)).max() > 0.01
 
 
-def test_lora_inside_a_checkpoint_is_never_scaled_by_a_guess(tiny_clip: TinyClip, tmp_path: Path):
-    keys = {"architecture": str(tiny_clip.architecture), "device": "cpu"}
-    dac = checkpoint_of(with_lora()[0], tmp_path / "dac.pt")
+@pytest.fixture
+def few(tmp_path: Path) -> dict[str, str]:
+    """Keys of a tiny CLIP that is loaded in a moment."""
+    (tmp_path / "tiny-few-words.json").write_text(json.dumps(FEW_WORDS), encoding="utf-8")
+    return {"architecture": str(tmp_path / "tiny-few-words.json"), "device": "cpu"}
+
+
+def test_lora_inside_a_checkpoint_is_never_scaled_by_a_guess(few: dict[str, str], tmp_path: Path):
+    state = few_words(tiny_lora_state_dict())
+    dac = checkpoint_of(state, tmp_path / "dac.pt")
+    plain = checkpoint_of({n: v for n, v in state.items() if "lora_" not in n}, tmp_path / "plain.pt")
     with pytest.raises(AdapterError, match=r"holds LoRA weights .*without their scale") as caught:
-        adapters["open_clip"](pretrained=str(dac), **keys)
+        adapters["open_clip"](pretrained=str(dac), **few)
     assert "lora_alpha=1" in caught.value.hint and "--model pac" in caught.value.hint
     with pytest.raises(AdapterError, match=r"lora_alpha=1: checkpoint .* holds no LoRA weights"):
-        adapters["open_clip"](pretrained=str(tiny_clip.checkpoint), lora_alpha=1, **keys)
+        adapters["open_clip"](pretrained=str(plain), lora_alpha=1, **few)
 
 
 _C_FC = "transformer.resblocks.0.mlp.c_fc"
@@ -233,14 +254,12 @@ _C_FC = "transformer.resblocks.0.mlp.c_fc"
         (lambda state: state.pop("visual.proj"), "visual.proj: not in the checkpoint"),
     ],
 )
-def test_lora_that_does_not_fit_is_named(tiny_clip, tmp_path, change, reason):
-    state = with_lora()[0]
+def test_lora_that_does_not_fit_is_named(few, tmp_path, change, reason):
+    state = few_words(tiny_lora_state_dict())
     change(state)
     path = checkpoint_of(state, tmp_path / "dac.pt")
     with pytest.raises(AdapterError, match=re.escape(reason)):
-        adapters["open_clip"](
-            pretrained=str(path), architecture=str(tiny_clip.architecture), lora_alpha=1, device="cpu"
-        )
+        adapters["open_clip"](pretrained=str(path), lora_alpha=1, **few)
 
 
 def test_lora_tensors_in_a_folder_of_transformers_are_named(tiny_clip: TinyClip, tmp_path: Path):

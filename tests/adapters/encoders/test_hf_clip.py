@@ -134,8 +134,9 @@ def test_fast_transform_is_refused_where_there_is_none(tiny_siglip2: Path, tiny_
         adapters["hf_clip"](pretrained=str(tiny_clip.hf_folder), transform="fast", preprocess="transformers")
 
 
-@pytest.mark.parametrize(("dtype", "kept"), [("fp16", np.float16), ("bf16", np.float32)])
-@pytest.mark.parametrize("kind", ["tiny_clip", "tiny_siglip2"])
+@pytest.mark.parametrize(
+    ("kind", "dtype", "kept"), [("tiny_clip", "fp16", np.float16), ("tiny_siglip2", "bf16", np.float32)]
+)
 def test_half_precision_has_nearly_the_same_features(kind, dtype, kept, photographs, request):
     made = request.getfixturevalue(kind)
     folder = str(made.hf_folder if isinstance(made, TinyClip) else made)

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_clip import TinyClip, tiny_state_dict
+from tiny_clip import TinyClip, few_words, tiny_lora_state_dict, tiny_state_dict
 
 from capbench.adapters import Encoder, ImageHandle
 from capbench.adapters.aliases import list_aliases
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
 from capbench.adapters.encoders.pac import PacEncoder, quick_gelu_of, read_pac_checkpoint
 from capbench.errors import AdapterError
-from capbench.metrics.golden.tiny_inputs import RANK, save_checkpoint, tiny_lora_state_dict, with_lora
+from capbench.metrics.golden.tiny_inputs import RANK, save_checkpoint, with_lora
 
 FIRST_BLOCK = "visual.transformer.resblocks.0"
 TEXTS = ["A dog.", "Café 中文字", "word " * 100, ""]
@@ -145,7 +145,7 @@ def test_released_sizes_have_the_activation_of_the_model_that_they_are_tuned_fro
 
 
 def test_lora_is_added_to_attention_and_patch_convolution_and_not_to_the_mlp(tmp_path: Path):
-    state = tiny_lora_state_dict()
+    state = few_words(tiny_lora_state_dict())
     read = read_pac_checkpoint(save_checkpoint(state, tmp_path / "pac++.pth"))
     assert read.lora
     changed = {name for name, value in read.state.items() if not torch.equal(value, state[name])}
@@ -200,7 +200,7 @@ def _of_rank_8(state: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_weights_that_do_not_fit_are_refused(change, fault, tmp_path):
-    file = save_checkpoint(change(tiny_lora_state_dict()), tmp_path / "bad.pth")
+    file = save_checkpoint(change(few_words(tiny_lora_state_dict())), tmp_path / "bad.pth")
     with pytest.raises(AdapterError, match=fault) as caught:
         read_pac_checkpoint(file)
     assert str(file) in caught.value.message
@@ -209,7 +209,10 @@ def test_weights_that_do_not_fit_are_refused(change, fault, tmp_path):
 
 def test_a_plain_clip_a_list_and_a_folder_are_refused(tmp_path: Path):
     file = tmp_path / "clip.pt"
-    for content, said in ((tiny_state_dict(), "those of a plain CLIP"), ([torch.zeros(2)], "no weights under 'state_")):
+    for content, said in (
+        (few_words(tiny_state_dict()), "those of a plain CLIP"),
+        ([torch.zeros(2)], "no weights under 'state_"),
+    ):
         torch.save(content, file)
         with pytest.raises(AdapterError, match=said):
             read_pac_checkpoint(file)
@@ -220,7 +223,7 @@ def test_a_plain_clip_a_list_and_a_folder_are_refused(tmp_path: Path):
 @pytest.mark.filterwarnings("ignore:.*TorchScript archive", "ignore:.*torch.jit:FutureWarning")
 def test_a_torchscript_archive_and_damaged_files_are_refused(tmp_path: Path):
     whole = io.BytesIO()
-    torch.save({"state_dict": tiny_state_dict()}, whole)
+    torch.save({"state_dict": few_words(tiny_state_dict())}, whole)
     files = {"cut.pth": whole.getvalue()[:200_000], "empty.pth": b"", "text.pth": b"<!DOCTYPE html><html>"}
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)

@@ -28,6 +28,11 @@ def blip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def blip_encoder(blip: Path) -> BlipItm:
+    return BlipItm(str(blip), device="cpu")
+
+
+@pytest.fixture(scope="module")
 def flava(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_tiny_flava(tmp_path_factory.mktemp("flava"))
 
@@ -61,62 +66,75 @@ def inputs(folder: Path, picture: ImageHandle, texts: Any, longest: int) -> tupl
     return pixels.repeat(len(texts), 1, 1, 1), made
 
 
-def of_blip(folder: Path, pictures: list[ImageHandle], head: str, first: int | None) -> np.ndarray:
-    """Return the scores by ``BlipForImageTextRetrieval.forward``."""
+@pytest.fixture(scope="module")
+def of_blip(blip: Path, pictures: list[ImageHandle]) -> dict[tuple[str, str], np.ndarray]:
+    """The scores by ``BlipForImageTextRetrieval.forward``, by head and first token."""
     import torch
     from transformers import BlipForImageTextRetrieval
 
-    model = BlipForImageTextRetrieval.from_pretrained(folder).eval()
-    rows = []
+    model = BlipForImageTextRetrieval.from_pretrained(blip).eval()
+    rows: dict[tuple[str, str], list[np.ndarray]] = {}
     for picture, texts in zip(pictures, TEXTS, strict=True):
-        pixels, made = inputs(folder, picture, texts, 35)
+        pixels, made = inputs(blip, picture, texts, 35)
         ids, mask = made["input_ids"], made["attention_mask"]
-        seen = ids.clone()
-        if first is not None:
-            seen[:, 0] = first
         with torch.inference_mode():
-            logits = model(input_ids=seen, pixel_values=pixels, attention_mask=mask).itm_score
-            cosines = model(input_ids=ids, pixel_values=pixels[:1], attention_mask=mask, use_itm_head=False).itm_score[
-                0
-            ]
-        made_of = {"itm": logits.softmax(-1)[:, 1], "itc": cosines, "itm+itc": logits[:, 1] + cosines}
-        rows.append(made_of[head].numpy())
-    return np.array(rows)
+            found = model(input_ids=ids, pixel_values=pixels[:1], attention_mask=mask, use_itm_head=False)
+        cosines = found.itm_score[0]
+        # Behind the 81 tokens of the vocabulary stand [DEC] and [ENC].
+        for token, first in (("enc", 82), ("cls", None)):
+            seen = ids.clone()
+            if first is not None:
+                seen[:, 0] = first
+            with torch.inference_mode():
+                logits = model(input_ids=seen, pixel_values=pixels, attention_mask=mask).itm_score
+            by_head = {"itm": logits.softmax(-1)[:, 1], "itc": cosines, "itm+itc": logits[:, 1] + cosines}
+            for head, values in by_head.items():
+                rows.setdefault((head, token), []).append(values.numpy())
+    return {key: np.array(values) for key, values in rows.items()}
 
 
-@pytest.mark.parametrize("head", ["itm", "itc", "itm+itc"])
-@pytest.mark.parametrize("first_token", ["enc", "cls"])
-def test_scores_of_blip_are_those_of_transformers(blip: Path, pictures: list[ImageHandle], head: Any, first_token: Any):
+# The first token is nothing to the cosines.
+@pytest.mark.parametrize(
+    ("head", "first_token"), [("itm", "enc"), ("itc", "cls"), ("itm+itc", "enc"), ("itm+itc", "cls")]
+)
+def test_scores_of_blip_are_those_of_transformers(blip: Path, pictures, of_blip, head: Any, first_token: Any):
     encoder = BlipItm(str(blip), head=head, first_token=first_token, device="cpu")
-    # Behind the 81 tokens of the vocabulary stand [DEC] and [ENC].
-    expected = of_blip(blip, pictures, head, 82 if first_token == "enc" else None)
+    expected = of_blip[head, first_token]
     np.testing.assert_allclose(scores(encoder, pictures), expected, atol=1e-5)
     assert np.ptp(expected) > 0.01
 
 
-@pytest.mark.parametrize("padding", ["seen", "none"])
-def test_scores_of_flava_are_those_of_transformers(flava: Path, pictures: list[ImageHandle], padding: Any):
+@pytest.fixture(scope="module")
+def flavas(flava: Path) -> dict[str, Flava]:
+    """FLAVA by what becomes of its padding."""
+    return {padding: Flava(str(flava), device="cpu", padding=padding) for padding in ("seen", "none")}
+
+
+def test_scores_of_flava_are_those_of_transformers(flava: Path, flavas: dict[str, Flava], pictures: list[ImageHandle]):
     import torch
     from transformers import FlavaForPreTraining
 
     model = FlavaForPreTraining.from_pretrained(flava).eval()
-    if padding == "seen":
+    made = [inputs(flava, picture, texts, 77) for picture, texts in zip(pictures, TEXTS, strict=True)]
+    told = model.flava.multimodal_model.forward
+    for padding, forward in (
+        ("none", told),
         # Until 4.38 it was not told of padding.
-        told = model.flava.multimodal_model.forward
-        model.flava.multimodal_model.forward = lambda states, attention_mask, **more: told(states, **more)
-    expected = []
-    for picture, texts in zip(pictures, TEXTS, strict=True):
-        pixels, made = inputs(flava, picture, texts, 77)
-        with torch.inference_mode():
-            found = model(**made, input_ids_masked=made["input_ids"], pixel_values=pixels, return_loss=False)
-        expected.append(found.itm_logits.softmax(-1)[:, 1].numpy())
-    found = scores(Flava(str(flava), device="cpu", padding=padding), pictures)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert np.ptp(found) > 0.01
+        ("seen", lambda states, attention_mask, **more: told(states, **more)),
+    ):
+        model.flava.multimodal_model.forward = forward
+        expected = []
+        for pixels, of in made:
+            with torch.inference_mode():
+                found = model(**of, input_ids_masked=of["input_ids"], pixel_values=pixels, return_loss=False)
+            expected.append(found.itm_logits.softmax(-1)[:, 1].numpy())
+        found = scores(flavas[padding], pictures)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+        assert np.ptp(found) > 0.01
 
 
-def test_padding_that_flava_sees_moves_scores_of_texts_with_fewer_than_77_tokens_alone(flava, pictures, tmp_path):
-    seen, none = (Flava(str(flava), device="cpu", padding=one) for one in ("seen", "none"))
+def test_padding_that_flava_sees_moves_scores_of_texts_with_fewer_than_77_tokens_alone(flavas, pictures, tmp_path):
+    seen, none = flavas["seen"], flavas["none"]
     assert (seen.fingerprint()["padding"], none.fingerprint()["padding"]) == ("seen", "none")
     texts = [["a " * 74, "a " * 75, "a " * 90]]
     with_padding, without = (scores(one, pictures[:1], texts)[0] for one in (seen, none))
@@ -126,19 +144,20 @@ def test_padding_that_flava_sees_moves_scores_of_texts_with_fewer_than_77_tokens
     assert np.isfinite(scores(few, pictures[:1], [["a b c"]])).all()
 
 
-def test_first_token_head_and_longest_text_are_in_the_fingerprint(blip: Path):
-    made = [
+def test_first_token_head_and_longest_text_are_in_the_fingerprint(blip: Path, blip_encoder: BlipItm):
+    made = [blip_encoder.fingerprint()] + [
         BlipItm(str(blip), device="cpu", **settings).fingerprint()
-        for settings in ({}, {"first_token": "cls"}, {"head": "itm"}, {"max_tokens": 20})
+        for settings in ({"first_token": "cls"}, {"head": "itm"}, {"max_tokens": 20})
     ]
     assert (made[0]["head"], made[0]["first_token"], made[0]["max_tokens"]) == ("itm+itc", "enc", 35)
     assert len({str(one) for one in made}) == len(made)
 
 
-def test_score_does_not_depend_on_the_texts_and_images_beside_it(blip: Path, pictures: list[ImageHandle]):
-    encoder = BlipItm(str(blip), device="cpu")
-    whole = scores(encoder, pictures)
-    alone = [[scores(encoder, [one], [[text]])[0, 0] for text in of] for one, of in zip(pictures, TEXTS, strict=True)]
+def test_score_does_not_depend_on_the_texts_and_images_beside_it(blip_encoder, pictures):
+    whole = scores(blip_encoder, pictures)
+    alone = [
+        [scores(blip_encoder, [one], [[text]])[0, 0] for text in of] for one, of in zip(pictures, TEXTS, strict=True)
+    ]
     assert np.array_equal(whole, np.array(alone))
 
 
@@ -148,13 +167,15 @@ def test_text_is_cut_before_its_end_token(blip: Path, pictures: list[ImageHandle
     assert row[0] == row[1] != row[2]
 
 
-def test_image_that_cannot_be_read_costs_no_other(blip: Path, pictures: list[ImageHandle]):
-    (found,) = BlipItm(str(blip), device="cpu").pairs([ImageHandle(b"no image"), pictures[0]], TEXTS)
+def test_image_that_cannot_be_read_costs_no_other(blip_encoder: BlipItm, pictures: list[ImageHandle]):
+    (found,) = blip_encoder.pairs([ImageHandle(b"no image"), pictures[0]], TEXTS)
     assert list(found.scores) == [1]
     assert "not an image" in found.failures[0]
 
 
-def test_what_does_not_fit_into_memory_is_halved_and_what_does_not_fit_alone_is_named(blip, pictures, monkeypatch):
+def test_what_does_not_fit_into_memory_is_halved_and_what_does_not_fit_alone_is_named(
+    blip_encoder, pictures, monkeypatch
+):
     import torch
 
     texts = [["a b", "c d", "a b c d e f", "e f"], ["a b", "c"]]

@@ -16,7 +16,7 @@ from capbench.tasks.shapes.pictures import DrawnPicture
 from capbench.tasks.shapes.sampling import SPLITS, sample_scene
 from capbench.tasks.shapes.scene import COLOURS, SHAPES
 
-HELD_OUT = [sample_scene(seed) for seed in SPLITS["validation"][:40]]
+HELD_OUT = [sample_scene(seed) for seed in SPLITS["validation"][:24]]
 KIND = f"(?:{'|'.join(COLOURS)}) (?:{'|'.join(SHAPES)})"
 NAME = f"[Aa]n? (?:(?:small|large) )?(?:(?:striped|dotted|checked) )?{KIND}"
 WHERE = "(?:to the left of|to the right of|above|below)"

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from safetensors import safe_open
-from tiny_dci import make_tiny_dci
 from tiny_recipes import call_of
 
 import capbench
@@ -20,7 +19,7 @@ from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.execution import opened
 from capbench.recipes.training.schema import load_recipe
 
-JUDGE = [{"task": "shapes_foil", "metrics": ["clip_s", "pac_s"], "limit": 20}]
+JUDGE = [{"task": "shapes_foil", "metrics": ["clip_s", "pac_s"], "limit": 8}]
 
 
 def test_recipe_becomes_a_model_with_a_card_that_tasks_judged(recipe_file, tmp_path, capsys):
@@ -37,10 +36,10 @@ def test_recipe_becomes_a_model_with_a_card_that_tasks_judged(recipe_file, tmp_p
         assert part in card
     assert "step 4 of 4: loss " in told.err
     (score,) = json.loads((out / "scores.json").read_text(encoding="utf-8"))
-    assert (score["task"], score["metric"], score["n"]) == ("shapes_foil", "clip_s → pac_s", 20)
+    assert (score["task"], score["metric"], score["n"]) == ("shapes_foil", "clip_s → pac_s", 8)
     assert f"| shapes_foil | clip_s → pac_s | accuracy | {score['before']['value']:.3f} [" in card
     run = capbench.evaluate(
-        str(out), ["shapes_foil"], metrics=["pac_s"], limit=20, model_args={"device": "cpu"}, output_path=None
+        str(out), ["shapes_foil"], metrics=["pac_s"], limit=8, model_args={"device": "cpu"}, output_path=None
     )
     assert float(run.to_pandas().value.iloc[0]) == score["after"]["value"]
     assert "<svg" in (out / "loss.svg").read_text(encoding="utf-8")
@@ -118,11 +117,10 @@ def test_settings_of_the_papers_are_those_that_they_print():
     assert without.lora == sdci.lora
 
 
-def test_rows_come_from_a_task_with_entries(call: Callable[..., TrainingCall], tmp_path: Path):
-    folder = make_tiny_dci(tmp_path / "dci")
+def test_rows_come_from_a_task_with_entries(call: Callable[..., TrainingCall], dci: Path):
     source = {"task": "dci_all_neg", "arguments": {"split": "test"}}
     made = call(data=source, objective={"batch": 4, "negatives": "bce"})
-    trainer = opened(replace(made, data={"dci_all_neg": folder}))
+    trainer = opened(replace(made, data={"dci_all_neg": dci}))
     counts = trainer.rows.counts()
     assert (counts["rows"], counts["images"], counts["negatives"]) == (25, 5, 25)
     assert trainer.rows.rows[1].image.box is not None

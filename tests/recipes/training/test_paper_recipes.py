@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_dci import make_tiny_dci
 from tiny_recipes import unit_vectors
 from torch.nn.functional import normalize
 
@@ -30,7 +29,7 @@ Made = tuple[ContrastiveTrainer, Path]
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows with all that the recipes ask of a file, and a small DCI."""
+    """Rows with all that the recipes ask of a file."""
     folder = tmp_path_factory.mktemp("data")
     lines = []
     for seed in range(6):
@@ -45,18 +44,17 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )  # fmt: skip
     for name, part in (("rows", lines[:4]), ("val", lines[4:])):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in part))
-    make_tiny_dci(folder / "dci")
     return folder
 
 
 @pytest.fixture
-def made(encoder: Path, data: Path, tmp_path: Path) -> Callable[..., Made]:
+def made(encoder: Path, dci: Path, tmp_path: Path) -> Callable[..., Made]:
     """Return a function that carries a shipped recipe out, and gives its trainer before the end and the result."""
 
     def carry(name: str, adapter: str, *changes: str) -> Made:
         model = f"model={{name: {adapter}, arguments: {{pretrained: {encoder}}}}}"
         loaded = load_recipe(name, (model, "objective.batch=2", "stop.epochs=null", "stop.steps=2", *changes))
-        call = TrainingCall(loaded, TrainingProcesses("cpu"), data={"dci_all_neg": data / "dci"})
+        call = TrainingCall(loaded, TrainingProcesses("cpu"), data={"dci_all_neg": dci})
         told = dict(dry_run(call, judge=False))
         assert told["recipe"] == name
         assert told["steps"].startswith("2 at most")

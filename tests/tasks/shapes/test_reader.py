@@ -61,8 +61,8 @@ def test_text_metrics_agree_with_the_raters_and_length_hardly_does():
 
 
 def test_clips_reach_a_video_metric(tiny_encoder):
-    done = capbench.evaluate(tiny_encoder, "shapes_vatex_noref", metrics="emscore", resamples=0, limit=30)
-    assert done.tasks[0].results[0].n == 90
+    done = capbench.evaluate(tiny_encoder, "shapes_vatex_noref", metrics="emscore", resamples=0, limit=8)
+    assert done.tasks[0].results[0].n == 24
     assert not done.tasks[0].record.failures
 
 
