@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import gc
 import hashlib
 import itertools
@@ -24,6 +25,8 @@ from tiny_lvlm import (
     make_tiny_qwen2_vl,
     make_tiny_vit_gpt2,
 )
+
+MadeOnce = Callable[[str, Callable[[Path], object]], Path]
 
 # The hub's library reads this when it is imported; no test may reach for the network.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -71,6 +74,23 @@ def session_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of this session, the same in every worker of pytest-xdist."""
     base = tmp_path_factory.getbasetemp()
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def made_once(session_folder: Path) -> MadeOnce:
+    """Return a function that gives a folder of this session, made by the first worker that needs it."""
+
+    def folder(name: str, make: Callable[[Path], object]) -> Path:
+        made, draft = session_folder / f"made_{name}", session_folder / f"draft_{name}"
+        with (session_folder / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not made.exists():
+                draft.mkdir(exist_ok=True)
+                make(draft)
+                draft.rename(made)
+        return made
+
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -128,9 +148,9 @@ def data_folder() -> Callable[[str], Path]:
 
 
 @pytest.fixture(scope="session")
-def tiny_clip(tmp_path_factory: pytest.TempPathFactory) -> TinyClip:
+def tiny_clip(made_once: MadeOnce) -> TinyClip:
     """The same tiny CLIP in every format."""
-    return make_tiny_clip(tmp_path_factory.mktemp("tiny_clip"))
+    return TinyClip.of(made_once("tiny_clip", make_tiny_clip))
 
 
 @pytest.fixture(scope="session")
@@ -148,51 +168,51 @@ def dci(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_siglip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_siglip(made_once: MadeOnce) -> Path:
     """A folder with a tiny SigLIP."""
-    return make_tiny_siglip(tmp_path_factory.mktemp("tiny_siglip"))
+    return made_once("tiny_siglip", make_tiny_siglip)
 
 
 @pytest.fixture(scope="session")
-def tiny_siglip2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_siglip2(made_once: MadeOnce) -> Path:
     """A folder with a tiny SigLIP 2."""
-    return make_tiny_siglip2(tmp_path_factory.mktemp("tiny_siglip2"))
+    return made_once("tiny_siglip2", make_tiny_siglip2)
 
 
 @pytest.fixture(scope="session")
-def tiny_llava(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_llava(made_once: MadeOnce) -> Path:
     """A folder with a tiny LLaVA."""
-    return make_tiny_llava(tmp_path_factory.mktemp("tiny_llava"))
+    return made_once("tiny_llava", make_tiny_llava)
 
 
 @pytest.fixture(scope="session")
-def tiny_qwen2_vl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_qwen2_vl(made_once: MadeOnce) -> Path:
     """A folder with a tiny Qwen2-VL."""
-    return make_tiny_qwen2_vl(tmp_path_factory.mktemp("tiny_qwen2_vl"))
+    return made_once("tiny_qwen2_vl", make_tiny_qwen2_vl)
 
 
 @pytest.fixture(scope="session")
-def tiny_idefics3(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_idefics3(made_once: MadeOnce) -> Path:
     """A folder with a tiny Idefics 3."""
-    return make_tiny_idefics3(tmp_path_factory.mktemp("tiny_idefics3"))
+    return made_once("tiny_idefics3", make_tiny_idefics3)
 
 
 @pytest.fixture(scope="session")
-def tiny_blip2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_blip2(made_once: MadeOnce) -> Path:
     """A folder with a tiny BLIP-2."""
-    return make_tiny_blip2(tmp_path_factory.mktemp("tiny_blip2"))
+    return made_once("tiny_blip2", make_tiny_blip2)
 
 
 @pytest.fixture(scope="session")
-def tiny_vit_gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_vit_gpt2(made_once: MadeOnce) -> Path:
     """A folder with a tiny ViT-GPT2."""
-    return make_tiny_vit_gpt2(tmp_path_factory.mktemp("tiny_vit_gpt2"))
+    return made_once("tiny_vit_gpt2", make_tiny_vit_gpt2)
 
 
 @pytest.fixture(scope="session")
-def tiny_florence2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_florence2(made_once: MadeOnce) -> Path:
     """A folder with a tiny Florence-2."""
-    return make_tiny_florence2(tmp_path_factory.mktemp("tiny_florence2"))
+    return made_once("tiny_florence2", make_tiny_florence2)
 
 
 @pytest.fixture

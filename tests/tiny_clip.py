@@ -60,6 +60,17 @@ class TinyClip:
     hf_folder: Path
     openai_state_dict: Path
 
+    @classmethod
+    def of(cls, folder: Path) -> TinyClip:
+        """Return the tiny CLIP that was made in a folder."""
+        return cls(
+            architecture=folder / "tiny-clip.json",
+            checkpoint=folder / "open_clip_checkpoint.pt",
+            open_clip_folder=folder / "open_clip",
+            hf_folder=folder / "transformers",
+            openai_state_dict=folder / "openai.pt",
+        )
+
 
 def make_tiny_clip(folder: Path, seed: int = 0) -> TinyClip:
     """Write a tiny CLIP in every format.
@@ -71,13 +82,7 @@ def make_tiny_clip(folder: Path, seed: int = 0) -> TinyClip:
     import torch
     from safetensors.torch import save_file
 
-    tiny = TinyClip(
-        architecture=folder / "tiny-clip.json",
-        checkpoint=folder / "open_clip_checkpoint.pt",
-        open_clip_folder=folder / "open_clip",
-        hf_folder=folder / "transformers",
-        openai_state_dict=folder / "openai.pt",
-    )
+    tiny = TinyClip.of(folder)
     state = tiny_state_dict(seed)
     tiny.architecture.write_text(json.dumps(ARCHITECTURE), encoding="utf-8")
     torch.save({"state_dict": {f"module.{name}": value for name, value in state.items()}}, tiny.checkpoint)

@@ -173,9 +173,7 @@ def test_image_that_cannot_be_read_costs_no_other(blip_encoder: BlipItm, picture
     assert "not an image" in found.failures[0]
 
 
-def test_what_does_not_fit_into_memory_is_halved_and_what_does_not_fit_alone_is_named(
-    blip_encoder, pictures, monkeypatch
-):
+def test_what_does_not_fit_into_memory_is_halved_and_what_does_not_fit_alone_is_named(blip, pictures, monkeypatch):
     import torch
 
     texts = [["a b", "c d", "a b c d e f", "e f"], ["a b", "c"]]

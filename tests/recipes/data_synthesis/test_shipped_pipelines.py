@@ -24,7 +24,7 @@ from capbench.metrics.capture import nltk_text
 pytestmark = pytest.mark.costly
 
 WORDS = ["the", "dog", "cat", "of", "grass", "a", "brown", "is", "on", "sky", "with", "tree"]
-PHOTOS = 3
+PHOTOS = 2
 CHAT = (
     "{% for message in messages %}<s>[{{ message['role'] }}] {{ message['content'] }} [/{{ message['role'] }}]"
     "{% endfor %}{% if add_generation_prompt %} {% endif %}"

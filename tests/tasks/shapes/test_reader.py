@@ -54,7 +54,7 @@ def test_crops_by_choice():
 
 
 def test_text_metrics_agree_with_the_raters_and_length_hardly_does():
-    done = capbench.evaluate(None, "shapes_expert", metrics=["cider", "length"], resamples=0)
+    done = capbench.evaluate(None, "shapes_expert", metrics=["cider", "length"], resamples=0, limit=300)
     tau = {result.metric: result.value for result in done.tasks[0].results if result.statistic == "kendall_b"}
     assert 0.35 < tau["cider"] < 0.7
     assert tau["length"] < 0.2
