@@ -162,9 +162,9 @@ def tiny_encoder(tiny_clip: TinyClip) -> Any:
 
 
 @pytest.fixture(scope="session")
-def dci(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def dci(made_once: MadeOnce) -> Path:
     """A small DCI in the released layout, which tests read alone."""
-    return make_tiny_dci(tmp_path_factory.mktemp("made") / "dci")
+    return made_once("dci", lambda folder: make_tiny_dci(folder / "dci")) / "dci"
 
 
 @pytest.fixture(scope="session")

@@ -57,12 +57,12 @@ def written(
     ("kind", "prompt_format"),
     [
         ("tiny_llava", None),
-        ("tiny_qwen2_vl", None),
-        ("tiny_idefics3", None),
+        pytest.param("tiny_qwen2_vl", None, marks=pytest.mark.costly),
+        pytest.param("tiny_idefics3", None, marks=pytest.mark.costly),
         ("tiny_blip2", "none"),
         ("tiny_blip2", "Question: {prompt} Answer:"),
-        ("tiny_florence2", "<MORE_DETAILED_CAPTION>"),
-        ("tiny_florence2", "{prompt}"),
+        pytest.param("tiny_florence2", "<MORE_DETAILED_CAPTION>", marks=pytest.mark.costly),
+        pytest.param("tiny_florence2", "{prompt}", marks=pytest.mark.costly),
         ("tiny_vit_gpt2", None),
     ],
 )

@@ -268,7 +268,9 @@ def _model(configuration: dict[str, Any], architecture: Path) -> tuple[Any, Any]
     return model, transform
 
 
-@pytest.mark.parametrize("family", [_roberta, _coca, _resnet, _convnext])
+@pytest.mark.parametrize(
+    "family", [_roberta, _resnet, *(pytest.param(one, marks=pytest.mark.costly) for one in (_coca, _convnext))]
+)
 def test_features_of_other_families_are_those_of_open_clip(family, tmp_path, photographs):
     architecture = tmp_path / f"tiny-{family.__name__[1:]}-{tmp_path.name}.json"
     model, transform = _model(family(tmp_path), architecture)

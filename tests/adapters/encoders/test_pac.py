@@ -125,7 +125,11 @@ def test_tokenizer_of_its_own_is_used_and_must_be_the_weights(pac_s_plus, tiny_c
 
 @pytest.mark.parametrize(
     ("width", "patch", "text_width", "lora", "quick"),
-    [(768, 32, 512, False, True), (1024, 14, 768, False, False), (1024, 14, 768, True, True)],
+    [
+        (768, 32, 512, False, True),
+        (1024, 14, 768, False, False),
+        pytest.param(1024, 14, 768, True, True, marks=pytest.mark.costly),
+    ],
 )
 def test_released_sizes_have_the_activation_of_the_model_that_they_are_tuned_from(
     width: int, patch: int, text_width: int, lora: bool, quick: bool, tmp_path: Path

@@ -75,7 +75,7 @@ def plain_kept(found: list[tuple[np.ndarray, float, float]], most: float) -> lis
     return [one for one, _ in kept]
 
 
-@pytest.mark.parametrize("model", ["sam", "sam2"])
+@pytest.mark.parametrize("model", ["sam", pytest.param("sam2", marks=pytest.mark.costly)])
 def test_masks_are_those_of_transformers(model: str, request, picture: Image.Image, handle: ImageHandle):
     folder = request.getfixturevalue(model)
     points = np.array([[(x + 0.5) * 30, (y + 0.5) * 20] for y in range(3) for x in range(3)])

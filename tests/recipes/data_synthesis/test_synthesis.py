@@ -131,6 +131,7 @@ def test_row_of_no_use_is_named_and_left_out_or_kept(pipeline, capsys, caplog):
     assert rows[1]["provenance"] == [{"stage": "one", "unmade": "is bad"}, {"stage": "two", "unmade": "is bad"}]
 
 
+@pytest.mark.costly
 def test_workers_make_the_same_bytes(pipeline):
     file = pipeline([*(f"text {number}" for number in range(ROWS)), "bad"])
     main(command(file, "here", store="other.sqlite"))

@@ -154,7 +154,7 @@ LOWER = [
 
 
 @pytest.mark.parametrize("device", LOWER)
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("precision", [pytest.param("bf16", marks=pytest.mark.costly), "fp16"])
 def test_towers_may_compute_in_lower_precision_and_gradients_stay_single(recipe_file, precision, device):
     def made(**keys) -> ContrastiveTrainer:
         return opened(TrainingCall(load_recipe(str(recipe_file(**keys))), TrainingProcesses(device)))
@@ -167,7 +167,7 @@ def test_towers_may_compute_in_lower_precision_and_gradients_stay_single(recipe_
     assert alike(*found) > 0.99
 
 
-@pytest.mark.parametrize("piece", [None, 3])
+@pytest.mark.parametrize("piece", [pytest.param(None, marks=pytest.mark.costly), 3])
 def test_half_precision_keeps_gradients_that_are_too_small_or_too_large_for_it(call: Make, piece):
     # The smallest number of half precision is 6e-8.
     small = {"batch": 4, "piece": piece, "contrastive": 1e-7}
@@ -254,11 +254,13 @@ def features(trainer: ContrastiveTrainer) -> tuple[torch.Tensor, torch.Tensor]:
     ("adapter", "keys"),
     [
         ("open_clip", {"lora": {"kind": "pac"}, "result": "pac"}),
-        ("open_clip", {"lora": {"kind": "pac", "rank": 2}}),
-        ("open_clip", {"train": ["visual.proj", "text_projection"], "result": "pac"}),
+        pytest.param("open_clip", {"lora": {"kind": "pac", "rank": 2}}, marks=pytest.mark.costly),
+        pytest.param(
+            "open_clip", {"train": ["visual.proj", "text_projection"], "result": "pac"}, marks=pytest.mark.costly
+        ),
         ("open_clip", {}),
         ("hf_clip", {"lora": PEFT}),
-        ("hf_clip", {"train": ["*projection*"]}),
+        pytest.param("hf_clip", {"train": ["*projection*"]}, marks=pytest.mark.costly),
     ],
 )
 def test_result_is_the_trained_model(call: Make, tmp_path: Path, adapter: str, keys: dict):
