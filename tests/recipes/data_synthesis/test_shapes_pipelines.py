@@ -22,7 +22,6 @@ from capbench.tasks.shapes.sampling import sample_scene
 pytestmark = pytest.mark.costly
 
 METRIC = "capture[parser=grammar,synonyms=false,soft=false]"
-ROWS = 20
 COLUMNS = [
     "output.columns.caption=merged",
     *(f"output.columns.{name}={name}" for name in ("overall", "overall_filtered", "local", "local_filtered")),
@@ -47,7 +46,7 @@ def steps(report: dict[str, Any], number: str) -> dict[str, dict[str, Any]]:
 def synthesis(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("synthesis") / "out"
     metrics = [METRIC, *(METRIC.replace("]", f",of={number}]") for number in ("precision", "recall"))]
-    made("shapes_detailcaps_synthesis", "shapes_detailcaps", folder, ROWS, *COLUMNS, f"judged.metrics={metrics}")
+    made("shapes_detailcaps_synthesis", "shapes_detailcaps", folder, 30, *COLUMNS, f"judged.metrics={metrics}")
     return folder
 
 
@@ -86,10 +85,10 @@ def test_merge_raises_recall_and_does_not_lower_precision(synthesis: Path):
     assert precision["merged"]["value"] >= precision["overall"]["value"]
     assert steps(report, "")["merged"]["low"] > 0
     # What was made is read as captions of the task that it was made of.
-    run = capbench.evaluate(f"captions:{synthesis / 'rows.jsonl'}", ["shapes_detailcaps"], limit=ROWS, metrics=[METRIC])
+    run = capbench.evaluate(f"captions:{synthesis / 'rows.jsonl'}", ["shapes_detailcaps"], limit=30, metrics=[METRIC])
     assert float(run.to_pandas().value.iloc[0]) == pytest.approx(steps(report, "")["merged"]["value"])
     shown = (synthesis / "report.md").read_text(encoding="utf-8")
-    assert f"| merged | {ROWS} | {recall['merged']['value']:.4f} |" in shown
+    assert f"| merged | 30 | {recall['merged']['value']:.4f} |" in shown
     assert re.search(r'^- `local_filter` removed "[a-z ]+": (is in no box|scores .*, below 0.01)$', shown, re.MULTILINE)
     assert "\n\n\n" not in shown
 
@@ -127,7 +126,7 @@ def test_local_phrases_of_the_released_code_are_no_attributes(tmp_path: Path):
 @pytest.fixture(scope="module")
 def sdci(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sdci") / "out"
-    made("shapes_sdci", "shapes_clip_f1", folder, 6)
+    made("shapes_sdci", "shapes_clip_f1", folder, 8)
     return folder
 
 
@@ -169,25 +168,25 @@ def test_tasks_of_dci_run_on_it_and_hard_negatives_are_harder(sdci: Path, tmp_pa
             store=tmp_path / "store.sqlite",
         )  # fmt: skip
         frame = run.to_pandas()
-        assert int(frame.n.iloc[0]) > 20
+        assert int(frame.n.iloc[0]) > 25
         values[negative] = float(frame.value.iloc[0])
     assert values["hardest"] < values["basic"]
 
 
 def test_positives_are_rows_that_a_recipe_trains_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    report = made("shapes_positives", "shapes_detailcaps", tmp_path / "out", 4, "judged=null")
+    report = made("shapes_positives", "shapes_detailcaps", tmp_path / "out", 6, "judged=null")
     rows = rows_of(tmp_path / "out")
-    assert len(rows) == report["rows"] == 4
+    assert len(rows) == report["rows"] == 6
     for row in rows:
         assert len(row["further_captions"]) in (1, 2)
         assert all((tmp_path / "out" / name).is_file() for name in [row["image"], *row["further_images"]])
         assert [one["stage"] for one in row["provenance"]] == ["caption", "further_images"]
-    assert len({one["seed"] for row in rows for one in row["provenance"][1:]}) == 4
+    assert len({one["seed"] for row in rows for one in row["provenance"][1:]}) == 6
     arguments = ["train", "shapes_pacspp", "--dry_run", "--set", "data.reader=null", "--set", "data.arguments={}"]
     file = f"data.file={tmp_path / 'out' / 'rows.jsonl'}"
     capsys.readouterr()
     assert main([*arguments, "--set", file, "--set", "objective.batch=4", "--device", "cpu"]) == 0
     shown = capsys.readouterr().out
     counts = {line.rsplit(maxsplit=1)[0].strip(): line.split()[-1] for line in shown.splitlines()}
-    assert (counts["rows"], counts["further images"]) == ("4", "4")
+    assert (counts["rows"], counts["further images"]) == ("6", "6")
     assert counts["further captions"] == str(sum(len(row["further_captions"]) for row in rows))

@@ -14,6 +14,7 @@ from PIL import Image
 from pipeline_stages import rows_of
 from tiny_capture import make_nltk_data, make_t5
 from tiny_clip import TinyClip
+from tiny_dci import make_tiny_dci
 from tiny_llm import make_tiny_llama, make_tiny_llava
 from tiny_regions import make_tiny_owlv2, make_tiny_painter, make_tiny_sam
 
@@ -23,7 +24,7 @@ from capbench.metrics.capture import nltk_text
 pytestmark = pytest.mark.costly
 
 WORDS = ["the", "dog", "cat", "of", "grass", "a", "brown", "is", "on", "sky", "with", "tree"]
-PHOTOS = 2
+PHOTOS = 3
 CHAT = (
     "{% for message in messages %}<s>[{{ message['role'] }}] {{ message['content'] }} [/{{ message['role'] }}]"
     "{% endfor %}{% if add_generation_prompt %} {% endif %}"
@@ -148,9 +149,10 @@ def sdci_models(folder: Path, tiny_clip: TinyClip) -> list[str]:
     ]  # fmt: skip
 
 
-def test_sdci_texts(folder: Path, dci: Path, tmp_path: Path, tiny_clip: TinyClip):
+def test_sdci_texts(folder: Path, tmp_path: Path, tiny_clip: TinyClip):
+    data = make_tiny_dci(tmp_path / "dci")
     report = made(
-        "sdci_texts", dci, tmp_path / "out", *of("judge", folder / "base"),
+        "sdci_texts", data, tmp_path / "out", *of("judge", folder / "base"),
         "stages.more_summaries.tries=1", "stages.negatives.of_image=1",
         "models.encoder.name=hf_clip", *of("encoder", tiny_clip.hf_folder),
     )  # fmt: skip

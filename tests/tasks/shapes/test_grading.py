@@ -15,7 +15,7 @@ from capbench.tasks.shapes.grading import GRADES, detailed_candidates, foil_of, 
 from capbench.tasks.shapes.sampling import sample_scene
 from capbench.tasks.shapes.scene import SHAPES
 
-SCENES = [sample_scene(seed) for seed in range(60)]
+SCENES = [sample_scene(seed) for seed in range(120)]
 
 
 @pytest.mark.parametrize("candidates_of", [detailed_candidates, short_candidates])
@@ -87,7 +87,7 @@ def test_crops_hold_their_things_and_no_part_of_others_between_them():
                 if number in numbers:
                     assert inside
                     assert all(f"{thing.colour} {thing.shape}" in text for text in crop.captions)
-    assert pairs > 25
+    assert pairs > 50
 
 
 def test_crops_have_five_captions_and_other_negatives():
