@@ -65,7 +65,7 @@ GIVEN_ROWS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=80)
+@settings(max_examples=30)
 @given(st.lists(GIVEN_ROWS | st.just(BadRow("file:1", "not JSON")), max_size=6))
 def test_every_row_that_is_given_is_scored_or_named(tmp_path_factory: pytest.TempPathFactory, rows: list[Any]):
     sound = {"id": "sound", "candidate": "a dog", "references": ["a dog runs"]}
