@@ -145,6 +145,8 @@ def test_choice_of_how_to_extend_runs_with_its_task(capsys):
     assert re.search(r"ROUGE-L +\| accuracy ↑ +\| +1\.0000", capsys.readouterr().out)
 
 
+# Captions all 200 images of the task.
+@pytest.mark.costly
 def test_caption_is_explained_as_the_page_on_captioners_says(tmp_path: Path):
     page = (ROOT / "docs/score_a_captioner.md").read_text(encoding="utf-8")
     (command,) = re.findall(r"^bench (explain [^#\n]*)", page, flags=re.MULTILINE)
