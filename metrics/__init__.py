@@ -106,7 +106,7 @@ def configured(built: type[Metric], name: str, arguments: Mapping[str, Any]) -> 
     if direction is not None:
         arguments = {setting: value for setting, value in arguments.items() if setting != DIRECTION}
     unknown = sorted(arguments.keys() - known.keys())
-    if unknown and not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values()):
+    if unknown and not any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in known.values()):
         raise UsageError(
             f"metric '{name}' has no setting '{unknown[0]}'.{did_you_mean(unknown[0], known)}",
             f"Its settings: {', '.join(known) or 'none'}.",

@@ -140,13 +140,13 @@ class Aloha(Metric):
         nltk_data: str | None = None,
         device: str | None = None,
     ) -> None:
-        for what, value, known in (
+        for setting, value, known in (
             ("aggregate", aggregate, ("min", "mean")),
             ("unmatched", unmatched, ("ignored", "zero")),
             ("empty", empty, ("undefined", "scored")),
         ):
             if value not in known:
-                raise ValueError(f"{what} is {' or '.join(known)}, not {value}")
+                raise ValueError(f"{setting} is {' or '.join(known)}, not {value}")
         require_counts(max_tokens=max_tokens)
         judged = objects == _JUDGE
         self.aggregate: Aggregate = aggregate
@@ -163,9 +163,9 @@ class Aloha(Metric):
         self._parser: CaptionParser | None = None
         if not judged:
             self._parser = choose_parser(objects, parser_model, parser_revision, nltk_data=nltk_data, device=device)
-        others = [] if judged else named_parser(objects, parser_model) or ["FACTUAL"]
+        parsers = [] if judged else named_parser(objects, parser_model) or ["FACTUAL"]
         variant = ["mean"] * (aggregate == "mean") + ["unmatched 0"] * (unmatched == "zero")
-        named = [*others, *variant, *other_encoder(encoder, RELEASED_ENCODER)]
+        named = [*parsers, *variant, *other_encoder(encoder, RELEASED_ENCODER)]
         self.label = labelled(self, named)
 
     def check(self) -> None:
@@ -180,7 +180,7 @@ class Aloha(Metric):
         for name in ("label", "needs"):
             settings.pop(name)
         if self._parser is None:
-            prompts = [prompt_digest(one) for one in self._texts_of_prompts()]
+            prompts = [prompt_digest(prompt) for prompt in self._texts_of_prompts()]
             found_by = {"prompts": prompts, "max_tokens": self._max_tokens}
         else:
             found_by = self._parser.fingerprint()
@@ -208,12 +208,12 @@ class Aloha(Metric):
                 usable[item] = sides
         for start in range(0, len(usable), _ITEMS_A_PIECE):
             piece = list(usable)[start : start + _ITEMS_A_PIECE]
-            for item, matched in zip(piece, self._match([usable[one] for one in piece], context), strict=True):
-                similarities = [one.similarity for one in matched.objects]
+            for item, matched in zip(piece, self._match([usable[item] for item in piece], context), strict=True):
+                similarities = [match.similarity for match in matched.objects]
                 row = (
                     matched.value,
                     len(similarities),
-                    sum(one.reference is None for one in matched.objects),
+                    sum(match.reference is None for match in matched.objects),
                     similarities[0],
                     sum(similarities) / len(similarities),
                 )
@@ -265,7 +265,7 @@ class Aloha(Metric):
         return replace(matched, unknown=tuple(dict.fromkeys(self._unknown_words(candidate, references))))
 
     def _match(self, sides: Sequence[tuple[Things, Things]], context: Context) -> list[ObjectMatching]:
-        names = [name for both in sides for things in both for its in things for name in its]
+        names = [name for both in sides for things in both for thing in things for name in thing]
         vectors = self._encoder.vectors(names, context)
         return [best_match(*both, vectors, self.aggregate, self.unmatched) for both in sides]
 
@@ -276,50 +276,50 @@ class Aloha(Metric):
             items.candidates, reference_sets, context
         )
         root = self._root()
-        found: list[tuple[Things, Things] | str] = []
+        sides: list[tuple[Things, Things] | str] = []
         for item, its_set in enumerate(set_of_item.tolist()):
-            mine, theirs = candidates[items.candidates[item]], of_sets[its_set]
-            if isinstance(mine, str):
-                found.append(f"candidate: {mine}")
-            elif isinstance(theirs, str):
-                found.append(f"references: {theirs}")
+            candidate, references = candidates[items.candidates[item]], of_sets[its_set]
+            if isinstance(candidate, str):
+                sides.append(f"candidate: {candidate}")
+            elif isinstance(references, str):
+                sides.append(f"references: {references}")
             else:
                 seen = sorted(items.objects[item]) if self.detections else []
-                found.append((mine, [*with_roots(theirs, root), *((name.lower(),) for name in seen)]))
-        return found
+                sides.append((candidate, [*with_roots(references, root), *((name.lower(),) for name in seen)]))
+        return sides
 
     def _listed(
         self, candidates: Sequence[str], reference_sets: Sequence[tuple[str, ...]], context: Context
     ) -> tuple[dict[str, Things | str], list[Things | str]]:
         """Return the judge's list for each candidate and each set of references."""
         prompt, of_references = self._texts_of_prompts()
-        texts = [one for one in dict.fromkeys(candidates) if one.strip()]
-        asked = [its for its in reference_sets if any(one.strip() for one in its)]
+        texts = [text for text in dict.fromkeys(candidates) if text.strip()]
+        asked = [captions for captions in reference_sets if any(caption.strip() for caption in captions)]
         requests = [
             *(fill(prompt, caption=text) for text in texts),
-            *(fill(of_references, captions="\n".join(f"- {one}" for one in its)) for its in asked),
+            *(fill(of_references, captions="\n".join(f"- {caption}" for caption in captions)) for captions in asked),
         ]
-        answers = ask([JudgeRequest(one, max_tokens=self._max_tokens) for one in requests], context)
-        read = [_read(one, certain=number < len(texts)) for number, one in enumerate(answers)]
-        of_text: dict[str, Things | str] = {one: [] for one in candidates}
+        answers = ask([JudgeRequest(request, max_tokens=self._max_tokens) for request in requests], context)
+        read = [_read(answer, certain=number < len(texts)) for number, answer in enumerate(answers)]
+        of_text: dict[str, Things | str] = {caption: [] for caption in candidates}
         of_text |= zip(texts, read[: len(texts)], strict=True)
         of_set = dict(zip(asked, read[len(texts) :], strict=True))
-        return of_text, [of_set.get(its, []) for its in reference_sets]
+        return of_text, [of_set.get(captions, []) for captions in reference_sets]
 
     def _parsed(
         self, candidates: Sequence[str], reference_sets: Sequence[tuple[str, ...]], context: Context
     ) -> tuple[dict[str, Things | str], list[Things | str]]:
         """Return the parser's objects of each candidate and each set of references."""
         assert self._parser is not None  # noqa: S101 - the caller looked
-        texts = dict.fromkeys(text for its in (candidates, *reference_sets) for text in its)
+        texts = dict.fromkeys(text for captions in (candidates, *reference_sets) for text in captions)
         parsed = self._parser.parse([text for text in texts if text.strip()], context)
         of_text: dict[str, Things | str] = {}
         for text in texts:
-            one = parsed.get(text)
-            graphs = () if one is None or isinstance(one, str) else one.sentences
+            caption = parsed.get(text)
+            graphs = () if caption is None or isinstance(caption, str) else caption.sentences
             names = dict.fromkeys(name.lower() for graph in graphs for name in graph.objects if name.strip())
-            of_text[text] = one if isinstance(one, str) else [(name,) for name in names]
-        return of_text, [_pooled([of_text[text] for text in its]) for its in reference_sets]
+            of_text[text] = caption if isinstance(caption, str) else [(name,) for name in names]
+        return of_text, [_pooled([of_text[text] for text in captions]) for captions in reference_sets]
 
     def _unknown_words(self, candidate: str, references: Sequence[str]) -> list[str]:
         if self._parser is None:
@@ -359,12 +359,12 @@ def _read(answer: Judgement | str, *, certain: bool) -> Things | str:
 
 def _pooled(captions: Sequence[Things | str]) -> Things | str:
     """Return the things of all references, each once, or why they are not known."""
-    found: dict[Alternatives, None] = {}
+    pooled: dict[Alternatives, None] = {}
     for number, things in enumerate(captions, 1):
         if isinstance(things, str):
             return f"number {number}: {things}"
-        found |= dict.fromkeys(things)
-    return list(found)
+        pooled |= dict.fromkeys(things)
+    return list(pooled)
 
 
 def _fault(candidate: Things, references: Things) -> tuple[str, float | None] | None:
@@ -398,7 +398,7 @@ def read_objects(answer: str, *, certain: bool) -> list[Alternatives]:
     Raises:
         ValueError: It is not empty, but none of its lines begins with "-": it is no list, not even an empty one.
     """
-    found: list[Alternatives] = []
+    things: list[Alternatives] = []
     lines = answer.strip().split("\n")
     if answer.strip() and not any(line.startswith("-") for line in lines):
         raise ValueError("an answer is no list")
@@ -407,9 +407,9 @@ def read_objects(answer: str, *, certain: bool) -> list[Alternatives]:
             continue
         thing = line.replace(f"({_UNCERTAIN})", "").replace(_UNCERTAIN, "")[1:].split("(")[0].strip()
         names = (name for part in thing.split(",") for name in part.split(" or "))
-        if its := tuple(name.lower().strip() for name in names if name.strip()):
-            found.append(its)
-    return found
+        if alternatives := tuple(name.lower().strip() for name in names if name.strip()):
+            things.append(alternatives)
+    return things
 
 
 def with_roots(things: Sequence[Alternatives], root: Callable[[str], str | None]) -> list[Alternatives]:
@@ -419,12 +419,12 @@ def with_roots(things: Sequence[Alternatives], root: Callable[[str], str | None]
         things: Things.
         root: Returns the root noun of a name, or None if it has none.
     """
-    found: list[Alternatives] = []
-    for its in things:
-        found.append(its)
-        if roots := tuple(noun for name in its if (noun := root(name))):
-            found.append(roots)
-    return found
+    expanded: list[Alternatives] = []
+    for thing in things:
+        expanded.append(thing)
+        if roots := tuple(noun for name in thing if (noun := root(name))):
+            expanded.append(roots)
+    return expanded
 
 
 def last_word(name: str) -> str | None:
@@ -480,7 +480,7 @@ class ObjectMatching:
 
 def choices(things: Sequence[Alternatives]) -> int:
     """Return in how many ways a name can be chosen for each thing."""
-    return math.prod(len(its) for its in things)
+    return math.prod(len(thing) for thing in things)
 
 
 def best_match(
@@ -500,9 +500,9 @@ def best_match(
         unmatched: What an object of the candidate counts for which the references have none left: nothing, as
             released, or 0.
     """
-    mine, theirs = _sets(candidate), _sets(references)
-    found = [_match(names, others, vectors, aggregate, unmatched) for names in mine for others in theirs]
-    return max(found, key=lambda one: one.value)
+    sets, reference_sets = _sets(candidate), _sets(references)
+    matchings = [_match(names, others, vectors, aggregate, unmatched) for names in sets for others in reference_sets]
+    return max(matchings, key=lambda matching: matching.value)
 
 
 def _sets(things: Sequence[Alternatives]) -> list[tuple[str, ...]]:
@@ -528,6 +528,6 @@ def _match(
         else ObjectMatch(name, None, 0.0)
         for row, name in enumerate(names)
     ]
-    counted = [one.similarity for one in objects if one.reference is not None or unmatched == "zero"]
+    counted = [match.similarity for match in objects if match.reference is not None or unmatched == "zero"]
     value = min(counted) if aggregate == "min" else sum(counted) / len(counted)
-    return ObjectMatching(value, tuple(sorted(objects, key=lambda one: one.similarity)), unmatched)
+    return ObjectMatching(value, tuple(sorted(objects, key=lambda match: match.similarity)), unmatched)

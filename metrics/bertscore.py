@@ -113,8 +113,8 @@ class BertScore(Metric):
             unique = list(dict.fromkeys(text for candidate, references in texts for text in (candidate, *references)))
             ids = dict(zip(unique, encoder.tokens(unique), strict=True))
             for piece in _pieces(texts, ids):
-                found = _score_piece([texts[number] for number in piece], ids, encoder)
-                yield {missing[number]: row for number, row in zip(piece, found, strict=True)}
+                rows = _score_piece([texts[number] for number in piece], ids, encoder)
+                yield {missing[number]: row for number, row in zip(piece, rows, strict=True)}
 
         # All three are kept, whichever is the value.
         producer = {key: value for key, value in self.fingerprint().items() if key != "of"}
@@ -205,11 +205,11 @@ class _Encoder:
                 states = self.model(input_ids=rows, attention_mask=mask).last_hidden_state
                 return states / states.norm(dim=-1, keepdim=True)
 
-        found: dict[int, torch.Tensor] = {}
-        order = _longest_first([len(one) for one in ids])
+        vectors: dict[int, torch.Tensor] = {}
+        order = _longest_first([len(tokens) for tokens in ids])
         for batch, states in batches_that_fit(self.what, self.encoded, order, encode, lambda n: len(ids[n])):
-            found.update((n, states[row, : len(ids[n])]) for row, n in enumerate(batch))
-        return [found[n] for n in range(len(ids))]
+            vectors.update((n, states[row, : len(ids[n])]) for row, n in enumerate(batch))
+        return [vectors[n] for n in range(len(ids))]
 
     def weights(self, ids: list[int]) -> torch.Tensor:
         """Return ``[l]`` 1 for each token, 0 for the special ones at both ends, as released for idf off."""
@@ -225,13 +225,13 @@ def _pieces(texts: Sequence[_Texts], ids: Mapping[str, list[int]]) -> Iterator[l
     seen: set[str] = set()
     size = 0
     for number, (candidate, references) in enumerate(texts):
-        its = {candidate, *references}
-        if piece and size + sum(len(ids[text]) for text in its - seen) > _TOKENS_A_PIECE:
+        captions = {candidate, *references}
+        if piece and size + sum(len(ids[text]) for text in captions - seen) > _TOKENS_A_PIECE:
             yield piece
             piece, seen, size = [], set(), 0
         piece.append(number)
-        size += sum(len(ids[text]) for text in its - seen)
-        seen |= its
+        size += sum(len(ids[text]) for text in captions - seen)
+        seen |= captions
     if piece:
         yield piece
 
@@ -245,7 +245,7 @@ def _score_piece(texts: Sequence[_Texts], ids: Mapping[str, list[int]], encoder:
     lengths = [len(ids[text]) for text in unique]
     vectors = encoder.vectors([ids[text] for text in unique])
     weights = [encoder.weights(ids[text]) for text in unique]
-    empty = [not bool(one.any()) for one in weights]
+    empty = [not bool(weight.any()) for weight in weights]
 
     pairs = [
         (item, index[candidate], index[reference])
@@ -257,21 +257,21 @@ def _score_piece(texts: Sequence[_Texts], ids: Mapping[str, list[int]], encoder:
 
     def match(batch: Sequence[int]) -> np.ndarray:
         chosen = [pairs[number] for number in batch]
-        found = _match(
+        scores = _match(
             [vectors[c] for _, c, _ in chosen],
             [vectors[r] for _, _, r in chosen],
             [weights[c] for _, c, _ in chosen],
             [weights[r] for _, _, r in chosen],
         )
         # A reference without tokens scores 0, as released.
-        found[torch.tensor([empty[r] for _, _, r in chosen], device=found.device)] = 0.0
-        return found.double().cpu().numpy()
+        scores[torch.tensor([empty[r] for _, _, r in chosen], device=scores.device)] = 0.0
+        return scores.double().cpu().numpy()
 
     best = np.full((len(texts), 3), -np.inf)
-    for batch, found in batches_that_fit(
+    for batch, scores in batches_that_fit(
         encoder.what, encoder.matched, _longest_first(widths), match, widths.__getitem__
     ):
-        np.maximum.at(best, [pairs[number][0] for number in batch], found)
+        np.maximum.at(best, [pairs[number][0] for number in batch], scores)
     return [row.tolist() if np.isfinite(row).all() else None for row in best]
 
 
@@ -295,8 +295,8 @@ def _match(
     similarity = torch.bmm(
         pad_sequence(candidates, batch_first=True), pad_sequence(references, batch_first=True).transpose(1, 2)
     )
-    in_candidate = pad_sequence([torch.ones_like(one) for one in candidate_weights], batch_first=True) > 0
-    in_reference = pad_sequence([torch.ones_like(one) for one in reference_weights], batch_first=True) > 0
+    in_candidate = pad_sequence([torch.ones_like(weights) for weights in candidate_weights], batch_first=True) > 0
+    in_reference = pad_sequence([torch.ones_like(weights) for weights in reference_weights], batch_first=True) > 0
     # Released code puts 0 here; that is never the largest but where all cosines of a token are negative.
     similarity = similarity.masked_fill(~(in_candidate[:, :, None] & in_reference[:, None, :]), -1.0)
     of_candidate = pad_sequence(candidate_weights, batch_first=True)

@@ -118,12 +118,12 @@ def _count(ngrams: NGrams, items: np.ndarray) -> dict[str, np.ndarray]:
         candidate_length[chunk.items] = length[chunk.candidates]
         reference_length[chunk.items] = _closest(length, chunk)
         for order in range(1, MAX_ORDER + 1):
-            found = ngrams.count(chunk, order)
+            grams = ngrams.count(chunk, order)
             guessed[chunk.items, order - 1] = np.maximum(length[chunk.candidates] - (order - 1), 0)
-            if len(found.counts):
-                allowed = np.maximum.reduceat(np.where(found.is_candidate, 0, found.counts), found.starts)
-                clipped = np.where(found.is_candidate, np.minimum(found.counts, np.repeat(allowed, found.sizes)), 0)
-                of_text = np.bincount(found.texts, clipped, minlength=len(chunk.texts))
+            if len(grams.counts):
+                allowed = np.maximum.reduceat(np.where(grams.is_candidate, 0, grams.counts), grams.starts)
+                clipped = np.where(grams.is_candidate, np.minimum(grams.counts, np.repeat(allowed, grams.sizes)), 0)
+                of_text = np.bincount(grams.texts, clipped, minlength=len(chunk.texts))
                 correct[chunk.items, order - 1] = of_text[chunk.candidates]
     return {
         "correct": correct,

@@ -128,9 +128,9 @@ def count(items: Items, table: SynonymTable) -> tuple[dict[str, np.ndarray], dic
             failures[item] = f"its image holds '{unknown[0]}', which is not in the table of COCO objects"
             continue
         present = of_captions[set_of_item[item]] | {table.objects[name] for name in marked}
-        found = table.mentions(candidate)
-        mentions[item] = len(found)
-        hallucinated[item] = sum(name not in present for name in found)
+        mentioned = table.mentions(candidate)
+        mentions[item] = len(mentioned)
+        hallucinated[item] = sum(name not in present for name in mentioned)
     return {"mentions": mentions, "hallucinated": hallucinated}, failures
 
 
@@ -279,12 +279,12 @@ def singular(word: str) -> str:
     """
     if word.endswith(_UNCHANGED):
         return word
-    for plural, one in _IRREGULAR.items():
+    for plural, ending in _IRREGULAR.items():
         if word.endswith(plural):
-            return word.removesuffix(plural) + one
-    for suffix, one in _SUFFIXES:
+            return word.removesuffix(plural) + ending
+    for suffix, ending in _SUFFIXES:
         if suffix.search(word):
-            return suffix.sub(one, word)
+            return suffix.sub(ending, word)
     return word
 
 

@@ -178,29 +178,29 @@ class Cider(CorpusMetric):
             else:
                 held = _look_up(state, ngrams.hashes[order - 1])
             idf = rows - np.log(np.maximum(held, 1.0))
-            for chunk, found in zip(chunks, counts, strict=True):
-                per_order[chunk.items, order - 1] = self._similarity(chunk, found, idf, ngrams.lengths[chunk.texts])
+            for chunk, grams in zip(chunks, counts, strict=True):
+                per_order[chunk.items, order - 1] = self._similarity(chunk, grams, idf, ngrams.lengths[chunk.texts])
         per_order *= SCALE
         return Scores(values=per_order.mean(axis=1), parts={"per_order": per_order}, failures=failures)
 
-    def _similarity(self, chunk: Chunk, found: NGramCounts, idf: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    def _similarity(self, chunk: Chunk, grams: NGramCounts, idf: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Return for each item of a chunk the mean over references of the n-grams' similarity."""
-        vector = found.counts * idf[found.ngrams].repeat(found.sizes)
-        norms = np.sqrt(np.bincount(found.texts, vector**2, minlength=len(chunk.texts)))
+        vector = grams.counts * idf[grams.ngrams].repeat(grams.sizes)
+        norms = np.sqrt(np.bincount(grams.texts, vector**2, minlength=len(chunk.texts)))
         references_of, pair_item, pair_reference = chunk.pairs()
 
         # Each n-gram of a candidate meets those of its group that are of references.
-        mine = found.is_candidate.nonzero()[0]
-        group = np.arange(len(found.starts)).repeat(found.sizes)[mine]
-        others = found.references[group]
-        theirs = concat_ranges(found.starts[group], others)
-        hypothesis, target = vector[mine].repeat(others), vector[theirs]
+        of_candidates = grams.is_candidate.nonzero()[0]
+        group = np.arange(len(grams.starts)).repeat(grams.sizes)[of_candidates]
+        sizes = grams.references[group]
+        of_references = concat_ranges(grams.starts[group], sizes)
+        hypothesis, target = vector[of_candidates].repeat(sizes), vector[of_references]
         if self.variant == "d":
             hypothesis = np.minimum(hypothesis, target)
-        item = chunk.candidates.searchsorted(found.texts[mine])
+        item = chunk.candidates.searchsorted(grams.texts[of_candidates])
         first_pair = references_of.cumsum() - references_of
-        shift = first_pair[item] - chunk.set_starts[chunk.sets[found.texts[mine]]]
-        pair = shift.repeat(others) + found.texts[theirs]
+        shift = first_pair[item] - chunk.set_starts[chunk.sets[grams.texts[of_candidates]]]
+        pair = shift.repeat(sizes) + grams.texts[of_references]
 
         dot = np.bincount(pair, hypothesis * target, minlength=len(pair_item))
         both = norms[chunk.candidates][pair_item] * norms[pair_reference]
@@ -235,11 +235,11 @@ def _frequencies(size: int, chunks: Sequence[Chunk], counts: Sequence[NGramCount
     """
     ngrams: list[np.ndarray] = [np.zeros(0, np.int64)]
     rows: list[np.ndarray] = [np.zeros(0)]
-    for chunk, found in zip(chunks, counts, strict=True):
+    for chunk, grams in zip(chunks, counts, strict=True):
         rows_of_set = np.bincount(chunk.sets[chunk.candidates], weights[chunk.items])
-        held = found.references.nonzero()[0]
-        ngrams.append(found.ngrams[held])
-        rows.append(rows_of_set[chunk.sets[found.texts[found.starts[held]]]])
+        held = grams.references.nonzero()[0]
+        ngrams.append(grams.ngrams[held])
+        rows.append(rows_of_set[chunk.sets[grams.texts[grams.starts[held]]]])
     return np.bincount(np.concatenate(ngrams), np.concatenate(rows), minlength=size)
 
 
@@ -305,7 +305,7 @@ def _read_frequencies(path: Path, digest: str) -> State:
     if not captions:
         raise DataError(f"{path}: holds no captions")
     none = [""] * len(captions)
-    return _count_rows(Items(none, none, [tuple(its) for its in captions.values()], np.ones(len(none))))
+    return _count_rows(Items(none, none, [tuple(texts) for texts in captions.values()], np.ones(len(none))))
 
 
 def _captions(path: Path) -> Iterator[tuple[str, str]]:

@@ -152,20 +152,20 @@ class _Parts:
             if key is not None:
                 first.setdefault(key, item)
         known: dict[str, Any] = dict(cache.get(producer, list(first)))
-        told = {**producer, "remarks": True}
-        remarks: dict[str, str] = dict(cache.get(told, list(first)))
+        remark_producer = {**producer, "remarks": True}
+        remarks: dict[str, str] = dict(cache.get(remark_producer, list(first)))
         missing = [item for key, item in first.items() if key not in known]
         reasons: dict[str, str] = {}
         done = len(first) - len(missing)
         self.context.progress(done, len(first))
         for group in self._groups(missing):
             rows, failed, remarked = self._score(group)
-            found = {str(keys[item]): row for item, row in rows.items()}
+            scored = {str(keys[item]): row for item, row in rows.items()}
             new = {str(keys[item]): remark for item, remark in remarked.items()}
-            cache.put(told, new)
-            cache.put(producer, found)
+            cache.put(remark_producer, new)
+            cache.put(producer, scored)
             remarks |= new
-            known |= found
+            known |= scored
             reasons |= {str(keys[item]): reason for item, reason in failed.items()}
             done += len(group)
             self.context.progress(done, len(first))
@@ -394,9 +394,9 @@ class _Grams:
         first = np.tile(np.arange(counts.max()), (len(members), 1))
         alike = np.flatnonzero(self._products > _EQUAL)
         of_pair = np.searchsorted(starts, alike, side="right") - 1
-        one, other = np.divmod(alike - starts[of_pair], counts[of_pair])
+        member, other = np.divmod(alike - starts[of_pair], counts[of_pair])
         # Members that are equal have a cosine of 1; the converse need not hold.
-        for pair, a, b in np.stack([of_pair, one, other], axis=1)[one < other].tolist():
+        for pair, a, b in np.stack([of_pair, member, other], axis=1)[member < other].tolist():
             if first[pair, b] == b and np.array_equal(members[pair][a], members[pair][b]):
                 first[pair, b] = first[pair, a]
         return first

@@ -133,7 +133,7 @@ class RefClipS(ClipS):
         references = [self.prompt + text for texts in reference_sets for text in texts]
         # In one go, as captions of one image are often references of another.
         image, texts, failures, remarks = self._compare(items, [*candidates, *references], context)
-        set_sizes = np.array([len(one) for one in reference_sets], dtype=np.int64)
+        set_sizes = np.array([len(references) for references in reference_sets], dtype=np.int64)
         text, text_failures = _best_reference(texts, set_sizes, set_of_item)
         failures = text_failures | failures
         with np.errstate(divide="ignore", invalid="ignore"):

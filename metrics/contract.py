@@ -84,7 +84,7 @@ def kept(
     unique = list(dict.fromkeys(inputs))
     known = dict(cache.get(producer, unique))
     progress(len(known), len(unique))
-    missing = [one for one in unique if one not in known]
+    missing = [key for key in unique if key not in known]
     waiting, kept_at = dict[str, Any](), time.monotonic()
     try:
         for new in compute(missing) if missing else ():
@@ -188,7 +188,7 @@ MEAN = Aggregate()
 
 def add_sums(sums: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """Return the sums of all shards of one metric; their order does not matter."""
-    return {name: np.sum([one[name] for one in sums], axis=0) for name in sums[0]}
+    return {name: np.sum([shard[name] for shard in sums], axis=0) for name in sums[0]}
 
 
 class Metric(Aggregate, ABC):

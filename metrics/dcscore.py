@@ -154,19 +154,19 @@ class DcScore(Metric):
         seed: int = 0,
         max_tokens: int = 2000,
     ) -> None:
-        for what, value, known in (
+        for setting, value, known in (
             ("oracle", oracle, ("people", "judge")),
             ("join", join, ("number", "text")),
             ("invalid", invalid, ("exclude", "zero")),
         ):
             if value not in known:
-                raise ValueError(f"{what} is {' or '.join(known)}, not {value}")
+                raise ValueError(f"{setting} is {' or '.join(known)}, not {value}")
         require_counts(answers=answers, tries=tries, max_tokens=max_tokens)
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
             raise ValueError(f"'seed' is a whole number of at least 0, not {seed!r}")
-        for one in (temperature, verify_temperature):
-            if not isinstance(one, int | float) or not 0 <= one < math.inf:
-                raise ValueError(f"temperatures are finite numbers of at least 0, not {one!r}")
+        for number in (temperature, verify_temperature):
+            if not isinstance(number, int | float) or not 0 <= number < math.inf:
+                raise ValueError(f"temperatures are finite numbers of at least 0, not {number!r}")
         if facts is not None and oracle == "judge":
             raise ValueError("takes facts from a file (facts) or from a judge (oracle=judge), not both")
         self.oracle = oracle
@@ -216,7 +216,7 @@ class DcScore(Metric):
             if not items.candidates[item].strip():
                 values[item] = 0.0
             elif isinstance(account, FactCheck):
-                relevant = sum(one.relevant for one in account.facts)
+                relevant = sum(fact.relevant for fact in account.facts)
                 values[item] = account.value
                 parts[item] = (*account.parts, len(account.facts), relevant, len(account.oracle))
                 remarks |= {item: account.remark} if account.remark else {}
@@ -240,19 +240,19 @@ class DcScore(Metric):
             raise MetricError(f"{self.label} looks at images, and these captions come without.")
         questions = FactQuestions(self, self._prompts())
         cases: dict[int, Case] = {}
-        found: dict[int, FactCheck | str] = {}
+        checks: dict[int, FactCheck | str] = {}
         for item, known in enumerate(self._oracles(items, questions, context)):
             image = items.images[item]
             if not items.candidates[item].strip():
-                found[item] = "says nothing"
+                checks[item] = "says nothing"
             elif isinstance(known, str):
-                found[item] = known
+                checks[item] = known
             elif not isinstance(image, ImageHandle):
-                found[item] = "image: is a video"
+                checks[item] = "image: is a video"
             else:
                 cases[item] = Case(items.candidates[item], image, known)
-        found |= zip(cases, questions.accounts(list(cases.values()), context), strict=True)
-        return [found[item] for item in range(len(items))]
+        checks |= zip(cases, questions.accounts(list(cases.values()), context), strict=True)
+        return [checks[item] for item in range(len(items))]
 
     def explain(
         self,
@@ -297,13 +297,13 @@ class DcScore(Metric):
                 )
                 for name in items.image_names
             ]
-        texts = ["\n\n".join(one for one in its if one.strip()) for its in items.references]
+        texts = ["\n\n".join(caption for caption in captions if caption.strip()) for captions in items.references]
         facts = questions.facts([text for text in texts if text], context)
-        found: list[OracleCaption | str] = []
+        oracles: list[OracleCaption | str] = []
         for text in texts:
-            its = facts.get(text, "say nothing")
-            found.append(f"references: {its}" if isinstance(its, str) else OracleCaption(text, its))
-        return found
+            extracted = facts.get(text, "say nothing")
+            oracles.append(f"references: {extracted}" if isinstance(extracted, str) else OracleCaption(text, extracted))
+        return oracles
 
     def _prompts(self) -> dict[str, str]:
         """Return the prompts, as the arguments of these names say."""
@@ -354,7 +354,7 @@ def read_oracle(path: Path) -> dict[str, OracleCaption]:
     Raises:
         MetricError: The file cannot be read, or a row is not as it must be, or of an image that another is of.
     """
-    found: dict[str, OracleCaption] = {}
+    oracles: dict[str, OracleCaption] = {}
     try:
         for number, row in enumerate(read_rows(path), 1):
             if isinstance(row, BadRow):
@@ -363,14 +363,14 @@ def read_oracle(path: Path) -> dict[str, OracleCaption]:
                 name, known = _read(row)
             except ValueError as error:
                 raise MetricError(f"{path}: row {number}: {error}", _HINT) from None
-            if name in found:
+            if name in oracles:
                 raise MetricError(f"{path}: row {number}: a second row of image '{name}'", "Remove one of them.")
-            found[name] = known
+            oracles[name] = known
     except DataError as error:
         raise MetricError(error.message, error.hint or _HINT) from error
-    if not found:
+    if not oracles:
         raise MetricError(f"{path}: holds no row", _HINT)
-    return found
+    return oracles
 
 
 def _read(row: dict[str, Any]) -> tuple[str, OracleCaption]:
@@ -381,9 +381,9 @@ def _read(row: dict[str, Any]) -> tuple[str, OracleCaption]:
     if not isinstance(facts, list) or not facts:
         raise ValueError("has no list of oracle_facts")
     # The released file has a blank one, which counts.
-    if not all(isinstance(one, str) for one in facts):
+    if not all(isinstance(fact, str) for fact in facts):
         raise ValueError("has an entry of oracle_facts that is no text")
-    return bare_name(str(name)), OracleCaption(str(caption), tuple(CaptionFact(one, relevant=True) for one in facts))
+    return bare_name(str(name)), OracleCaption(str(caption), tuple(CaptionFact(fact, relevant=True) for fact in facts))
 
 
 _T = TypeVar("_T")
@@ -458,8 +458,8 @@ class FactQuestions:
             for text in unique
         ]
         return {
-            text: f"facts: {one}" if isinstance(one, str) else one.value
-            for text, one in zip(unique, self._read(asked, context), strict=True)
+            text: f"facts: {answer}" if isinstance(answer, str) else answer.value
+            for text, answer in zip(unique, self._read(asked, context), strict=True)
         }
 
     def accounts(self, cases: Sequence[Case], context: Context) -> list[FactCheck | str]:
@@ -471,11 +471,11 @@ class FactQuestions:
         """
         of_text = self.facts([case.caption for case in cases], context)
         facts = [of_text[case.caption] for case in cases]
-        usable = [(case, its) for case, its in zip(cases, facts, strict=True) if not isinstance(its, str)]
-        matching = self._several([self._matching(*one) for one in usable], context)
-        verifying = self._several([self._verifying(*one) for one in usable], context)
+        usable = [(case, answer) for case, answer in zip(cases, facts, strict=True) if not isinstance(answer, str)]
+        matching = self._several([self._matching(*pair) for pair in usable], context)
+        verifying = self._several([self._verifying(*pair) for pair in usable], context)
         accounts = map(_account, usable, matching, verifying)
-        return [its if isinstance(its, str) else next(accounts) for its in facts]
+        return [answer if isinstance(answer, str) else next(accounts) for answer in facts]
 
     def _matching(self, case: Case, facts: Sequence[CaptionFact]) -> _Question[tuple[int | None, ...]]:
         oracle = case.known.facts
@@ -500,33 +500,33 @@ class FactQuestions:
 
     def _several(self, questions: Sequence[_Question[_T]], context: Context) -> list[list[_Read[_T]] | str]:
         """Return of each question as many answers as are wanted; or why one of them is missing."""
-        every = [replace(one, number=number) for one in questions for number in range(self.settings.answers)]
+        every = [replace(question, number=number) for question in questions for number in range(self.settings.answers)]
         read = self._read(every, context)
-        found: list[list[_Read[_T]] | str] = []
+        results: list[list[_Read[_T]] | str] = []
         for start in range(0, len(read), self.settings.answers):
-            its = read[start : start + self.settings.answers]
-            good = [one for one in its if not isinstance(one, str)]
-            found.append(good if len(good) == len(its) else next(one for one in its if isinstance(one, str)))
-        return found
+            answers = read[start : start + self.settings.answers]
+            good = [answer for answer in answers if not isinstance(answer, str)]
+            results.append(good if len(good) == len(answers) else next(why for why in answers if isinstance(why, str)))
+        return results
 
     def _read(self, questions: Sequence[_Question[_T]], context: Context) -> list[_Read[_T] | str]:
         """Return the answer to each question; unusable ones are requested again, with another seed."""
-        found: dict[int, _Read[_T] | str] = {}
+        results: dict[int, _Read[_T] | str] = {}
         waiting = list(range(len(questions)))
         for attempt in range(self.settings.tries):
             answers = ask([self._request(questions[place], attempt) for place in waiting], context)
             again: list[int] = []
             for place, answer in zip(waiting, answers, strict=True):
                 if isinstance(answer, str):
-                    found[place] = answer
+                    results[place] = answer
                     continue
                 try:
-                    found[place] = _Read(questions[place].read(answer.text), answer.remark)
+                    results[place] = _Read(questions[place].read(answer.text), answer.remark)
                 except ValueError as error:
-                    found[place] = f"{error} ({self.settings.tries} tries): {quoted(answer.text)}"
+                    results[place] = f"{error} ({self.settings.tries} tries): {quoted(answer.text)}"
                     again.append(place)
             waiting = again
-        return [found[place] for place in range(len(questions))]
+        return [results[place] for place in range(len(questions))]
 
     def _request(self, question: _Question[Any], attempt: int) -> JudgeRequest:
         seed = self.settings.seed + attempt * self.settings.answers + question.number
@@ -544,8 +544,8 @@ def _account(
         return f"matching: {matching}"
     if isinstance(verifying, str):
         return f"verifying: {verifying}"
-    matchings = tuple(one.value for one in matching)
-    verifications = tuple(one.value for one in verifying)
+    matchings = tuple(answer.value for answer in matching)
+    verifications = tuple(answer.value for answer in verifying)
     parts = mean_of_trials(facts, case.known.facts, matchings, verifications)
     return FactCheck(facts, case.known.facts, matchings, verifications, parts, verifying[0].remark)
 
@@ -576,7 +576,7 @@ def trial(
     sharing = Counter(matches)
 
     def scores(which: Sequence[int], known: Sequence[int]) -> tuple[float, float, float]:
-        true = [matches[one] for one in which if truths[one]]
+        true = [matches[fact] for fact in which if truths[fact]]
         shares = [1 / sharing[match] for match in true if match in known]
         beyond = len(true) - len(shares)
         precision, recall = len(true) / len(which), (sum(shares) + beyond) / (len(known) + beyond)
@@ -593,7 +593,7 @@ def mean_of_trials(
     verifications: Sequence[Sequence[bool]],
 ) -> np.ndarray:
     """Return ``[6]`` float64, the means of ``PARTS`` over the trials: each matching with each verification."""
-    trials = [trial(facts, oracle, *one) for one in product(matchings, verifications)]
+    trials = [trial(facts, oracle, *pair) for pair in product(matchings, verifications)]
     return np.mean(trials, axis=0)
 
 
@@ -674,7 +674,7 @@ def read_entries(answer: str) -> list[Mapping[str, Any]]:
             entries = json.loads(text)
         except (ValueError, RecursionError):
             raise ValueError("an answer is no list of Python or JSON") from None
-    if not all(isinstance(one, Mapping) for one in entries):
+    if not all(isinstance(entry, Mapping) for entry in entries):
         raise ValueError("an answer is no list of entries")
     return entries
 
@@ -728,13 +728,13 @@ def _joined(
     """Return the value of each fact. Facts of one text are judged in their order."""
     if join == "number":
         keys: list[Any] = list(range(len(facts)))
-        given: list[Any] = [_whole(entry.get(NUMBER)) for entry in entries]
+        answered: list[Any] = [_whole(entry.get(NUMBER)) for entry in entries]
     else:
-        keys, given = [fact.text for fact in facts], [_text(entry) for entry in entries]
-    if Counter(keys) != Counter(given):
+        keys, answered = [fact.text for fact in facts], [_text(entry) for entry in entries]
+    if Counter(keys) != Counter(answered):
         raise ValueError(f"an answer does not judge each fact once, by its {join}")
     values: dict[Any, list[_T]] = {}
-    for key, entry in zip(given, entries, strict=True):
+    for key, entry in zip(answered, entries, strict=True):
         values.setdefault(key, []).append(value(entry))
     return tuple(values[key].pop(0) for key in keys)
 

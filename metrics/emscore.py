@@ -149,7 +149,7 @@ class EmScore(Metric):
 
     def _videos(self, items: Items) -> tuple[dict[int, tuple[str, str]], dict[int, str]]:
         """Return the digest and span of each item's video, and item index to why it has none."""
-        found: dict[int, tuple[str, str]] = {}
+        videos: dict[int, tuple[str, str]] = {}
         failures: dict[int, str] = {}
         for item, handle in enumerate(items.images):
             if not isinstance(handle, VideoHandle):
@@ -162,10 +162,10 @@ class EmScore(Metric):
                 )
                 continue
             try:
-                found[item] = handle.digest(), json.dumps(handle.span)
+                videos[item] = handle.digest(), json.dumps(handle.span)
             except OSError as error:
                 failures[item] = f"video {handle.name}: {error.strerror or error}"
-        return found, failures
+        return videos, failures
 
     def _score_group(
         self,
@@ -178,7 +178,7 @@ class EmScore(Metric):
     ) -> dict[int, str]:
         """Fill in the rows of some items; return item index to why it has none."""
         handles = {item: items.images[item] for item in group if video.lacks(item)}
-        frames = frame_features([one for one in handles.values() if isinstance(one, VideoHandle)], context)
+        frames = frame_features([handle for handle in handles.values() if isinstance(handle, VideoHandle)], context)
         texts = dict.fromkeys(items.candidates[item] for item in group)
         texts |= dict.fromkeys(text for i in group if references.lacks(i) for text in items.references[i])
         tokens = token_features(list(texts), idf, context)
@@ -306,10 +306,10 @@ class _Table:
             self._new = {}
 
     def rows(self, count: int) -> np.ndarray:
-        found = np.full((count, len(_PARTS)), np.nan)
+        table = np.full((count, len(_PARTS)), np.nan)
         for item, key in self.keys.items():
-            found[item] = self._known.get(key, np.nan)
-        return found
+            table[item] = self._known.get(key, np.nan)
+        return table
 
 
 def _key(*texts: str) -> str:
@@ -323,7 +323,7 @@ def _groups(items: Sequence[int], videos: Sequence[str]) -> Iterator[list[int]]:
         of_video.setdefault(video, []).append(item)
     members = list(of_video.values())
     for start in range(0, len(members), _VIDEOS_A_GROUP):
-        yield [item for one in members[start : start + _VIDEOS_A_GROUP] for item in one]
+        yield [item for group in members[start : start + _VIDEOS_A_GROUP] for item in group]
 
 
 _Found = TypeVar("_Found")
@@ -378,13 +378,13 @@ def match_references(caption: Tokens, references: Sequence[Tokens]) -> np.ndarra
     Raises:
         Undefined: Precision and recall of a reference are opposite.
     """
-    lengths = [len(one.weights) for one in references]
+    lengths = [len(reference.weights) for reference in references]
     starts = np.cumsum([0, *lengths[:-1]])
-    cosines = caption.vectors @ np.concatenate([one.vectors for one in references]).T
+    cosines = caption.vectors @ np.concatenate([reference.vectors for reference in references]).T
     precision = caption.weights @ np.maximum.reduceat(cosines, starts, axis=1)
-    weights = np.concatenate([one.weights for one in references])
+    weights = np.concatenate([reference.weights for reference in references])
     recall = np.add.reduceat(cosines.max(axis=0) * weights, starts)
-    coarse = np.array([one.vectors[-1] for one in references]) @ caption.vectors[-1]
+    coarse = np.array([reference.vectors[-1] for reference in references]) @ caption.vectors[-1]
     parts = np.array([precision, recall, _f1(precision, recall), coarse], dtype=np.float64)
     return _defined(parts.max(axis=1))
 
@@ -422,9 +422,9 @@ class TokenIdf:
 
     def weights(self, ids: Sequence[int]) -> np.ndarray:
         """Return ``[t]`` the idf of the tokens of a text, of which the last one is its end."""
-        found = [self._idf(token) for token in ids]
-        found[-1] = self._mean
-        return np.array(found)
+        weights = [self._idf(token) for token in ids]
+        weights[-1] = self._mean
+        return np.array(weights)
 
     @cached_property
     def _mean(self) -> float:
@@ -473,14 +473,14 @@ def captions_of(path: Path, max_words: int | None) -> list[str]:
     """Return the captions of a corpus; see :func:`load_idf`."""
     try:
         if path.suffix == ".json":
-            found = _texts(load_json(path))
+            texts = _texts(load_json(path))
         else:
-            found = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+            texts = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except BenchError as error:
         raise MetricError(f"idf corpus {error.message}", error.hint) from error
     except (OSError, UnicodeDecodeError) as error:
         raise MetricError(f"idf corpus {path}: cannot be read: {error}") from error
-    kept = [text for text in found if max_words is None or len(text.split(" ")) <= max_words]
+    kept = [text for text in texts if max_words is None or len(text.split(" ")) <= max_words]
     if not kept:
         raise MetricError(f"idf corpus {path}: has no caption")
     return kept
@@ -491,7 +491,7 @@ def _texts(value: Any) -> list[str]:
         return [value]
     if isinstance(value, dict):
         value = value["sentences"] if "sentences" in value else list(value.values())
-    return [text for one in value for text in _texts(one)] if isinstance(value, list) else []
+    return [text for part in value for text in _texts(part)] if isinstance(value, list) else []
 
 
 def _count(captions: Sequence[str], encoder: Encoder) -> dict[str, Any]:
@@ -511,15 +511,15 @@ def cut_to_context(ids: Sequence[int], encoder: Encoder) -> list[int]:
     return list(ids) if len(ids) <= longest else [*ids[: longest - 1], ids[-1]]
 
 
-def _defined_of(found: _Found | str, what: str) -> _Found:
+def _defined_of(features: _Found | str, source: str) -> _Found:
     """Return what was found of an input.
 
     Raises:
         Undefined: It is the reason why there is nothing.
     """
-    if isinstance(found, str):
-        raise Undefined(f"{what}: {found}")
-    return found
+    if isinstance(features, str):
+        raise Undefined(f"{source}: {features}")
+    return features
 
 
 def frame_features(videos: Sequence[VideoHandle], context: Context) -> dict[str, np.ndarray | str]:
@@ -534,17 +534,17 @@ def frame_features(videos: Sequence[VideoHandle], context: Context) -> dict[str,
     unique = {video.digest(): video for video in videos}
     decoded = [key for key, video in unique.items() if not is_recorded(video)]
     producer = {"encoder": encoder.fingerprint(), "of": "frames"} if decoded else {}
-    found: dict[str, np.ndarray | str] = {}
+    by_key: dict[str, np.ndarray | str] = {}
     if decoded:
-        found |= context.cache.get_arrays(producer, decoded)
-    missing = [key for key in unique if key not in found]
+        by_key |= context.cache.get_arrays(producer, decoded)
+    missing = [key for key in unique if key not in by_key]
     for batch in encoder.frames([unique[key] for key in missing]) if missing else ():
         new = {missing[at]: features for at, features in batch.vectors.items()}
-        found |= new
-        found |= {missing[at]: reason for at, reason in batch.failures.items()}
+        by_key |= new
+        by_key |= {missing[at]: reason for at, reason in batch.failures.items()}
         if kept := {key: features for key, features in new.items() if key in decoded}:
             context.cache.put_arrays(producer, kept)
-    return found
+    return by_key
 
 
 def clip_frames(features: np.ndarray, video: ImageHandle | VideoHandle, count: int | None) -> np.ndarray:
@@ -591,15 +591,15 @@ def token_features(texts: Sequence[str], idf: TokenIdf | None, context: Context)
     """
     encoder = require_encoder(context)
     ids = encoder.token_ids(texts) if idf is not None else None
-    found: dict[str, Tokens | str] = {}
+    tokens: dict[str, Tokens | str] = {}
     for batch in encoder.tokens(texts):
-        found |= {texts[at]: reason for at, reason in batch.failures.items()}
+        tokens |= {texts[at]: reason for at, reason in batch.failures.items()}
         for at, states in batch.vectors.items():
             weights = np.ones(len(states))
             if idf is not None and ids is not None:
                 weights = idf.weights(cut_to_context(ids[at], encoder))
-            found[texts[at]] = _tokens(states, weights)
-    return found
+            tokens[texts[at]] = _tokens(states, weights)
+    return tokens
 
 
 def _tokens(states: np.ndarray, weights: np.ndarray) -> Tokens | str:

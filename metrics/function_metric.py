@@ -52,9 +52,9 @@ class FunctionMetric(Metric):
         values = np.full(len(items), np.nan)
         failures: dict[int, str] = {}
         for item, candidate in enumerate(items.candidates):
-            given = [candidate, list(items.references[item])] if self.needs else [candidate]
+            inputs = [candidate, list(items.references[item])] if self.needs else [candidate]
             try:
-                value = self._function(*given, **self.arguments)
+                value = self._function(*inputs, **self.arguments)
             except Exception as error:  # noqa: BLE001 - any error of the function is this item's failure
                 failures[item] = f"{type(error).__name__}: {error}"
                 continue

@@ -112,10 +112,10 @@ def read_scores(answer: str, count: int, highest: float) -> list[float]:
         if character != "{":
             continue
         try:
-            found, _ = decoder.raw_decode(answer, start)
+            parsed, _ = decoder.raw_decode(answer, start)
         except (ValueError, RecursionError):
             continue
-        scores = found.get("scores", scores)
+        scores = parsed.get("scores", scores)
     if scores is None:
         raise ValueError("the judge's answer holds no JSON object with 'scores'")
     if not isinstance(scores, list) or len(scores) != count:

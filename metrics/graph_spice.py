@@ -90,10 +90,10 @@ class GraphMetric(Metric):
             MetricError: The parser, or a resource of the comparison, cannot be used.
         """
         reference_sets, set_of_item = items.reference_sets
-        texts = dict.fromkeys(text for its in (items.candidates, *reference_sets) for text in its)
+        texts = dict.fromkeys(text for captions in (items.candidates, *reference_sets) for text in captions)
         parsed = self._parser.parse([text for text in texts if text.strip()], context)
         of_text = {text: self._facts(parsed.get(text)) for text in texts}
-        of_set = [_pooled([of_text[text] for text in its]) for its in reference_sets]
+        of_set = [_pooled([of_text[text] for text in captions]) for captions in reference_sets]
         failures: dict[int, str] = {}
         pairs: dict[int, tuple[frozenset[Fact], frozenset[Fact]]] = {}
         for item, its_set in enumerate(set_of_item.tolist()):
@@ -125,11 +125,11 @@ class GraphMetric(Metric):
         if isinstance(parsed, str):
             return parsed
         of_graphs = (graph.facts for graph in parsed.sentences) if parsed is not None else ()
-        found = frozenset(self._lemmas(fact) for facts in of_graphs for fact in facts)
+        lemmas = frozenset(self._lemmas(fact) for facts in of_graphs for fact in facts)
         if self.empty == "phrase":
-            return found or frozenset({_NOTHING})
+            return lemmas or frozenset({_NOTHING})
         # A parser's "( )" is an empty graph.
-        return found - {_NOTHING}
+        return lemmas - {_NOTHING}
 
     def _lemmas(self, fact: Fact) -> Fact:
         if not self.lemmatize:
@@ -148,12 +148,12 @@ def _pooled(captions: Sequence[frozenset[Fact] | str]) -> frozenset[Fact] | str:
     """Return the facts of all references, or why there are none."""
     if not captions:
         return "item has no reference"
-    found: set[Fact] = set()
+    pooled: set[Fact] = set()
     for number, facts in enumerate(captions, 1):
         if isinstance(facts, str):
             return f"reference {number}: {facts}"
-        found |= facts
-    return frozenset(found)
+        pooled |= facts
+    return frozenset(pooled)
 
 
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
@@ -232,13 +232,13 @@ class SoftSpice(GraphMetric):
         self, pairs: Sequence[tuple[frozenset[Fact], frozenset[Fact]]], context: Context
     ) -> list[tuple[float, float, float]]:
         of_pairs = [(phrases(candidate), phrases(references)) for candidate, references in pairs]
-        vectors = self._encoder.vectors([one for pair in of_pairs for its in pair for one in its], context)
+        vectors = self._encoder.vectors([phrase for pair in of_pairs for side in pair for phrase in side], context)
         rows: list[tuple[float, float, float]] = []
-        for mine, theirs in of_pairs:
-            if not mine or not theirs:
+        for left, right in of_pairs:
+            if not left or not right:
                 rows.append((0.0, 0.0, 0.0))
                 continue
-            similarity = np.stack([vectors[one] for one in mine]) @ np.stack([vectors[one] for one in theirs]).T
+            similarity = np.stack([vectors[text] for text in left]) @ np.stack([vectors[text] for text in right]).T
             precision, recall = (float(similarity.max(axis=axis).mean(dtype=np.float64)) for axis in (1, 0))
             rows.append((self._value(precision, recall), precision, recall))
         return rows
@@ -266,10 +266,10 @@ def synonym_sets(phrase: str) -> frozenset[int]:
     """
     table = _table()
     word = "_".join(phrase.lower().split())
-    found = set(table.of([word])[0].tolist())
+    synsets = set(table.of([word])[0].tolist())
     if word.endswith(_HOLDS):
-        found |= set(table.of_form(word.removesuffix(_HOLDS)).tolist())
-    return frozenset(found)
+        synsets |= set(table.of_form(word.removesuffix(_HOLDS)).tolist())
+    return frozenset(synsets)
 
 
 @cache
@@ -365,17 +365,17 @@ class FactualSpice(GraphMetric):
         if self._what == "graphs":
             same = float(bool(candidate) and candidate == references)
             return same, same, same
-        mine, theirs = (
-            merged(tuples(facts), synonym_sets) if self._merges else [[{word} for word in one] for one in tuples(facts)]
+        left, right = (
+            merged(tuples(facts), synonym_sets) if self._merges else [[{word} for word in row] for row in tuples(facts)]
             for facts in (candidate, references)
         )
-        return _f1(matches(mine, theirs, synonym_sets if self.synonyms else None), len(mine), len(theirs))
+        return _f1(matches(left, right, synonym_sets if self.synonyms else None), len(left), len(right))
 
 
-def _f1(matched: int, mine: int, theirs: int) -> tuple[float, float, float]:
+def _f1(matched: int, candidates: int, references: int) -> tuple[float, float, float]:
     """Return F1, precision and recall from the numbers of tuples: matched, the candidate's, the references'."""
-    precision = matched / mine if mine else 0.0
-    recall = matched / theirs if theirs else 0.0
+    precision = matched / candidates if candidates else 0.0
+    recall = matched / references if references else 0.0
     return 2 * precision * recall / (precision + recall) if matched else 0.0, precision, recall
 
 
@@ -407,14 +407,14 @@ def merged(facts: Sequence[Fact], synonyms: Synonyms) -> list[Merged]:
     for size in (2, 3):
         said = [words[1] for words in of_size[size]]
         _widen(said, _grouped(said, synonyms), synonyms)
-    found: list[Merged] = []
-    for one in of_facts:
-        alike = next((number for number, other in enumerate(found) if _means(one, other, synonyms)), None)
+    groups: list[Merged] = []
+    for entry in of_facts:
+        alike = next((number for number, other in enumerate(groups) if _means(entry, other, synonyms)), None)
         if alike is None:
-            found.append(one)
+            groups.append(entry)
         else:
-            found[alike] = [a | b for a, b in zip(one, found[alike], strict=True)]
-    return found
+            groups[alike] = [a | b for a, b in zip(entry, groups[alike], strict=True)]
+    return groups
 
 
 def matches(candidate: Sequence[Merged], reference: Sequence[Merged], synonyms: Synonyms | None) -> int:
@@ -438,10 +438,10 @@ def _unmatched(
 ) -> tuple[list[Merged], list[Merged]]:
     """Return the tuples of both sides that are left where each of the candidate takes the first that fits."""
     left, free = list[Merged](), list(reference)
-    for one in candidate:
-        place = next((number for number, other in enumerate(free) if fits(one, other)), None)
+    for fact in candidate:
+        place = next((number for number, other in enumerate(free) if fits(fact, other)), None)
         if place is None:
-            left.append(one)
+            left.append(fact)
         else:
             del free[place]
     return left, free
@@ -451,8 +451,8 @@ def _grouped(named: Iterable[Words], synonyms: Synonyms, known: list[Words] | No
     """Return the groups of words that share a synonym set; where groups are known, these, with more words each."""
     groups = [] if known is None else list(known)
     for words in named:
-        mine = _sets(words, synonyms)
-        alike = next((number for number, its in enumerate(groups) if mine & _sets(its, synonyms)), None)
+        synsets = _sets(words, synonyms)
+        alike = next((number for number, group in enumerate(groups) if synsets & _sets(group, synonyms)), None)
         if alike is not None:
             groups[alike] = groups[alike] | words
         elif known is None:
@@ -463,21 +463,21 @@ def _grouped(named: Iterable[Words], synonyms: Synonyms, known: list[Words] | No
 def _widen(named: Iterable[Words], groups: Sequence[Words], synonyms: Synonyms) -> None:
     """Add to words all those of the first group that they share a synonym set with."""
     for words in named:
-        mine = _sets(words, synonyms)
-        words |= next((its for its in groups if mine & _sets(its, synonyms)), set())
+        synsets = _sets(words, synonyms)
+        words |= next((group for group in groups if synsets & _sets(group, synonyms)), set())
 
 
 def _sets(words: Iterable[str], synonyms: Synonyms) -> frozenset[int]:
     return frozenset().union(*map(synonyms, words))
 
 
-def _shares(one: Merged, other: Merged) -> bool:
-    return len(one) == len(other) and all(a & b for a, b in zip(one, other, strict=True))
+def _shares(fact: Merged, other: Merged) -> bool:
+    return len(fact) == len(other) and all(a & b for a, b in zip(fact, other, strict=True))
 
 
-def _means(one: Merged, other: Merged, synonyms: Synonyms) -> bool:
-    return len(one) == len(other) and all(
-        _sets(a, synonyms) & _sets(b, synonyms) for a, b in zip(one, other, strict=True)
+def _means(fact: Merged, other: Merged, synonyms: Synonyms) -> bool:
+    return len(fact) == len(other) and all(
+        _sets(a, synonyms) & _sets(b, synonyms) for a, b in zip(fact, other, strict=True)
     )
 
 
@@ -492,31 +492,31 @@ def tuples(facts: Iterable[Fact]) -> list[Fact]:
 
     Of two with the same letters ("traffic light" as an object, and "light" of "traffic") one counts.
     """
-    found: dict[str, Fact] = {}
+    by_letters: dict[str, Fact] = {}
     for fact in sorted(facts):
         first, last = fact[0], fact[-1]
         if len(fact) == 1:
-            its = [fact]
+            parts = [fact]
         elif len(fact) == 2 or (len(fact) == 3 and fact[1] == _IS):
-            its = [(first, last), (first,)]
+            parts = [(first, last), (first,)]
         else:
-            its = [(first, " ".join(fact[1:-1]), last), (first,), (last,)]
-        for one in its:
-            found.setdefault(" ".join(one), one)
-    return [found[letters] for letters in sorted(found)]
+            parts = [(first, " ".join(fact[1:-1]), last), (first,), (last,)]
+        for part in parts:
+            by_letters.setdefault(" ".join(part), part)
+    return [by_letters[letters] for letters in sorted(by_letters)]
 
 
 def phrases(facts: Iterable[Fact]) -> list[str]:
     """Return the phrases whose meanings are compared, in the order of their letters."""
-    found: set[str] = set()
+    texts: set[str] = set()
     for fact in facts:
-        found.add(fact[0])
+        texts.add(fact[0])
         if len(fact) == 1:
             continue
         if len(fact) == 2:
-            found.add(f"{fact[1]} {fact[0]}")
+            texts.add(f"{fact[1]} {fact[0]}")
         elif fact[1] == _IS:
-            found.add(f"{fact[2]} {fact[0]}")
+            texts.add(f"{fact[2]} {fact[0]}")
         else:
-            found |= {" ".join(fact), fact[-1]}
-    return sorted(found)
+            texts |= {" ".join(fact), fact[-1]}
+    return sorted(texts)

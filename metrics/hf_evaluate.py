@@ -77,12 +77,12 @@ class EvaluateMetric(Metric):
         if missing := {"predictions", "references"} - set(self._features()):
             raise MetricError(f"evaluate module '{self.path}' does not take {' and '.join(sorted(missing))}.")
         known = inspect.signature(self._module._compute).parameters
-        takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
+        takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in known.values())
         for option in () if takes_any else self.options:
             if option not in known:
                 raise UsageError(
                     f"evaluate module '{self.path}' has no setting '{option}'.{did_you_mean(option, known)}",
-                    f"Its settings: {', '.join(one for one in known if one not in self._features()) or 'none'}.",
+                    f"Its settings: {', '.join(name for name in known if name not in self._features()) or 'none'}.",
                 )
 
     def fingerprint(self) -> dict[str, Any]:
@@ -119,15 +119,15 @@ class EvaluateMetric(Metric):
         return max(values) if self.higher_is_better else min(values)
 
     def _compute(self, candidate: str, references: list[str] | str) -> float:
-        found = self._module.compute(predictions=[candidate], references=[references], **self.options)
-        numbers = {name: number for name, value in found.items() if (number := _number(value)) is not None}
+        results = self._module.compute(predictions=[candidate], references=[references], **self.options)
+        numbers = {name: number for name, value in results.items() if (number := _number(value)) is not None}
         name = self.result or (self.label if self.label in numbers else None)
         if name is None and len(numbers) == 1:
             (name,) = numbers
         if name is None or name not in numbers:
             raise MetricError(
-                f"evaluate module '{self.path}' returns {', '.join(found)}: which of them is the score?",
-                f"Name it in a task file: {{metric: 'evaluate:{self.path}', result: {next(iter(found), 'NAME')}}}.",
+                f"evaluate module '{self.path}' returns {', '.join(results)}: which of them is the score?",
+                f"Name it in a task file: {{metric: 'evaluate:{self.path}', result: {next(iter(results), 'NAME')}}}.",
             )
         return numbers[name]
 

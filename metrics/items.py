@@ -66,7 +66,7 @@ class Items:
         return cls(
             weights=np.concatenate([shard.weights for shard in shards]),
             corpus=np.concatenate(corpora) if corpora else None,
-            **{name: [one for shard in shards for one in getattr(shard, name)] for name in _COLUMNS},
+            **{name: [value for shard in shards for value in getattr(shard, name)] for name in _COLUMNS},
         )
 
     @cached_property

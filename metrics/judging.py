@@ -74,18 +74,18 @@ def ask(requests: Sequence[JudgeRequest], context: Context, attempt: int = 0) ->
             # Without the path, so that all files that are missing are one kind of failure.
             answers[position] = f"image file: {error.strerror or error}"
     unique = {key: position for position, key in reversed(key_of.items())}
-    found: dict[str, Judgement | str] = {
+    judgements: dict[str, Judgement | str] = {
         key: _from_json(value) for key, value in context.cache.get(producer, list(unique)).items()
     }
-    missing = [key for key in reversed(unique) if key not in found]
-    context.progress(len(found), len(unique))
+    missing = [key for key in reversed(unique) if key not in judgements]
+    context.progress(len(judgements), len(unique))
     for batch in judge.stream([requests[unique[key]] for key in missing]) if missing else ():
         new = {missing[at]: answer for at, answer in batch.judgements.items()}
         context.cache.put(producer, {key: _to_json(answer) for key, answer in new.items()})
-        found |= new
-        found |= {missing[at]: f"judge: {reason}" for at, reason in batch.failures.items()}
-        context.progress(len(found), len(unique))
-    answers |= {position: found.get(key, "judge: gave no answer") for position, key in key_of.items()}
+        judgements |= new
+        judgements |= {missing[at]: f"judge: {reason}" for at, reason in batch.failures.items()}
+        context.progress(len(judgements), len(unique))
+    answers |= {position: judgements.get(key, "judge: gave no answer") for position, key in key_of.items()}
     return [answers[position] for position in range(len(requests))]
 
 
@@ -185,14 +185,14 @@ def read_prompt(path: str, fields: Sequence[str]) -> str:
         if f"{{{field}}}" not in prompt:
             raise MetricError(
                 f"prompt {path}: does not contain {{{field}}}",
-                f"It needs {', '.join(f'{{{one}}}' for one in fields)} where the texts go.",
+                f"It needs {', '.join(f'{{{field}}}' for field in fields)} where the texts go.",
             )
     return prompt
 
 
 def fill(prompt: str, **texts: str) -> str:
     """Put texts in the place of ``{name}``; braces in the texts themselves stay as they are."""
-    return re.sub(r"\{(" + "|".join(texts) + r")\}", lambda found: texts[found[1]], prompt)
+    return re.sub(r"\{(" + "|".join(texts) + r")\}", lambda match: texts[match[1]], prompt)
 
 
 def prompt_digest(prompt: str) -> str:

@@ -80,7 +80,7 @@ class Mid(CorpusMetric):
         check_state(self, state, self._pairs)
         hashes = state[f"pairs of {self.gaussian}"]
         part = (hashes >> np.uint64(32)) * np.uint64(parts) >> np.uint64(32)
-        return [{name: array[part == one] for name, array in state.items()} for one in range(parts)]
+        return [{name: array[part == number] for name, array in state.items()} for number in range(parts)]
 
     def merge(self, states: Sequence[State]) -> State:
         """Return the features of the different pairs of several shards."""
@@ -89,7 +89,7 @@ class Mid(CorpusMetric):
         name = f"pairs of {self.gaussian}"
         filled = [state for state in states if len(state[name])] or states[:1]
         _, first = np.unique(np.concatenate([state[name] for state in filled]), return_index=True)
-        return {one: np.concatenate([state[one] for state in filled])[first] for one in self._pairs}
+        return {key: np.concatenate([state[key] for state in filled])[first] for key in self._pairs}
 
     def condense(self, state: State) -> State:
         """Return the moments of pairs, that of both features joined."""
@@ -208,7 +208,7 @@ def _gaussians(n: int, mean: np.ndarray, covariance: np.ndarray, eps: float) -> 
             "each reference is a pair.",
         )
     state, information = {"mean": mean}, 0.0
-    for sign, name, what, part in (
+    for sign, name, subject, part in (
         (0.5, "images", "images", slice(0, d)),
         (0.5, "captions", "captions", slice(d, None)),
         (-0.5, "both", "both together", slice(0, None)),
@@ -216,7 +216,7 @@ def _gaussians(n: int, mean: np.ndarray, covariance: np.ndarray, eps: float) -> 
         state[name], log_determinant, rank = whitening(covariance[part, part], eps)
         if rank < len(mean[part]):
             raise MetricError(
-                f"MID has no value: the covariance of the features of {what} has no inverse, as its rank is "
+                f"MID has no value: the covariance of the features of {subject} has no inverse, as its rank is "
                 f"{rank:,} of {len(mean[part]):,}.",
                 "Features of few different images or captions depend on one another: score more of them together.",
             )
@@ -249,8 +249,8 @@ def _of_pairs(images: Features, texts: Features, pairs: np.ndarray) -> tuple[np.
 
 def _first(rows: np.ndarray) -> list[tuple[int, int]]:
     """Return the first position of each row of features, with the row."""
-    found, at = np.unique(rows, return_index=True)
-    return [(position, row) for position, row in zip(at.tolist(), found.tolist(), strict=True) if row >= 0]
+    unique, at = np.unique(rows, return_index=True)
+    return [(position, row) for position, row in zip(at.tolist(), unique.tolist(), strict=True) if row >= 0]
 
 
 STEP = 2.0**-30
@@ -281,8 +281,8 @@ def moments(features: np.ndarray) -> dict[str, np.ndarray]:
     for start in range(0, len(features), _ROWS):
         rows = features[start : start + _ROWS]
         high, low = (half.astype(np.float64) for half in _halves(rows))
-        for product, one, other in zip(products, (high, high, low), (high, low, low), strict=True):
-            product += (one.T @ other).astype(np.int64)
+        for product, left, right in zip(products, (high, high, low), (high, low, low), strict=True):
+            product += (left.T @ right).astype(np.int64)
     return {
         "count": np.array([len(features)], dtype=np.int64),
         "sums": features.sum(axis=0, dtype=np.int64),
@@ -351,7 +351,7 @@ def distances(features: np.ndarray, mean: np.ndarray, whitening: np.ndarray) -> 
     bits = (53 - (len(mean) - 1).bit_length()) // 2
     column = _scale(whitening, axis=0)
     high, low = _slices(whitening / column, bits)
-    found = np.zeros(len(features))
+    squares = np.zeros(len(features))
     for start in range(0, len(features), _ROWS):
         outside = features[start : start + _ROWS] - mean
         row = _scale(outside, axis=1)
@@ -359,8 +359,8 @@ def distances(features: np.ndarray, mean: np.ndarray, whitening: np.ndarray) -> 
         white = (high_row @ high) * 2.0 ** (-2 * bits)
         white += (high_row @ low + low_row @ high) * 2.0 ** (-3 * bits)
         white *= column * row
-        found[start : start + _ROWS] = (white**2).sum(axis=1)
-    return found
+        squares[start : start + _ROWS] = (white**2).sum(axis=1)
+    return squares
 
 
 def _halves(whole: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

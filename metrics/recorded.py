@@ -122,12 +122,12 @@ class Recorded(Metric):
         """
         scores = self._scores
         at = scores.find(self._keys(items))
-        found = at >= 0
+        has_score = at >= 0
         missing = f"has no score in {scores.name}"
         return Scores(
-            np.where(found, scores.scores[at], np.nan),
-            {"row": np.where(found, scores.rows[at], np.nan), "weight": items.weights},
-            dict.fromkeys(np.flatnonzero(~found).tolist(), missing),
+            np.where(has_score, scores.scores[at], np.nan),
+            {"row": np.where(has_score, scores.rows[at], np.nan), "weight": items.weights},
+            dict.fromkeys(np.flatnonzero(~has_score).tolist(), missing),
         )
 
     def review(self, shards: Iterable[tuple[Scores, Mapping[int, str]]]) -> list[str]:
@@ -140,18 +140,18 @@ class Recorded(Metric):
         rows: list[np.ndarray] = []
         scored = total = 0.0
         missing: list[str] = []
-        for made, ids in shards:
-            row, weight = made.parts["row"], made.parts["weight"]
-            found = np.isfinite(row)
-            rows.append(row[found])
-            scored, total = scored + float(weight[found].sum()), total + float(np.nansum(weight))
+        for shard, ids in shards:
+            row, weight = shard.parts["row"], shard.parts["weight"]
+            has_score = np.isfinite(row)
+            rows.append(row[has_score])
+            scored, total = scored + float(weight[has_score].sum()), total + float(np.nansum(weight))
             missing = list(dict.fromkeys([*missing, *ids.values()]))[:_NAMED]
         said = list(self._unused(np.concatenate(rows)))
         if scored / total < self._coverage:
             raise MetricError(
                 f"{scored:,.0f} of {total:,.0f} rows have a score in {scores.name} (coverage "
                 f"{scored / total:.4f}, where {self._coverage:g} is required); the first without one: "
-                f"{', '.join(missing)}{''.join(f'; it {one}' for one in said)}",
+                f"{', '.join(missing)}{''.join(f'; it {remark}' for remark in said)}",
                 _HINT,
             )
         return said
@@ -213,13 +213,13 @@ class ScoreColumns:
     caption: str | None = None
     image_names: ImageNames = "exact"
 
-    def chosen(self, found: Iterable[str], file: str) -> ScoreColumns:
+    def chosen(self, names: Iterable[str], file: str) -> ScoreColumns:
         """Return the columns by which the rows of a file are found; by default the id, where it has one.
 
         Raises:
             MetricError: The file has no such columns.
         """
-        columns = list(found)
+        columns = list(names)
         by_caption = self.image is not None or self.caption is not None
         identity, image, caption = self.id or "id", self.image or "image", self.caption or "caption"
         missing = [name for name in (self.score,) if name not in columns]
@@ -288,8 +288,8 @@ def caption_key(image: Any, caption: str, image_names: ImageNames) -> int:
 def bare_name(name: str) -> str:
     """Return the name of an image or video without folders and without its suffix, if that is one of theirs."""
     name = name.replace("\\", "/").rpartition("/")[2]
-    found = _SUFFIX.search(name, max(0, name.rfind(".")))
-    return name[: found.start()] if found and found.end() == len(name) else name
+    match = _SUFFIX.search(name, max(0, name.rfind(".")))
+    return name[: match.start()] if match and match.end() == len(name) else name
 
 
 def read_score_file(path: Path, columns: ScoreColumns) -> ScoreFile:
@@ -310,12 +310,12 @@ def read_score_file(path: Path, columns: ScoreColumns) -> ScoreFile:
 
     def build() -> dict[str, np.ndarray]:
         try:
-            found = _read(path, columns)
+            arrays = _read(path, columns)
         except DataError as error:
             raise MetricError(error.message, error.hint) from error
         if score_file_digest(path) != digest:
             raise MetricError(f"{path}: changed while it was read", "Run again when it no longer changes.")
-        return found
+        return arrays
 
     said = json.dumps([_VERSION, digest, asdict(columns)])
     arrays = mapped("recorded", hashlib.sha256(said.encode()).hexdigest(), build)
@@ -361,15 +361,15 @@ def _read(path: Path, columns: ScoreColumns) -> dict[str, np.ndarray]:
         scores.append(score)
         rows.append(number)
     if chosen is None or not scores:
-        raise MetricError(f"{path}: holds no score{''.join(f'; {one}' for one in first_unusable)}")
-    found = _sorted(np.asarray(keys), np.asarray(scores), np.asarray(rows), path.name)
+        raise MetricError(f"{path}: holds no score{''.join(f'; {reason}' for reason in first_unusable)}")
+    arrays = _sorted(np.asarray(keys), np.asarray(scores), np.asarray(rows), path.name)
     known = {
         "by_id": chosen.id is not None,
         "image_names": chosen.image_names,
         "unusable": unusable,
         "first_unusable": first_unusable,
     }
-    return {**found, "known": np.frombuffer(json.dumps(known).encode(), np.uint8)}
+    return {**arrays, "known": np.frombuffer(json.dumps(known).encode(), np.uint8)}
 
 
 def _score(row: Mapping[str, Any], column: str) -> float:

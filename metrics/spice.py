@@ -167,8 +167,8 @@ def find_program() -> tuple[str, list[Path]]:
     return java, [*jars, *engine]
 
 
-def _require_corenlp(found: Collection[str], searched: Sequence[Path]) -> None:
-    if missing := " and ".join(name for name in CORENLP if name not in found):
+def _require_corenlp(present: Collection[str], searched: Sequence[Path]) -> None:
+    if missing := " and ".join(name for name in CORENLP if name not in present):
         raise MetricError(
             f"SPICE needs {missing}, which pycocoevalcap does not ship (looked in {', '.join(map(str, searched))}).",
             f"Fetch {CORENLP_SOURCE} (Stanford CoreNLP 3.6.0), and put {missing} of it into {searched[0]}, or into "
@@ -204,10 +204,10 @@ def java_version(java: str) -> int:
         asked = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         raise MetricError(f"{java} -version failed: {error}", "Reinstall Java, or point JAVA_HOME at one.") from error
-    found = re.search(r'version "(?:1\.)?(\d+)', asked.stderr + asked.stdout)
-    if found is None:
+    match = re.search(r'version "(?:1\.)?(\d+)', asked.stderr + asked.stdout)
+    if match is None:
         raise MetricError(f"{java} -version prints no version: {asked.stderr[:200]!r}")
-    return int(found[1])
+    return int(match[1])
 
 
 def _has_engine(jar: Path) -> bool:
@@ -286,9 +286,9 @@ def parse(content: str, names: Sequence[str]) -> list[dict[str, Any]]:
         MetricError: Not that, or not of these names.
     """
     try:
-        found = {row["image_id"]: row["scores"] for row in json.loads(content)}
+        by_name = {row["image_id"]: row["scores"] for row in json.loads(content)}
         scores = [
-            {category: [_number(found[name][category][key]) for key in ("f", "pr", "re")] for category in CATEGORIES}
+            {category: [_number(by_name[name][category][key]) for key in ("f", "pr", "re")] for category in CATEGORIES}
             for name in names
         ]
     except (ValueError, KeyError, TypeError) as error:

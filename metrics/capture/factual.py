@@ -92,12 +92,12 @@ class FactualParser(CaptionParser):
     def parse(self, captions: Sequence[str], context: Context) -> dict[str, ParsedCaption | str]:
         """Return each caption parsed; see ``CaptionParser.parse``."""
         texts = self._text.read(captions, context)
-        found: dict[str, ParsedCaption | str] = {}
+        parsed: dict[str, ParsedCaption | str] = {}
         of_captions = self.graphs([text.sentences for text in texts.values()], context)
         for (caption, text), graphs in zip(texts.items(), of_captions, strict=True):
             usable = tuple(graph for graph in graphs if graph is not None)
-            found[caption] = ParsedCaption(usable, text.nouns, len(graphs) - len(usable)) if usable else NO_GRAPH
-        return found
+            parsed[caption] = ParsedCaption(usable, text.nouns, len(graphs) - len(usable)) if usable else NO_GRAPH
+        return parsed
 
     def graphs(self, captions: Sequence[Sequence[str]], context: Context) -> list[list[Graph | None]]:
         """Return the graph of each sentence, or None where the model wrote none.
@@ -112,8 +112,8 @@ class FactualParser(CaptionParser):
         stripped = [[sentence.strip() for sentence in sentences] for sentences in captions]
         lengths = self._lengths([sentence for sentences in stripped for sentence in sentences], context)
         inputs = [self._inputs(sentences, lengths) for sentences in stripped]
-        written = self._write([one for its in inputs for one in its], context)
-        return [[read_graph(written[one.key]) for one in its] for its in inputs]
+        written = self._write([request for requests in inputs for request in requests], context)
+        return [[read_graph(written[request.key]) for request in requests] for requests in inputs]
 
     def _producer(self) -> dict[str, Any]:
         return {
@@ -129,34 +129,34 @@ class FactualParser(CaptionParser):
 
         def count(missing: list[str]) -> Iterator[dict[str, int]]:
             ids = self._load()[1]([_PROMPT + sentence for sentence in missing])["input_ids"]
-            yield {sentence: len(its) for sentence, its in zip(missing, ids, strict=True)}
+            yield {sentence: len(tokens) for sentence, tokens in zip(missing, ids, strict=True)}
 
         producer = {"of": "input length", "checkpoint": self._checkpoint.identity()}
         return kept(context.cache, producer, sentences, count)
 
     def _inputs(self, sentences: Sequence[str], lengths: dict[str, int]) -> list[_Input]:
-        found: list[_Input] = []
+        inputs: list[_Input] = []
         for start in range(0, len(sentences), _RELEASED_BATCH):
             batch = sentences[start : start + _RELEASED_BATCH]
             limit = _INPUT_TOKENS
             if self._input_limit == "0.7":
                 limit = min(limit, max(lengths[sentence] - 1 for sentence in batch))
-            found += [_Input(sentence, limit, lengths[sentence]) for sentence in batch]
-        return found
+            inputs += [_Input(sentence, limit, lengths[sentence]) for sentence in batch]
+        return inputs
 
     def _write(self, inputs: Sequence[_Input], context: Context) -> dict[str, str]:
         """Return the model's output for each input, by its key."""
-        by_key = {one.key: one for one in inputs}
+        by_key = {request.key: request for request in inputs}
 
         def write(missing: list[str]) -> Iterator[dict[str, str]]:
             # The longest come first, so that memory runs out at once or not at all.
             longest = sorted(
-                (by_key[key] for key in missing), key=lambda one: min(one.tokens, one.length), reverse=True
+                (by_key[key] for key in missing), key=lambda request: min(request.tokens, request.length), reverse=True
             )
             _, _, device = self._load()
             size = BatchSize(self._batch_size or (_BATCH_ON_GPU if device.type == "cuda" else _BATCH_ON_CPU))
             for batch, texts in batches_that_fit(self._checkpoint.what, size, longest, self._generate):
-                yield {one.key: text for one, text in zip(batch, texts, strict=True)}
+                yield {request.key: text for request, text in zip(batch, texts, strict=True)}
 
         return kept(context.cache, self._producer(), by_key, write, context.progress)
 
@@ -165,11 +165,12 @@ class FactualParser(CaptionParser):
 
         model, tokenizer, device = self._load()
         ids: list[list[int]] = [
-            tokenizer(_PROMPT + one.sentence, truncation=True, max_length=one.tokens)["input_ids"] for one in batch
+            tokenizer(_PROMPT + request.sentence, truncation=True, max_length=request.tokens)["input_ids"]
+            for request in batch
         ]
         rows, mask = padded(ids, tokenizer.pad_token_id, device)
         with torch.inference_mode():
-            made = model.generate(
+            outputs = model.generate(
                 rows,
                 attention_mask=mask,
                 use_cache=True,
@@ -179,7 +180,7 @@ class FactualParser(CaptionParser):
                 early_stopping=True,
                 num_return_sequences=1,
             )
-        return tokenizer.batch_decode(made, skip_special_tokens=True, clean_up_tokenization_spaces=True)
+        return tokenizer.batch_decode(outputs, skip_special_tokens=True, clean_up_tokenization_spaces=True)
 
     def _load(self) -> tuple[Any, Any, torch.device]:
         if self._loaded is None:

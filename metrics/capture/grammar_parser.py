@@ -64,12 +64,12 @@ class Vocabulary:
 
     def entries(self) -> dict[tuple[str, ...], tuple[str, str]]:
         """Return the words of each entry, with its letter and the name that it stands for."""
-        found = {_split(word): (letter, word) for word, letter in _FUNCTION_WORDS.items()}
+        table = {_split(word): (letter, word) for word, letter in _FUNCTION_WORDS.items()}
         for name in self.objects:
             for form in (f"{name}es", f"{name}s", name):
-                found[_split(form)] = ("o", name)
-        found |= {_split(word): ("a", word) for word in self.attributes}
-        return found | {_split(word): ("r", name) for word, name in self.relations.items()}
+                table[_split(form)] = ("o", name)
+        table |= {_split(word): ("a", word) for word in self.attributes}
+        return table | {_split(word): ("r", name) for word, name in self.relations.items()}
 
 
 @dataclass
@@ -114,24 +114,24 @@ class Grammar:
 
     def unknown(self, text: str) -> list[str]:
         """Return the words that may name something and are passed over as they are not known, each time they occur."""
-        words = (one for part in _SENTENCES.split(text) for one in self._known(_split(part)))
+        words = (entry for part in _SENTENCES.split(text) for entry in self._known(_split(part)))
         return [word for letter, word in words if letter == "x" and word not in _NAMELESS]
 
     def _graph(self, words: Sequence[str]) -> Graph:
-        phrases = [one for one in _phrases(list(self._known(words))) if one.letter != "d"]
+        phrases = [phrase for phrase in _phrases(list(self._known(words))) if phrase.letter != "d"]
         nouns = _of(phrases, "n")
-        attributes = [(one.name, adjective) for one in nouns for adjective in one.adjectives]
+        attributes = [(noun.name, adjective) for noun in nouns for adjective in noun.adjectives]
         relations: list[tuple[str, str, str]] = []
         for subjects, said in _statements(phrases):
             # Without repetitions, or a caption that runs in circles would have relations without number.
-            names = dict.fromkeys(one.name for one in subjects)
+            names = dict.fromkeys(subject.name for subject in subjects)
             if said[-1].letter == "p":
                 attributes += [(name, adjective) for name in names for adjective in said[-1].adjectives]
             else:
                 (relation,) = _of(said, "r")
-                others = dict.fromkeys(one.name for one in _of(said, "n"))
+                others = dict.fromkeys(phrase.name for phrase in _of(said, "n"))
                 relations += [(name, relation.name, other) for name in names for other in others]
-        return Graph(tuple(one.name for one in nouns), tuple(attributes), tuple(relations))
+        return Graph(tuple(noun.name for noun in nouns), tuple(attributes), tuple(relations))
 
     def _known(self, words: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Yield letter and name of each entry, the longest that fits at each place."""
@@ -152,24 +152,24 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 def _phrases(words: Sequence[tuple[str, str]]) -> Iterator[_Phrase]:
-    for found in _PHRASES.finditer("".join(letter for letter, _ in words)):
-        its = words[found.start() : found.end()]
-        adjectives = [name for letter, name in its if letter == "a"]
-        yield _Phrase(found.lastgroup or its[0][0], its[-1][1], adjectives)
+    for match in _PHRASES.finditer("".join(letter for letter, _ in words)):
+        entries = words[match.start() : match.end()]
+        adjectives = [name for letter, name in entries if letter == "a"]
+        yield _Phrase(match.lastgroup or entries[0][0], entries[-1][1], adjectives)
 
 
 def _statements(phrases: Sequence[_Phrase]) -> Iterator[tuple[Sequence[_Phrase], Sequence[_Phrase]]]:
     """Yield the subjects of each statement, and its phrases."""
-    letters = "".join(one.letter for one in phrases)
+    letters = "".join(phrase.letter for phrase in phrases)
     at = 0
-    while found := _SUBJECTS.search(letters, at):
-        subjects = _of(phrases[found.start() : found.end()], "n")
+    while match := _SUBJECTS.search(letters, at):
+        subjects = _of(phrases[match.start() : match.end()], "n")
         latest = subjects
-        at = found.end()
+        at = match.end()
         while said := _STATEMENT.match(letters, at):
             parts = phrases[at : said.end()]
-            if at == found.end():
-                subjects = subjects if any(one.name in _PLURAL for one in parts) else subjects[-1:]
+            if at == match.end():
+                subjects = subjects if any(part.name in _PLURAL for part in parts) else subjects[-1:]
             elif said["relative"] or not said["joined"]:
                 subjects = latest[-1:]
             yield subjects, parts
@@ -178,16 +178,16 @@ def _statements(phrases: Sequence[_Phrase]) -> Iterator[tuple[Sequence[_Phrase],
 
 
 def _of(phrases: Sequence[_Phrase], letter: str) -> list[_Phrase]:
-    return [one for one in phrases if one.letter == letter]
+    return [phrase for phrase in phrases if phrase.letter == letter]
 
 
 def united(graphs: Iterable[Graph]) -> Graph:
     """Return the union of the graphs of a caption's sentences."""
     of_all = list(graphs)
     return Graph(
-        tuple(name for one in of_all for name in one.objects),
-        tuple(pair for one in of_all for pair in one.attributes),
-        tuple(triple for one in of_all for triple in one.relations),
+        tuple(name for graph in of_all for name in graph.objects),
+        tuple(pair for graph in of_all for pair in graph.attributes),
+        tuple(triple for graph in of_all for triple in graph.relations),
     )
 
 
@@ -231,12 +231,12 @@ class GrammarParser(CaptionParser):
 
     def parse(self, captions: Sequence[str], context: Context) -> dict[str, ParsedCaption | str]:
         """Return each caption parsed; see ``CaptionParser.parse``."""
-        found: dict[str, ParsedCaption | str] = {}
+        parsed: dict[str, ParsedCaption | str] = {}
         for caption in captions:
             graphs = self._grammar.read(caption)
             empty = sum(not graph.objects for graph in graphs)
-            found[caption] = ParsedCaption((in_order(united(graphs)),), None, empty)
-        return found
+            parsed[caption] = ParsedCaption((in_order(united(graphs)),), None, empty)
+        return parsed
 
     def unknown(self, caption: str) -> Sequence[str]:
         """Return the words that the lexicon lacks; see ``CaptionParser.unknown``."""
@@ -260,6 +260,6 @@ class GrammarParser(CaptionParser):
         for key, values in content.items():
             kind = dict if key == "relations" else list
             words = [*values, *values.values()] if isinstance(values, dict) else values
-            if not isinstance(values, kind) or not all(isinstance(one, str) and one.strip() for one in words):
+            if not isinstance(values, kind) or not all(isinstance(word, str) and word.strip() for word in words):
                 raise MetricError(f"CAPTURE's lexicon: {self._file}: its {key} are malformed", _FORM)
         return content

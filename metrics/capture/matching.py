@@ -56,10 +56,10 @@ class Pairing:
     def left_over(self) -> tuple[list[int], list[int]]:
         """Return the numbers of the candidate's and of the reference's elements that were not matched."""
         matched = (*self.equal, *self.synonymous)
-        mine, theirs = {one for one, _ in matched}, {other for _, other in matched}
+        candidates, references = {number for number, _ in matched}, {other for _, other in matched}
         return (
-            [number for number in range(len(self.candidate)) if number not in mine],
-            [number for number in range(len(self.reference)) if number not in theirs],
+            [number for number in range(len(self.candidate)) if number not in candidates],
+            [number for number in range(len(self.reference)) if number not in references],
         )
 
 
@@ -108,9 +108,9 @@ def synonym_check(wordnet: WordNet, substring: bool) -> Callable[[str, str], boo
     """
 
     @lru_cache(maxsize=1_000_000)
-    def check(one: str, other: str) -> bool:
-        inside = substring and (one in other or other in one)
-        return inside or one == other or not wordnet.synonyms(one).isdisjoint(wordnet.synonyms(other))
+    def check(word: str, other: str) -> bool:
+        inside = substring and (word in other or other in word)
+        return inside or word == other or not wordnet.synonyms(word).isdisjoint(wordnet.synonyms(other))
 
     return check
 
@@ -127,10 +127,10 @@ def elements(graph: Graph, kind: Kind, repeated_attributes: bool = True) -> tupl
         return tuple(Element((name,)) for name in graph.objects)
     if kind == "relation":
         return tuple(map(Element, graph.relations))
-    found = [Element((attribute,), name) for name, attribute in graph.attributes]
+    attributes = [Element((attribute,), name) for name, attribute in graph.attributes]
     if not repeated_attributes:
-        found = list({one.words: one for one in reversed(found)}.values())[::-1]
-    return tuple(found)
+        attributes = list({element.words: element for element in reversed(attributes)}.values())[::-1]
+    return tuple(attributes)
 
 
 def pair(
@@ -155,8 +155,8 @@ def pair(
     for number, element in enumerate(candidate):
         if synonyms is None or number in matched:
             continue
-        for other, theirs in free.items():
-            if all(map(synonyms, element.words, theirs.words)):
+        for other, reference_element in free.items():
+            if all(map(synonyms, element.words, reference_element.words)):
                 synonymous.append((number, other))
                 del free[other]
                 break
@@ -172,16 +172,16 @@ def finish(pairing: Pairing, vectors: Mapping[str, np.ndarray], soft: Soft) -> K
         soft: The addition to the count of matches: the ``sum`` of the similarities, as released, or their
             ``mean`` (the paper's equation 5), or nothing.
     """
-    mine, theirs = pairing.left_over()
+    candidates, references = pairing.left_over()
     of_candidate: tuple[NearestElement, ...] = ()
     of_reference: tuple[NearestElement, ...] = ()
-    if soft != "off" and mine and theirs:
+    if soft != "off" and candidates and references:
         similarity = (
-            np.stack([vectors[pairing.candidate[number].phrase] for number in mine])
-            @ np.stack([vectors[pairing.reference[number].phrase] for number in theirs]).T
+            np.stack([vectors[pairing.candidate[number].phrase] for number in candidates])
+            @ np.stack([vectors[pairing.reference[number].phrase] for number in references]).T
         )
-        of_candidate = _nearest(similarity, mine, theirs)
-        of_reference = _nearest(similarity.T, theirs, mine)
+        of_candidate = _nearest(similarity, candidates, references)
+        of_reference = _nearest(similarity.T, references, candidates)
     hits = len(pairing.equal) + len(pairing.synonymous)
     precision = (hits + _added(of_candidate, soft)) / (len(pairing.candidate) + _EPSILON)
     recall = (hits + _added(of_reference, soft)) / (len(pairing.reference) + _EPSILON)
@@ -198,5 +198,5 @@ def _nearest(similarity: np.ndarray, rows: list[int], columns: list[int]) -> tup
 
 
 def _added(similar: Sequence[NearestElement], soft: Soft) -> float:
-    total = sum(one.similarity for one in similar)
+    total = sum(element.similarity for element in similar)
     return total / len(similar) if soft == "mean" and similar else total

@@ -202,7 +202,7 @@ class Capture(Metric):
         return scores if self._of == F1 else replace(scores, values=scores.parts[self._of])
 
     def _score(self, items: Items, context: Context) -> Scores:
-        parsed = self._parse(items.candidates, [one for its in items.references for one in its], context)
+        parsed = self._parse(items.candidates, [text for texts in items.references for text in texts], context)
         graphs = self._graphs(parsed)
         failures = {
             number: fault
@@ -214,7 +214,7 @@ class Capture(Metric):
         for start in range(0, len(usable), _ITEMS_A_PIECE):
             piece = usable[start : start + _ITEMS_A_PIECE]
             pairs = [(items.candidates[n], reference) for n in piece for reference in items.references[n]]
-            rows = np.array([_row(one) for one in self._match(pairs, graphs, context)])
+            rows = np.array([_row(explanation) for explanation in self._match(pairs, graphs, context)])
             sizes = [len(items.references[n]) for n in piece]
             starts = np.cumsum([0, *sizes[:-1]])
             table[piece] = np.add.reduceat(rows, starts, axis=0) / np.array(sizes)[:, None]
@@ -222,8 +222,8 @@ class Capture(Metric):
         weights = np.array([*self.weights.values()]) / sum(self.weights.values())
         for name in ("precision", "recall"):
             parts[name] = _weighted([parts[f"{kind}_{name}"] for kind in KINDS], weights)
-        texts = ((candidate, *its) for candidate, its in zip(items.candidates, items.references, strict=True))
-        graphless = ([getattr(parsed[text], "without_graph", 0) for text in its] for its in texts)
+        texts = ((candidate, *refs) for candidate, refs in zip(items.candidates, items.references, strict=True))
+        graphless = ([getattr(parsed[text], "without_graph", 0) for text in captions] for captions in texts)
         parts["sentences_without_graph"] = np.array(list(map(sum, graphless)), dtype=np.float64)
         values = _weighted([parts[f"{kind}_f1"] for kind in KINDS], weights)
         return Scores(values=values, parts=parts, failures=failures)
@@ -250,17 +250,17 @@ class Capture(Metric):
         self, candidates: Sequence[str], references: Sequence[str], context: Context
     ) -> dict[str, ParsedCaption | str]:
         # As released, an empty caption has no element of any kind.
-        blank = dict.fromkeys((one for one in candidates if not one.strip()), ParsedCaption((Graph(),), nouns=None))
-        texts = [one for one in dict.fromkeys((*candidates, *references)) if one not in blank]
+        blank = dict.fromkeys((text for text in candidates if not text.strip()), ParsedCaption((Graph(),), nouns=None))
+        texts = [text for text in dict.fromkeys((*candidates, *references)) if text not in blank]
         return {**self._parser.parse(texts, context), **blank}
 
     def _graphs(self, parsed: dict[str, ParsedCaption | str]) -> dict[str, Graph]:
         return {
-            caption: one.sentences[0]
-            if one.nouns is None
-            else merge(one.sentences, one.nouns, self._stop_list, self._wordnet)
-            for caption, one in parsed.items()
-            if isinstance(one, ParsedCaption)
+            caption: parse.sentences[0]
+            if parse.nouns is None
+            else merge(parse.sentences, parse.nouns, self._stop_list, self._wordnet)
+            for caption, parse in parsed.items()
+            if isinstance(parse, ParsedCaption)
         }
 
     def _match(
@@ -270,25 +270,25 @@ class Capture(Metric):
         synonyms = self._synonyms if self.synonyms else None
         pairings: list[dict[Kind, Pairing]] = []
         for both in pairs:
-            its: dict[Kind, Pairing] = {}
+            by_kind: dict[Kind, Pairing] = {}
             for kind in KINDS:
-                mine, theirs = (elements(graphs[one], kind, self.repeated_attributes) for one in both)
-                its[kind] = pair(mine, theirs, synonyms)
-            pairings.append(its)
+                candidates, references = (elements(graphs[text], kind, self.repeated_attributes) for text in both)
+                by_kind[kind] = pair(candidates, references, synonyms)
+            pairings.append(by_kind)
         vectors = {}
         if self.soft != "off":
             vectors = self._encoder.vectors(
-                [phrase for its in pairings for one in its.values() for phrase in _left_over(one)], context
+                [phrase for by_kind in pairings for part in by_kind.values() for phrase in _left_over(part)], context
             )
-        for (candidate, reference), its in zip(pairs, pairings, strict=True):
-            matched: dict[Kind, KindScore] = {kind: finish(one, vectors, self.soft) for kind, one in its.items()}
+        for (candidate, reference), by_kind in zip(pairs, pairings, strict=True):
+            matched: dict[Kind, KindScore] = {kind: finish(part, vectors, self.soft) for kind, part in by_kind.items()}
             yield Explanation(graphs[candidate], graphs[reference], matched, self._number(matched))
 
     def _number(self, matched: Mapping[Kind, KindScore]) -> float:
         kind, _, name = self._of.rpartition("_")
         if kind:
             return getattr(matched[cast("Kind", kind)], name)
-        total = sum(weight * getattr(matched[one], name) for one, weight in self.weights.items())
+        total = sum(weight * getattr(matched[kind], name) for kind, weight in self.weights.items())
         return total / sum(self.weights.values())
 
     @property
@@ -327,10 +327,10 @@ def _row(explanation: Explanation) -> list[float]:
 
 def _left_over(pairing: Pairing) -> Iterator[str]:
     """Yield the phrases whose vectors soft matching needs."""
-    mine, theirs = pairing.left_over()
-    if mine and theirs:
-        yield from (pairing.candidate[number].phrase for number in mine)
-        yield from (pairing.reference[number].phrase for number in theirs)
+    candidates, references = pairing.left_over()
+    if candidates and references:
+        yield from (pairing.candidate[number].phrase for number in candidates)
+        yield from (pairing.reference[number].phrase for number in references)
 
 
 def _fault(candidate: str, references: Sequence[str], parsed: dict[str, ParsedCaption | str]) -> str | None:

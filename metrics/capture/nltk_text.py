@@ -72,12 +72,12 @@ class NltkText:
     def _tag(self, captions: Sequence[str]) -> Iterator[dict[str, tuple[list[str], list[str]]]]:
         punkt, words, tagger = _models(self._folder)
         for start in range(0, len(captions), _CAPTIONS_A_WRITE):
-            found: dict[str, tuple[list[str], list[str]]] = {}
+            texts: dict[str, tuple[list[str], list[str]]] = {}
             for caption in captions[start : start + _CAPTIONS_A_WRITE]:
                 sentences: list[str] = punkt.tokenize(caption)
                 tokens = [token for sentence in sentences for token in words.tokenize(sentence)]
-                found[caption] = sentences, [token for token, tag in tagger.tag(tokens) if tag.startswith("NN")]
-            yield found
+                texts[caption] = sentences, [token for token, tag in tagger.tag(tokens) if tag.startswith("NN")]
+            yield texts
 
 
 @lru_cache(maxsize=4)
@@ -131,5 +131,5 @@ def _hash_of(path: str) -> str:
             digest.update(file.name.encode() + file.read_bytes())
         return digest.hexdigest()
     # NLTK names a folder in an archive by the archive's path and the folder's.
-    archive = next(one for one in (folder, *folder.parents) if one.suffix == ".zip")
+    archive = next(parent for parent in (folder, *folder.parents) if parent.suffix == ".zip")
     return hashlib.sha256(archive.read_bytes()).hexdigest()

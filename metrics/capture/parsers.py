@@ -145,36 +145,36 @@ class RecordedGraphs(CaptionParser):
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the hash of the file; two copies of one file are one parser."""
-        found = {"parser": "recorded", "sha256": hashlib.sha256(self._path.read_bytes()).hexdigest()}
-        return {**found, **self._text.fingerprint()} if self._read().sentences else found
+        identity = {"parser": "recorded", "sha256": hashlib.sha256(self._path.read_bytes()).hexdigest()}
+        return {**identity, **self._text.fingerprint()} if self._read().sentences else identity
 
     def parse(self, captions: Sequence[str], context: Context) -> dict[str, ParsedCaption | str]:
         """Return each caption's graph; see ``CaptionParser.parse``."""
         rows = self._read()
-        found: dict[str, ParsedCaption | str] = {}
+        parsed: dict[str, ParsedCaption | str] = {}
         for caption in captions:
             graph = rows.captions.get(caption)
             if isinstance(graph, Graph):
-                found[caption] = ParsedCaption((in_order(graph),), None)
+                parsed[caption] = ParsedCaption((in_order(graph),), None)
             elif graph is not None:
-                found[caption] = graph
-        others = [caption for caption in dict.fromkeys(captions) if caption not in found]
+                parsed[caption] = graph
+        missing = [caption for caption in dict.fromkeys(captions) if caption not in parsed]
         if not rows.sentences:
-            return found | dict.fromkeys(others, self._missing("caption"))
-        for caption, text in self._text.read(others, context).items():
+            return parsed | dict.fromkeys(missing, self._missing("caption"))
+        for caption, text in self._text.read(missing, context).items():
             graphs = [rows.sentences.get(sentence.strip()) for sentence in text.sentences]
             reasons = [graph or self._missing("sentence") for graph in graphs if not isinstance(graph, Graph)]
-            found[caption] = (
+            parsed[caption] = (
                 reasons[0]
                 if reasons
-                else ParsedCaption(tuple(one for one in graphs if isinstance(one, Graph)), text.nouns)
+                else ParsedCaption(tuple(graph for graph in graphs if isinstance(graph, Graph)), text.nouns)
             )
-        return found
+        return parsed
 
-    def _missing(self, what: str) -> str:
+    def _missing(self, level: str) -> str:
         unreadable = self._read().unreadable
         also = f" ({len(unreadable)} of its rows cannot be used, such as {unreadable[0]})" if unreadable else ""
-        return f"{NO_GRAPH}: {self._path.name} has no row of this {what}{also}"
+        return f"{NO_GRAPH}: {self._path.name} has no row of this {level}{also}"
 
     def _read(self) -> _Rows:
         if self._rows is None:
@@ -212,16 +212,16 @@ def _graph(row: dict[str, Any]) -> Graph | str:
         return _written(row["graph"])
     objects, attributes, relations = (row.get(key) or [] for key in ("objects", "attributes", "relations"))
     if isinstance(attributes, dict):
-        if not all(isinstance(its, list) for its in attributes.values()):
+        if not all(isinstance(words, list) for words in attributes.values()):
             return f"{NO_GRAPH}: its recorded attributes map objects to something else than lists"
-        attributes = [[name, attribute] for name, its in attributes.items() for attribute in its]
-    for what, values, size in (
-        ("objects", [[one] for one in objects] if isinstance(objects, list) else None, 1),
+        attributes = [[name, attribute] for name, words in attributes.items() for attribute in words]
+    for part, values, size in (
+        ("objects", [[text] for text in objects] if isinstance(objects, list) else None, 1),
         ("attributes", attributes, 2),
         ("relations", relations, 3),
     ):
-        if not isinstance(values, list) or not all(_are_texts(one, size) for one in values):
-            return f"{NO_GRAPH}: its recorded {what} are no list of " + ("names" if size == 1 else f"{size} texts each")
+        if not isinstance(values, list) or not all(_are_texts(entry, size) for entry in values):
+            return f"{NO_GRAPH}: its recorded {part} are no list of " + ("names" if size == 1 else f"{size} texts each")
     return Graph(
         tuple(objects),
         tuple((name, attribute) for name, attribute in attributes),
@@ -240,4 +240,4 @@ def _written(text: Any) -> Graph | str:
 
 
 def _are_texts(value: Any, size: int) -> bool:
-    return isinstance(value, list) and len(value) == size and all(isinstance(one, str) for one in value)
+    return isinstance(value, list) and len(value) == size and all(isinstance(text, str) for text in value)

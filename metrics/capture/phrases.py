@@ -80,7 +80,7 @@ class PhraseEncoder:
         producer = self.fingerprint()
         known = dict(context.cache.get_arrays(producer, unique))
         # Neighbours of one length waste no padding.
-        missing = sorted((one for one in unique if one not in known), key=len)
+        missing = sorted((phrase for phrase in unique if phrase not in known), key=len)
         for start in range(0, len(missing), _PHRASES_A_WRITE):
             new = self._encode(missing[start : start + _PHRASES_A_WRITE])
             context.cache.put_arrays(producer, new)
@@ -102,11 +102,11 @@ class PhraseEncoder:
                 mean = (states * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-9)
                 return torch.nn.functional.normalize(mean, dim=1).float().cpu().numpy()
 
-        found: dict[str, np.ndarray] = {}
+        by_phrase: dict[str, np.ndarray] = {}
         order = sorted(range(len(ids)), key=lambda n: len(ids[n]), reverse=True)
         for batch, vectors in batches_that_fit(self._checkpoint.what, self._size, order, encode, lambda n: len(ids[n])):
-            found.update((phrases[n], vector) for n, vector in zip(batch, vectors, strict=True))
-        return found
+            by_phrase.update((phrases[n], vector) for n, vector in zip(batch, vectors, strict=True))
+        return by_phrase
 
     def _load(self) -> _Loaded:
         if self._loaded is None:
@@ -133,7 +133,7 @@ class PhraseEncoder:
                 continue
             said = json.loads(file.read_text(encoding="utf-8"))
             if isinstance(said, list):
-                fits = {str(one.get("type", "")).rpartition(".")[2] for one in said} <= _MODULES
+                fits = {str(module.get("type", "")).rpartition(".")[2] for module in said} <= _MODULES
             else:
                 fits = said.get("pooling_mode_mean_tokens", said.get("pooling_mode") == "mean")
             if not fits:

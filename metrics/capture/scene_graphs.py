@@ -191,10 +191,10 @@ def merge(sentences: Iterable[Graph], nouns: Iterable[str], stop_words: frozense
         for name in sentence.objects:
             lemma = wordnet.lemma(name, "noun")
             objects.add(lemma)
-            for its, attribute in sentence.attributes:
-                found = wordnet.lemma(attribute, "adj") if its == name else " of"
-                if " of" not in found:
-                    attributes.setdefault(lemma, set()).add(found)
+            for owner, attribute in sentence.attributes:
+                adjective = wordnet.lemma(attribute, "adj") if owner == name else " of"
+                if " of" not in adjective:
+                    attributes.setdefault(lemma, set()).add(adjective)
         relations.update(
             (wordnet.lemma(subject, "noun"), relation, wordnet.lemma(name, "noun"))
             for subject, relation, name in sentence.relations
@@ -212,9 +212,9 @@ def merge(sentences: Iterable[Graph], nouns: Iterable[str], stop_words: frozense
     return Graph(
         objects=tuple(sorted(objects - reasons.keys())),
         attributes=tuple(
-            (name, attribute) for name, its in attributes.items() if named(name) for attribute in sorted(its)
+            (name, attribute) for name, words in attributes.items() if named(name) for attribute in sorted(words)
         ),
-        relations=tuple(sorted(one for one in relations if named(one[0]) and named(one[2]))),
+        relations=tuple(sorted(triple for triple in relations if named(triple[0]) and named(triple[2]))),
         left_out=tuple(sorted(reasons.items())),
     )
 
@@ -227,7 +227,7 @@ def in_order(graph: Graph) -> Graph:
     return replace(
         graph,
         objects=tuple(sorted(set(graph.objects))),
-        attributes=tuple((name, attribute) for name, its in first.items() for attribute in sorted(its)),
+        attributes=tuple((name, attribute) for name, words in first.items() for attribute in sorted(words)),
         relations=tuple(sorted(set(graph.relations))),
     )
 

@@ -51,8 +51,8 @@ def read_graph(doc: Doc) -> Graph:
                 if token.lemma_ in _LINKING:
                     for child in token.children:
                         if child.dep_ in ("acomp", "oprd") and child.pos_ in ("ADJ", "VERB"):
-                            for one in _joined(child):
-                                attributes[_name(subject), _adjective(one)] = None
+                            for word in _joined(child):
+                                attributes[_name(subject), _adjective(word)] = None
     return Graph(tuple(objects), tuple(attributes), tuple(relations))
 
 
@@ -82,7 +82,7 @@ def _joined(word: Token) -> Iterator[Token]:
 
 
 def _nouns(word: Token) -> list[Token]:
-    return [one for one in _joined(word) if one.pos_ in _NOUNS] if word.pos_ in _NOUNS else []
+    return [noun for noun in _joined(word) if noun.pos_ in _NOUNS] if word.pos_ in _NOUNS else []
 
 
 def _prepositions(word: Token) -> Iterator[tuple[str, Token]]:

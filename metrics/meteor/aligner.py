@@ -365,8 +365,8 @@ def find_matches(texts: Texts, candidates: np.ndarray, references: np.ndarray) -
     lengths = texts.lengths[references]
     identical = (in_place == lengths) & (texts.lengths[candidates] == lengths)
     parts = [exact, *by_word[EXACT + 1 :], *_by_phrase(texts, candidates, references)]
-    found = MatchTable.of(exact, *(part.take(np.flatnonzero(~identical[part.pair])) for part in parts[1:]))
-    return found.take(np.argsort(_place(found.pair, found.start, lengths), kind="stable"))
+    matches = MatchTable.of(exact, *(part.take(np.flatnonzero(~identical[part.pair])) for part in parts[1:]))
+    return matches.take(np.argsort(_place(matches.pair, matches.start, lengths), kind="stable"))
 
 
 def _place(pair: np.ndarray, start: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -376,18 +376,18 @@ def _place(pair: np.ndarray, start: np.ndarray, lengths: np.ndarray) -> np.ndarr
 
 def _by_word(texts: Texts, candidates: np.ndarray, references: np.ndarray) -> list[MatchTable]:
     """Return the matches of words by the matchers for words, each in the order of pairs and places."""
-    found = texts.word_matches.relation.find(
+    related = texts.word_matches.relation.find(
         Spans(texts.words, texts.starts[references], texts.lengths[references]),
         Spans(texts.words, texts.starts[candidates], texts.lengths[candidates]),
     )
-    start = found.left - texts.starts[references[found.pair]]
-    candidate_start = found.right - texts.starts[candidates[found.pair]]
-    matchers = texts.word_matches.matchers[found.at]
+    start = related.left - texts.starts[references[related.pair]]
+    candidate_start = related.right - texts.starts[candidates[related.pair]]
+    matchers = texts.word_matches.matchers[related.at]
     by_matcher = []
     for matcher in range(SYNONYM + 1):
         by_it = np.flatnonzero(matchers >> matcher & 1)
-        one, kind = np.ones(len(by_it), np.int64), np.full(len(by_it), matcher)
-        by_matcher.append(MatchTable(found.pair[by_it], start[by_it], one, candidate_start[by_it], one, kind))
+        ones, kind = np.ones(len(by_it), np.int64), np.full(len(by_it), matcher)
+        by_matcher.append(MatchTable(related.pair[by_it], start[by_it], ones, candidate_start[by_it], ones, kind))
     return by_matcher
 
 
@@ -395,27 +395,27 @@ def _by_phrase(texts: Texts, candidates: np.ndarray, references: np.ndarray) -> 
     """Return the matches of paraphrases of references' phrases, then of candidates', each in the jar's order."""
     known = texts.phrase_matches
     sizes = np.diff(known.first)
-    found = known.relation.find(
+    related = known.relation.find(
         Spans(known.phrases, known.first[references], sizes[references]),
         Spans(known.phrases, known.first[candidates], sizes[candidates]),
     )
     matches = MatchTable(
-        found.pair,
-        known.starts[found.left],
-        known.lengths[found.left],
-        known.starts[found.right],
-        known.lengths[found.right],
-        np.full(len(found.pair), PARAPHRASE),
+        related.pair,
+        known.starts[related.left],
+        known.lengths[related.left],
+        known.starts[related.right],
+        known.lengths[related.right],
+        np.full(len(related.pair), PARAPHRASE),
     )
     place = _place(matches.pair, matches.start, texts.lengths[references])
-    ranks = known.rank[found.at], known.rank_back[found.at]
+    ranks = known.rank[related.at], known.rank_back[related.at]
     orders = (
         (matches.candidate_start, ranks[0], matches.length, place),
         (ranks[1], matches.candidate_length, matches.candidate_start, place),
     )
     there = [np.flatnonzero(rank >= 0) for rank in ranks]
     return [
-        matches.take(one[np.lexsort([key[one] for key in order])]) for one, order in zip(there, orders, strict=True)
+        matches.take(rows[np.lexsort([key[rows] for key in order])]) for rows, order in zip(there, orders, strict=True)
     ]
 
 

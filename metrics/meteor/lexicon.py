@@ -72,8 +72,8 @@ class WordRelation:
 
     def find(self, left: Spans, right: Spans) -> RelatedPlaces:
         """Return which left and right parts of the pairs are related."""
-        found = [RelatedPlaces(*(np.empty(0, np.int64) for _ in RelatedPlaces._fields)), *self._blocks(left, right)]
-        return RelatedPlaces(*map(np.concatenate, zip(*found, strict=True)))
+        blocks = [RelatedPlaces(*(np.empty(0, np.int64) for _ in RelatedPlaces._fields)), *self._blocks(left, right)]
+        return RelatedPlaces(*map(np.concatenate, zip(*blocks, strict=True)))
 
     def _blocks(self, left: Spans, right: Spans) -> Iterator[RelatedPlaces]:
         places = concat_ranges(left.starts, left.lengths)
@@ -81,7 +81,7 @@ class WordRelation:
         rows = self._rows[left.array[places]]
         lengths = right.lengths[pairs]
         ends = np.cumsum(lengths)
-        others = right.array.astype(np.int32)
+        right_ids = right.array.astype(np.int32)
         cuts = np.flatnonzero(np.diff(ends // _CELLS_AT_A_TIME)) + 1
         for start, stop in zip([0, *cuts.tolist()], [*cuts.tolist(), len(places)], strict=True):
             block = slice(start, stop)
@@ -92,11 +92,11 @@ class WordRelation:
             there = np.repeat(shift, of_row)
             there += np.arange(len(there), dtype=np.int32)
             slot = np.repeat(rows[block], of_row)
-            slot += others[there]
+            slot += right_ids[there]
             hits = np.flatnonzero(self._table[slot])
             row = np.searchsorted(first, hits, side="right") - 1 + start
             there = there[hits].astype(np.int64)
-            keys = left.array[places[row]].astype(np.int64) * self._size + others[there]
+            keys = left.array[places[row]].astype(np.int64) * self._size + right_ids[there]
             at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
             sure = self.keys[at] == keys
             yield RelatedPlaces(pairs[row[sure]], places[row[sure]], there[sure], at[sure])
@@ -142,8 +142,8 @@ def sharing(members: np.ndarray, properties: np.ndarray) -> tuple[np.ndarray, np
     members, properties = members[order], properties[order]
     first = np.flatnonzero(np.concatenate([[True], properties[1:] != properties[:-1]])[: len(properties)])
     sizes = np.diff(np.append(first, len(members)))
-    others = np.repeat(sizes, sizes)
-    return np.repeat(members, others), members[concat_ranges(np.repeat(first, sizes), others)]
+    counts = np.repeat(sizes, sizes)
+    return np.repeat(members, counts), members[concat_ranges(np.repeat(first, sizes), counts)]
 
 
 EXACT, STEM, SYNONYM, PARAPHRASE = range(4)
@@ -373,11 +373,11 @@ class Lexicon:
             places, nodes, last = places[last >= 0], nodes[last >= 0], last[last >= 0]
             # Each is looked up once, in the order of the table, in which longer phrases come after shorter ones.
             wanted, of_place = distinct_with_numbers((nodes + 1) * n_words + last)
-            found = table.extend(wanted // n_words - 1, wanted % n_words)
-            numbers = np.where(found >= 0, np.cumsum(found >= 0) - 1, -1)[of_place]
-            places, nodes, numbers = (places[numbers >= 0], found[of_place][numbers >= 0], numbers[numbers >= 0])
+            entries = table.extend(wanted // n_words - 1, wanted % n_words)
+            numbers = np.where(entries >= 0, np.cumsum(entries >= 0) - 1, -1)[of_place]
+            places, nodes, numbers = (places[numbers >= 0], entries[of_place][numbers >= 0], numbers[numbers >= 0])
             levels.append(np.stack([places, np.full(len(places), length), numbers + n_known]))
-            known.append(found[found >= 0])
+            known.append(entries[entries >= 0])
             n_known += len(known[-1])
         return *np.concatenate(levels, axis=1), np.concatenate(known)
 

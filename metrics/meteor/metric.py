@@ -75,24 +75,24 @@ def explain(candidate: str, references: Sequence[str], *, timeout: float = 60.0)
         MetricError: METEOR's tables are missing, or it takes longer.
     """
     resources = meteor_resources.load()
-    read = [cleaned(tokenize_text(one)) for one in (candidate, *references)]
+    read = [cleaned(tokenize_text(text)) for text in (candidate, *references)]
     texts = lexicon_of(resources).read(read)
-    mine, theirs = np.zeros(len(references), np.int64), np.arange(1, len(read))
+    of_candidate, of_reference = np.zeros(len(references), np.int64), np.arange(1, len(read))
     try:
-        found = alignments(texts, mine, theirs, time.perf_counter() + timeout)
+        table = alignments(texts, of_candidate, of_reference, time.perf_counter() + timeout)
     except TimeoutError as error:
         raise MetricError(f"METEOR did not align it within {timeout:g} s") from error
-    statistics = counted(found, texts, mine, theirs)
-    words = [meteor_text.words(one, resources.prefixes) for one in read]
+    statistics = counted(table, texts, of_candidate, of_reference)
+    words = [meteor_text.words(text, resources.prefixes) for text in read]
     aligned: list[list[PhraseMatch]] = [[] for _ in references]
-    columns = (found.pair, found.matcher, found.candidate_start, found.candidate_length, found.start, found.length)
-    for pair, matcher, first, length, start, size in zip(*(one.tolist() for one in columns), strict=True):
+    columns = (table.pair, table.matcher, table.candidate_start, table.candidate_length, table.start, table.length)
+    for pair, matcher, first, length, start, size in zip(*(column.tolist() for column in columns), strict=True):
         aligned[pair].append(PhraseMatch(HOWS[matcher], (first, first + length), (start, start + size)))
     values = meteor(exempt(statistics)).tolist()
     chunks = statistics[:, 20].astype(int).tolist()
     return [
-        Alignment(words[0], its, its_aligned, its_chunks, value)
-        for its, its_aligned, its_chunks, value in zip(words[1:], aligned, chunks, values, strict=True)
+        Alignment(words[0], reference, its_aligned, its_chunks, value)
+        for reference, its_aligned, its_chunks, value in zip(words[1:], aligned, chunks, values, strict=True)
     ]
 
 
@@ -281,10 +281,10 @@ class Meteor(Metric):
 
         def compute(missing: list[str]) -> Iterator[dict[str, list[float]]]:
             if self._backend == "jar":
-                found = meteor_jar.align(missing, _line, self._processes, self._timeout)
+                aligned = meteor_jar.align(missing, _line, self._processes, self._timeout)
             else:
-                found = align(missing, self._timeout)
-            with closing(found) as batches:
+                aligned = align(missing, self._timeout)
+            with closing(aligned) as batches:
                 for answers in batches:
                     reasons.update((key, answer) for key, answer in answers.items() if isinstance(answer, str))
                     yield {key: answer for key, answer in answers.items() if not isinstance(answer, str)}

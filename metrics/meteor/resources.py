@@ -52,8 +52,8 @@ class WordTable:
         width = self.sorted.itemsize
         # What is longer than all that is there would be cut.
         wanted = np.array([word if len(word) <= width else b"" for word in encoded], self.sorted.dtype)
-        found = np.minimum(np.searchsorted(self.sorted, wanted), len(self.sorted) - 1)
-        return np.where(self.sorted[found] == wanted, found, -1)
+        at = np.minimum(np.searchsorted(self.sorted, wanted), len(self.sorted) - 1)
+        return np.where(self.sorted[at] == wanted, at, -1)
 
 
 SETS = "synonym/english.synsets"
@@ -92,18 +92,18 @@ class SynonymSets:
         bases = [self.bases.get(word) for word in words]
         # Without a listed base form, what may be one by the rules, the likeliest first.
         forms = [
-            (word, *(given or (word.removesuffix(old) + new for old, new in _DETACHMENTS if word.endswith(old))))
-            if given or not (word.endswith("ss") or len(word) <= 2)
+            (word, *(listed or (word.removesuffix(old) + new for old, new in _DETACHMENTS if word.endswith(old))))
+            if listed or not (word.endswith("ss") or len(word) <= 2)
             else (word,)
-            for word, given in zip(words, bases, strict=True)
+            for word, listed in zip(words, bases, strict=True)
         ]
-        found = iter(self.words.find(list(chain.from_iterable(forms))).tolist())
+        numbers = iter(self.words.find(list(chain.from_iterable(forms))).tolist())
         sets = []
-        for of_word, given in zip(forms, bases, strict=True):
-            itself, *others = (next(found) for _ in of_word)
+        for of_word, listed in zip(forms, bases, strict=True):
+            itself, *others = (next(numbers) for _ in of_word)
             known = [form for form in others if form >= 0]
             # Of bases by rule the first one counts, of those that are listed all.
-            taken = [form for form in (itself, *(known if given else known[:1])) if form >= 0]
+            taken = [form for form in (itself, *(known if listed else known[:1])) if form >= 0]
             sets.append(
                 np.concatenate([np.empty(0, np.int32), *(self.sets[self.first[n] : self.first[n + 1]] for n in taken)])
             )
@@ -141,7 +141,7 @@ def build_synonyms(sets: Mapping[str, str]) -> dict[str, np.ndarray]:
     of_word = [np.array(line.split(), np.int32) for line in sets.values()]
     in_order = [of_word[place] for place in np.argsort(numbers)]
     first = np.zeros(len(in_order) + 1, np.int32)
-    np.cumsum([len(one) for one in in_order], out=first[1:])
+    np.cumsum([len(sets) for sets in in_order], out=first[1:])
     return {"words": words.sorted, "first": first, "sets": np.concatenate(in_order)}
 
 
@@ -178,8 +178,8 @@ class Paraphrases:
             words: ``[m]`` word numbers.
         """
         wanted = nodes * len(self.words.sorted) + words
-        found = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        return np.where(self.keys[found] == wanted, found, -1)
+        at = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        return np.where(self.keys[at] == wanted, at, -1)
 
 
 def paraphrases_of(table: Path) -> Paraphrases:

@@ -82,10 +82,10 @@ def _mark_consonant_y(word: str) -> str:
 
 def _regions(word: str) -> tuple[int, int]:
     """Return where the two regions begin in which suffixes may go."""
-    found = _IRREGULAR_REGION.match(word) or _REGION.search(word)
-    region_1 = found.end() if found else len(word)
-    found = _REGION.search(word, region_1)
-    return region_1, found.end() if found else len(word)
+    region = _IRREGULAR_REGION.match(word) or _REGION.search(word)
+    region_1 = region.end() if region else len(word)
+    region = _REGION.search(word, region_1)
+    return region_1, region.end() if region else len(word)
 
 
 def _without_genitive(word: str) -> str:
@@ -127,20 +127,20 @@ def _without_past_or_participle(word: str, region_1: int) -> str:
 
 def _without_suffixes(word: str, region_1: int, region_2: int) -> str:
     """Return the word after the steps 2 to 5."""
-    found = _SUFFIX_2.search(word)
-    if found and found.start() >= region_1:
-        base, suffix = word[: found.start()], found.group()
+    match = _SUFFIX_2.search(word)
+    if match and match.start() >= region_1:
+        base, suffix = word[: match.start()], match.group()
         if not (
             (suffix == "ogi" and not base.endswith("l")) or (suffix == "li" and not base.endswith(tuple("cdeghkmnrt")))
         ):
             word = base + _STEP_2[suffix]
-    found = _SUFFIX_3.search(word)
-    if found and found.start() >= (region_2 if found.group() == "ative" else region_1):
-        word = word[: found.start()] + _STEP_3[found.group()]
-    found = _SUFFIX_4.search(word)
-    if found and found.start() >= region_2:
-        base = word[: found.start()]
-        if found.group() != "ion" or base.endswith(("s", "t")):
+    match = _SUFFIX_3.search(word)
+    if match and match.start() >= (region_2 if match.group() == "ative" else region_1):
+        word = word[: match.start()] + _STEP_3[match.group()]
+    match = _SUFFIX_4.search(word)
+    if match and match.start() >= region_2:
+        base = word[: match.start()]
+        if match.group() != "ion" or base.endswith(("s", "t")):
             word = base
     last = len(word) - 1
     if word.endswith("e"):

@@ -60,12 +60,12 @@ def words(text: str, prefixes: Prefixes) -> list[str]:
 
 def prefixes_of(lines: list[str]) -> Prefixes:
     """Return abbreviations from the lines of Moses' file of nonbreaking prefixes."""
-    found: dict[str, Literal["always", "before a number"]] = {}
+    prefixes: dict[str, Literal["always", "before a number"]] = {}
     for line in lines:
         prefix, *note = _split(line) or ["#"]
         if not prefix.startswith("#"):
-            found[prefix] = "before a number" if note[:1] == ["#NUMERIC_ONLY#"] else "always"
-    return found
+            prefixes[prefix] = "before a number" if note[:1] == ["#NUMERIC_ONLY#"] else "always"
+    return prefixes
 
 
 def _split(text: str) -> list[str]:

@@ -56,13 +56,13 @@ def mixed(states: Sequence[TextState], mix: np.ndarray, gamma: float) -> np.ndar
         mix: ``[l]`` as of ``PolosWeights``.
         gamma: The same.
     """
-    numbers = sum(one.numbers for one in states)
-    means = np.sum([one.sums for one in states], axis=0) / numbers
-    variances = np.sum([one.squares for one in states], axis=0) / numbers - means**2
+    numbers = sum(state.numbers for state in states)
+    means = np.sum([state.sums for state in states], axis=0) / numbers
+    variances = np.sum([state.squares for state in states], axis=0) / numbers - means**2
     shares = np.exp(mix.astype(np.float64) - mix.max())
     shares /= shares.sum()
     scales = shares / np.sqrt(variances + _EPSILON)
-    first = np.stack([one.first for one in states]).astype(np.float64)
+    first = np.stack([state.first for state in states]).astype(np.float64)
     return (gamma * np.einsum("bld,l->bd", first - means[:, None], scales)).astype(np.float32)
 
 
@@ -107,11 +107,11 @@ class TextModel:
                 f"{layers - 1} and the embeddings.",
                 "Polos was trained with princeton-nlp/sup-simcse-roberta-base.",
             )
-        found = find_device(device, MetricError)
+        torch_device = find_device(device, MetricError)
         tokenizer = checkpoint.load("AutoTokenizer")
-        model = checkpoint.load("AutoModel", config=config, dtype=torch.float32).eval().to(found)
+        model = checkpoint.load("AutoModel", config=config, dtype=torch.float32).eval().to(torch_device)
         longest = config.max_position_embeddings - reserved_positions(model)
-        return cls(checkpoint.what, model, tokenizer, found, longest)
+        return cls(checkpoint.what, model, tokenizer, torch_device, longest)
 
     def states(self, texts: Sequence[str]) -> Iterator[tuple[int, TextState | str]]:
         """Yield the number of each text with its state, or with the reason why it has none, longest first."""
@@ -120,22 +120,22 @@ class TextModel:
         if not texts:
             return
         ids: list[list[int]] = self.tokenizer(list(texts), verbose=False)["input_ids"]
-        usable = [number for number, one in enumerate(ids) if len(one) <= self.longest]
-        for number, one in enumerate(ids):
-            if len(one) > self.longest:
-                yield number, f"has {len(one)} tokens, and the text model takes {self.longest}"
+        usable = [number for number, tokens in enumerate(ids) if len(tokens) <= self.longest]
+        for number, tokens in enumerate(ids):
+            if len(tokens) > self.longest:
+                yield number, f"has {len(tokens)} tokens, and the text model takes {self.longest}"
 
         def run(batch: Sequence[int]) -> list[np.ndarray]:
             with torch.inference_mode():
-                made = self.model(
+                outputs = self.model(
                     input_ids=torch.tensor([ids[number] for number in batch], device=self.device),
                     output_hidden_states=True,
                 )
-                states = torch.stack(made.hidden_states, dim=1)
+                states = torch.stack(outputs.hidden_states, dim=1)
                 exact = states.double()
                 return [
-                    one.cpu().numpy()
-                    for one in (states[:, :, 0], exact.sum(dim=(2, 3)), exact.square().sum(dim=(2, 3)))
+                    tensor.cpu().numpy()
+                    for tensor in (states[:, :, 0], exact.sum(dim=(2, 3)), exact.square().sum(dim=(2, 3)))
                 ]
 
         # Texts of one length go together: padding would move states in their last bits.
@@ -248,9 +248,9 @@ class Polos(Metric):
         for start in range(0, len(usable), size):
             some = usable[start : start + size]
             compared = self._each_alone(some, texts) if self.batch == 1 else self._together(some, texts)
-            rows = [clip.row(one) for one in compared]
-            for one, score in zip(compared, self._head(rows).tolist(), strict=True):
-                values[one.item] = np.fmax(values[one.item], score)
+            rows = [clip.row(entry) for entry in compared]
+            for entry, score in zip(compared, self._head(rows).tolist(), strict=True):
+                values[entry.item] = np.fmax(values[entry.item], score)
             context.progress(start + len(some), len(usable))
         truncated = over_context([PROMPT + candidate for candidate in items.candidates], context)
         return Scores(values, {"truncated": truncated.astype(np.float64)}, failures, remarks)
@@ -287,12 +287,12 @@ class Polos(Metric):
         for item in kept:
             if lost := len(texts.items.references[item]) - count:
                 texts.remarks[item] = f"{lost} of its references are not looked at, as in a released batch"
-        found: list[_Compared] = []
+        pairs: list[_Compared] = []
         candidates = self._vectors([states[texts.of(item)[0]] for item in kept]) if kept else ()
         for number in range(count):
             references = self._vectors([states[texts.items.references[item][number]] for item in kept])
-            found += [_Compared(item, number, *both) for item, *both in zip(kept, candidates, references, strict=True)]
-        return found
+            pairs += [_Compared(item, number, *both) for item, *both in zip(kept, candidates, references, strict=True)]
+        return pairs
 
     def _states(self, texts: Sequence[str]) -> tuple[dict[str, TextState], dict[str, str]]:
         """Return the states of texts, and why others have none."""

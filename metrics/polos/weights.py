@@ -92,14 +92,14 @@ class WeightsFile:
             tensor_shapes(self.path)
         except AdapterError as error:
             raise MetricError(error.message, error.hint) from error
-        found = {name: one.astype(np.float32) for name, one in load_file(self.path).items()}
-        _require(found, self.path)
-        scalars = [found[f"{_SCALAR}{number}"].ravel() for number in range(_count(found, _SCALAR))]
-        numbers = range(1, 1 + sum(name.endswith(".weight") for name in found))
+        tensors = {name: tensor.astype(np.float32) for name, tensor in load_file(self.path).items()}
+        _require(tensors, self.path)
+        scalars = [tensors[f"{_SCALAR}{number}"].ravel() for number in range(_count(tensors, _SCALAR))]
+        numbers = range(1, 1 + sum(name.endswith(".weight") for name in tensors))
         return PolosWeights(
             np.concatenate(scalars),
-            float(found[_GAMMA].ravel()[0]),
-            tuple((found[f"{_LINEAR}{n}.weight"], found[f"{_LINEAR}{n}.bias"]) for n in numbers),
+            float(tensors[_GAMMA].ravel()[0]),
+            tuple((tensors[f"{_LINEAR}{n}.weight"], tensors[f"{_LINEAR}{n}.bias"]) for n in numbers),
         )
 
 
@@ -128,28 +128,28 @@ def convert(checkpoint: str | Path, target: str | Path) -> Path:
             "Where you trust the file, load it in an environment that can read it, and save its tensors alone: "
             "torch.save(CHECKPOINT['state_dict'], 'tensors.pt'); then convert that one.",
         ) from error
-    found: Any = torch.load(source, map_location="cpu", weights_only=True)
-    state: Mapping[str, Any] = found.get("state_dict", found)
-    kept = {name: one.float().contiguous() for name, one in state.items() if _LEARNED.fullmatch(name)}
+    content: Any = torch.load(source, map_location="cpu", weights_only=True)
+    state: Mapping[str, Any] = content.get("state_dict", content)
+    kept = {name: tensor.float().contiguous() for name, tensor in state.items() if _LEARNED.fullmatch(name)}
     _require(kept, source)
     save_file(kept, target)
     return target
 
 
-def _require(found: Mapping[str, Any], path: Path) -> None:
+def _require(tensors: Mapping[str, Any], path: Path) -> None:
     """Raise unless tensors are a mixture and a head whose layers fit each other.
 
     Raises:
         MetricError: A tensor is missing, or has another shape.
     """
-    linear = len({name[len(_LINEAR) :].partition(".")[0] for name in found if name.startswith(_LINEAR)})
-    expected = {_GAMMA, *(f"{_SCALAR}{number}" for number in range(_count(found, _SCALAR) or 1))}
+    linear = len({name[len(_LINEAR) :].partition(".")[0] for name in tensors if name.startswith(_LINEAR)})
+    expected = {_GAMMA, *(f"{_SCALAR}{number}" for number in range(_count(tensors, _SCALAR) or 1))}
     expected |= {f"{_LINEAR}{n}.{part}" for n in range(1, 1 + (linear or 1)) for part in ("weight", "bias")}
-    if missing := sorted(expected - found.keys()):
+    if missing := sorted(expected - tensors.keys()):
         raise MetricError(f"Polos' weights {path}: {missing[0]} is missing.", _CONVERT)
     width = None
     for number in range(1, linear + 1):
-        weight, bias = (tuple(found[f"{_LINEAR}{number}.{part}"].shape) for part in ("weight", "bias"))
+        weight, bias = (tuple(tensors[f"{_LINEAR}{number}.{part}"].shape) for part in ("weight", "bias"))
         if len(weight) != 2 or bias != weight[:1]:
             raise MetricError(
                 f"Polos' weights {path}: {_LINEAR}{number} has a weight {weight} and a bias {bias}, which do not go "
@@ -163,5 +163,5 @@ def _require(found: Mapping[str, Any], path: Path) -> None:
         raise MetricError(f"Polos' weights {path}: the last layer gives {width} numbers, not 1.")
 
 
-def _count(found: Mapping[str, Any], prefix: str) -> int:
-    return sum(name.startswith(prefix) for name in found)
+def _count(tensors: Mapping[str, Any], prefix: str) -> int:
+    return sum(name.startswith(prefix) for name in tensors)

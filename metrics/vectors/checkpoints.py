@@ -155,14 +155,14 @@ class Checkpoint:
         from transformers.utils.hub import cached_file
 
         with asked_once(self.name):
-            found = cached_file(
+            cached = cached_file(
                 self.name,
                 name,
                 revision=self.revision,
                 _raise_exceptions_for_missing_entries=False,
                 _raise_exceptions_for_connection_errors=False,
             )
-        return Path(found) if found else None
+        return Path(cached) if cached else None
 
     @property
     def remedy(self) -> str:
@@ -183,8 +183,8 @@ def padded(ids: Sequence[Sequence[int]], pad: int, device: torch.device) -> tupl
     import torch
 
     width = max(map(len, ids))
-    rows = [[*its, *[pad] * (width - len(its))] for its in ids]
-    mask = [[1] * len(its) + [0] * (width - len(its)) for its in ids]
+    rows = [[*tokens, *[pad] * (width - len(tokens))] for tokens in ids]
+    mask = [[1] * len(tokens) + [0] * (width - len(tokens)) for tokens in ids]
     return torch.tensor(rows, device=device), torch.tensor(mask, device=device)
 
 
@@ -193,7 +193,7 @@ def batches_that_fit(
     size: BatchSize,
     things: Sequence[_One],
     work: Callable[[Sequence[_One]], _Made],
-    length: Callable[[_One], int] = lambda one: 1,
+    length: Callable[[_One], int] = lambda thing: 1,
 ) -> Iterator[tuple[Sequence[_One], _Made]]:
     """Yield each batch and its result; see ``BatchSize.batches``.
 
@@ -207,9 +207,9 @@ def batches_that_fit(
     Raises:
         MetricError: One thing alone does not fit.
     """
-    for batch, made in size.batches(things, work, length):
-        if made is None:
+    for batch, result in size.batches(things, work, length):
+        if result is None:
             raise MetricError(
                 f"{what}: a single input {TOO_LARGE}.", "The metric's 'device' may be another, such as cpu."
             )
-        yield batch, made
+        yield batch, result

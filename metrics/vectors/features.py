@@ -39,9 +39,9 @@ class Features:
         """Return ``[n, d]`` the vector of each input; NaN where it has none."""
         if not len(self.vectors):
             return np.full((len(self.rows), 0), np.nan, dtype=np.float32)
-        found = self.vectors[self.rows]
-        found[self.rows < 0] = np.nan
-        return found
+        features = self.vectors[self.rows]
+        features[self.rows < 0] = np.nan
+        return features
 
 
 def image_features(images: Sequence[ImageHandle], context: Context, *, normalised: bool = True) -> Features:
@@ -155,9 +155,9 @@ def _features(
     missing = [key for key in unique if key not in vectors]
     reasons: dict[str, str] = {}
     to_encode = {key: inputs[first[key]] for key in missing}
-    for new, found, bad in _encode(kind, producer, to_encode, encode, context, known=len(vectors)):
+    for new, remarked, bad in _encode(kind, producer, to_encode, encode, context, known=len(vectors)):
         vectors |= new
-        remarks |= found
+        remarks |= remarked
         reasons |= bad
     for key in [key for key, vector in vectors.items() if not vector.any()]:
         reasons[key] = f"{kind}: its features are all 0, and have no direction"
@@ -229,11 +229,11 @@ def pair_scores(images: Sequence[ImageHandle], texts: Sequence[Sequence[str]], c
         MetricError: The context has no encoder that scores pairs.
         AdapterError: The encoder failed as a whole.
     """
-    found = digests(images)
-    keys = [key if isinstance(key, str) else "" for key in found]
+    hashes = digests(images)
+    keys = [key if isinstance(key, str) else "" for key in hashes]
     reasons = {
         number: f"image file: {error.strerror or error}"
-        for number, error in enumerate(found)
+        for number, error in enumerate(hashes)
         if isinstance(error, OSError)
     }
     handles = dict(zip(reversed(keys), reversed(images), strict=True))
@@ -241,7 +241,7 @@ def pair_scores(images: Sequence[ImageHandle], texts: Sequence[Sequence[str]], c
     for key, of_image in zip(keys, texts, strict=True):
         if key:
             wanted.setdefault(key, {}).update(dict.fromkeys(of_image))
-    scores, failed, remarks = _scored(handles, {key: list(one) for key, one in wanted.items()}, context)
+    scores, failed, remarks = _scored(handles, {key: list(texts) for key, texts in wanted.items()}, context)
     values, failures = list[float](), dict(reasons)
     for number, (key, of_image) in enumerate(zip(keys, texts, strict=True)):
         own = [scores.get(_pair(key, text), np.nan) for text in of_image]
@@ -250,8 +250,8 @@ def pair_scores(images: Sequence[ImageHandle], texts: Sequence[Sequence[str]], c
             failures[number] = failed[key]
         elif number not in failures and not np.isfinite(own).all():
             failures[number] = NOT_FINITE
-    told = {number: remarks[key] for number, key in enumerate(keys) if key in remarks}
-    return PairScores(np.array(values, dtype=np.float32), failures, told)
+    remark_of = {number: remarks[key] for number, key in enumerate(keys) if key in remarks}
+    return PairScores(np.array(values, dtype=np.float32), failures, remark_of)
 
 
 def _scored(
@@ -271,10 +271,10 @@ def _scored(
             "Adapters blip_itm and flava are such encoders.",
         )
     producer: dict[str, Any] = {"encoder": encoder.fingerprint(), "of": "pair"}
-    told = {**producer, "remarks": True}
+    remark_producer = {**producer, "remarks": True}
     pairs = [_pair(key, text) for key, texts in wanted.items() for text in texts]
     scores: dict[str, float] = dict(context.cache.get(producer, pairs))
-    remarks: dict[str, str] = dict(context.cache.get(told, list(wanted)))
+    remarks: dict[str, str] = dict(context.cache.get(remark_producer, list(wanted)))
     missing = {key: [text for text in texts if _pair(key, text) not in scores] for key, texts in wanted.items()}
     missing = {key: texts for key, texts in missing.items() if texts}
     failed: dict[str, str] = {}
@@ -288,12 +288,12 @@ def _scored(
             if np.isfinite(score)
         }
         failed |= {keys[at]: f"image: {reason}" for at, reason in batch.failures.items()}
-        found = {keys[at]: remark for at, remark in batch.remarks.items()}
-        if found:
-            context.cache.put(told, found)
+        remarked = {keys[at]: remark for at, remark in batch.remarks.items()}
+        if remarked:
+            context.cache.put(remark_producer, remarked)
         context.cache.put(producer, new)
         scores.update(new)
-        remarks.update(found)
+        remarks.update(remarked)
         done += sum(len(missing[keys[at]]) for at in batch.scores.keys() | batch.failures.keys())
         context.progress(done, len(pairs))
     return scores, failed, remarks

@@ -136,9 +136,9 @@ class NGrams:
         others = dict(arrays)
         ids = tuple(others.pop(f"ids_{order}") for order in range(1, MAX_ORDER + 1))
         hashes = [others.pop("words")]
-        for numbers, (at, found) in zip(ids[1:], _longer(hashes[0][ids[0]], others["lengths"]), strict=True):
+        for numbers, (at, hashed) in zip(ids[1:], _longer(hashes[0][ids[0]], others["lengths"]), strict=True):
             hashes.append(np.zeros(int(numbers[at].max(initial=-1)) + 1, np.uint64))
-            hashes[-1][numbers[at]] = found
+            hashes[-1][numbers[at]] = hashed
         return cls(ids, tuple(hashes), **others)
 
 
@@ -235,9 +235,9 @@ def _build(items: Items) -> NGrams:
     )
     ranks, hashes = _numbered(np.array(list(map(text_hash, word)), dtype=np.uint64))
     ids, of_orders = [ranks[words]], [hashes]
-    for at, found in _longer(hashes[ids[0]], lengths):
+    for at, hashed in _longer(hashes[ids[0]], lengths):
         numbers = np.zeros(len(words), dtype=np.int32)
-        numbers[at], hashes = _numbered(found)
+        numbers[at], hashes = _numbered(hashed)
         ids.append(numbers)
         of_orders.append(hashes)
     return NGrams(tuple(ids), tuple(of_orders), lengths, candidate, items.reference_sets[1], references, set_sizes)
@@ -252,11 +252,11 @@ def _longer(of_word: np.ndarray, lengths: np.ndarray) -> Iterator[tuple[np.ndarr
     """
     left = lengths.cumsum(dtype=np.int32).repeat(lengths)  # words from here to the text's end
     left -= np.arange(len(of_word), dtype=np.int32)
-    found = of_word
+    hashed = of_word
     for order in range(2, MAX_ORDER + 1):
-        found = found[:-1] * _BASE + of_word[order - 1 :]
-        at = (left[: len(found)] >= order).nonzero()[0]
-        yield at, found[at]
+        hashed = hashed[:-1] * _BASE + of_word[order - 1 :]
+        at = (left[: len(hashed)] >= order).nonzero()[0]
+        yield at, hashed[at]
 
 
 def _numbered(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

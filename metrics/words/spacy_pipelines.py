@@ -36,7 +36,7 @@ def load_pipeline(name: str, asking: str, setting: str) -> Any:
             f"'python -m spacy download {name}' fetches it, if it is spaCy's own; {setting} takes any installed "
             "English pipeline, or a folder.",
         ) from error
-    if lacking := [one for one in _NEEDED if one not in loaded.pipe_names]:
+    if lacking := [pipe for pipe in _NEEDED if pipe not in loaded.pipe_names]:
         raise MetricError(
             f"spaCy's pipeline '{name}' has no {' and no '.join(lacking)}.", f"Name one that has, such as {DEFAULT}."
         )
