@@ -131,7 +131,7 @@ class ModelSpec:
             raise AdapterError(f"{self.name}: has its own code, which a dry run does not execute.")
         known = inspect.signature(build).parameters
         hint = f"Its arguments: {', '.join(known)}."
-        takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
+        takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in known.values())
         for name in () if takes_any else arguments:
             if name not in known:
                 fault = f"adapter '{self.adapter}' has no argument '{name}'.{did_you_mean(name, known)}"
@@ -171,18 +171,18 @@ class ModelSpec:
 
 def list_aliases() -> dict[str, ModelSpec]:
     """Return the models that have an alias; a file is read again once it has changed."""
-    found: dict[str, ModelSpec] = {}
+    specs: dict[str, ModelSpec] = {}
     for path in sorted(ALIAS_FOLDER.glob("*.yaml")):
         status = path.stat()
-        found |= _aliases_of(path, status.st_size, status.st_mtime_ns)
-    return dict(sorted(found.items()))
+        specs |= _aliases_of(path, status.st_size, status.st_mtime_ns)
+    return dict(sorted(specs.items()))
 
 
 @cache
 def _aliases_of(path: Path, size: int, mtime_ns: int) -> dict[str, ModelSpec]:
     values = _read_yaml(path)
     several = {path.stem: values} if "adapter" in values else values
-    return {name: _read_alias(name, one, path.parent) for name, one in several.items()}
+    return {name: _read_alias(name, alias, path.parent) for name, alias in several.items()}
 
 
 def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> ModelSpec:
@@ -196,10 +196,10 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
     Raises:
         UsageError: Not known; the nearest name is proposed. Or a folder's ``model.yaml`` needs more permissions.
     """
-    given = model_args
+    passed = model_args
     arguments: dict[str, Any] = {}
-    if given:
-        arguments = parse_arguments(given, "--model_args") if isinstance(given, str) else dict(given)
+    if passed:
+        arguments = parse_arguments(passed, "--model_args") if isinstance(passed, str) else dict(passed)
     adapter, colon, path = model.partition(":")
     if colon and adapter in _OF_FILES:
         if not path:
@@ -226,16 +226,16 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
     )
 
 
-def requests_of_model(folder: Path, given: Collection[str] = ()) -> list[Request]:
+def requests_of_model(folder: Path, overrides: Collection[str] = ()) -> list[Request]:
     """Return what the ``model.yaml`` of a folder asks for.
 
     Args:
         folder: The folder.
-        given: Arguments that the user gave in place of the file's.
+        overrides: Arguments that the user gave in place of the file's.
     """
     file = folder / ALIAS_FILE
     values = {key: _beside(value, folder) for key, value in _read_yaml(file).items()}
-    asked = requests_of(values, file, lambda *keys: ": ".join(map(str, (file, *keys))), [(name,) for name in given])
+    asked = requests_of(values, file, lambda *keys: ": ".join(map(str, (file, *keys))), [(name,) for name in overrides])
     return [*asked, *linked_outside(folder)]
 
 

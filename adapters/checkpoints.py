@@ -32,10 +32,10 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
         if path.suffix == ".safetensors":
             with safe_open(path, framework="pt") as file:
                 return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-        found: Any = torch.load(path, map_location="meta", weights_only=True)
+        checkpoint: Any = torch.load(path, map_location="meta", weights_only=True)
         return {
             name.removeprefix("module."): tuple(value.shape)
-            for name, value in found.get("state_dict", found).items()
+            for name, value in checkpoint.get("state_dict", checkpoint).items()
             if isinstance(value, torch.Tensor)
         }
     except Exception as error:
@@ -71,9 +71,9 @@ def _refusal(message: str) -> tuple[str, str] | None:
 
 def mismatch(message: str) -> str:
     """Return the first tensors that do not fit the architecture, by torch's message, or its first line."""
-    found = [
-        f"{name}: [{theirs}] in the checkpoint, [{ours}] in the architecture"
-        for name, theirs, ours in re.findall(
+    differences = [
+        f"{name}: [{stored}] in the checkpoint, [{expected}] in the architecture"
+        for name, stored, expected in re.findall(
             r"size mismatch for (\S+): copying a param with shape torch\.Size\(\[(.*?)\]\) from checkpoint, "
             r"the shape in current model is torch\.Size\(\[(.*?)\]\)",
             message,
@@ -81,18 +81,18 @@ def mismatch(message: str) -> str:
     ]
     for kind, said in (("Missing", "not in the checkpoint"), ("Unexpected", "not in the architecture")):
         if listed := re.search(rf"{kind} key\(s\) in state_dict: (.*?)\. *(?:\n|$)", message):
-            found += [f"{name}: {said}" for name in re.findall(r'"([^"]+)"', listed[1])]
-    return first_of(found) if found else _first_line(message)
+            differences += [f"{name}: {said}" for name in re.findall(r'"([^"]+)"', listed[1])]
+    return first_of(differences) if differences else _first_line(message)
 
 
-def differing(theirs: Mapping[str, tuple[int, ...]], ours: Mapping[str, tuple[int, ...]]) -> list[str]:
+def differing(stored: Mapping[str, tuple[int, ...]], expected: Mapping[str, tuple[int, ...]]) -> list[str]:
     """Return the tensors of an architecture that a checkpoint has in another shape, or has not."""
     return [
-        f"{name}: {list(theirs[name])} in the checkpoint, {list(shape)} in the architecture"
-        if name in theirs
+        f"{name}: {list(stored[name])} in the checkpoint, {list(shape)} in the architecture"
+        if name in stored
         else f"{name}: not in the checkpoint"
-        for name, shape in ours.items()
-        if theirs.get(name) != shape
+        for name, shape in expected.items()
+        if stored.get(name) != shape
     ]
 
 

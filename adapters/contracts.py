@@ -412,7 +412,7 @@ class Judge(Model, ABC):
         Raises:
             AdapterError: The model failed as a whole, or cannot answer requests of this kind.
         """
-        if any(one.image is not None or one.candidates or one.system or one.decoding for one in requests):
+        if any(req.image is not None or req.candidates or req.system or req.decoding for req in requests):
             raise AdapterError(
                 f"judge {type(self).__name__} supports no images, token probabilities, system prompts or decoding "
                 "settings",

@@ -29,12 +29,12 @@ def find_device(device: str | None, fault: type[BenchError] = AdapterError) -> t
     import torch
 
     try:
-        found = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        torch.empty(0, device=found)
+        torch_device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(0, device=torch_device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise fault(f"device={device}: {reason}", "Name one such as cpu, cuda or cuda:1.") from error
-    return found
+    return torch_device
 
 
 def require_dtype(dtype: str, known: Sequence[str] = DTYPES) -> None:
@@ -81,7 +81,7 @@ class BatchSize:
         self,
         things: Sequence[_One],
         work: Callable[[Sequence[_One]], _Made],
-        length: Callable[[_One], int] = lambda one: 1,
+        length: Callable[[_One], int] = lambda thing: 1,
     ) -> Iterator[tuple[Sequence[_One], _Made | None]]:
         """Work off things batch by batch, in their order.
 
@@ -102,11 +102,11 @@ class BatchSize:
                     break
                 longest, stop = widened, stop + 1
             batch = things[start:stop]
-            made = _unless_too_large(work, batch)
-            if made is None and len(batch) > 1:
+            result = _unless_too_large(work, batch)
+            if result is None and len(batch) > 1:
                 self.now = len(batch) * longest // 2
                 continue
-            yield batch, made
+            yield batch, result
             start = stop
 
 

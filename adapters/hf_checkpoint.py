@@ -105,20 +105,20 @@ class HfSource:
             AdapterError: It cannot be loaded, or lacks such a weight.
         """
         # Weights that do not fit are looked for below, where they can be named.
-        model, found = self.load(kind, dtype, ignore_mismatched_sizes=True)
+        model, info = self.load(kind, dtype, ignore_mismatched_sizes=True)
         needed = {
-            "missing_keys": [name for name in found["missing_keys"] if name.startswith(used)],
-            "mismatched_keys": [one for one in found["mismatched_keys"] if one[0].startswith(used)],
+            "missing_keys": [name for name in info["missing_keys"] if name.startswith(used)],
+            "mismatched_keys": [key for key in info["mismatched_keys"] if key[0].startswith(used)],
         }
         require_fit(self, needed)
         return model.eval().requires_grad_(False)
 
-    def part(self, kind: str, what: str, **settings: Any) -> Any:
+    def part(self, kind: str, label: str, **settings: Any) -> Any:
         """Return a tokenizer or processor of a checkpoint.
 
         Args:
             kind: The name of a class of transformers.
-            what: The part's name.
+            label: The part's name.
             **settings: Any more of ``from_pretrained``.
 
         Raises:
@@ -126,15 +126,15 @@ class HfSource:
         """
         import transformers
 
-        with self.reading(f"its {what}: "):
+        with self.reading(f"its {label}: "):
             return getattr(transformers, kind).from_pretrained(self.path, revision=self.revision, **settings)
 
     @contextmanager
-    def reading(self, what: str = "") -> Iterator[None]:
+    def reading(self, label: str = "") -> Iterator[None]:
         """Read something of the checkpoint.
 
         Args:
-            what: The part's name, for the message.
+            label: The part's name, for the message.
 
         Raises:
             AdapterError: It cannot be read.
@@ -144,7 +144,7 @@ class HfSource:
                 yield
         except Exception as error:
             # Libraries raise errors of any type: no network, no such model, a damaged file.
-            raise AdapterError(f"{self.path}: {what}{first_line(error)}", self.remedy()) from error
+            raise AdapterError(f"{self.path}: {label}{first_line(error)}", self.remedy()) from error
 
     def remedy(self) -> str:
         """Return what to do where it cannot be loaded."""
@@ -196,22 +196,22 @@ def find_source(pretrained: str, revision: str | None) -> HfSource:
     return replace(source, config=config)
 
 
-def require_fit(source: HfSource, found: Mapping[str, Any], more: Iterable[str] = ()) -> None:
+def require_fit(source: HfSource, info: Mapping[str, Any], more: Iterable[str] = ()) -> None:
     """Raise if the weights of a checkpoint are not those of its model.
 
     Args:
         source: Where the model is.
-        found: The library's loading report: keys that are missing, or of another shape.
+        info: The library's loading report: keys that are missing, or of another shape.
         more: Messages of additional faults.
 
     Raises:
         AdapterError: Weights are missing, or of another shape, or there are additional faults.
     """
     # The library fills what is missing with random numbers, and leaves out what does not fit.
-    wrong = [f"{name}: not in the checkpoint" for name in sorted(found["missing_keys"])]
+    wrong = [f"{name}: not in the checkpoint" for name in sorted(info["missing_keys"])]
     wrong += [
-        f"{name}: {list(theirs)} in the checkpoint, {list(ours)} in the architecture"
-        for name, theirs, ours in sorted(found["mismatched_keys"])
+        f"{name}: {list(stored)} in the checkpoint, {list(expected)} in the architecture"
+        for name, stored, expected in sorted(info["mismatched_keys"])
     ]
     wrong += more
     if wrong:

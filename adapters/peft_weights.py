@@ -54,9 +54,9 @@ def with_peft(model: Any, peft: str) -> Any:
     folder = Path(peft).expanduser()
     try:
         with quiet_peft():
-            found = PeftModel.from_pretrained(model, str(folder))
+            adapted = PeftModel.from_pretrained(model, str(folder))
         stored = {name for path in folder.glob("adapter_model.*") for name in tensor_shapes(path)}
-        places = get_peft_model_state_dict(found)
+        places = get_peft_model_state_dict(adapted)
         # Of 2023, as DCI's are: a layer's own bias, trained too, has the layer's name, and peft passes it over.
         old = {
             name: f"{name.removesuffix('bias')}base_layer.bias"
@@ -78,7 +78,7 @@ def with_peft(model: Any, peft: str) -> Any:
             + first_of([f"{name}: not in the {'model' if name in stored else 'adapter'}" for name in wrong]),
             _HINT,
         )
-    return found
+    return adapted
 
 
 def merged_with_peft(model: Any, peft: str) -> Any:
@@ -87,9 +87,9 @@ def merged_with_peft(model: Any, peft: str) -> Any:
     Raises:
         AdapterError: They cannot be read, are those of another model, or cannot be added to its weights.
     """
-    found = with_peft(model, peft)
+    adapted = with_peft(model, peft)
     try:
-        return found.merge_and_unload()
+        return adapted.merge_and_unload()
     except Exception as error:
         # As above: kinds of adapters that are no addition to weights raise this.
         raise AdapterError(f"peft={peft}: cannot be merged: {mismatch(str(error))}", _HINT) from error
@@ -102,11 +102,11 @@ def _tensors(folder: Path, names: set[str]) -> dict[str, Any]:
     import torch
     from safetensors.torch import load_file
 
-    found: dict[str, Any] = {}
+    tensors: dict[str, Any] = {}
     for path in folder.glob("adapter_model.*"):
-        found |= (
+        tensors |= (
             load_file(path)
             if path.suffix == ".safetensors"
             else torch.load(path, map_location="cpu", weights_only=True)
         )
-    return {name: found[name] for name in names}
+    return {name: tensors[name] for name in names}

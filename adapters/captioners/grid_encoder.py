@@ -29,9 +29,9 @@ class GridEncoderConfig(PreTrainedConfig):
     def __post_init__(self, **kwargs: Any) -> None:
         """Make configurations of mappings."""
         for name in self.sub_configs:
-            given = getattr(self, name)
-            if isinstance(given, dict):
-                values = dict(given)
+            sub_config = getattr(self, name)
+            if isinstance(sub_config, dict):
+                values = dict(sub_config)
                 setattr(self, name, AutoConfig.for_model(values.pop("model_type"), **values))
         if isinstance(self.encoder, PreTrainedConfig):
             self.hidden_size = self.encoder.hidden_size
@@ -74,8 +74,8 @@ class GridEncoder(PreTrainedModel):
             unused: Arguments that the library passes to all encoders.
         """
         grid = pixel_values if pixel_values.ndim == 3 else self.grid(pixel_values)
-        found = self.encoder(inputs_embeds=self.vis_enc_to_enc_proj(grid))
-        return BaseModelOutput(last_hidden_state=found.last_hidden_state)
+        encoded = self.encoder(inputs_embeds=self.vis_enc_to_enc_proj(grid))
+        return BaseModelOutput(last_hidden_state=encoded.last_hidden_state)
 
 
 def register() -> None:

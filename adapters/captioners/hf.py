@@ -198,9 +198,9 @@ def _read(request: CaptionRequest) -> CaptionSample | str:
 
 
 def _batch(read: Mapping[int, Future[CaptionSample | str]], collate: Collate | None) -> SampleBatch:
-    found = {position: future.result() for position, future in read.items()}
-    samples = {position: one for position, one in found.items() if isinstance(one, CaptionSample)}
-    failures = {position: one for position, one in found.items() if isinstance(one, str)}
+    results = {position: future.result() for position, future in read.items()}
+    samples = {position: sample for position, sample in results.items() if isinstance(sample, CaptionSample)}
+    failures = {position: reason for position, reason in results.items() if isinstance(reason, str)}
     inputs = None
     if samples and collate is not None:
         # A failed batch is tried again later, where the faulty sample can be identified.
@@ -274,8 +274,8 @@ class HfCaptioner(Captioner):
         self._settings = {"quantization": quantization, "peft": peft_checkpoint(peft) if peft else None}
         self.processor = load_processor(self._source, trust_remote_code, min_pixels=min_pixels, max_pixels=max_pixels)
         self._prompts = PromptFormat(self.processor, prompt_format, system)
-        given = {"prompt_format": prompt_format, "system": system}
-        self.asking = {key: value for key, value in given.items() if value is not None}
+        options = {"prompt_format": prompt_format, "system": system}
+        self.asking = {key: value for key, value in options.items() if value is not None}
         """Arguments that say how it is asked."""
         self.model = load_captioner(
             self._source,
@@ -336,12 +336,12 @@ class HfCaptioner(Captioner):
         if config.is_encoder_decoder or count is None:
             return None
         learned = (
-            one.num_embeddings
-            for name, one in self.model.named_modules()
-            if isinstance(one, torch.nn.Embedding) and _POSITIONS.search(name)
+            module.num_embeddings
+            for name, module in self.model.named_modules()
+            if isinstance(module, torch.nn.Embedding) and _POSITIONS.search(name)
         )
         # OPT's table has two more; those of image towers have others.
-        return count if any(count <= one <= count + 2 for one in learned) else None
+        return count if any(count <= size <= count + 2 for size in learned) else None
 
     def room(self, inputs: Mapping[str, torch.Tensor], tokens: int) -> int:
         """Return how many of ``tokens`` tokens captions can have after their instructions.
@@ -392,8 +392,8 @@ class HfCaptioner(Captioner):
         """
         from .hf_trainable import trainable_captioner
 
-        others = {**self._settings, "device_map": self._device_map}
-        if named := [name for name, value in others.items() if value is not None]:
+        settings = {**self._settings, "device_map": self._device_map}
+        if named := [name for name, value in settings.items() if value is not None]:
             raise AdapterError(
                 f"{self.name} cannot be trained with {' and '.join(named)}.",
                 "Train the model without; adapter weights can be merged into it beforehand.",
@@ -457,17 +457,17 @@ class HfCaptioner(Captioner):
         if count == 1:
             return [Written([], cut=False, fault=fault)]
         halves = range(count // 2), range(count // 2, count)
-        return [one for half in halves for one in self._try(decoder, batch.part(half))]
+        return [written for half in halves for written in self._try(decoder, batch.part(half))]
 
     def _captioned(self, asked: Sequence[tuple[int, CaptionSample]], written: Sequence[Written]) -> Captioned:
         captions: dict[int, Caption] = {}
         failures: dict[int, str] = {}
-        for (position, sample), one in zip(asked, written, strict=True):
-            if one.fault:
-                failures[position] = f"was not written: {one.fault}"
+        for (position, sample), output in zip(asked, written, strict=True):
+            if output.fault:
+                failures[position] = f"was not written: {output.fault}"
             else:
-                captions[position] = Caption(self.text(one.ids), len(one.ids), one.cut, sample.remark)
-                self._tokens += len(one.ids)
+                captions[position] = Caption(self.text(output.ids), len(output.ids), output.cut, sample.remark)
+                self._tokens += len(output.ids)
         return Captioned(captions, failures)
 
     def inputs(self, samples: Sequence[CaptionSample]) -> dict[str, torch.Tensor]:
@@ -483,8 +483,8 @@ class HfCaptioner(Captioner):
             if start and texts[0].startswith(start):
                 settings["add_special_tokens"] = False
         with self._lock:
-            made = self.processor(images=[sample.image for sample in samples], return_tensors="pt", **settings)
-        return {name: value for name, value in made.items() if name != "labels"}
+            inputs = self.processor(images=[sample.image for sample in samples], return_tensors="pt", **settings)
+        return {name: value for name, value in inputs.items() if name != "labels"}
 
     def asked(self, prompt: str) -> str | None:
         """Return the text that the model is asked an instruction with; None for the image alone."""
@@ -526,11 +526,11 @@ class HfCaptioner(Captioner):
         """
         import torch
 
-        told = dict(inputs)
+        arguments = dict(inputs)
         if self.model.config.is_encoder_decoder and "decoder_input_ids" not in inputs:
             rows = len(inputs[self.model.main_input_name])
-            told["decoder_attention_mask"] = torch.ones((rows, 1), dtype=torch.long, device=self.model.device)
-        return self.model.generate(**told, **settings)
+            arguments["decoder_attention_mask"] = torch.ones((rows, 1), dtype=torch.long, device=self.model.device)
+        return self.model.generate(**arguments, **settings)
 
 
 def _dtype(dtype: str, device: torch.device, config: Any) -> torch.dtype:

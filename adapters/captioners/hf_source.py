@@ -70,9 +70,9 @@ def runs_elsewhere(pretrained: str, adapters: list[str]) -> AdapterError:
         pretrained: The model.
         adapters: Adapters that run it.
     """
-    others = f"Run it by --model {' or '.join(adapters)} --model_args pretrained={pretrained}. " if adapters else ""
+    hint = f"Run it by --model {' or '.join(adapters)} --model_args pretrained={pretrained}. " if adapters else ""
     return AdapterError(
-        f"{pretrained}: transformers has no class for this model; nothing was downloaded.", others + _ELSEWHERE
+        f"{pretrained}: transformers has no class for this model; nothing was downloaded.", hint + _ELSEWHERE
     )
 
 
@@ -98,8 +98,8 @@ def load_captioner(
         settings["quantization_config"] = _quantization(quantization, dtype)
     if device_map is not None or quantization is not None:
         settings["device_map"] = device_map or {"": device}
-    model, found = source.load(_model_class(source), dtype, trust_remote_code=trust_remote_code, **settings)
-    require_fit(source, found)
+    model, info = source.load(_model_class(source), dtype, trust_remote_code=trust_remote_code, **settings)
+    require_fit(source, info)
     if not hasattr(model, "generate"):
         raise AdapterError(f"{source.path}: {type(model).__name__} does not generate.", _ELSEWHERE)
     if "device_map" not in settings:
@@ -132,8 +132,8 @@ class SideBySide:
 
 
 def _side_by_side(source: HfSource) -> SideBySide:
-    what = "image processor and tokenizer"
-    return SideBySide(source.part("AutoImageProcessor", what), source.part("AutoTokenizer", what))
+    label = "image processor and tokenizer"
+    return SideBySide(source.part("AutoImageProcessor", label), source.part("AutoTokenizer", label))
 
 
 def load_processor(source: HfSource, trust_remote_code: bool, *, min_pixels: int | None, max_pixels: int | None) -> Any:
@@ -162,14 +162,14 @@ def load_processor(source: HfSource, trust_remote_code: bool, *, min_pixels: int
             )
         processor = _side_by_side(source)
     limits = {"shortest_edge": min_pixels, "longest_edge": max_pixels}
-    if given := {name: limit for name, limit in limits.items() if limit is not None}:
+    if chosen := {name: limit for name, limit in limits.items() if limit is not None}:
         images = processor.image_processor
         # Only there do these two count pixels.
         if "max_pixels" not in getattr(getattr(images, "valid_kwargs", None), "__annotations__", {}):
             raise AdapterError(
                 f"{source.path}: {type(images).__name__} takes no min_pixels and max_pixels.", "Leave them out."
             )
-        images.size = {**dict(images.size), **given}
+        images.size = {**dict(images.size), **chosen}
     return processor
 
 

@@ -76,9 +76,9 @@ class _Lending:
             max_new_tokens=writing.tokens, num_beams=beams, num_return_sequences=writing.each, **sampling
         )
         with torch.no_grad():
-            found = self._captioner.generate(inputs, generation_config=config, logits_processor=[guard])
+            sequences = self._captioner.generate(inputs, generation_config=config, logits_processor=[guard])
         ends = set(self._captioner.end_ids)
-        return [_to_the_end(ids, ends) for ids in found[:, guard.start :].tolist()]
+        return [_to_the_end(ids, ends) for ids in sequences[:, guard.start :].tolist()]
 
     def log_probs(self, inputs: Mapping[str, torch.Tensor], tokens: Sequence[Sequence[int]]) -> torch.Tensor:
         import torch
@@ -86,8 +86,8 @@ class _Lending:
 
         device, length = self._model.device, max(map(len, tokens))
         filler = self._captioner.end_ids[0]
-        ids = torch.tensor([[*one, *[filler] * (length - len(one))] for one in tokens], device=device)
-        there = torch.tensor([[1] * len(one) + [0] * (length - len(one)) for one in tokens], device=device)
+        ids = torch.tensor([[*row, *[filler] * (length - len(row))] for row in tokens], device=device)
+        there = torch.tensor([[1] * len(row) + [0] * (length - len(row)) for row in tokens], device=device)
         logits = (
             self._encoded_logits(inputs, ids)
             if self._model.config.is_encoder_decoder
@@ -101,7 +101,7 @@ class _Lending:
         import torch
 
         start = self._captioner.generation_config().decoder_start_token_id
-        given = torch.cat([torch.full_like(ids[:, :1], start), ids[:, :-1]], 1)
+        shifted = torch.cat([torch.full_like(ids[:, :1], start), ids[:, :-1]], 1)
         each = len(ids) // len(inputs["pixel_values"])
         if "input_ids" in inputs:
             whole = {name: value.repeat_interleave(each, 0) for name, value in inputs.items()}
@@ -109,7 +109,7 @@ class _Lending:
             # An image's encoder output serves all its captions.
             states = self._model.get_encoder()(**inputs)[0]
             whole = {"encoder_outputs": (states.repeat_interleave(each, 0),)}
-        return self._model(**whole, decoder_input_ids=given, use_cache=False).logits
+        return self._model(**whole, decoder_input_ids=shifted, use_cache=False).logits
 
     def _continued_logits(
         self, inputs: Mapping[str, torch.Tensor], ids: torch.Tensor, there: torch.Tensor
@@ -146,7 +146,7 @@ class _Lending:
         asked = self._captioner.asked(prompt) or ""
         between = " " if asked and not asked[-1].isspace() else ""
         before = self._plain_ids(asked)
-        found = []
+        rows = []
         for text in texts:
             whole = self._plain_ids(asked + between + text)
             if whole[: len(before)] != before:
@@ -154,8 +154,8 @@ class _Lending:
                     f"{self._captioner.name}: the instruction has other tokens with an answer behind it.",
                     "Give the recipe another objective.prompt, or the model another prompt_format.",
                 )
-            found.append([*whole[len(before) :], self._captioner.end_ids[0]])
-        return found
+            rows.append([*whole[len(before) :], self._captioner.end_ids[0]])
+        return rows
 
     def _plain_ids(self, text: str) -> list[int]:
         return self._tokenizer(text, add_special_tokens=False)["input_ids"] if text else []

@@ -110,7 +110,7 @@ class LmmsCaptioner(Captioner):
                 of_kind = [at for at in asked if (images[at] is not None) == kind]
                 if of_kind:
                     captions, refused = self._write(of_kind, requests, images)
-                    yield Captioned({at: replace(one, remark=remarks[at]) for at, one in captions.items()}, refused)
+                    yield Captioned({at: replace(entry, remark=remarks[at]) for at, entry in captions.items()}, refused)
             if unseen:
                 yield Captioned(unseen=unseen)
 
@@ -128,8 +128,8 @@ class LmmsCaptioner(Captioner):
             if len(asked) == 1:
                 return {}, {asked[0]: reason}
             alone = [self._write([at], requests, images) for at in asked]
-            captions = {at: one for found, _ in alone for at, one in found.items()}
-            failures = {at: one for _, failed in alone for at, one in failed.items()}
+            captions = {at: caption for written, _ in alone for at, caption in written.items()}
+            failures = {at: reason for _, failed in alone for at, reason in failed.items()}
             if not captions:
                 raise AdapterError(f"'{self.model}' of {self.package} writes no caption: {reason}") from error
             return captions, failures

@@ -116,8 +116,8 @@ class VllmCaptioner(Captioner):
                 except UnreadableImage as error:
                     unseen[at] = str(error)
             captions, failures = self._captions(asked, settings)
-            told = {at: replace(one, remark=remarks[at]) for at, one in captions.items()}
-            yield Captioned(told, failures, unseen)
+            remarked = {at: replace(caption, remark=remarks[at]) for at, caption in captions.items()}
+            yield Captioned(remarked, failures, unseen)
 
     def _captions(
         self, asked: Mapping[int, list[dict[str, Any]]], settings: Sequence[Mapping[str, Any]]
@@ -136,15 +136,15 @@ class VllmCaptioner(Captioner):
             if len(asked) == 1:
                 return {}, dict.fromkeys(asked, reason)
             alone = [self._captions({at: messages}, settings) for at, messages in asked.items()]
-            captions = {at: one for found, _ in alone for at, one in found.items()}
-            failures = {at: one for _, failed in alone for at, one in failed.items()}
+            captions = {at: caption for written, _ in alone for at, caption in written.items()}
+            failures = {at: reason for _, failed in alone for at, reason in failed.items()}
             if not captions:
                 raise AdapterError(f"vLLM writes no caption: {reason}") from error
             return captions, failures
         finished = [output.outputs[0] for output in outputs]
         return {
-            at: Caption(one.text, len(one.token_ids), one.finish_reason == "length")
-            for at, one in zip(asked, finished, strict=True)
+            at: Caption(completion.text, len(completion.token_ids), completion.finish_reason == "length")
+            for at, completion in zip(asked, finished, strict=True)
         }, {}
 
     def _load(self) -> Any:

@@ -103,14 +103,14 @@ def read_answer(content: bytes, candidates: Sequence[str] = ()) -> ChatAnswer:
 def server_message(content: bytes) -> tuple[str, str]:
     """Return the message of an error's body, in one line, and its code (``insufficient_quota``)."""
     body = _json(content)
-    found: Any = body
+    error: Any = body
     if isinstance(body, dict):
-        found = body.get("error") or body.get("message") or body.get("detail") or body
+        error = body.get("error") or body.get("message") or body.get("detail") or body
     code = ""
-    if isinstance(found, dict):
-        code = str(found.get("code") or found.get("type") or "")
-        found = found.get("message") or found
-    text = content.decode("utf-8", "replace") if found is None else str(found)
+    if isinstance(error, dict):
+        code = str(error.get("code") or error.get("type") or "")
+        error = error.get("message") or error
+    text = content.decode("utf-8", "replace") if error is None else str(error)
     line = " ".join(text.split())
     return (line[:_LONGEST_MESSAGE] + ("..." if len(line) > _LONGEST_MESSAGE else "")), code
 
@@ -137,9 +137,9 @@ def _tokens(choice: Mapping[str, Any], candidates: Sequence[str]) -> tuple[Judge
             JudgeToken(
                 str(place["token"]),
                 {
-                    one["token"]: math.exp(one["logprob"])
-                    for one in (place["top_logprobs"] if place["token"] in candidates else ())
-                    if one["token"] in candidates
+                    choice["token"]: math.exp(choice["logprob"])
+                    for choice in (place["top_logprobs"] if place["token"] in candidates else ())
+                    if choice["token"] in candidates
                 },
             )
             for place in places

@@ -106,33 +106,33 @@ def sampling_settings(generation_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         AdapterError: A setting has no counterpart, such as beams, or has no effect with another.
     """
-    given = {name: value for name, value in generation_kwargs.items() if value is not None}
-    if unknown := sorted(given.keys() - set(_KNOWN)):
+    wanted = {name: value for name, value in generation_kwargs.items() if value is not None}
+    if unknown := sorted(wanted.keys() - set(_KNOWN)):
         raise AdapterError(
             f"decoding setting '{unknown[0]}' is not supported by this adapter",
             f"It supports {', '.join(sorted(_KNOWN))}. --gen_kwargs {unknown[0]}=null leaves out a task's own.",
         )
-    if given.get("num_beams", 1) != 1:
+    if wanted.get("num_beams", 1) != 1:
         raise AdapterError(
-            f"num_beams={given['num_beams']}: this adapter decodes without beams",
+            f"num_beams={wanted['num_beams']}: this adapter decodes without beams",
             "Set --gen_kwargs num_beams=1, or use an adapter that has beams.",
         )
-    settings = {name: given[name] for name in _AS_THEY_ARE if name in given}
-    if not given.get("do_sample"):
+    settings = {name: wanted[name] for name in _AS_THEY_ARE if name in wanted}
+    if not wanted.get("do_sample"):
         settings.setdefault("temperature", 0.0)
-    greedy = given.get("do_sample") is False or settings.get("temperature") == 0
+    greedy = wanted.get("do_sample") is False or settings.get("temperature") == 0
     for name, neutral in _DRAWING.items():
-        if greedy and name in given and given[name] not in neutral:
-            beside = "do_sample=False" if given.get("do_sample") is False else "temperature=0"
+        if greedy and name in wanted and wanted[name] not in neutral:
+            beside = "do_sample=False" if wanted.get("do_sample") is False else "temperature=0"
             raise AdapterError(
-                f"generation_kwargs: {name}={given[name]!r} has no effect with {beside}",
+                f"generation_kwargs: {name}={wanted[name]!r} has no effect with {beside}",
                 f"Set do_sample=true and a temperature to draw tokens; --gen_kwargs {name}=null leaves it out.",
             )
     for limit in _LIMITS:
-        if limit in given:
-            settings["max_tokens"] = given[limit]
+        if limit in wanted:
+            settings["max_tokens"] = wanted[limit]
             break
-    until = given.get("until") or []
+    until = wanted.get("until") or []
     if stop := [text for text in ([until] if isinstance(until, str) else until) if text]:
         settings["stop"] = stop
     return settings

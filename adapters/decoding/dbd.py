@@ -134,15 +134,15 @@ class DifferentiatedBeams(Decoder):
         written: dict[int, Written] = {}
         summaries: dict[int, CaptionSample] = {}
         for place, sample in enumerate(samples):
-            found = self.search(host, sample)
-            if found is None:
+            facts = self.search(host, sample)
+            if facts is None:
                 written[place] = Written([], False, NOT_FINITE)
-            elif not found:
+            elif not facts:
                 written[place] = Written(
                     [], False, f"no fact was complete within dbd_max_fact_tokens={self.max_fact_tokens} tokens"
                 )
             else:
-                texts = [host.text(fact.ids).strip() for fact in self.select(found)]
+                texts = [host.text(fact.ids).strip() for fact in self.select(facts)]
                 summaries[place] = replace(sample, prompt="\n".join([self.prompts.summary, *texts]))
         if summaries:
             of_summaries = self.summary.write(host, list(summaries.values()))
@@ -221,25 +221,25 @@ class DifferentiatedBeams(Decoder):
         """
         kept: list[int] = []
         ended: list[int] = []
-        for number in _picks(sub_candidates, [one.log_likelihood for one in sub_candidates], weight, kept):
+        for number in _picks(sub_candidates, [candidate.log_likelihood for candidate in sub_candidates], weight, kept):
             (ended if sub_candidates[number].ids[-1] in ends else kept).append(number)
             if len(kept) == self.beams:
                 break
         return kept, ended
 
-    def select(self, found: Sequence[UnitFact]) -> list[UnitFact]:
+    def select(self, facts: Sequence[UnitFact]) -> list[UnitFact]:
         """Select the facts that are summed up: phase 2, post-search selection.
 
         One after another, the fact with the highest ``log p(y | v, x) / |y| + alpha sum_k d(y, y_k)`` over the
         facts selected before.
         """
         selected: list[int] = []
-        scores = [fact.log_likelihood / len(fact.ids) for fact in found]
-        for number in _picks(found, scores, self.selection_alpha, selected):
+        scores = [fact.log_likelihood / len(fact.ids) for fact in facts]
+        for number in _picks(facts, scores, self.selection_alpha, selected):
             selected.append(number)
             if len(selected) == self.facts:
                 break
-        return [found[number] for number in selected]
+        return [facts[number] for number in selected]
 
 
 def _picks(facts: Sequence[UnitFact], scores: Sequence[float], weight: float, picked: list[int]) -> Iterator[int]:
@@ -303,12 +303,12 @@ class _Steps:
             # [1, 1], or [dimensions, 1, 1] where images have separate positions.
             shape = self._positions.shape[:-2]
             inputs["position_ids"] = self._positions.expand(*shape, len(parents), 1)
-        found = self._model(
+        outputs = self._model(
             **inputs, past_key_values=self._cache, use_cache=True, output_hidden_states=True, return_dict=True
         )
-        self._take(found)
+        self._take(outputs)
         self._rows = list(range(len(parents)))
-        hidden = found.hidden_states[-1][:, -1].double().cpu().numpy()
+        hidden = outputs.hidden_states[-1][:, -1].double().cpu().numpy()
         return hidden / np.linalg.norm(hidden, axis=-1, keepdims=True)
 
     def keep(self, branches: Sequence[int]) -> None:

@@ -138,8 +138,8 @@ class Generating(Decoder):
         self, host: Host, samples: Sequence[CaptionSample], inputs: Mapping[str, torch.Tensor] | None = None
     ) -> list[Written]:
         """Write captions; see ``Decoder.write``."""
-        given = inputs if inputs is not None else host.inputs(self.samples(samples))
-        return self._generate(host, samples, given, [])
+        model_inputs = inputs if inputs is not None else host.inputs(self.samples(samples))
+        return self._generate(host, samples, model_inputs, [])
 
     def _generate(
         self, host: Host, samples: Sequence[CaptionSample], inputs: Mapping[str, torch.Tensor], first: list[Any]
@@ -154,12 +154,12 @@ class Generating(Decoder):
         )
         processors = LogitsProcessorList([guard, *first, *self._warpers(samples)])
         with torch.inference_mode():
-            found = host.generate(inputs, generation_config=config, logits_processor=processors)
+            sequences = host.generate(inputs, generation_config=config, logits_processor=processors)
         ends, faulty = set(host.end_ids), guard.faulty()
         return [
             # Of a sample that is there more than once, every row counts.
             Written([], False, NOT_FINITE) if any(faulty[n :: len(samples)]) else _written(ids, ends)
-            for n, ids in enumerate(found[: len(samples), guard.start :].tolist())
+            for n, ids in enumerate(sequences[: len(samples), guard.start :].tolist())
         ]
 
     def _warpers(self, samples: Sequence[CaptionSample]) -> list[Any]:
@@ -175,7 +175,8 @@ class Generating(Decoder):
         if sampling.top_p < 1:
             warpers.append(TopPLogitsWarper(float(sampling.top_p)))
         uniforms = [
-            generator_of(sampling.seed, one.id, one.prompt).random(self.max_new_tokens) for one in self.samples(samples)
+            generator_of(sampling.seed, sample.id, sample.prompt).random(self.max_new_tokens)
+            for sample in self.samples(samples)
         ]
         return [*warpers, SeededChoice(np.asarray(uniforms))]
 

@@ -194,7 +194,7 @@ class Retrospection:
         left = min(place, length - 2)
         # As released, later rejections are kept, except at the next place and at the window's end.
         end = self._settings.window - (length - place - 2)
-        self._rejected = {one: flat for one, flat in self._rejected.items() if one < end and one != place + 1}
+        self._rejected = {at: flat for at, flat in self._rejected.items() if at < end and at != place + 1}
         del self._locations[left + 1 :]
         return left
 
@@ -293,13 +293,13 @@ class Completed:
                 break
         length = len(sequences[0]) + 1
         if len(self.found) == self.beams:
-            worst = min(one.score for one in self.found)
+            worst = min(hypothesis.score for hypothesis in self.found)
             self.done = self.early_stopping or worst >= self._score(ranked[0][0], length)
         return open_ones
 
     def best(self) -> Hypothesis:
         """Return the caption with the highest score, the last of several."""
-        return max(reversed(self.found), key=lambda one: one.score)
+        return max(reversed(self.found), key=lambda hypothesis: hypothesis.score)
 
     def _score(self, total: float, length: int) -> float:
         return total / (self.asked + length) ** self.length_penalty
@@ -329,16 +329,16 @@ def watching(model: Any) -> Iterator[Watch]:
 
     decoder = None if model.config.is_encoder_decoder else model.get_decoder()
     layers = [
-        one
-        for one in (() if decoder is None else decoder.modules())
-        if hasattr(one, "layer_idx") and hasattr(one, "config")
+        layer
+        for layer in (() if decoder is None else decoder.modules())
+        if hasattr(layer, "layer_idx") and hasattr(layer, "config")
     ]
     if not layers:
         raise AdapterError(
             f"decoding=opera cannot find the last layer's attention in {type(model).__name__}.", PLAIN_REMEDY
         )
     AttentionInterface.register(_ATTENTION, _attend)
-    last = max(layers, key=lambda one: one.layer_idx)
+    last = max(layers, key=lambda layer: layer.layer_idx)
     before, last.config = last.config, copy.copy(last.config)
     last.config._attn_implementation = _ATTENTION
     last.watch = Watch()
@@ -405,9 +405,9 @@ class TokenTree:
             raise AdapterError(f"decoding=opera cannot find the image tokens of {type(model).__name__}.", PLAIN_REMEDY)
         self._next = positions[..., -1:] + 1
         self.asked = self._prompt - len(self._images) + 1
-        found, _ = first_pass(model, input_ids, settings)
-        self.logits = found.logits[0, -1].float().to(input_ids.device)
-        self._cache = found.past_key_values
+        outputs, _ = first_pass(model, input_ids, settings)
+        self.logits = outputs.logits[0, -1].float().to(input_ids.device)
+        self._cache = outputs.past_key_values
         if any(layer.is_sliding for layer in self._cache.layers):
             raise AdapterError(
                 f"decoding=opera needs the whole caption, and {type(model).__name__} drops its beginning.", PLAIN_REMEDY
@@ -435,7 +435,7 @@ class TokenTree:
         mask = torch.zeros(seen.shape, dtype=self._model.dtype, device=device).masked_fill(~seen, hidden)
         at = self._next + past.shape[1]
         self._watch.on = True
-        found = self._model(
+        outputs = self._model(
             input_ids=tokens.view(1, -1),
             attention_mask=mask[None, None],
             position_ids=at.expand(*at.shape[:-1], count),
@@ -451,7 +451,7 @@ class TokenTree:
         weights = (weights / weights.sum(-1, keepdim=True)).to(device)
         rows = weights.gather(1, caption).view(beams, each, -1)
         images = weights[:, self._images].sum(-1).view(beams, each)
-        return TreeOutput(found.logits[0].float().to(device).view(beams, each, -1), rows.cpu(), images.cpu())
+        return TreeOutput(outputs.logits[0].float().to(device).view(beams, each, -1), rows.cpu(), images.cpu())
 
     def keep(self, places: torch.Tensor, read: int) -> None:
         """Keep some of the tokens that were read last, in this order.
@@ -659,8 +659,8 @@ class OperaSearch:
             ids = torch.cat([state.ids[parents], newest[:, None]], 1)
             if completed.done or ids.shape[1] == tokens:
                 if not completed.done:
-                    for (score, _, _), one in zip(chosen, ids.tolist(), strict=True):
-                        completed.add(score, one, cut=True)
+                    for (score, _, _), sequence in zip(chosen, ids.tolist(), strict=True):
+                        completed.add(score, sequence, cut=True)
                 best = completed.best()
                 return Written(list(best.ids), best.cut)
             among = likely.indices[parents] == newest[:, None]

@@ -99,23 +99,23 @@ def decoder_of(generation_kwargs: Mapping[str, Any]) -> Decoder:
     Raises:
         UsageError: A key is unknown or not read by the strategy, a value makes no sense, or two contradict each other.
     """
-    given = _checked(generation_kwargs)
-    strategy = _strategy(given)
-    _require_all_read(given, strategy)
-    more = {key: given[key] for key in (*_MORE, "early_stopping") if key in given}
+    settings = _checked(generation_kwargs)
+    strategy = _strategy(settings)
+    _require_all_read(settings, strategy)
+    more = {key: settings[key] for key in (*_MORE, "early_stopping") if key in settings}
     if "repetition_penalty" in more:
         # The library takes no whole number.
         more["repetition_penalty"] = float(more["repetition_penalty"])
-    tokens = given.get("max_new_tokens", _MAX_NEW_TOKENS)
+    tokens = settings.get("max_new_tokens", _MAX_NEW_TOKENS)
     if strategy == "beam":
-        return Generating(tokens, num_beams=given.get("num_beams", _BEAMS), more=more)
+        return Generating(tokens, num_beams=settings.get("num_beams", _BEAMS), more=more)
     if strategy == "nucleus":
-        return Generating(tokens, sampling=_sampling(given), more=more)
-    own = {key.removeprefix(f"{strategy}_"): value for key, value in given.items() if key.startswith(f"{strategy}_")}
+        return Generating(tokens, sampling=_sampling(settings), more=more)
+    own = {key.removeprefix(f"{strategy}_"): value for key, value in settings.items() if key.startswith(f"{strategy}_")}
     if strategy == "vcd":
         # Its paper draws tokens; a task that asks for greedy captions gets them.
-        sampling = _sampling(given) if _is_told_to_draw(given) else None
-        return Contrastive(tokens, sampling=sampling, more=more, seed=given.get("seed", 0), **own)
+        sampling = _sampling(settings) if _is_told_to_draw(settings) else None
+        return Contrastive(tokens, sampling=sampling, more=more, seed=settings.get("seed", 0), **own)
     if strategy == "opera":
         beams = {"beams": own.pop("beams")} if "beams" in own else {}
         return Opera(tokens, trust=OverTrust(**own), more=more, **beams)
@@ -126,15 +126,15 @@ def decoder_of(generation_kwargs: Mapping[str, Any]) -> Decoder:
     return DifferentiatedBeams(greedy, prompts=prompts, **{**prompts.settings, **own})
 
 
-def _strategy(given: Mapping[str, Any]) -> str:
+def _strategy(settings: Mapping[str, Any]) -> str:
     """Return the strategy's name.
 
     Raises:
         UsageError: It is not known, or other keys contradict it.
     """
-    strategy = given.get("decoding")
-    beams, temperature = given.get("num_beams"), given.get("temperature")
-    draws = given.get("do_sample") or (given.get("do_sample") is None and bool(temperature))
+    strategy = settings.get("decoding")
+    beams, temperature = settings.get("num_beams"), settings.get("temperature")
+    draws = settings.get("do_sample") or (settings.get("do_sample") is None and bool(temperature))
     if strategy is None:
         draws = draws and temperature != 0
         if draws and beams is not None and beams > 1:
@@ -151,19 +151,19 @@ def _strategy(given: Mapping[str, Any]) -> str:
     return strategy
 
 
-def _is_told_to_draw(given: Mapping[str, Any]) -> bool:
-    return bool(given.get("do_sample")) and given.get("temperature") != 0
+def _is_told_to_draw(settings: Mapping[str, Any]) -> bool:
+    return bool(settings.get("do_sample")) and settings.get("temperature") != 0
 
 
-def _require_all_read(given: Mapping[str, Any], strategy: str) -> None:
+def _require_all_read(settings: Mapping[str, Any], strategy: str) -> None:
     """Check that the strategy reads every setting that asks for something.
 
     Raises:
         UsageError: It does not; the first such key is named.
     """
-    told_to_draw = _is_told_to_draw(given)
+    told_to_draw = _is_told_to_draw(settings)
     read = {*_READ[strategy], *(_DRAWING if strategy == "vcd" and told_to_draw else ())}
-    for key, value in given.items():
+    for key, value in settings.items():
         readers = [name for name, keys in _READ.items() if key in keys]
         asks = told_to_draw if key == "do_sample" else value != _NEUTRAL.get(key)
         if not readers or key in read or not asks:
@@ -181,22 +181,22 @@ def _require_all_read(given: Mapping[str, Any], strategy: str) -> None:
         )
 
 
-def _sampling(given: Mapping[str, Any]) -> Sampling:
+def _sampling(settings: Mapping[str, Any]) -> Sampling:
     keys = ("temperature", "top_p", "top_k", "seed")
-    return Sampling(**{key: given[key] for key in keys if key in given})
+    return Sampling(**{key: settings[key] for key in keys if key in settings})
 
 
 def _checked(generation_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that are not None, checked one by one."""
-    given = {key: value for key, value in generation_kwargs.items() if value is not None}
-    if "max_gen_toks" in given:
-        other = given.pop("max_gen_toks")
-        if given.setdefault("max_new_tokens", other) != other:
+    settings = {key: value for key, value in generation_kwargs.items() if value is not None}
+    if "max_gen_toks" in settings:
+        other = settings.pop("max_gen_toks")
+        if settings.setdefault("max_new_tokens", other) != other:
             raise UsageError(
-                f"generation_kwargs: max_gen_toks={other!r} contradicts max_new_tokens={given['max_new_tokens']!r}.",
+                f"generation_kwargs: max_gen_toks={other!r} contradicts max_new_tokens={settings['max_new_tokens']!r}.",
                 "They are two names of one key: set one of them to null.",
             )
-    for key, value in given.items():
+    for key, value in settings.items():
         if key not in _NUMBERS and key not in _OTHERS:
             raise UsageError(
                 f"generation_kwargs: unknown key '{key}'.{did_you_mean(key, (*_NUMBERS, *_OTHERS))}",
@@ -206,16 +206,16 @@ def _checked(generation_kwargs: Mapping[str, Any]) -> dict[str, Any]:
             raise UsageError(f"generation_kwargs: {key}={value!r} is neither true nor false.")
         if key in _NUMBERS:
             _check_number(key, value)
-    return given
+    return settings
 
 
 def _check_number(key: str, value: Any) -> None:
     kind, least = _NUMBERS[key]
     whole = isinstance(value, int) and not isinstance(value, bool)
     if not (whole or (kind is float and isinstance(value, float))) or not least <= value <= _LARGEST:
-        what = "a whole number" if kind is int else "a finite number"
+        expected = "a whole number" if kind is int else "a finite number"
         bound = f" of at least {least:g}" if least > -_LARGEST else ""
-        raise UsageError(f"generation_kwargs: {key}={value!r} is not {what}{bound}.")
+        raise UsageError(f"generation_kwargs: {key}={value!r} is not {expected}{bound}.")
     if key == "repetition_penalty" and value == 0:
         raise UsageError(f"generation_kwargs: {key}={value!r} is not above 0.", "1 leaves tokens as they are.")
     most = {"top_p": 1, "vcd_beta": 1, "vcd_noise_step": NOISE_STEPS - 1}.get(key, value)

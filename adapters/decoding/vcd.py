@@ -61,11 +61,11 @@ class Contrastive(Generating):
         Raises:
             AdapterError: It is not known which pixels are of which image in this model's inputs.
         """
-        given = dict(inputs if inputs is not None else host.inputs(self.samples(samples)))
-        noises = [generator_of(self.seed, "noise", one.id, one.prompt) for one in samples]
-        given["pixel_values"] = with_noisy_half(given, noises, self.noise_step)
+        model_inputs = dict(inputs if inputs is not None else host.inputs(self.samples(samples)))
+        noises = [generator_of(self.seed, "noise", sample.id, sample.prompt) for sample in samples]
+        model_inputs["pixel_values"] = with_noisy_half(model_inputs, noises, self.noise_step)
         contrast = [lambda input_ids, scores: contrasted(scores, self.alpha, self.beta)]
-        return self._generate(host, samples, given, contrast)
+        return self._generate(host, samples, model_inputs, contrast)
 
 
 def contrasted(logits: torch.Tensor, alpha: float, beta: float) -> torch.Tensor:
@@ -79,9 +79,9 @@ def contrasted(logits: torch.Tensor, alpha: float, beta: float) -> torch.Tensor:
         alpha: Weight of the contrast.
         beta: Least share of the highest probability.
     """
-    given, noisy = logits.chunk(2)
-    least = given.amax(-1, keepdim=True) + math.log(beta) if beta > 0 else given.new_tensor(-float("inf"))
-    contrast = ((1 + alpha) * given - alpha * noisy).masked_fill(given < least, -float("inf"))
+    clean, noisy = logits.chunk(2)
+    least = clean.amax(-1, keepdim=True) + math.log(beta) if beta > 0 else clean.new_tensor(-float("inf"))
+    contrast = ((1 + alpha) * clean - alpha * noisy).masked_fill(clean < least, -float("inf"))
     return contrast.repeat(2, 1)
 
 

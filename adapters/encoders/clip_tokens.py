@@ -43,8 +43,8 @@ def clip_token_rows(ids: Sequence[list[int]], length: int) -> torch.Tensor:
     import torch
 
     rows = torch.zeros(len(ids), length, dtype=torch.long)
-    for row, one in zip(rows, ids, strict=True):
-        kept = one if len(one) <= length else [*one[: length - 1], one[-1]]
+    for row, tokens in zip(rows, ids, strict=True):
+        kept = tokens if len(tokens) <= length else [*tokens[: length - 1], tokens[-1]]
         row[: len(kept)] = torch.tensor(kept)
     return rows
 

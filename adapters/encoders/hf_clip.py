@@ -197,14 +197,14 @@ class HfClipEncoder(HfModel, TorchEncoder):
             return {"input_ids": clip_token_rows(ids, min(max(map(len, ids)), self.context_length))}
         # SigLIP pools the last position, even padding, and was trained without a mask.
         is_siglip = self._kind in _SIGLIP
-        made = self._tokenizer(
+        encoded = self._tokenizer(
             self._spelled(texts),
             padding="max_length" if is_siglip else "longest",
             max_length=self.context_length,
             truncation=True,
             return_tensors="pt",
         )
-        return {"input_ids": made["input_ids"]} if is_siglip else dict(made)
+        return {"input_ids": encoded["input_ids"]} if is_siglip else dict(encoded)
 
     def _image_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
         pixels = inputs["pixel_values"].to(torch_dtype(self._dtype))
@@ -221,8 +221,8 @@ class HfClipEncoder(HfModel, TorchEncoder):
             )
         return self._model.text_projection(self._model.text_model(**inputs).last_hidden_state)
 
-    def _pooled(self, found: Any) -> torch.Tensor:
-        vectors = getattr(found, "pooler_output", found)
+    def _pooled(self, output: Any) -> torch.Tensor:
+        vectors = getattr(output, "pooler_output", output)
         if getattr(vectors, "ndim", 0) != 2:
             raise AdapterError(
                 f"{self.name}: {type(self._model).__name__} does not give one vector an input.",
@@ -242,7 +242,7 @@ def _load(source: HfSource, dtype: torch.dtype) -> Any:
             if path.suffix in WEIGHTS:
                 tensor_shapes(path)
     # Weights that do not fit are looked for below, where they can be named.
-    model, found = source.load("AutoModel", dtype, ignore_mismatched_sizes=True)
+    model, info = source.load("AutoModel", dtype, ignore_mismatched_sizes=True)
     if not (hasattr(model, "get_image_features") and hasattr(model, "get_text_features")):
         raise AdapterError(
             f"{source.path}: {type(model).__name__} does not encode both images and texts.",
@@ -250,8 +250,8 @@ def _load(source: HfSource, dtype: torch.dtype) -> Any:
         )
     foreign = [
         f"{name}: not in the architecture"
-        for name in sorted(found["unexpected_keys"])
+        for name in sorted(info["unexpected_keys"])
         if (name.startswith(("text_model.", "vision_model.")) and not name.endswith("position_ids")) or "lora_" in name
     ]
-    require_fit(source, found, foreign)
+    require_fit(source, info, foreign)
     return model.eval().requires_grad_(False)

@@ -133,13 +133,13 @@ class HfPairs(HfModel, TorchBatches, PairwiseEncoder):
                 pixels = inputs["pixel_values"][rows[0] : rows[-1] + 1]
                 return self._image_tokens(pixels.to(self._device, torch_dtype(self._dtype)))
 
-        found: dict[int, torch.Tensor] = {}
-        for rows, made in self._batch["image"].batches(range(len(positions)), run):
-            if made is None:
+        by_position: dict[int, torch.Tensor] = {}
+        for rows, results in self._batch["image"].batches(range(len(positions)), run):
+            if results is None:
                 failures[positions[rows[0]]] = TOO_LARGE
             else:
-                found |= {positions[row]: one for row, one in zip(rows, made, strict=True)}
-        return found
+                by_position |= {positions[row]: tensor for row, tensor in zip(rows, results, strict=True)}
+        return by_position
 
     def _scored(
         self, texts: Mapping[int, Sequence[str]], tokens: Mapping[int, torch.Tensor], failures: dict[int, str]
@@ -150,8 +150,8 @@ class HfPairs(HfModel, TorchBatches, PairwiseEncoder):
         pairs = [(at, number) for at in texts for number in range(len(texts[at]))]
         ids = [
             # The end token stays.
-            one if len(one) <= self.context_length else [*one[: self.context_length - 1], one[-1]]
-            for one in self.token_ids([texts[at][number] for at, number in pairs])
+            ids if len(ids) <= self.context_length else [*ids[: self.context_length - 1], ids[-1]]
+            for ids in self.token_ids([texts[at][number] for at, number in pairs])
         ]
         scores = {at: np.full(len(texts[at]), np.nan, dtype=np.float32) for at in texts}
 
@@ -165,8 +165,8 @@ class HfPairs(HfModel, TorchBatches, PairwiseEncoder):
                 "ids": torch.tensor([ids[pair] for pair in alike]),
             }
             lost: dict[int, str] = {}
-            for made in self._run("text", alike, inputs, forward, lost):
-                for pair, score in zip(made.positions, made.arrays().tolist(), strict=True):
+            for batch in self._run("text", alike, inputs, forward, lost):
+                for pair, score in zip(batch.positions, batch.arrays().tolist(), strict=True):
                     at, number = pairs[pair]
                     scores[at][number] = score
             failures |= {pairs[pair][0]: reason for pair, reason in lost.items()}
@@ -239,13 +239,13 @@ class BlipItm(HfPairs):
             AdapterError: The vocabulary has no place for it.
         """
         text = self._source.config.text_config
-        found = int(self._tokenizer.get_vocab().get(_ENC, text.bos_token_id + 1))
-        if found >= text.vocab_size:
+        token_id = int(self._tokenizer.get_vocab().get(_ENC, text.bos_token_id + 1))
+        if token_id >= text.vocab_size:
             raise AdapterError(
-                f"{self.name}: has no token {_ENC}: id {found} of a vocabulary of {text.vocab_size}.",
+                f"{self.name}: has no token {_ENC}: id {token_id} of a vocabulary of {text.vocab_size}.",
                 "first_token=cls does without.",
             )
-        return found
+        return token_id
 
     def _image_tokens(self, pixels: torch.Tensor) -> torch.Tensor:
         return self._model.vision_model(pixel_values=pixels).last_hidden_state

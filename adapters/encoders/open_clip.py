@@ -228,12 +228,12 @@ def _find_in_folder(folder: Path) -> OpenClipSource:
         raise AdapterError(f"{configuration}: has no 'model_cfg'.", "It holds 'model_cfg' and 'preprocess_cfg'.")
     # A part of it may be of the hub, and of a folder below this one.
     Boundary.around(folder).require(model, str(configuration), folder)
-    found = _find_checkpoint_in_dir(folder)
-    if found is None:
+    checkpoint = _find_checkpoint_in_dir(folder)
+    if checkpoint is None:
         raise AdapterError(
             f"{folder}: holds no checkpoint.", "Add open_clip_model.safetensors or open_clip_pytorch_model.bin."
         )
-    return OpenClipSource(f"local-dir:{folder}", None, str(folder), model, Path(found))
+    return OpenClipSource(f"local-dir:{folder}", None, str(folder), model, Path(checkpoint))
 
 
 def _architecture(architecture: str) -> tuple[str, dict[str, Any]]:
@@ -267,12 +267,12 @@ def _architecture(architecture: str) -> tuple[str, dict[str, Any]]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise AdapterError(f"{path}: {first_line(error)}") from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise AdapterError(f"{path}: holds no mapping.")
-    return found
+    return content
 
 
 _POSITIONS = ("visual.positional_embedding", "positional_embedding", "text.positional_embedding")
@@ -507,16 +507,18 @@ def _load(source: OpenClipSource, dtype: str, device: torch.device, quick_gelu: 
         # open_clip reports position embeddings of another width like this, without their names.
         with torch.device("meta"):
             empty = open_clip.create_model(source.model_name, load_weights=False, device="meta")
-        ours = {name: tuple(value.shape) for name, value in empty.named_parameters()}
-        raise _does_not_fit(source, first_of(differing(shapes, ours)) or str(error)) from error
+        expected = {name: tuple(value.shape) for name, value in empty.named_parameters()}
+        raise _does_not_fit(source, first_of(differing(shapes, expected)) or str(error)) from error
     except Exception as error:
         # open_clip, timm and transformers raise errors of any type for a configuration or a checkpoint.
         raise _does_not_fit(source, mismatch(str(error))) from error
     # open_clip stretches position embeddings, so that another architecture seems to fit.
-    ours = {name: tuple(value.shape) for name, value in model.named_parameters() if name in _POSITIONS}
-    theirs = {name: shapes.get(name) or shapes.get(name.removeprefix("text."), shape) for name, shape in ours.items()}
-    if found := differing(theirs, ours):
-        raise _does_not_fit(source, first_of(found))
+    expected = {name: tuple(value.shape) for name, value in model.named_parameters() if name in _POSITIONS}
+    stored = {
+        name: shapes.get(name) or shapes.get(name.removeprefix("text."), shape) for name, shape in expected.items()
+    }
+    if differences := differing(stored, expected):
+        raise _does_not_fit(source, first_of(differences))
     return model.eval().requires_grad_(False)
 
 

@@ -103,10 +103,10 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
             "objects, which could run code, are not read. If you trust the file, load it elsewhere and write its "
             "tensors alone into another one: torch.save({'state_dict': STATE_DICT}, NEW)",
         ) from error
-    found = content if isinstance(content, Mapping) else {}
-    state = found.get("state_dict")
+    mapping = content if isinstance(content, Mapping) else {}
+    state = mapping.get("state_dict")
     if not (isinstance(state, Mapping) and state and all(isinstance(v, torch.Tensor) for v in state.values())):
-        plain = "; those that it has look like those of a plain CLIP" if "visual.proj" in found else ""
+        plain = "; those that it has look like those of a plain CLIP" if "visual.proj" in mapping else ""
         raise AdapterError(
             f"{path}: has no weights under 'state_dict', where PAC-S and PAC-S++ have theirs{plain}.", _HINT
         )
@@ -190,9 +190,9 @@ def _check(path: Path, state: Mapping[str, torch.Tensor], shapes: Mapping[str, t
     if not faults:
         return
     more = len(missing) + len(unknown) + len(other) - len(faults)
-    what = f"a PAC-S++ with LoRA of rank {LORA_RANK} in every layer" if lora else "a PAC-S"
+    kind = f"a PAC-S++ with LoRA of rank {LORA_RANK} in every layer" if lora else "a PAC-S"
     raise AdapterError(
-        f"{path}: not the weights of {what}: {'; '.join(faults)}" + (f"; and {more} more." if more else "."),
+        f"{path}: not the weights of {kind}: {'; '.join(faults)}" + (f"; and {more} more." if more else "."),
         f"Nothing was scored: the model would be plain CLIP. {_HINT}",
     )
 
@@ -238,8 +238,8 @@ def write_pac(
     file = folder / "pac.pth"
     torch.save({"state_dict": {name: value.contiguous() for name, value in state.items()}}, file)
     read_pac_checkpoint(file, head_width)
-    for one in tokenizer_files:
-        shutil.copyfile(one, folder / one.name)
+    for tokenizer_file in tokenizer_files:
+        shutil.copyfile(tokenizer_file, folder / tokenizer_file.name)
     return {
         "adapter": "pac",
         "checkpoint": f"./{folder.name}/{file.name}",
@@ -358,11 +358,11 @@ def _find(path: Path, source: str) -> Path:
 
 def _check_kind(path: Path, read: PacCheckpoint, architecture: str | None, lora: bool | None, source: str) -> None:
     kinds = {True: "PAC-S++", False: "PAC-S"}
-    found = f"{kinds[read.lora]} {read.architecture}"
+    actual = f"{kinds[read.lora]} {read.architecture}"
     wanted = f"{kinds[read.lora if lora is None else lora]} {(architecture or read.architecture).replace('/', '-')}"
-    if found != wanted:
+    if actual != wanted:
         raise AdapterError(
-            f"checkpoint {path}: is a {found}, not a {wanted}.",
+            f"checkpoint {path}: is a {actual}, not a {wanted}.",
             f"A {wanted} comes from {source}." if source else "Name the model that it is of.",
         )
 

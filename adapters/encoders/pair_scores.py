@@ -66,8 +66,8 @@ class RecordedPairs(PairwiseEncoder):
         self._scores = np.frombuffer(scores, np.float64)[order] if keys else np.zeros(0)
         differ = (np.diff(self._keys) == 0) & (np.diff(self._scores) != 0)
         if differ.any():
-            one, other = sorted(order[np.flatnonzero(differ)[0] :][:2].tolist())
-            raise AdapterError(f"{self.path}: rows {one + 1} and {other + 1} have two scores of one pair", _HINT)
+            first, second = sorted(order[np.flatnonzero(differ)[0] :][:2].tolist())
+            raise AdapterError(f"{self.path}: rows {first + 1} and {second + 1} have two scores of one pair", _HINT)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the hash of the file."""
@@ -87,9 +87,9 @@ class RecordedPairs(PairwiseEncoder):
         missing: list[tuple[ImageHandle, str]] = []
         for at, (image, of_image) in enumerate(zip(images, texts, strict=True)):
             names = list(_names(image))
-            found = [self._score(names, image.box, text) for text in of_image]
-            missing += [(image, text) for text, one in zip(of_image, found, strict=True) if one is None]
-            scores[at] = np.array([np.nan if one is None else one for one in found], dtype=np.float32)
+            known = [self._score(names, image.box, text) for text in of_image]
+            missing += [(image, text) for text, score in zip(of_image, known, strict=True) if score is None]
+            scores[at] = np.array([np.nan if score is None else score for score in known], dtype=np.float32)
         if missing:
             count, (image, text) = sum(map(len, texts)), missing[0]
             raise AdapterError(

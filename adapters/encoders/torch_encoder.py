@@ -153,13 +153,13 @@ class TorchBatches(Encoder):
                 placed = {name: value[rows].to(self._device, non_blocking=True) for name, value in inputs.items()}
                 return _start_copy(positions[rows], forward(placed).to(self._given_out))
 
-        found: list[Pending] = []
+        copies: list[Pending] = []
         for part, pending in self._batch[kind].batches(range(len(positions)), run):
             if pending is None:
                 failures[positions[part[0]]] = TOO_LARGE
             else:
-                found.append(pending)
-        return found
+                copies.append(pending)
+        return copies
 
 
 def _start_copy(positions: Sequence[int], rows: torch.Tensor) -> Pending:
@@ -258,9 +258,9 @@ class TorchEncoder(TorchBatches):
     def tokens(self, texts: Sequence[str]) -> Iterator[Encoded]:
         """Encode texts token by token; see ``Encoder.tokens``."""
         for pending, failures, lengths in self._run_texts(texts, self._token_vectors):
-            found = _encoded(pending, failures, {})
+            encoded = _encoded(pending, failures, {})
             yield Encoded(
-                {position: rows[: lengths[position]] for position, rows in found.vectors.items()}, found.failures
+                {position: rows[: lengths[position]] for position, rows in encoded.vectors.items()}, encoded.failures
             )
 
     def frames(self, videos: Sequence[VideoHandle]) -> Iterator[Encoded]:
@@ -285,19 +285,19 @@ class TorchEncoder(TorchBatches):
                     f"recorded features of shape {list(read.shape)}, the model's are [frames, {self.dimension}]"
                 )
             return read.astype(np.float16 if self._dtype == "fp16" else np.float32)
-        found: list[np.ndarray] = []
+        features: list[np.ndarray] = []
         images = iter(read)
         while batch := list(itertools.islice(images, self._batch["image"].now)):
             inputs, _ = self._transform.collate([self._transform.of_frame(image) for image in batch])
             failures: dict[int, str] = {}
             positions = range(len(batch))
-            made = self._run("image", positions, inputs, self._image_vectors, failures)
+            copies = self._run("image", positions, inputs, self._image_vectors, failures)
             if failures:
                 raise ValueError(f"a frame {next(iter(failures.values()))}")
-            found.append(np.concatenate([one.arrays() for one in made])[: len(batch)])
-        if not found:
+            features.append(np.concatenate([part.arrays() for part in copies])[: len(batch)])
+        if not features:
             raise ValueError("has no frame")
-        return np.concatenate(found)
+        return np.concatenate(features)
 
     def _run_texts(
         self, texts: Sequence[str], forward: Callable[[dict[str, torch.Tensor]], torch.Tensor]
@@ -324,7 +324,7 @@ class TorchEncoder(TorchBatches):
 
 def _encoded(pending: Sequence[Pending], failures: dict[int, str], remarks: dict[int, str]) -> Encoded:
     vectors: dict[int, np.ndarray] = {}
-    for one in pending:
+    for part in pending:
         # Each row on its own, so that keeping one does not keep its batch.
-        vectors |= {position: row.copy() for position, row in zip(one.positions, one.arrays(), strict=True)}
+        vectors |= {position: row.copy() for position, row in zip(part.positions, part.arrays(), strict=True)}
     return Encoded(vectors, failures, remarks)

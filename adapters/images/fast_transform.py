@@ -76,13 +76,13 @@ class FastTransform(ImageTransform):
             remarks = (*remarks, remark) if remark else remarks
             size = (crop[3] - crop[1], crop[2] - crop[0])
         check_ratio(handle, *size, self._spec.resized)
-        one = _Encoded(
+        jpeg = _Encoded(
             torch.frombuffer(bytearray(header.unturned), dtype=torch.uint8), (header.height, header.width), crop
         )
         if self._decodes_on_gpu:
-            return Prepared(one, remarks, handle)
+            return Prepared(jpeg, remarks, handle)
         try:
-            (decoded,) = _decode([one], torch.device("cpu"))
+            (decoded,) = _decode([jpeg], torch.device("cpu"))
         except RuntimeError:
             decoded = None
         if decoded is None:
@@ -99,12 +99,12 @@ class FastTransform(ImageTransform):
         import torch
 
         if self._device.type != "cuda":
-            return self._normalized([one.pixels for one in batch]), {}
+            return self._normalized([image.pixels for image in batch]), {}
         # On a separate stream, so that the decoder does not wait for the model.
         stream = torch.cuda.Stream(self._device)
         with torch.cuda.stream(stream):
-            found, failures = self._decoded_on_gpu(batch)
-            inputs = self._normalized([found[n] for n in range(len(batch)) if n in found])
+            decoded, failures = self._decoded_on_gpu(batch)
+            inputs = self._normalized([decoded[n] for n in range(len(batch)) if n in decoded])
             stream.synchronize()
         return inputs, failures
 
@@ -125,8 +125,8 @@ class FastTransform(ImageTransform):
     def _decoded_on_gpu(self, batch: Sequence[Prepared]) -> tuple[dict[int, torch.Tensor], dict[int, str]]:
         import torch
 
-        encoded = {n: one.pixels for n, one in enumerate(batch) if isinstance(one.pixels, _Encoded)}
-        found = {n: to_device(one.pixels, self._device) for n, one in enumerate(batch) if n not in encoded}
+        encoded = {n: image.pixels for n, image in enumerate(batch) if isinstance(image.pixels, _Encoded)}
+        pixels = {n: to_device(image.pixels, self._device) for n, image in enumerate(batch) if n not in encoded}
         failures: dict[int, str] = {}
         for piece in _pieces(encoded):
             try:
@@ -136,16 +136,16 @@ class FastTransform(ImageTransform):
                 decoded = [None] * len(piece)
             # Few sizes are common among photographs: those of one size are resized together.
             groups: dict[tuple[int, ...], dict[int, torch.Tensor]] = {}
-            for number, one in zip(piece, decoded, strict=True):
-                if one is not None:
-                    groups.setdefault(tuple(one.shape), {})[number] = one
+            for number, image in zip(piece, decoded, strict=True):
+                if image is not None:
+                    groups.setdefault(tuple(image.shape), {})[number] = image
                 elif isinstance(read := self._read_again(batch[number]), str):
                     failures[number] = read
                 else:
-                    found[number] = read.to(self._device)
+                    pixels[number] = read.to(self._device)
             for group in groups.values():
-                found |= zip(group, self._fitted(torch.stack(list(group.values()))), strict=True)
-        return found, failures
+                pixels |= zip(group, self._fitted(torch.stack(list(group.values()))), strict=True)
+        return pixels, failures
 
     def _read_again(self, prepared: Prepared) -> torch.Tensor | str:
         """Return an image's pixels by way of Pillow, or the reason why it has none."""
@@ -197,11 +197,11 @@ def _decode(images: Sequence[_Encoded], device: torch.device) -> list[torch.Tens
     import torch
     from torchcodec.decoders import decode_jpeg  # pyright: ignore[reportPrivateImportUsage] - documented there
 
-    decoded = decode_jpeg([one.data for one in images], mode="RGB", device=device)
+    decoded = decode_jpeg([image.data for image in images], mode="RGB", device=device)
     last_pixels = torch.stack([image[:, -1, -1] for image in decoded]).tolist()
     return [
-        None if is_fill(last) else image[:, one.crop[1] : one.crop[3], one.crop[0] : one.crop[2]] if one.crop else image
-        for one, image, last in zip(images, decoded, last_pixels, strict=True)
+        None if is_fill(last) else image[:, jpg.crop[1] : jpg.crop[3], jpg.crop[0] : jpg.crop[2]] if jpg.crop else image
+        for jpg, image, last in zip(images, decoded, last_pixels, strict=True)
     ]
 
 
@@ -209,8 +209,8 @@ def _pieces(images: dict[int, _Encoded]) -> Iterator[list[int]]:
     """Yield the keys of images in groups that may be decoded together."""
     piece: list[int] = []
     pixels = 0
-    for number, one in images.items():
-        area = one.size[0] * one.size[1]
+    for number, image in images.items():
+        area = image.size[0] * image.size[1]
         if piece and pixels + area > _PIXELS_AT_ONCE:
             yield piece
             piece, pixels = [], 0

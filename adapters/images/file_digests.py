@@ -69,7 +69,7 @@ class Manifest:
 
     def find(self, states: Sequence[FileState]) -> dict[FileState, bytes]:
         """Return the digests of the files that are known in these very states."""
-        found: dict[FileState, bytes] = {}
+        digests: dict[FileState, bytes] = {}
         wanted = set(states)
         try:
             for start in range(0, len(states), _PATHS_A_QUERY):
@@ -79,11 +79,11 @@ class Manifest:
                     known = FileState(*state)
                     # A row with a wrong checksum (a bit that flipped on the disk) is ignored.
                     if known in wanted and isinstance(digest, bytes) and _crc(known, digest) == crc:
-                        found[known] = digest
+                        digests[known] = digest
         except sqlite3.Error as error:
             self._give_up(error)
             return {}
-        return found
+        return digests
 
     def keep(self, digests: Mapping[FileState, bytes]) -> None:
         """Keep digests, in one transaction, in place of those of older states."""
@@ -184,12 +184,12 @@ class FileDigests:
 
     def of(self, paths: Sequence[Path]) -> list[str | OSError]:
         """Return the SHA-256 of each file in hex, or why it cannot be read; several threads read."""
-        found: list[str | OSError] = []
+        hashes: list[str | OSError] = []
         with ThreadPoolExecutor(thread_name_prefix="hash") as threads:
             for start in range(0, len(paths), _AT_ONCE):
-                found += self._of(paths[start : start + _AT_ONCE], threads)
+                hashes += self._of(paths[start : start + _AT_ONCE], threads)
         self.keep()
-        return found
+        return hashes
 
     def one(self, path: Path) -> str:
         """Return the SHA-256 of a file in hex.
@@ -226,18 +226,18 @@ class FileDigests:
         missing = [state for state in asked if state not in known]
         known |= zip(missing, threads.map(self._hashed, missing), strict=True)
         digests = (state if isinstance(state, OSError) else known[state] for state in states)
-        return [one if isinstance(one, OSError) else one.hex() for one in digests]
+        return [digest if isinstance(digest, OSError) else digest.hex() for digest in digests]
 
     def _find(self, states: Sequence[FileState]) -> dict[FileState, bytes]:
         with self._lock:
-            found = {
+            known = {
                 state: digest for state in states if (digest := self._at_hand.get(state) or self._unkept.get(state))
             }
-            if len(found) < len(states):
-                kept = self._manifest.find([state for state in states if state not in found])
+            if len(known) < len(states):
+                kept = self._manifest.find([state for state in states if state not in known])
                 self._put_at_hand(kept.items())
-                found |= kept
-        return found
+                known |= kept
+        return known
 
     def _hashed(self, state: FileState) -> bytes | OSError:
         """Return a file's digest; it is stored if the file did not change during the read and is not too recent."""

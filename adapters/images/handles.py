@@ -134,7 +134,7 @@ class VideoHandle:
 
 def digests(handles: Sequence[ImageHandle | VideoHandle]) -> list[str | OSError]:
     """Return the digest of each handle, or why its file cannot be read; quicker for many than one by one."""
-    paths = list(dict.fromkeys(one.source for one in handles if isinstance(one.source, Path)))
+    paths = list(dict.fromkeys(handle.source for handle in handles if isinstance(handle.source, Path)))
     files = dict(zip(paths, file_digests(paths), strict=True))
 
     def digest(handle: ImageHandle | VideoHandle) -> str | OSError:
@@ -143,19 +143,19 @@ def digests(handles: Sequence[ImageHandle | VideoHandle]) -> list[str | OSError]
         except OSError as error:
             return error
 
-    found: dict[int, str | OSError] = {}
+    results: dict[int, str | OSError] = {}
     others: list[int] = []
     for number, handle in enumerate(handles):
         if not isinstance(handle.source, Path):
             others.append(number)
         elif isinstance(content := files[handle.source], OSError):
-            found[number] = content
+            results[number] = content
         else:
-            found[number] = handle._digest_of(content)
+            results[number] = handle._digest_of(content)
     if others:
         with ThreadPoolExecutor(thread_name_prefix="hash") as threads:
-            found |= zip(others, threads.map(digest, [handles[n] for n in others]), strict=True)
-    return [found[number] for number in range(len(handles))]
+            results |= zip(others, threads.map(digest, [handles[n] for n in others]), strict=True)
+    return [results[number] for number in range(len(handles))]
 
 
 def image_suffix(encoded: bytes) -> str:

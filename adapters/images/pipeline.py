@@ -84,9 +84,9 @@ def image_batches(
         starts = range(0, len(images), batch_size)
         batches = [range(start, min(start + batch_size, len(images))) for start in starts]
         parts = [batch[at : at + _IMAGES_A_PART] for batch in batches for at in range(0, len(batch), _IMAGES_A_PART)]
-        made = _parts_by_processes(images, transform, parts, workers)
+        loaded = _parts_by_processes(images, transform, parts, workers)
         yield from made_ahead(
-            partial(_joined, islice(made, -(-len(batch) // _IMAGES_A_PART)), transform) for batch in batches
+            partial(_joined, islice(loaded, -(-len(batch) // _IMAGES_A_PART)), transform) for batch in batches
         )
         return
     readers = ThreadPoolExecutor(workers, thread_name_prefix="read image")
@@ -118,9 +118,9 @@ def _collate(read: dict[int, Future[Prepared | str]], transform: ImageTransform)
 
 
 def _batch(read: dict[int, Prepared | str], transform: ImageTransform) -> ImageBatch:
-    prepared = {position: one for position, one in read.items() if not isinstance(one, str)}
-    failures = {position: one for position, one in read.items() if isinstance(one, str)}
-    remarks = {position: "; ".join(one.remarks) for position, one in prepared.items() if one.remarks}
+    prepared = {position: image for position, image in read.items() if not isinstance(image, str)}
+    failures = {position: reason for position, reason in read.items() if isinstance(reason, str)}
+    remarks = {position: "; ".join(image.remarks) for position, image in prepared.items() if image.remarks}
     if not prepared:
         return ImageBatch([], {}, failures)
     positions = list(prepared)
@@ -151,15 +151,15 @@ def _parts_by_processes(
     done, fault = 0, ""
     while done < len(parts) and not fault:
         try:
-            for made in _loaded(source, parts[done:], workers):
-                yield made
+            for part in _loaded(source, parts[done:], workers):
+                yield part
                 done += 1
         except RuntimeError as error:
             # Torch reports a dead process like this. One process per image shows which image caused it.
             alone = [_by_itself(source, at) for at in parts[done]]
             yield _joined(alone, source.transform)
             done += 1
-            fault = "" if any(one.failures for one in alone) else str(error)
+            fault = "" if any(part.failures for part in alone) else str(error)
         except (AssertionError, OSError) as error:
             fault = f"none could begin: {error}"
     if fault:
@@ -175,10 +175,10 @@ def _parts_by_processes(
 def _by_itself(source: _Parts, at: int) -> ImageBatch:
     """Return a batch of one image, which a separate process reads."""
     try:
-        (made,) = _loaded(source, [[at]], 1)
+        (batch,) = _loaded(source, [[at]], 1)
     except RuntimeError:
         return ImageBatch([], {}, {at: f"{source.images[at].name}: the process that read it ended"})
-    return made
+    return batch
 
 
 def _loaded(source: _Parts, parts: Sequence[Sequence[int]], workers: int) -> Any:
@@ -207,12 +207,12 @@ def _joined(batches: Iterable[ImageBatch], transform: ExactTransform) -> ImageBa
 
     whole = ImageBatch([], {})
     placed: list[dict[str, torch.Tensor]] = []
-    for one in batches:
-        whole.positions.extend(one.positions)
-        whole.failures.update(one.failures)
-        whole.remarks.update(one.remarks)
-        if one.positions:
-            placed.append({name: to_device(tensor, transform.device) for name, tensor in one.inputs.items()})
+    for batch in batches:
+        whole.positions.extend(batch.positions)
+        whole.failures.update(batch.failures)
+        whole.remarks.update(batch.remarks)
+        if batch.positions:
+            placed.append({name: to_device(tensor, transform.device) for name, tensor in batch.inputs.items()})
     for name in placed[0] if placed else ():
         whole.inputs[name] = torch.cat([inputs[name] for inputs in placed])
     return whole

@@ -188,14 +188,14 @@ def _formats() -> tuple[str, ...]:
     Image.init()
     # Of sizes between its limit and twice that Pillow only warns; ours is the latter.
     warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
-    return tuple(one for one in _FORMATS if one in Image.OPEN)
+    return tuple(name for name in _FORMATS if name in Image.OPEN)
 
 
 def _remarks(image: Image.Image, cut: bool) -> tuple[str, ...]:
-    found = [_CUT] if cut else []
+    remarks = [_CUT] if cut else []
     if (frames := getattr(image, "n_frames", 1)) > 1:
-        found.append(f"first of {frames} frames")
-    return (*found, *_orientation_remarks(image))
+        remarks.append(f"first of {frames} frames")
+    return (*remarks, *_orientation_remarks(image))
 
 
 def _orientation_remarks(image: Image.Image) -> tuple[str, ...]:

@@ -115,8 +115,8 @@ class ExactTransform(ImageTransform):
         converts = bool(getattr(processor, "do_convert_rgb", False))
 
         def processed(image: Image.Image) -> dict[str, torch.Tensor]:
-            made = processor(images=image if converts else image.convert("RGB"), return_tensors="pt")
-            return {name: value[0] for name, value in made.items()}
+            outputs = processor(images=image if converts else image.convert("RGB"), return_tensors="pt")
+            return {name: value[0] for name, value in outputs.items()}
 
         spec = {k: v for k, v in processor.to_dict().items() if isinstance(v, str | int | float | list | dict)}
         return cls(processed, spec, device, resized)
@@ -142,7 +142,7 @@ class ExactTransform(ImageTransform):
         import torch
 
         names = batch[0].pixels
-        return {name: to_device(torch.stack([one.pixels[name] for one in batch]), self.device) for name in names}, {}
+        return {name: to_device(torch.stack([img.pixels[name] for img in batch]), self.device) for name in names}, {}
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the specification, and the version of what decodes and resizes."""

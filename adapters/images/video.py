@@ -131,10 +131,10 @@ def _load_torch(path: Path) -> np.ndarray:
     import torch
 
     # Tensors and plain containers alone are loaded: a pickle's code does not run.
-    found: Any = torch.load(path, map_location="cpu", weights_only=True)
-    if not isinstance(found, torch.Tensor):
-        raise UnreadableVideo(f"{path}: expected one tensor [frames, d], found {type(found).__name__}")
-    return found.detach().float().numpy()
+    features: Any = torch.load(path, map_location="cpu", weights_only=True)
+    if not isinstance(features, torch.Tensor):
+        raise UnreadableVideo(f"{path}: expected one tensor [frames, d], found {type(features).__name__}")
+    return features.detach().float().numpy()
 
 
 def _decoded(path: Path) -> Iterator[Image.Image]:

@@ -123,8 +123,8 @@ class HfJudge(Judge):
             if answers is None:
                 failures[batch[0]] = TOO_LARGE
             else:
-                told = zip(batch, answers, strict=True)
-                judgements |= {at: replace(answer, remark=remarks[at]) for at, answer in told}
+                answered = zip(batch, answers, strict=True)
+                judgements |= {at: replace(answer, remark=remarks[at]) for at, answer in answered}
         return Judged(judgements, failures)
 
     def _messages(self, request: JudgeRequest, read: ReadImage | None) -> list[dict[str, Any]]:
@@ -144,7 +144,7 @@ class HfJudge(Judge):
 
         kind, candidates = requests[0], requests[0].candidates
         # The last token that a candidate is made of, as in FLEUR: some vocabularies put a space before it.
-        ids = [model.tokenizer.encode(one, add_special_tokens=False)[-1] for one in candidates]
+        ids = [model.tokenizer.encode(candidate, add_special_tokens=False)[-1] for candidate in candidates]
         recorded = _Recorded(ids)
         inputs = model.inputs(conversations).to(model.model.device)
         with torch.inference_mode():
@@ -192,11 +192,11 @@ class HfJudge(Judge):
                 build: Any = AutoModelForImageTextToText if sees else AutoModelForCausalLM
                 reader: Any = AutoProcessor if sees else AutoTokenizer
                 processor = reader.from_pretrained(self._pretrained, **options)
-                model, found = build.from_pretrained(self._pretrained, dtype=dtype, output_loading_info=True, **options)
+                model, info = build.from_pretrained(self._pretrained, dtype=dtype, output_loading_info=True, **options)
         except Exception as error:
             # Libraries raise errors of any type: a damaged file, a missing package, code not trusted.
             raise AdapterError(f"judge '{self.name}': {first_line(error)}") from error
-        if missing := sorted(found["missing_keys"]):
+        if missing := sorted(info["missing_keys"]):
             # The library fills them with random numbers.
             raise AdapterError(
                 f"judge '{self.name}': the checkpoint lacks {first_of(missing)}",
@@ -270,8 +270,8 @@ def _drawing(requests: Sequence[JudgeRequest]) -> list[Any]:
     if not temperature:
         return []
     uniforms = [
-        generator_of(int(one.decoding.get("seed", 0)), one.system or "", one.prompt).random(one.max_tokens)
-        for one in requests
+        generator_of(int(req.decoding.get("seed", 0)), req.system or "", req.prompt).random(req.max_tokens)
+        for req in requests
     ]
     return [TemperatureLogitsWarper(float(temperature)), SeededChoice(np.asarray(uniforms))]
 

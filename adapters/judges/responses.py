@@ -88,7 +88,7 @@ def _read(row: Mapping[str, Any]) -> tuple[_Key, Judgement]:
         raise TypeError("'response' is no text")
     sha256 = row["sha256"] if prompt is None else hashlib.sha256(prompt.encode("utf-8")).hexdigest()
     tokens = tuple(
-        JudgeToken(str(text), {str(one): parse_number(p) for one, p in probabilities.items()})
+        JudgeToken(str(text), {str(token): parse_number(p) for token, p in probabilities.items()})
         for text, probabilities in row.get("tokens") or ()
     )
     seed = None if row.get("seed") is None else parse_number(row["seed"])

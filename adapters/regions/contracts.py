@@ -62,11 +62,11 @@ class PackedMask:
             return 0
         start = max(self._first_word, other._first_word)
         end = min(self._first_word + self.words.shape[1], other._first_word + other.words.shape[1])
-        mine, theirs = (
-            one.words[top - one.box[1] : bottom - one.box[1], start - one._first_word : end - one._first_word]
-            for one in (self, other)
+        first, second = (
+            mask.words[top - mask.box[1] : bottom - mask.box[1], start - mask._first_word : end - mask._first_word]
+            for mask in (self, other)
         )
-        return int(np.bitwise_count(mine & theirs).sum(dtype=np.int64))
+        return int(np.bitwise_count(first & second).sum(dtype=np.int64))
 
     def united(self, other: PackedMask) -> PackedMask:
         """Return the pixels of either of two masks that have some."""
@@ -74,10 +74,10 @@ class PackedMask:
         right, bottom = (max(self.box[edge], other.box[edge]) for edge in (2, 3))
         first = left // _WORD
         words = np.zeros((bottom - top, -(-right // _WORD) - first), np.uint64)
-        for one in (self, other):
-            begin = one._first_word - first
-            rows = slice(one.box[1] - top, one.box[3] - top)
-            words[rows, begin : begin + one.words.shape[1]] |= one.words
+        for mask in (self, other):
+            begin = mask._first_word - first
+            rows = slice(mask.box[1] - top, mask.box[3] - top)
+            words[rows, begin : begin + mask.words.shape[1]] |= mask.words
         return PackedMask(words, (left, top, right, bottom), self.shape)
 
     def unpacked(self) -> np.ndarray:
@@ -223,16 +223,16 @@ def wanted_points(points: np.ndarray | None, grid: int | None, size: tuple[int, 
     if points is not None and grid is not None:
         raise AdapterError("regions take either points or a grid, not both.", "Give one of the two.")
     if points is not None:
-        found = np.asarray(points, np.float64)
-        if found.ndim != 2 or found.shape[1] != 2 or not np.isfinite(found).all():
+        array = np.asarray(points, np.float64)
+        if array.ndim != 2 or array.shape[1] != 2 or not np.isfinite(array).all():
             raise AdapterError(
                 f"points of the shape {list(np.shape(points))} are not x and y.", "They are finite numbers, [n, 2]."
             )
-        if (found < 0).any() or (found >= size).any():
+        if (array < 0).any() or (array >= size).any():
             raise AdapterError(
                 f"a point lies outside the image of {size[0]} x {size[1]} pixels.", "Points are x, y in pixels."
             )
-        return found
+        return array
     if not isinstance(grid, int) or grid < 1:
         raise AdapterError(f"grid={grid} has no points.", "It is how many points a side has, 1 or more.")
     along = (np.arange(grid) + 0.5) / grid

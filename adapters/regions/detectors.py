@@ -206,13 +206,13 @@ class GroundingDinoDetector(HfDetector):
                 "token_type_ids": torch.zeros(1, len(ids), dtype=torch.long),
             }
             # Image and phrases pass through the model together.
-            made = self._model(**seen, **self._on_device(texts))
-            of_tokens = made.logits[0].sigmoid()
+            outputs = self._model(**seen, **self._on_device(texts))
+            of_tokens = outputs.logits[0].sigmoid()
             of_phrases = of_tokens.new_zeros(len(of_tokens), len(phrases))
             for number, (start, end) in zip(lot, places, strict=True):
                 if start < end:
                     of_phrases[:, number] = of_tokens[:, start:end].max(dim=1).values
-            boxes.append(made.pred_boxes[0])
+            boxes.append(outputs.pred_boxes[0])
             scores.append(of_phrases)
         return torch.cat(boxes), torch.cat(scores)
 
@@ -244,7 +244,7 @@ class GroundingDinoDetector(HfDetector):
         tokenizer = self._processor.tokenizer
         (dot,) = tokenizer(".", add_special_tokens=False)["input_ids"]
         ids, places = [tokenizer.cls_token_id], []
-        for one in tokens:
-            places.append((len(ids), len(ids) + len(one)))
-            ids += [*one, dot]
+        for phrase in tokens:
+            places.append((len(ids), len(ids) + len(phrase)))
+            ids += [*phrase, dot]
         return [*ids, tokenizer.sep_token_id], places

@@ -50,8 +50,8 @@ class DiffusionPainter(Painter):
         self.name = name or pretrained
         self._pretrained, self._revision = str(pretrained), revision
         self._dtype, self._device = dtype, find_device(device)
-        given = {"num_inference_steps": steps, "guidance_scale": guidance, "height": side, "width": side}
-        self._settings = {key: value for key, value in given.items() if value is not None}
+        settings = {"num_inference_steps": steps, "guidance_scale": guidance, "height": side, "width": side}
+        self._settings = {key: value for key, value in settings.items() if value is not None}
         try:
             pipeline = diffusers.AutoPipelineForText2Image.from_pretrained(
                 self._pretrained, revision=revision, torch_dtype=torch_dtype(dtype)

@@ -34,17 +34,17 @@ def crop_windows(size: tuple[int, int], layers: int, overlap: float) -> list[tup
         overlap: Share of the shorter side by which crops of the first layer overlap; half of it in the next, and so on.
     """
     width, height = size
-    found = [(0, (0, 0, width, height))]
+    windows = [(0, (0, 0, width, height))]
     for layer in range(1, layers + 1):
         count = 2**layer
         shared = int(overlap * min(size) * (2 / count))
         wide, high = (math.ceil((shared * (count - 1) + side) / count) for side in size)
-        found += [
+        windows += [
             (layer, (x, y, min(x + wide, width), min(y + high, height)))
             for x in (int((wide - shared) * column) for column in range(count))
             for y in (int((high - shared) * row) for row in range(count))
         ]
-    return found
+    return windows
 
 
 def without_small(mask: np.ndarray, least: int) -> np.ndarray:
@@ -75,8 +75,8 @@ def _parts(mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     import numpy as np
     from scipy.ndimage import label
 
-    found: Any = label(mask, np.ones((3, 3), int))
-    parts, count = found
+    labelled: Any = label(mask, np.ones((3, 3), int))
+    parts, count = labelled
     return parts, np.bincount(parts.ravel(), minlength=count + 1)
 
 
@@ -200,18 +200,18 @@ class SamSegmenter(HfRegionModel, Segmenter):
         settings = self._settings
         side = settings["points_per_side"] if grid is None else grid
         layers = settings["crop_layers"] if points is None else 0
-        found: list[_Found] = []
+        regions: list[_Found] = []
         for layer, window in crop_windows(picture.size, layers, settings["crop_overlap"]):
             size = window[2] - window[0], window[3] - window[1]
             fewer = max(side // settings["crop_points_downscale"] ** layer, 1) if layer else side
             asked = wanted_points(points, fewer if points is None else grid, size)
             of_crop = list(self._of_crop(image, picture, window, asked))
-            found += _without_doubles(of_crop, [one.iou for one in of_crop], settings["box_nms"])
+            regions += _without_doubles(of_crop, [region.iou for region in of_crop], settings["box_nms"])
         if layers:
-            found = _without_doubles(found, [1 / one.crop_area for one in found], settings["crop_nms"])
+            regions = _without_doubles(regions, [1 / region.crop_area for region in regions], settings["crop_nms"])
         if settings["min_region"]:
-            found = self._cleaned(found)
-        return [Region(one.mask, one.iou, one.stability) for one in found]
+            regions = self._cleaned(regions)
+        return [Region(region.mask, region.iou, region.stability) for region in regions]
 
     def _of_crop(
         self, image: ImageHandle, picture: Image.Image, window: Window, points: np.ndarray
@@ -232,15 +232,15 @@ class SamSegmenter(HfRegionModel, Segmenter):
         with torch.inference_mode():
             features = self._model.get_image_embeddings(pixels)
             for start in range(0, len(points), self._batch):
-                made = self._model(
+                outputs = self._model(
                     image_embeddings=features,
                     input_points=inputs["input_points"][:, start : start + self._batch].to(pixels),
                     input_labels=inputs["input_labels"][:, start : start + self._batch].to(self._device),
                     multimask_output=True,
                 )
-                ious = made.iou_scores.float().flatten()
+                ious = outputs.iou_scores.float().flatten()
                 sure = ious > self._settings["pred_iou"]
-                coarse = made.pred_masks.float().flatten(0, 2)[sure]
+                coarse = outputs.pred_masks.float().flatten(0, 2)[sure]
                 yield from self._stable(coarse, ious[sure], inputs, window, picture.size)
 
     def _stable(
@@ -257,9 +257,9 @@ class SamSegmenter(HfRegionModel, Segmenter):
             stable = (stability >= settings["stability"]).nonzero().flatten().tolist()
             for number in stable:
                 mask = (logits[number] > 0).cpu().numpy()
-                one = _placed(mask, window, size)
-                if one is not None:
-                    yield replace(one, iou=float(ious[start + number]), stability=float(stability[number]))
+                region = _placed(mask, window, size)
+                if region is not None:
+                    yield replace(region, iou=float(ious[start + number]), stability=float(stability[number]))
 
     def _upscaled(self, coarse: torch.Tensor, inputs: Any) -> torch.Tensor:
         """Return masks in the size of their crop, as logits ``[n, height, width]``."""
@@ -268,14 +268,14 @@ class SamSegmenter(HfRegionModel, Segmenter):
             sizes.append(inputs["reshaped_input_sizes"])
         return self._processor.post_process_masks([coarse[:, None]], *sizes, binarize=False)[0][:, 0]
 
-    def _cleaned(self, found: list[_Found]) -> list[_Found]:
+    def _cleaned(self, regions: list[_Found]) -> list[_Found]:
         """Return masks without small holes and islands; of those that are alike then, one that was clean already."""
         cleaned, clean = [], []
-        for one in found:
-            rough = one.mask.unpacked()
+        for region in regions:
+            rough = region.mask.unpacked()
             mask = without_small(rough, self._settings["min_region"])
             clean.append(bool((mask == rough).all()))
-            cleaned.append(replace(one, mask=PackedMask.of(mask)))
+            cleaned.append(replace(region, mask=PackedMask.of(mask)))
         most = max(self._settings["box_nms"], self._settings["crop_nms"])
         return _without_doubles(cleaned, [float(same) for same in clean], most)
 
@@ -291,20 +291,20 @@ def _placed(mask: np.ndarray, window: Window, size: tuple[int, int]) -> _Found |
     if window != whole:
         placed = np.zeros((size[1], size[0]), bool)
         placed[top:bottom, left:right] = mask
-    found = _Found(PackedMask.of(placed), 0.0, 0.0, (right - left) * (bottom - top))
+    region = _Found(PackedMask.of(placed), 0.0, 0.0, (right - left) * (bottom - top))
     is_cut = any(
         abs(edge - cut) <= _NEAR_EDGE and abs(edge - end) > _NEAR_EDGE
-        for edge, cut, end in zip(found.edges, window, whole, strict=True)
+        for edge, cut, end in zip(region.edges, window, whole, strict=True)
     )
-    return None if is_cut else found
+    return None if is_cut else region
 
 
-def _without_doubles(found: list[_Found], scores: list[float], most: float) -> list[_Found]:
+def _without_doubles(regions: list[_Found], scores: list[float], most: float) -> list[_Found]:
     """Return masks of whose boxes no better one overlaps theirs by more than an IoU, the best first."""
     import torch
     from torchvision.ops import nms
 
-    if not found:
+    if not regions:
         return []
-    boxes = torch.tensor([one.edges for one in found], dtype=torch.float32)
-    return [found[number] for number in nms(boxes, torch.tensor(scores), most).tolist()]
+    boxes = torch.tensor([region.edges for region in regions], dtype=torch.float32)
+    return [regions[number] for number in nms(boxes, torch.tensor(scores), most).tolist()]

@@ -73,16 +73,16 @@ def described_scene(text: str, seed: int) -> Scene:
     things: list[Thing] = []
     relations: list[SpatialRelation] = []
     background, before = None, None
-    for one in named_in(text):
-        if not one.is_thing:
-            background = next(iter(one.places()), background)
+    for named in named_in(text):
+        if not named.is_thing:
+            background = next(iter(named.places()), background)
             continue
-        known = [n for n, thing in enumerate(things) if one.is_of(thing)] if one.definite else []
+        known = [n for n, thing in enumerate(things) if named.is_of(thing)] if named.definite else []
         number = known[0] if known else len(things)
         if not known:
-            things.append(_thing(one, rng))
-        if one.predicate and before not in (None, number):
-            relations.append(SpatialRelation(before, one.predicate, number))
+            things.append(_thing(named, rng))
+        if named.predicate and before not in (None, number):
+            relations.append(SpatialRelation(before, named.predicate, number))
         before = number
     if not things:
         raise AdapterError(
@@ -92,12 +92,12 @@ def described_scene(text: str, seed: int) -> Scene:
     return Scene(own % 2**31, telling_order(drawn), background or BACKGROUNDS[rng.integers(len(BACKGROUNDS))])
 
 
-def _thing(one: Named, rng: np.random.Generator) -> Thing:
+def _thing(named: Named, rng: np.random.Generator) -> Thing:
     def said(kinds: tuple[str, ...]) -> str | None:
-        return next((word for word in one.attributes if word in kinds), None)
+        return next((word for word in named.attributes if word in kinds), None)
 
     colour = said(COLOURS) or COLOURS[rng.integers(len(COLOURS))]
-    return Thing(one.noun, colour, said(SIZES) or "medium", said(TEXTURES) or "plain", _NOWHERE)
+    return Thing(named.noun, colour, said(SIZES) or "medium", said(TEXTURES) or "plain", _NOWHERE)
 
 
 def _placed(text: str, things: list[Thing], relations: list[SpatialRelation], rng: np.random.Generator) -> list[Thing]:
@@ -112,6 +112,6 @@ def _placed(text: str, things: list[Thing], relations: list[SpatialRelation], rn
         if boxes is None:
             continue
         placed = [replace(thing, box=box) for thing, box in zip(things, boxes, strict=True)]
-        if all(main_predicate(placed[one.subject], placed[one.object]) == one.predicate for one in relations):
+        if all(main_predicate(placed[rel.subject], placed[rel.object]) == rel.predicate for rel in relations):
             return placed
     raise AdapterError(f"'{text}' describes what no picture shows.", "Its relations contradict, or it is too full.")

@@ -73,12 +73,12 @@ def words_of(text: str) -> list[str]:
 
 def named_in(text: str) -> list[Named]:
     """Return the things that a text names, in order; unknown words are skipped."""
-    found: list[Named] = []
+    things: list[Named] = []
     attributes: list[str] = []
     definite, predicate = False, None
     for word in words_of(text):
         if noun := _NOUNS.get(word):
-            found.append(Named(noun, tuple(attributes), definite, predicate))
+            things.append(Named(noun, tuple(attributes), definite, predicate))
             attributes, definite, predicate = [], False, None
         elif word in _ATTRIBUTES:
             attributes.append(word)
@@ -86,7 +86,7 @@ def named_in(text: str) -> list[Named]:
             attributes = []
             definite = word == "the"
             predicate = _PREDICATES.get(word, predicate)
-    return found
+    return things
 
 
 def _words_of(thing: Thing) -> set[str]:

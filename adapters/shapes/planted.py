@@ -80,15 +80,15 @@ class PlantedCaptioner(SeesShapes, Captioner):
         for batch in self._inner.stream([requests[at] for at in wholes], batch_size):
             yield Captioned(
                 {
-                    wholes[at]: Caption(self._of_whole(one.text, seen[wholes[at]].scene, requests[wholes[at]]))
-                    for at, one in batch.captions.items()
+                    wholes[at]: Caption(self._of_whole(caption.text, seen[wholes[at]].scene, requests[wholes[at]]))
+                    for at, caption in batch.captions.items()
                 },
                 {wholes[at]: why for at, why in batch.failures.items()},
                 {wholes[at]: why for at, why in batch.unseen.items()},
             )
 
     def _of_whole(self, text: str, scene: Scene, request: CaptionRequest) -> str:
-        sentences = [one.strip() for one in text.split(".") if one.strip()]
+        sentences = [sentence.strip() for sentence in text.split(".") if sentence.strip()]
         kept = sentences[: max(1, len(sentences) - self.omitted)]
         return self._planted(f"{'. '.join(kept)}.", scene, request)
 

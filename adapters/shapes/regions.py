@@ -151,14 +151,14 @@ class ShapesDetector(SeesShapes, Detector):
         seen = see(image)
         if not phrases:
             return Detections(np.zeros((0, 4)), np.zeros((0, 0)))
-        found: list[tuple[Box, list[float]]] = []
+        detected: list[tuple[Box, list[float]]] = []
         for number, box in enumerate(_boxes(seen)):
             if box is None:
                 continue
             scores = [_score(phrase, seen.scene, number) for phrase in phrases]
-            found += [(box, scores), (_within(box), [0.9 * score for score in scores])]
-        boxes = np.array([box for box, _ in found], np.float64).reshape(-1, 4)
-        return Detections(boxes, np.array([scores for _, scores in found]).reshape(-1, len(phrases)))
+            detected += [(box, scores), (_within(box), [0.9 * score for score in scores])]
+        boxes = np.array([box for box, _ in detected], np.float64).reshape(-1, 4)
+        return Detections(boxes, np.array([scores for _, scores in detected]).reshape(-1, len(phrases)))
 
 
 def _boxes(seen: SceneView) -> list[Box | None]:
@@ -191,11 +191,11 @@ def _within(box: Box) -> Box:
 def _score(phrase: str, scene: Scene, number: int) -> float:
     """Return how much of a phrase is in the box of a thing, or behind the last of them, in that of the background."""
     named = named_in(phrase)
-    share = min((one.share_in(scene) for one in named), default=0.0)
+    share = min((thing.share_in(scene) for thing in named), default=0.0)
 
-    def is_here(one: Named) -> bool:
+    def is_here(thing: Named) -> bool:
         in_things = number < len(scene.things)
-        return one.is_of(scene.things[number]) if in_things else scene.background in one.places()
+        return thing.is_of(scene.things[number]) if in_things else scene.background in thing.places()
 
     if share == 1 and any(map(is_here, named)):
         return 0.5 + 0.4 / len(words_of(phrase))

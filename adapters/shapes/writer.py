@@ -63,10 +63,10 @@ class ShapesWriter(Judge):
             return "\n".join(f"{number}. {text}" for number, text in enumerate(_several(things, place, rng), 1))
         if asked:
             return _negative(asked, request.prompt, things, place, rng)
-        if found := _MERGE.search(request.prompt):
-            return merged(found["overall"], found["elements"])
-        if found := _SAME.search(request.prompt):
-            return "yes" if _told(found["first"]) == _told(found["second"]) else "no"
+        if match := _MERGE.search(request.prompt):
+            return merged(match["overall"], match["elements"])
+        if match := _SAME.search(request.prompt):
+            return "yes" if _told(match["first"]) == _told(match["second"]) else "no"
         return ""
 
 
@@ -78,7 +78,7 @@ def listed(things: Sequence[str], place: str | None, opening: str = _OPENINGS[0]
         place: Words for the background, or None.
         opening: What stands first.
     """
-    names = [f"{'an' if one[0] in 'aeiou' else 'a'} {one}" for one in things] or ["nothing"]
+    names = [f"{'an' if thing[0] in 'aeiou' else 'a'} {thing}" for thing in things] or ["nothing"]
     enumeration = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
     return " ".join(filter(None, (opening, enumeration, place))) + "."
 
@@ -89,36 +89,36 @@ def merged(overall: str, elements: str) -> str:
     Something named with fewer words than before is no other thing. Sentences that name nothing, as a filter leaves
     them, go.
     """
-    known = [one for one in named_in(overall) if one.is_thing]
-    sentences = [f"{one.strip()}." for one in overall.split(".") if named_in(one)]
-    for one in named_in(elements):
-        if one.is_thing and not any(_is_of(one, other) for other in known):
-            known.append(one)
-            sentences.append(listed([_words(one)], None, "There is also"))
+    known = [thing for thing in named_in(overall) if thing.is_thing]
+    sentences = [f"{sentence.strip()}." for sentence in overall.split(".") if named_in(sentence)]
+    for thing in named_in(elements):
+        if thing.is_thing and not any(_is_of(thing, other) for other in known):
+            known.append(thing)
+            sentences.append(listed([_words(thing)], None, "There is also"))
     return " ".join(sentences)
 
 
-def _is_of(one: Named, other: Named) -> bool:
-    return one.noun == other.noun and set(one.attributes) <= set(other.attributes)
+def _is_of(thing: Named, other: Named) -> bool:
+    return thing.noun == other.noun and set(thing.attributes) <= set(other.attributes)
 
 
-def _words(one: Named) -> str:
-    return " ".join([*one.attributes, one.noun])
+def _words(thing: Named) -> str:
+    return " ".join([*thing.attributes, thing.noun])
 
 
 def _things(text: str) -> list[str]:
     """Return the things that a text names, in order, each by its fullest words."""
-    found: list[Named] = []
-    for one in (one for one in named_in(text) if one.is_thing):
-        if any(_is_of(one, other) for other in found):
+    things: list[Named] = []
+    for thing in (thing for thing in named_in(text) if thing.is_thing):
+        if any(_is_of(thing, other) for other in things):
             continue
-        found = [other for other in found if not _is_of(other, one)] + [one]
-    return [_words(one) for one in found]
+        things = [other for other in things if not _is_of(other, thing)] + [thing]
+    return [_words(thing) for thing in things]
 
 
 def _place(text: str) -> str | None:
     """Return the words for the background that a text names last, or None."""
-    names = [name for one in named_in(text) if not one.is_thing for name in one.places()]
+    names = [name for named in named_in(text) if not named.is_thing for name in named.places()]
     return PLACES[names[-1]] if names else None
 
 
@@ -139,9 +139,9 @@ def _negative(kind: str, text: str, things: list[str], place: str | None, rng: n
     if kind == "swaps":
         return _swapped(text, things, place, rng)
     if kind == "layout":
-        others = [one for one in PLACES.values() if one != place]
+        others = [where for where in PLACES.values() if where != place]
         return listed(things, others[rng.integers(len(others))])
-    nouns = {one.split()[-1] for one in things}
+    nouns = {thing.split()[-1] for thing in things}
     others = [shape for shape in SHAPES if shape not in nouns]
     at = int(rng.integers(max(len(things), 1)))
     changed = list(things) or ["star"]
@@ -151,10 +151,10 @@ def _negative(kind: str, text: str, things: list[str], place: str | None, rng: n
 
 def _swapped(text: str, things: list[str], place: str | None, rng: np.random.Generator) -> str:
     """Return the words of a text in another order: nouns change places, or where that changes nothing, all do."""
-    nouns = [one.split()[-1] for one in things]
+    nouns = [thing.split()[-1] for thing in things]
     for _ in range(8):
         order = rng.permutation(len(things))
-        changed = [" ".join([*one.split()[:-1], nouns[at]]) for one, at in zip(things, order, strict=True)]
+        changed = [" ".join([*thing.split()[:-1], nouns[at]]) for thing, at in zip(things, order, strict=True)]
         swapped = listed(changed, place)
         if sorted(changed) != sorted(things) and sorted(swapped.split()) == sorted(text.split()):
             return swapped
