@@ -19,12 +19,12 @@ def texts(values: Sequence[str | None]) -> Any:
     """Return texts, of which some may be missing."""
     import pyarrow
 
-    given = [value or "" for value in values]
-    together = "".join(given)
-    encoded: Sequence[Sized] = given
+    filled = [value or "" for value in values]
+    together = "".join(filled)
+    encoded: Sequence[Sized] = filled
     content = together.encode()
     if len(content) > len(together):
-        encoded = [value.encode() for value in given]
+        encoded = [value.encode() for value in filled]
     if len(content) > _MOST_BYTES:
         return pyarrow.array(values, pyarrow.string())
     buffers = [_known(values), _offsets(encoded), pyarrow.py_buffer(content)]
@@ -99,15 +99,15 @@ def lists_of_texts(values: Sequence[Sequence[str] | None]) -> Any:
     """Return lists of texts, of which some may be missing."""
     import pyarrow
 
-    return _lists(values, texts(list(chain.from_iterable(one or () for one in values))), pyarrow.string())
+    return _lists(values, texts(list(chain.from_iterable(row or () for row in values))), pyarrow.string())
 
 
 def lists_of_floats(values: Sequence[Sequence[float | None] | None]) -> Any:
     """Return lists of numbers, of which some may be missing; so are numbers in them that are None."""
     import pyarrow
 
-    every = list(chain.from_iterable(one or () for one in values))
-    numbers = np.fromiter((0.0 if one is None else one for one in every), np.float64, len(every))
+    every = list(chain.from_iterable(row or () for row in values))
+    numbers = np.fromiter((0.0 if number is None else number for number in every), np.float64, len(every))
     buffers = [_known(every), pyarrow.py_buffer(numbers)]
     inside = pyarrow.Array.from_buffers(pyarrow.float64(), len(every), buffers)
     return _lists(values, inside, pyarrow.float64())
@@ -116,7 +116,7 @@ def lists_of_floats(values: Sequence[Sequence[float | None] | None]) -> Any:
 def _lists(values: Sequence[Any], inside: Any, of: Any) -> Any:
     import pyarrow
 
-    buffers = [_known(values), _offsets([one or () for one in values])]
+    buffers = [_known(values), _offsets([row or () for row in values])]
     return pyarrow.Array.from_buffers(pyarrow.list_(of), len(values), buffers, children=[inside])
 
 

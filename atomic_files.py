@@ -76,8 +76,8 @@ def put_in_place(draft: Path, path: Path) -> None:
     Raises:
         OSError: That is not possible; a folder of that name holds something.
     """
-    for one in (draft, *draft.rglob("*")):
-        flush(one)
+    for entry in (draft, *draft.rglob("*")):
+        flush(entry)
     draft.replace(path)
     flush(path.parent)
 

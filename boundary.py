@@ -32,7 +32,7 @@ class Boundary:
     @classmethod
     def of(cls, *folders: Path) -> Boundary:
         """Return the boundary around some folders, or the folders of some files; links are followed."""
-        resolved = ((one if one.is_dir() else one.parent).expanduser().resolve() for one in folders)
+        resolved = ((folder if folder.is_dir() else folder.parent).expanduser().resolve() for folder in folders)
         return cls(tuple(dict.fromkeys(resolved)))
 
     @classmethod
@@ -157,8 +157,8 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, Mapping):
         yield from _texts(list(value.values()))
     elif isinstance(value, Iterable) and not isinstance(value, bytes):
-        for one in value:
-            yield from _texts(one)
+        for part in value:
+            yield from _texts(part)
 
 
 def local_paths(text: str) -> Iterator[Path]:

@@ -96,8 +96,8 @@ def as_one(failed: Sequence[BenchError]) -> BenchError:
     """Return one error for several, of the kind of the first; ``parts`` are all of them."""
     if len(failed) == 1:
         return failed[0]
-    messages = " ".join(one.message.removesuffix(".") + "." for one in failed)
-    return type(failed[0])(messages, "\n".join(one.hint for one in failed if one.hint), failed)
+    messages = " ".join(error.message.removesuffix(".") + "." for error in failed)
+    return type(failed[0])(messages, "\n".join(error.hint for error in failed if error.hint), failed)
 
 
 def counted(number: float, noun: str) -> str:
@@ -108,6 +108,6 @@ def counted(number: float, noun: str) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` for the nearest known name in any case, or an empty string."""
-    spelled = {one.lower(): one for one in known}
+    spelled = {option.lower(): option for option in known}
     nearest = difflib.get_close_matches(name.lower(), list(spelled), n=1, cutoff=0.6)
     return f" Did you mean '{spelled[nearest[0]]}'?" if nearest else ""

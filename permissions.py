@@ -149,10 +149,10 @@ def may_run(path: Path) -> bool:
 def server_of(text: str) -> str:
     """Return the ``HOST:PORT`` that an address leads to; empty for what is no address, a local file or the hub's."""
     # Libraries that read addresses pass these over.
-    found = _ADDRESS.match(re.sub(r"[\t\r\n]|^[\x00-\x20]+", "", text))
-    if found is None or found["scheme"].lower() in _NO_SERVER:
+    match = _ADDRESS.match(re.sub(r"[\t\r\n]|^[\x00-\x20]+", "", text))
+    if match is None or match["scheme"].lower() in _NO_SERVER:
         return ""
-    return found["host"].rpartition("@")[2] or found["scheme"]
+    return match["host"].rpartition("@")[2] or match["scheme"]
 
 
 def require_server(text: str, place: str) -> None:

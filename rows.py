@@ -49,7 +49,7 @@ def no_such_file(path: Path) -> str:
 def nearest_beside(path: Path) -> str:
     """Return ``". Did you mean 'x'?"`` for the nearest name in a missing file's folder, or an empty string."""
     # Without suffixes, which many files share.
-    beside = {one.stem.lower(): one.name for one in path.parent.iterdir()} if path.parent.is_dir() else {}
+    beside = {file.stem.lower(): file.name for file in path.parent.iterdir()} if path.parent.is_dir() else {}
     nearest = difflib.get_close_matches(path.stem.lower(), beside, n=1)
     return f". Did you mean '{beside[nearest[0]]}'?" if nearest else ""
 
@@ -251,7 +251,7 @@ def _objects(place: str, elements: list[Any]) -> Iterator[Row | BadRow]:
 def _keyed(file: str, content: dict[str, Any], column: str) -> Iterator[Row | BadRow]:
     """Yield the rows of an object, each with its key."""
     values = content.values()
-    of_lists = any(isinstance(value, list) and any(isinstance(one, dict) for one in value) for value in values)
+    of_lists = any(isinstance(value, list) and any(isinstance(entry, dict) for entry in value) for value in values)
     of_objects = any(isinstance(value, dict) for value in values)
     for key, value in content.items():
         place = f"{file}[{key!r}]"

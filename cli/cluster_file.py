@@ -21,9 +21,9 @@ _SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 def _bytes(value: Any) -> Any:
     if isinstance(value, int):
         return value
-    if not (found := re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT]?)(?:i?B)?", str(value))):
+    if not (match := re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT]?)(?:i?B)?", str(value))):
         raise ValueError("expected bytes, such as 16 GB")
-    return int(float(found[1]) * (1 << _SHIFTS[found[2]]))
+    return int(float(match[1]) * (1 << _SHIFTS[match[2]]))
 
 
 class _Strict(BaseModel):

@@ -51,17 +51,17 @@ def run(options: argparse.Namespace) -> int:
             tell(f"\nfetching into {folder}. By going on you accept: {source.terms}")
             for file in fetch(source, folder, bars()):
                 print(f"{'fetched':<13}{file}")
-    found = inspect_task(entry, locations)
-    print(f"\nfound        {found.origin or 'nothing'}: {found.verdict}")
-    print(textwrap.indent(found.detail, " " * 13))
-    for check in found.checks:
+    report = inspect_task(entry, locations)
+    print(f"\nfound        {report.origin or 'nothing'}: {report.verdict}")
+    print(textwrap.indent(report.detail, " " * 13))
+    for check in report.checks:
         mark = "holds" if check.passed else "DOES NOT HOLD"
         print(f"             {check.check}: expected {check.expected:g}, found {check.found}: {mark}")
-    for failure in found.failures:
+    for failure in report.failures:
         print(f"             {describe(failure)}")
-    for empty in found.empty:
+    for empty in report.empty:
         print(f"             counted as empty: {describe(empty)}")
-    return 0 if found.verdict == "ok" else 1
+    return 0 if report.verdict == "ok" else 1
 
 
 def _print_card(source, folders) -> None:

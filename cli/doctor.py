@@ -85,9 +85,9 @@ def diagnose(store: Path) -> list[Finding]:
 
 
 def _packages() -> Iterator[Finding]:
-    found = environment()
-    libraries = ", ".join(f"{name} {version}" for name, version in found["libraries"].items())
-    yield Finding("ok", "capbench", f"{found['capbench']} on Python {found['python']}, {found['cpus']} cores")
+    setup = environment()
+    libraries = ", ".join(f"{name} {version}" for name, version in setup["libraries"].items())
+    yield Finding("ok", "capbench", f"{setup['capbench']} on Python {setup['python']}, {setup['cpus']} cores")
     yield Finding("ok", "libraries", libraries)
     # A wheel of torch that does not fit torchvision imports, and fails only when a model is loaded.
     if importlib.util.find_spec("torch") and importlib.util.find_spec("torchvision"):
@@ -115,27 +115,27 @@ def _java() -> Finding:
 
 
 def _checked(
-    subject: str, check: Callable[[], object], found: str, lacking: Literal["note", "fault"] = "note", need: str = ""
+    subject: str, check: Callable[[], object], text: str, lacking: Literal["note", "fault"] = "note", need: str = ""
 ) -> Finding:
     """Return the result of a check, in place of ``{}``, or its error with ``need``."""
     try:
-        return Finding("ok", subject, found.format(check()))
+        return Finding("ok", subject, text.format(check()))
     except BenchError as error:
         return Finding(lacking, subject, f"{error.message}{need}", error.hint)
 
 
 def _parser_spacy() -> Iterator[Finding]:
-    what = "CAPTURE's parser 'spacy'"
+    name = "CAPTURE's parser 'spacy'"
     if importlib.util.find_spec("spacy") is None:
-        yield Finding("note", "spaCy", f"not installed; {what} needs it", "pip install 'capbench[spacy]'")
+        yield Finding("note", "spaCy", f"not installed; {name} needs it", "pip install 'capbench[spacy]'")
     else:
-        yield Finding("ok", "spaCy", f"{importlib.metadata.version('spacy')} ({what})")
+        yield Finding("ok", "spaCy", f"{importlib.metadata.version('spacy')} ({name})")
     if importlib.util.find_spec(SPACY_PIPELINE) is None:
         fix = f"python -m spacy download {SPACY_PIPELINE}"
-        yield Finding("note", "spaCy's English", f"{SPACY_PIPELINE} is not installed; {what} takes it by default", fix)
+        yield Finding("note", "spaCy's English", f"{SPACY_PIPELINE} is not installed; {name} takes it by default", fix)
     else:
-        found = importlib.metadata.version(SPACY_PIPELINE)
-        yield Finding("ok", "spaCy's English", f"{SPACY_PIPELINE} {found} ({what})")
+        version = importlib.metadata.version(SPACY_PIPELINE)
+        yield Finding("ok", "spaCy's English", f"{SPACY_PIPELINE} {version} ({name})")
 
 
 def _checkpoint(subject: str, checkpoint: Checkpoint) -> Finding:

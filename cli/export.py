@@ -174,11 +174,13 @@ def _export_lm_eval(options: argparse.Namespace) -> int:
     for path in write_tasks(exported, options.output):
         print(path)
     commands = {
-        "--model dummy": [one.name for one in exported if not one.generates],
+        "--model dummy": [task.name for task in exported if not task.generates],
         "--model hf-multimodal --model_args pretrained=MODEL --apply_chat_template": [
-            one.name for one in exported if one.images
+            task.name for task in exported if task.images
         ],
-        "--model hf --model_args pretrained=MODEL": [one.name for one in exported if one.generates and not one.images],
+        "--model hf --model_args pretrained=MODEL": [
+            task.name for task in exported if task.generates and not task.images
+        ],
     }
     print("\nRun them where both capbench and lm-eval are installed:")
     for model, tasks in commands.items():

@@ -57,9 +57,9 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"-o {options.output}: is one of the files that are read")
     imported = import_captions(files, fmt, options.key)
     write_captions(imported, options.output)
-    for what, rows in (("left out", imported.bad_rows), ("duplicate", imported.duplicates), ("note", imported.remarks)):
-        tell_rows(what, rows[:_NAMED])
-        tell(*([f"{what}: {len(rows) - _NAMED:,} more"] if len(rows) > _NAMED else []))
+    for kind, rows in (("left out", imported.bad_rows), ("duplicate", imported.duplicates), ("note", imported.remarks)):
+        tell_rows(kind, rows[:_NAMED])
+        tell(*([f"{kind}: {len(rows) - _NAMED:,} more"] if len(rows) > _NAMED else []))
     for path, name in imported.formats.items():
         print(f"{path}: {FORMATS[name].label}")
     print(

@@ -69,15 +69,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Nothing is written. 'bench leaderboard build' updates the leaderboard.",
     )
     diff = add("diff", "print what changed since a git revision, or between two leaderboards", _DIFF)
-    for one in (build, check):
-        one.add_argument("--runs", type=Path, default=RUNS, metavar="DIR", help=f"folder of the runs ({RUNS})")
-        one.add_argument(
+    for command in (build, check):
+        command.add_argument("--runs", type=Path, default=RUNS, metavar="DIR", help=f"folder of the runs ({RUNS})")
+        command.add_argument(
             "--readme", type=Path, metavar="FILE", help="a Markdown file that shows the top rows between two marks, too"
         )
     diff.add_argument("base", metavar="BASE", help="what is compared with: a revision, a file or a folder")
     diff.add_argument("head", metavar="HEAD", nargs="?", help="the later one (default: that in --output)")
-    for one in (build, check, diff):
-        one.add_argument(
+    for command in (build, check, diff):
+        command.add_argument(
             "--output", type=Path, default=OUTPUT, metavar="DIR", help=f"folder of the leaderboard ({OUTPUT})"
         )
 
@@ -103,12 +103,12 @@ def run(options: argparse.Namespace) -> int:
 
     board = build(options.runs, options.output, options.readme)
     print(f"{_count(board.tables, 'table')} of {_count(board.runs, 'run')}, written to {options.output}")
-    tell(*(f"left out: {one.key}: {one.reason}" for one in board.left_out))
+    tell(*(f"left out: {entry.key}: {entry.reason}" for entry in board.left_out))
     return 0
 
 
-def _count(things: Sequence[object], what: str) -> str:
-    return f"{len(things):,} {what}{'' if len(things) == 1 else 's'}"
+def _count(things: Sequence[object], noun: str) -> str:
+    return f"{len(things):,} {noun}{'' if len(things) == 1 else 's'}"
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -131,8 +131,8 @@ def _suites(options: argparse.Namespace) -> list[dict[str, str]]:
     locations = locations_of(options, index)
     rows: list[dict[str, str]] = []
     for suite in list_suites():
-        given = read_inputs(suite, Path(options.recorded)) if options.recorded else NOTHING
-        here, total = count_cells(suite, index, locations, given)
+        inputs = read_inputs(suite, Path(options.recorded)) if options.recorded else NOTHING
+        here, total = count_cells(suite, index, locations, inputs)
         rows.append({"suite": suite.suite, "here": f"{here} of {total}", "about": suite.description})
     return rows
 

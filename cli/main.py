@@ -107,10 +107,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return _guarded(module.run, options)
 
 
-def _unknown(prog: str, what: str, name: str, known: Iterable[str], hint: str) -> int:
+def _unknown(prog: str, problem: str, name: str, known: Iterable[str], hint: str) -> int:
     from ..errors import did_you_mean
 
-    print(f"{prog}: error: {what} '{name}'.{did_you_mean(name, known)}\n{hint}", file=sys.stderr)
+    print(f"{prog}: error: {problem} '{name}'.{did_you_mean(name, known)}\n{hint}", file=sys.stderr)
     return 2
 
 

@@ -25,19 +25,19 @@ REDISTRIBUTION = {
 """What the terms allow for runs over a data set, by its card's ``redistribution``."""
 
 
-def whole_number(least: int, what: str, most: int | None = None) -> Callable[[str], int]:
+def whole_number(least: int, label: str, most: int | None = None) -> Callable[[str], int]:
     """Return what reads a whole number.
 
     Args:
         least: The smallest that is accepted.
-        what: What is expected, for messages.
+        label: What is expected, for messages.
         most: The largest; None for any.
     """
 
     def read(text: str) -> int:
         if text.isascii() and text.isdigit() and int(text) >= least and (most is None or int(text) <= most):
             return int(text)
-        raise argparse.ArgumentTypeError(f"expected {what}, found '{text}'")
+        raise argparse.ArgumentTypeError(f"expected {label}, found '{text}'")
 
     return read
 
@@ -215,9 +215,9 @@ def tell(*lines: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-def tell_rows(what: str, rows: Iterable[BadRow]) -> None:
+def tell_rows(outcome: str, rows: Iterable[BadRow]) -> None:
     """Print rows on stderr, each with its outcome and the reason."""
-    tell(*(f"{what}: {row.place}: {row.reason}" for row in rows))
+    tell(*(f"{outcome}: {row.place}: {row.reason}" for row in rows))
 
 
 def print_table(rows: Iterable[Mapping[str, object]], style: str = "github") -> None:
@@ -239,12 +239,12 @@ def write_text(path: Path, text: str) -> None:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
 
 
-def describe_model_folder(name: str | None, given: Collection[str] = ()) -> str:
+def describe_model_folder(name: str | None, overrides: Collection[str] = ()) -> str:
     """Return what the ``model.yaml`` of a folder asks for, in lines; empty for what is no such folder.
 
     Args:
         name: What ``--model`` names.
-        given: Arguments that the user gives in place of the file's.
+        overrides: Arguments that the user gives in place of the file's.
     """
     from ..access import request_lines
     from ..adapters.aliases import ALIAS_FILE, requests_of_model
@@ -253,7 +253,7 @@ def describe_model_folder(name: str | None, given: Collection[str] = ()) -> str:
     folder = Path(name).expanduser() if name else None
     if folder is None or not is_file(folder / ALIAS_FILE):
         return ""
-    lines = request_lines(requests_of_model(folder, given))
+    lines = request_lines(requests_of_model(folder, overrides))
     return "\n".join([f"{folder / ALIAS_FILE}  (model)", *(f"{kind:<13}{text}" for kind, text in lines)])
 
 

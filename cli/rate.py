@@ -102,17 +102,17 @@ def _report(session: Session, options: argparse.Namespace) -> None:
     from ..benchmarks.rate.made_task import write_task
     from ..benchmarks.rate.report import report
 
-    given = {rater: session.answers(rater).given for rater in session.raters()}
-    given = {rater: answers for rater, answers in given.items() if answers}
-    made = write_task(session, given)
-    print(report(session, given, options.interval, options.format))
-    if made is None:
+    ratings = {rater: session.answers(rater).given for rater in session.raters()}
+    ratings = {rater: answers for rater, answers in ratings.items() if answers}
+    written = write_task(session, ratings)
+    print(report(session, ratings, options.interval, options.format))
+    if written is None:
         tell("no ratings yet: no task is written")
         return
-    if made.unsaid:
-        tell(f"left out: {made.unsaid:,} images that no rater could judge")
-    tell(f"{made.path}: {made.rows:,} rows")
-    tell(f"next: bench run --include_path {session.folder} --task {made.name}")
+    if written.unsaid:
+        tell(f"left out: {written.unsaid:,} images that no rater could judge")
+    tell(f"{written.path}: {written.rows:,} rows")
+    tell(f"next: bench run --include_path {session.folder} --task {written.name}")
 
 
 def _asked(options: argparse.Namespace) -> Questionnaire | None:
@@ -134,8 +134,8 @@ def _said(options: argparse.Namespace) -> dict[str, Any]:
     captions = recorded(options.captions)
     said = {
         "questions": asked and asked.model_dump(mode="json", exclude_defaults=True),
-        "systems": [one.name for one in captions] or None,
-        "captions": [one.fingerprint()["sha256"] for one in captions] or None,
+        "systems": [captioner.name for captioner in captions] or None,
+        "captions": [captioner.fingerprint()["sha256"] for captioner in captions] or None,
         "seed": options.seed,
         "sample": options.sample,
         "subset": options.subset,
@@ -173,7 +173,7 @@ def _begun(folder: Path, options: argparse.Namespace) -> Session:
     usual = {"seed": 1234, "sample": None, "subset": False, "references": False}
     named = {"task": task.task, "version": str(task.version)}
     design = Design.model_validate({**named, **usual, **_said(options)})
-    if all(images.read(one.id, one.image) is None for one in items) and images.outside:
+    if all(images.read(item.id, item.image) is None for item in items) and images.outside:
         raise images.outside
     session = begin(folder, design, items, lambda item: picture_of(images.read(item.id, item.image)), failures)
     if images.outside:

@@ -171,7 +171,7 @@ def run(options: argparse.Namespace) -> int:
         # When a later task fails, those before it are done, and are shown.
         if finished:
             _print_table(finished, options)
-    return 1 if any(one.failed_metrics or not one.is_complete for one in finished) else 0
+    return 1 if any(result.failed_metrics or not result.is_complete for result in finished) else 0
 
 
 @asking_nobody()
@@ -188,8 +188,8 @@ def _say_what_would_be_done(
 
     for role in ("model", "encoder", "judge"):
         arguments = parse_arguments(models[f"{role}_args"], f"--{role}_args")
-        if told := describe_model_folder(models[role], arguments):
-            print(told, end="\n\n")
+        if summary := describe_model_folder(models[role], arguments):
+            print(summary, end="\n\n")
     entries = build_index(options.include_path).resolve(names(options.tasks))
     asked = {entry.name: requests_of_task(*load_task(entry.path)) for entry in entries}
     try:
@@ -207,7 +207,7 @@ def _say_what_would_be_done(
             print(f"task:       {name}")
             _print_requests(requests)
         for requests in asked.values():
-            require_permitted([one for one in requests if one.kind == "functions"])
+            require_permitted([request for request in requests if request.kind == "functions"])
         print(f"The rest of the plan is unknown, since a dry run runs no code: {error.message}")
         return 0
     for planned in resolved.plan:
@@ -270,7 +270,7 @@ def _tell(finished: TaskRun) -> None:
     lines: list[str] = []
     if record.ruled_out:
         lines.append(f"excluded {record.ruled_out:,}: the candidate is one of its own references (rated_reference)")
-    failures = [one for one in finished.failures if not finished.outside or OUTSIDE not in one["reason"]]
+    failures = [row for row in finished.failures if not finished.outside or OUTSIDE not in row["reason"]]
     lines += [f"{outcome(failure)}: {describe(failure)}" for failure in failures[:8]]
     lines += [f"and {len(failures) - 8} more reasons in run.json"] if len(failures) > 8 else []
     lines += [f"counted as empty: {describe(empty)}" for empty in record.empty_captions[:8]]
@@ -335,17 +335,17 @@ def _run_suite(options: argparse.Namespace, data: dict[str, Path], **settings: A
                 f"Leave --{'task' if option == 'tasks' else option} out.",
             )
     suite = load_suite(options.suite)
-    given = read_inputs(suite, Path(options.recorded)) if options.recorded else NOTHING
+    inputs = read_inputs(suite, Path(options.recorded)) if options.recorded else NOTHING
     if options.dry_run:
-        for kind, text in request_lines(given.requests) if options.recorded else ():
+        for kind, text in request_lines(inputs.requests) if options.recorded else ():
             print(f"{kind}: {text}")
         with without_code(), asking_nobody():
-            for name, what in dict.fromkeys((suite.name(one.row), _said(one)) for one in places(suite, given)):
-                print(f"{name}: {what}")
+            for name, about in dict.fromkeys((suite.name(place.row), _said(place)) for place in places(suite, inputs)):
+                print(f"{name}: {about}")
             where = {"include_path": options.include_path, "allow_outside": options.allow_outside}
-            _say_what_is_missing(plan_suite(suite, given=given, data=data, **where).missing)
+            _say_what_is_missing(plan_suite(suite, given=inputs, data=data, **where).missing)
         return 0
-    finished = run_suite(suite, given=given, data=data, on_missing=_say_what_is_missing, on_finish=_tell, **settings)
+    finished = run_suite(suite, given=inputs, data=data, on_missing=_say_what_is_missing, on_finish=_tell, **settings)
     table = render_suite(finished, options.format)
     print(table)
     if options.table_path:
@@ -354,7 +354,7 @@ def _run_suite(options: argparse.Namespace, data: dict[str, Path], **settings: A
     recorded = sum(cell.is_recorded for cell in finished.cells)
     counts = f"{filled - recorded} of {len(finished.cells)} cells were measured"
     tell(f"{suite.suite}: {counts}{f', {recorded} recorded' if recorded else ''}")
-    failed = any(one.failed_metrics or not one.is_complete for one in finished.runs)
+    failed = any(result.failed_metrics or not result.is_complete for result in finished.runs)
     return 1 if failed or not filled else 0
 
 
@@ -374,6 +374,6 @@ def _say_what_is_missing(missing: list[Missing]) -> None:
     if not missing:
         return
     lines = ["missing here, and left out of the table:"]
-    for one in missing:
-        lines += [f"- {one.what}".replace("\n", "\n  "), *(f"    {line}" for line in one.how.splitlines())]
+    for need in missing:
+        lines += [f"- {need.what}".replace("\n", "\n  "), *(f"    {line}" for line in need.how.splitlines())]
     tell(*lines, "")

@@ -49,8 +49,8 @@ def run(options: argparse.Namespace) -> int:
         print(_explain(file))
         return 0
     index = build_index(options.include_path)
-    if options.task not in (*index.entries, *index.tags) and (told := describe_registered(options.task)):
-        print(told)
+    if options.task not in (*index.entries, *index.tags) and (text := describe_registered(options.task)):
+        print(text)
         return 0
     entries = index.resolve([options.task])
     print("\n\n".join(_explain(entry.path) for entry in entries))
@@ -81,7 +81,7 @@ def _explain(path: Path) -> str:
     elif task.dataset_path:
         lines.append(f"             dataset_path {task.dataset_path}, split {task.test_split}")
     for join in task.join:
-        on = ", ".join(one if one == other else f"{one} = {other}" for one, other in join.on.items())
+        on = ", ".join(key if key == other else f"{key} = {other}" for key, other in join.on.items())
         mean = f"; means of {', '.join(join.mean)}" if join.mean else ""
         without = "" if join.required else "; documents without a row are used"
         lines.append(f"             joined with {join.named} on {on}{mean}{without}")
@@ -114,7 +114,7 @@ def _protocol(task: TaskConfig, protocol: Protocol[Any]) -> list[str]:
         if value := values.get(key):
             shown = ", ".join(map(str, value)) if isinstance(value, list) else value
             if isinstance(value, dict):
-                shown = ", ".join(f"{name}: {one}" for name, one in value.items())
+                shown = ", ".join(f"{name}: {entry}" for name, entry in value.items())
             lines.append(f"             {key}: {shown}")
     if "generation_kwargs" in protocol.reads:
         lines.append(f"             generation_kwargs: {task.generation_kwargs}")
@@ -136,7 +136,7 @@ def _published(task: TaskConfig, table: PublishedTable, protocol: Protocol[Any])
     for entry in task.metric_list:
         label = _label(entry)
         values = []
-        names = [one.called for one in task.statistics] or [protocol.statistic]
+        names = [statistic.called for statistic in task.statistics] or [protocol.statistic]
         for name in names:
             for category in [*(table.categories or []), "mean"]:
                 if printed := find_in(table, label, name, category):
@@ -189,7 +189,7 @@ def describe_registered(name: str) -> str | None:
     return _described(f"{name}  (adapter)", adapters[name], {}, {}) if name in adapters else None
 
 
-def _described(heading: str, thing: Callable[..., Any], facts: Mapping[str, str], given: Mapping[str, Any]) -> str:
+def _described(heading: str, thing: Callable[..., Any], facts: Mapping[str, str], overrides: Mapping[str, Any]) -> str:
     lines = [heading]
     about = re.split(r"\n(?:Args|Raises|Attributes|Returns):\n", inspect.getdoc(thing) or "")[0]
     for paragraph in _plain(about.strip()).split("\n\n"):
@@ -198,28 +198,28 @@ def _described(heading: str, thing: Callable[..., Any], facts: Mapping[str, str]
     for key, value in facts.items():
         if value:
             lines += textwrap.wrap(f"{key:<13}{value}", _WIDTH, subsequent_indent=" " * 13)
-    for number, line in enumerate(settings_of(thing, given)):
+    for number, line in enumerate(settings_of(thing, overrides)):
         lines.append(line if number else f"{'settings':<13}{line.strip()}")
     return "\n".join(lines)
 
 
-def settings_of(function: Callable[..., Any], given: Mapping[str, Any]) -> list[str]:
+def settings_of(function: Callable[..., Any], overrides: Mapping[str, Any]) -> list[str]:
     """Return the settings, each with its value or ``required``, and its meaning from the docstring.
 
     Args:
         function: A function or class.
-        given: Values that replace defaults, or are added to them.
+        overrides: Values that replace defaults, or are added to them.
     """
     section = re.search(r"^Args:\n((?:[ ]{4}.*\n?)+)", inspect.getdoc(function) or "", flags=re.MULTILINE)
     entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section[1] if section else "", flags=re.MULTILINE)
     meanings = {name: _plain(" ".join(text.split()).rstrip(".")) for name, text in entries}
     parameters = inspect.signature(function).parameters.values()
     defaults = {
-        one.name: "required" if one.default is one.empty else one.default
-        for one in parameters
-        if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        parameter.name: "required" if parameter.default is parameter.empty else parameter.default
+        for parameter in parameters
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     }
-    settings = {**defaults, **given}
+    settings = {**defaults, **overrides}
     return [line for name in settings for line in setting(name, settings[name], meanings.get(name, ""))]
 
 

@@ -76,12 +76,12 @@ def _print_stats(store) -> None:
     print(f"{store.path}: {store.path.stat().st_size / 1e6:.1f} MB")
     rows = [
         {
-            "producer": _producer(one.fingerprint),
-            "entries": f"{one.entries:,}",
-            "MB": f"{one.value_bytes / 1e6:.1f}",
-            "newest": time.strftime("%Y-%m-%d", time.localtime(one.newest)),
+            "producer": _producer(entry.fingerprint),
+            "entries": f"{entry.entries:,}",
+            "MB": f"{entry.value_bytes / 1e6:.1f}",
+            "newest": time.strftime("%Y-%m-%d", time.localtime(entry.newest)),
         }
-        for one in store.stats()
+        for entry in store.stats()
     ]
     if rows:
         print_table(rows, "plain")

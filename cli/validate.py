@@ -59,11 +59,11 @@ def run(options: argparse.Namespace) -> int:
         faulty += 1
         print(f"faulty   {display_path(path)}\n         {fault}")
     for entry in {entry.path: entry for entry in entries}.values():
-        found = inspect_task(entry, locations)
-        faulty += found.verdict == "faulty"
-        print(f"{found.verdict:<8} {found.task}")
-        lines = [*found.detail.splitlines(), *faults_of_data(found.checks), *map(describe, found.failures)]
-        lines += [f"counted as empty: {describe(empty)}" for empty in found.empty]
+        report = inspect_task(entry, locations)
+        faulty += report.verdict == "faulty"
+        print(f"{report.verdict:<8} {report.task}")
+        lines = [*report.detail.splitlines(), *faults_of_data(report.checks), *map(describe, report.failures)]
+        lines += [f"counted as empty: {describe(empty)}" for empty in report.empty]
         asked = []
         with suppress(TaskError):
             asked = requests_of_task(*load_task(entry.path))

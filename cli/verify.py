@@ -64,26 +64,26 @@ def run(options: argparse.Namespace) -> int:
     files, missing = find_records([place.expanduser() for place in options.runs])
     if missing:
         raise missing[0]
-    found = [verify_run(file) for file in files]
+    results = [verify_run(file) for file in files]
     if options.again:
         where = {"data": data, "include_path": options.include_path, "allow_outside": options.allow_outside}
-        for number, one in enumerate(found):
-            if one.run is not None and not one.faults:
-                found[number] = one.scored(score_again(one.run, **where, progress=bars()))
+        for number, result in enumerate(results):
+            if result.run is not None and not result.faults:
+                results[number] = result.scored(score_again(result.run, **where, progress=bars()))
     print_table(
-        {"Run": str(one.folder), "Found": _found(one)} | ({"Again": _came_out(one.again)} if options.again else {})
-        for one in found
+        {"Run": str(case.folder), "Found": _found(case)} | ({"Again": _came_out(case.again)} if options.again else {})
+        for case in results
     )
     rows = [
-        {"Run": str(one.folder), "Metric": metric, "Largest difference": _of_metric(one.again, metric)}
-        for one in found
-        if one.again
-        for metric in one.again.metrics
+        {"Run": str(result.folder), "Metric": metric, "Largest difference": _of_metric(result.again, metric)}
+        for result in results
+        if result.again
+        for metric in result.again.metrics
     ]
     if rows:
         print()
         print_table(rows)
-    return 0 if all(one.is_sound for one in found) else 1
+    return 0 if all(result.is_sound for result in results) else 1
 
 
 def _parity(options: argparse.Namespace) -> int:
@@ -98,17 +98,17 @@ def _parity(options: argparse.Namespace) -> int:
     outcomes = check_parity(list(all_components()), bars())
     rows = [
         {
-            "Component": one.component.name,
-            "Golden values of": "; ".join(filter(None, (one.component.source, one.component.subset))),
-            "Values": f"{one.compared:,}",
-            "Largest difference": "" if one.largest is None else f"{one.largest:.2g}",
-            "Tolerance": f"{one.component.tolerance:g}",
-            "Found": ": ".join(filter(None, (one.verdict, " ".join(one.reason.split())))),
+            "Component": outcome.component.name,
+            "Golden values of": "; ".join(filter(None, (outcome.component.source, outcome.component.subset))),
+            "Values": f"{outcome.compared:,}",
+            "Largest difference": "" if outcome.largest is None else f"{outcome.largest:.2g}",
+            "Tolerance": f"{outcome.component.tolerance:g}",
+            "Found": ": ".join(filter(None, (outcome.verdict, " ".join(outcome.reason.split())))),
         }
-        for one in outcomes
+        for outcome in outcomes
     ]
     print_table(rows)
-    counts = Counter(one.verdict for one in outcomes)
+    counts = Counter(outcome.verdict for outcome in outcomes)
     print(
         f"\n{counts['ok']} of {len(outcomes)} components reproduce released code; "
         f"{counts['differs']} differ, {counts['not run']} were not run."
@@ -116,10 +116,10 @@ def _parity(options: argparse.Namespace) -> int:
     return 1 if counts["differs"] else 0
 
 
-def _found(one: Verified) -> str:
-    if one.run is None or one.faults:
-        return "; ".join(one.faults)
-    record = one.run.record
+def _found(result: Verified) -> str:
+    if result.run is None or result.faults:
+        return "; ".join(result.faults)
+    record = result.run.record
     if record.checksum is None:
         return "fingerprint matches (older record, without checksums)"
     if record.files is None:
@@ -133,12 +133,12 @@ def _came_out(again: Rescored | None) -> str:
         return "not scored"
     if again.reason:
         return f"not checkable: {' '.join(again.reason.split())}"
-    found = [f"differs: {', '.join(again.differing)}"] if again.differing else []
-    if again.differences and not found:
-        found = ["the same"]
+    parts = [f"differs: {', '.join(again.differing)}"] if again.differing else []
+    if again.differences and not parts:
+        parts = ["the same"]
     if again.not_checkable:
-        found.append(f"not checkable: {', '.join(again.not_checkable)}")
-    return "; ".join(found)
+        parts.append(f"not checkable: {', '.join(again.not_checkable)}")
+    return "; ".join(parts)
 
 
 def _of_metric(again: Rescored, metric: str) -> str:

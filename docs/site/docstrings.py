@@ -38,8 +38,8 @@ def sections(thing: object) -> dict[str, str]:
 
 def items(section: str) -> dict[str, str]:
     """Return the entries of a section: name to description."""
-    _, *found = _ITEM.split(section)
-    return {name: " ".join(text.split()) for name, text in zip(found[::2], found[1::2], strict=True)}
+    _, *parts = _ITEM.split(section)
+    return {name: " ".join(text.split()) for name, text in zip(parts[::2], parts[1::2], strict=True)}
 
 
 def prose(thing: object) -> str:

@@ -15,15 +15,15 @@ _STYLED = re.compile(r"(?:@import\s*[\"']|url\([\"']?)((?:https?:)?//[^\s\"')]+)
 
 def outside(site: Path) -> list[str]:
     """Return the files of a site with their external resources, sorted by name."""
-    found = []
+    lines = []
     for suffix, pattern in ((".html", _LOADED), (".css", _STYLED)):
         for file in sorted(site.rglob(f"*{suffix}")):
             text = file.read_text(encoding="utf-8")
             # One of the groups has the URL.
-            found += [
-                f"{file.relative_to(site).as_posix()}: {''.join(one.groups(''))}" for one in pattern.finditer(text)
+            lines += [
+                f"{file.relative_to(site).as_posix()}: {''.join(match.groups(''))}" for match in pattern.finditer(text)
             ]
-    return found
+    return lines
 
 
 if __name__ == "__main__":

@@ -58,11 +58,11 @@ def _arguments(thing: object) -> dict[str, str]:
     return items(sections(thing).get("Args", ""))
 
 
-def _list(heading: str, told: dict[str, str]) -> list[str]:
+def _list(heading: str, meanings: dict[str, str]) -> list[str]:
     """Return a list of names with meanings, below a heading; empty if there are none."""
-    if not told:
+    if not meanings:
         return []
-    return ["", f"{heading}:", "", *(f"- `{name}`: {plain(text)}" for name, text in told.items())]
+    return ["", f"{heading}:", "", *(f"- `{name}`: {plain(text)}" for name, text in meanings.items())]
 
 
 def statistic_pages() -> str:
@@ -78,19 +78,21 @@ def protocol_pages() -> str:
     """Return the page of all protocols: definition, and the task keys that they read."""
     text = ""
     for name in protocols:
-        one = protocols[name]
-        keys = ", ".join(f"`{key}`" for key in one.reads)
-        needed = " and ".join(f"`{key}`" for key in sorted(one.needs)) or "none"
-        either = f"; one of {', '.join(f'`{key}`' for key in one.needs_one)}" if one.needs_one else ""
-        text += f"## {name}\n\n{prose(one)}\n\n- *Reads*: {keys}\n- *Needs*: {needed}{either}\n\n"
+        protocol = protocols[name]
+        keys = ", ".join(f"`{key}`" for key in protocol.reads)
+        needed = " and ".join(f"`{key}`" for key in sorted(protocol.needs)) or "none"
+        either = f"; one of {', '.join(f'`{key}`' for key in protocol.needs_one)}" if protocol.needs_one else ""
+        text += f"## {name}\n\n{prose(protocol)}\n\n- *Reads*: {keys}\n- *Needs*: {needed}{either}\n\n"
     return text
 
 
 def model_pages() -> str:
     """Return the page of all model aliases, and of all adapters with their arguments."""
     lines = ["| `--model` | adapter | size | description |", "|---|---|---|---|"]
-    for one in list_aliases().values():
-        lines.append(f"| `{one.name}` | [{one.adapter}](#{one.adapter}) | {one.size} | {in_a_cell(one.description)} |")
+    for spec in list_aliases().values():
+        lines.append(
+            f"| `{spec.name}` | [{spec.adapter}](#{spec.adapter}) | {spec.size} | {in_a_cell(spec.description)} |"
+        )
     text = "## Names\n\n" + "\n".join(lines) + "\n\n## Adapters\n\nArguments for `--model_args`, by adapter.\n\n"
     for name in adapters:
         lines = [f"### {name} {{ #{name} }}", "", prose(adapters[name])]
@@ -102,7 +104,7 @@ def task_pages() -> str:
     """Return the page of all tasks, as in ``bench show``, grouped by data card."""
     entries = [(entry, *_source(entry.path)) for entry in build_index().tasks]
     text = ""
-    for title, of_data in groupby(sorted(entries, key=lambda one: (one[1].lower(), one[0].name)), lambda one: one[1]):
+    for title, of_data in groupby(sorted(entries, key=lambda row: (row[1].lower(), row[0].name)), lambda row: row[1]):
         listed = list(of_data)
         text += f"## {title}\n\n" + (_card(listed[0][2]) if listed[0][2] else "")
         for entry, _, _ in listed:
@@ -117,7 +119,7 @@ def _source(path: Path) -> tuple[str, DataSource | None]:
 
 
 def _card(source: DataSource) -> str:
-    told = {
+    facts = {
         "Homepage": source.homepage and f"<{source.homepage}>",
         "Licence": plain(source.licence),
         "Terms": plain(source.terms),
@@ -126,11 +128,11 @@ def _card(source: DataSource) -> str:
         "Get it": plain(source.how),
         "Folder": source.folder and f"`{source.folder}`, in `$CAPBENCH_DATA`",
     }
-    lines = [f"- *{key}*: {' '.join(text.split())}" for key, text in told.items() if text]
+    lines = [f"- *{key}*: {' '.join(text.split())}" for key, text in facts.items() if text]
     if source.files:
         lines += ["", "| file | content |", "|---|---|"]
         lines += [
-            f"| `{one.path}`{'' if one.required else ' (optional)'} | {in_a_cell(one.what)} |" for one in source.files
+            f"| `{row.path}`{'' if row.required else ' (optional)'} | {in_a_cell(row.what)} |" for row in source.files
         ]
     return "\n".join(lines) + "\n\n"
 

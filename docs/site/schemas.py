@@ -40,17 +40,17 @@ def page_of(model: type[BaseModel], heading: str, seen: set[type[BaseModel]], le
     """
     seen.add(model)
     lines = [f"{'#' * level} {heading or model.__name__} {{ #{anchor(model)} }}", "", prose(model), ""]
-    fields = {name: one for name, one in model.model_fields.items() if not one.alias}
+    fields = {name: field for name, field in model.model_fields.items() if not field.alias}
     if fields:
         lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
-        lines += [_row(model, name, one) for name, one in fields.items()]
+        lines += [_row(model, name, field) for name, field in fields.items()]
     else:
         lines.append("No keys.")
     if model.model_config.get("extra") == "allow":
         lines += ["", "Additional keys are arguments of the named object."]
     text = "\n".join(lines) + "\n\n"
-    for one in fields.values():
-        for inner in _models_in(one.annotation):
+    for field in fields.values():
+        for inner in _models_in(field.annotation):
             if inner not in seen:
                 text += page_of(inner, "", seen, level + 1)
     return text
@@ -67,10 +67,10 @@ def _row(model: type[BaseModel], name: str, field: FieldInfo) -> str:
 
 def _holds(field: FieldInfo) -> str:
     bounds = [
-        f"{words} {getattr(one, key):g}"
-        for one in field.metadata
+        f"{words} {getattr(bound, key):g}"
+        for bound in field.metadata
         for key, words in _SIGNS.items()
-        if getattr(one, key, None) is not None
+        if getattr(bound, key, None) is not None
     ]
     return ", ".join([_type(field.annotation), *bounds])
 
@@ -79,13 +79,13 @@ def _type(annotation: Any) -> str:
     """Return the name of a type for authors of YAML files."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Literal:
-        return ", ".join(f"`{one}`" for one in arguments)
+        return ", ".join(f"`{value}`" for value in arguments)
     if origin in (Union, UnionType):
-        return " or ".join(dict.fromkeys(_type(one) for one in arguments if one is not NoneType))
+        return " or ".join(dict.fromkeys(_type(argument) for argument in arguments if argument is not NoneType))
     if origin is list:
         return f"list of {_type(arguments[0])}"
     if origin is tuple:
-        inner = [_type(one) for one in arguments if one is not Ellipsis]
+        inner = [_type(argument) for argument in arguments if argument is not Ellipsis]
         return f"list of {inner[0]}" if Ellipsis in arguments else f"list: {', '.join(inner)}"
     if origin is not None and issubclass(origin, Mapping):
         return f"mapping of names to {_type(arguments[1])}"
@@ -102,8 +102,8 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and not get_args(annotation) and issubclass(annotation, BaseModel):
         yield annotation
     inner = [annotation.__origin__] if hasattr(annotation, "__metadata__") else get_args(annotation)
-    for one in inner:
-        yield from _models_in(one)
+    for part in inner:
+        yield from _models_in(part)
 
 
 def _default(field: FieldInfo) -> str:
@@ -121,10 +121,10 @@ def _meaning(model: type[BaseModel], name: str) -> str:
     Raises:
         LookupError: There is no docstring.
     """
-    for one in model.__mro__:
-        if one in (BaseModel, object) or not issubclass(one, BaseModel):
+    for base in model.__mro__:
+        if base in (BaseModel, object) or not issubclass(base, BaseModel):
             continue
-        if text := _attribute_docstrings(one).get(name) or items(sections(one).get("Attributes", "")).get(name):
+        if text := _attribute_docstrings(base).get(name) or items(sections(base).get("Attributes", "")).get(name):
             return text + _choices(model, name)
     raise LookupError(f"{model.__module__}.{model.__qualname__}: the key '{name}' has no docstring")
 
@@ -140,7 +140,7 @@ def _choices(model: type[BaseModel], name: str) -> str:
 def _attribute_docstrings(model: type) -> dict[str, str]:
     """Return the docstrings of the attributes of a class."""
     statements = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0].body
-    found = {}
+    docstrings = {}
     for before, after in pairwise(statements):
         if (
             isinstance(before, ast.AnnAssign)
@@ -148,8 +148,8 @@ def _attribute_docstrings(model: type) -> dict[str, str]:
             and isinstance(after, ast.Expr)
             and isinstance(after.value, ast.Constant)
         ):
-            found[before.target.id] = inspect.cleandoc(str(after.value.value))
-    return found
+            docstrings[before.target.id] = inspect.cleandoc(str(after.value.value))
+    return docstrings
 
 
 def template_keys() -> str:
@@ -170,8 +170,8 @@ def alias_keys() -> str:
     """Return the table of keys of an alias."""
     from capbench.adapters.aliases import ModelSpec
 
-    told = items(sections(ModelSpec)["Attributes"])
-    rows = [f"| `{name}` | {plain(text)} |" for name, text in told.items() if name not in _NOT_IN_ALIASES]
+    meanings = items(sections(ModelSpec)["Attributes"])
+    rows = [f"| `{name}` | {plain(text)} |" for name, text in meanings.items() if name not in _NOT_IN_ALIASES]
     return "\n".join(["| key | meaning |", "|---|---|", *rows])
 
 

@@ -103,8 +103,8 @@ def navigation() -> Iterator[str]:
 def _leaves(place: object) -> Iterator[str]:
     if isinstance(place, str):
         yield place
-    for one in place.values() if isinstance(place, dict) else place if isinstance(place, list) else ():
-        yield from _leaves(one)
+    for part in place.values() if isinstance(place, dict) else place if isinstance(place, list) else ():
+        yield from _leaves(part)
 
 
 def notebook(file: Path) -> str:
