@@ -116,7 +116,7 @@ def converse(judge: Judge, conversations: Sequence[Conversation[T]]) -> list[Con
         answers = dict.fromkeys(requests, "")
         numbers = list(requests)
         for batch in judge.stream(list(requests.values())) if requests else ():
-            answers |= {numbers[at]: one.text for at, one in batch.judgements.items()}
+            answers |= {numbers[at]: judgement.text for at, judgement in batch.judgements.items()}
             for at, reason in batch.failures.items():
                 silent[numbers[at]] = reason
     return [said[number] for number in range(len(conversations))]
@@ -142,8 +142,8 @@ def first_of_use(tries: int, ask: Callable[[int], Conversation[T]]) -> Conversat
 
 def says_yes(answer: str) -> bool | None:
     """Return whether an answer begins with yes; None if it begins with neither yes nor no."""
-    found = _YES_OR_NO.match(answer)
-    return None if found is None else found[1].lower() == "yes"
+    match = _YES_OR_NO.match(answer)
+    return None if match is None else match[1].lower() == "yes"
 
 
 def seed_of(seed: int, *names: object) -> int:

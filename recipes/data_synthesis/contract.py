@@ -81,15 +81,15 @@ class PipelineRow:
     passing: bool = False
     image_digest: str = ""
 
-    def having(self, stage: str, told: Mapping[str, Any], **values: Any) -> PipelineRow:
+    def having(self, stage: str, about: Mapping[str, Any], **values: Any) -> PipelineRow:
         """Return the row with the values of a stage.
 
         Args:
             stage: The stage.
-            told: Its record for ``provenance``.
+            about: Its record for ``provenance``.
             **values: The values that it made.
         """
-        return replace(self, values={**self.values, **values}, provenance=(*self.provenance, {"stage": stage, **told}))
+        return replace(self, values={**self.values, **values}, provenance=(*self.provenance, {"stage": stage, **about}))
 
     @property
     def file(self) -> Path:
@@ -238,10 +238,10 @@ class StageFacts:
     def counting(self, rows: Iterable[PipelineRow]) -> Iterator[PipelineRow]:
         """Yield rows unchanged, and add up the last stage's record of each."""
         for row in rows:
-            for told in row.provenance[-1:]:
-                self.counts.update(told.get("counts", {}))
-                self.left_out.update(told.get("left_out", {}).values())
-                self.requests += told.get("requests", 0)
+            for record in row.provenance[-1:]:
+                self.counts.update(record.get("counts", {}))
+                self.left_out.update(record.get("left_out", {}).values())
+                self.requests += record.get("requests", 0)
             yield row
 
     def to_values(self) -> dict[str, Any]:
@@ -297,7 +297,7 @@ class Stage(ABC):
         return None if self.gives is None else self._named(self.gives)
 
     def _named(self, values: Sequence[str]) -> list[str]:
-        keys = [getattr(self.settings, one[1:-1]) if one[0] == "{" else one for one in values]
+        keys = [getattr(self.settings, value[1:-1]) if value[0] == "{" else value for value in values]
         return [key for key in keys if key is not None]
 
     def check(self) -> None:  # noqa: B027 - most need nothing
@@ -348,13 +348,13 @@ class RowStage(Stage):
 
     def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
         """Return what is made of each row, in order."""
-        made: list[Generated] = []
+        generated: list[Generated] = []
         for row in rows:
             try:
-                made.append(self.make(row, models))
+                generated.append(self.make(row, models))
             except UnreadableImage as error:
-                made.append(NotGenerated(f"image: {error}"))
-        return made
+                generated.append(NotGenerated(f"image: {error}"))
+        return generated
 
 
 stages: Registry[type[Stage]] = Registry(

@@ -93,16 +93,16 @@ def clustered_boxes(
     Raises:
         UsageError: They are not finite, or have another shape.
     """
-    found = np.asarray(boxes, np.float64)
-    found = found.reshape(0, 4) if found.size == 0 else found
-    if found.ndim != 2 or found.shape[1] != 4 or not np.isfinite(found).all():
+    array = np.asarray(boxes, np.float64)
+    array = array.reshape(0, 4) if array.size == 0 else array
+    if array.ndim != 2 or array.shape[1] != 4 or not np.isfinite(array).all():
         raise UsageError(f"boxes have the shape {list(np.shape(boxes))}", "They are finite, [n, 4].")
-    sides = np.maximum(found[:, 2:] - found[:, :2], 0)
+    sides = np.maximum(array[:, 2:] - array[:, :2], 0)
     shares = sides.prod(axis=1) / (size[0] * size[1])
-    found = found[(shares >= _LEAST) & (shares <= _MOST)]
-    if not len(found):
+    array = array[(shares >= _LEAST) & (shares <= _MOST)]
+    if not len(array):
         return []
-    united = united_hulls(hulls(found, k_means(with_centres(found), _CLUSTERS)))
+    united = united_hulls(hulls(array, k_means(with_centres(array), _CLUSTERS)))
     return cut_hulls(united, 0 if rectangles == "whole" else 1)
 
 
@@ -151,14 +151,14 @@ def settled(points: np.ndarray, centres: np.ndarray) -> tuple[np.ndarray, float]
         if (nearest == labels).all():
             break
         labels = nearest
-        for one in np.unique(labels):
-            centres[one] = points[labels == one].mean(axis=0)
+        for label in np.unique(labels):
+            centres[label] = points[labels == label].mean(axis=0)
     return labels, float(distances.min(axis=1).sum())
 
 
 def hulls(boxes: np.ndarray, labels: np.ndarray) -> list[WholeBox]:
     """Return the hull of the boxes of each label, in whole pixels, by label."""
-    return [_hull(boxes[labels == one]) for one in np.unique(labels)]
+    return [_hull(boxes[labels == label]) for label in np.unique(labels)]
 
 
 def united_hulls(boxes: Sequence[WholeBox]) -> list[WholeBox]:
@@ -194,10 +194,10 @@ def cut_hulls(boxes: Sequence[WholeBox], short: int) -> list[WholeBox]:
         for _ in range(_RECTANGLES):
             if not free.size or free.mean() < _WORTH:
                 break
-            found = largest_rectangle(free)
-            if found is None:
+            rectangle = largest_rectangle(free)
+            if rectangle is None:
                 break
-            left, top, right, bottom = found[0], found[1], found[2] - short, found[3] - short
+            left, top, right, bottom = rectangle[0], rectangle[1], rectangle[2] - short, rectangle[3] - short
             free[top:bottom, left:right] = False
             if _area((left, top, right, bottom)) / free.size < _WORTH:
                 break
@@ -313,13 +313,13 @@ def mask_tree(regions: Sequence[Region], *, comparison: Comparison = "exact") ->
     Raises:
         UsageError: The masks are of several sizes.
     """
-    shapes = {one.mask.shape for one in regions}
+    shapes = {region.mask.shape for region in regions}
     if len(shapes) > 1:
         raise UsageError(f"masks have different sizes: {sorted(shapes)}", "Give masks of one image.")
-    masks = [MaskNode(one.mask, one.iou * one.stability**2, (number,), ()) for number, one in enumerate(regions)]
-    falling = sorted((one for one in masks if one.mask.size), key=lambda one: -one.mask.size)
+    masks = [MaskNode(part.mask, part.iou * part.stability**2, (number,), ()) for number, part in enumerate(regions)]
+    falling = sorted((node for node in masks if node.mask.size), key=lambda node: -node.mask.size)
     rules = _Rules(comparison == "released")
-    return tuple(_node(one) for one in rules.refined(rules.grouped(falling)).values())
+    return tuple(_node(node) for node in rules.refined(rules.grouped(falling)).values())
 
 
 def shown(tree: Sequence[MaskNode], least: int = SHOWN) -> tuple[MaskNode, ...]:
@@ -329,14 +329,14 @@ def shown(tree: Sequence[MaskNode], least: int = SHOWN) -> tuple[MaskNode, ...]:
         tree: The tree.
         least: Pixels that a mask must have.
     """
-    return tuple(replace(one, children=shown(one.children, least)) for one in tree if one.mask.size >= least)
+    return tuple(replace(node, children=shown(node.children, least)) for node in tree if node.mask.size >= least)
 
 
 def walked(tree: Sequence[MaskNode], depth: int = 0) -> Iterator[tuple[int, MaskNode]]:
     """Yield every mask of a tree with its depth, parents before children."""
-    for one in tree:
-        yield depth, one
-        yield from walked(one.children, depth + 1)
+    for node in tree:
+        yield depth, node
+        yield from walked(node.children, depth + 1)
 
 
 @dataclass(eq=False)
@@ -360,16 +360,16 @@ class _Rules:
         groups: list[_Group] = []
         parts: list[list[MaskNode]] = []
         for mask in falling:
-            same = next((one for one in groups if self._near(one.outer.mask, mask.mask, _SAME)), None)
+            same = next((group for group in groups if self._near(group.outer.mask, mask.mask, _SAME)), None)
             if same is not None:
-                same.outer = max(same.outer, mask, key=lambda one: one.score)
+                same.outer = max(same.outer, mask, key=lambda node: node.score)
                 continue
-            around = next((n for n, one in enumerate(groups) if self._contained(mask.mask, one.outer.mask)), None)
+            around = next((n for n, group in enumerate(groups) if self._contained(mask.mask, group.outer.mask)), None)
             if around is None:
                 groups.append(_Group(mask))
                 parts.append([])
             elif mask.mask.size / groups[around].outer.mask.size > _TOO_LARGE:
-                groups[around].outer = max(groups[around].outer, mask, key=lambda one: one.score)
+                groups[around].outer = max(groups[around].outer, mask, key=lambda node: node.score)
             else:
                 parts[around].append(mask)
         for group, within in zip(groups, parts, strict=True):
@@ -381,7 +381,7 @@ class _Rules:
         kept: dict[int, _Group] = {}
         for number, group in enumerate(groups.values()):
             group.children = self.refined(group.children)
-            overlapping = [n for n, one in kept.items() if self._overlap(group.outer.mask, one.outer.mask)]
+            overlapping = [n for n, other in kept.items() if self._overlap(group.outer.mask, other.outer.mask)]
             if overlapping:
                 group = self._united(number, group, [kept.pop(n) for n in overlapping])
             kept[number] = group
@@ -396,9 +396,9 @@ class _Rules:
         # The release asks for a child by its number, so that one may take another's place.
         children = {number: group} if self.released else dict(group.children)
         for other in others:
-            one, two = united.outer, other.outer
-            mean = (one.score + two.score) / 2
-            united.outer = MaskNode(one.mask.united(two.mask), mean, (*one.regions, *two.regions), ())
+            first, second = united.outer, other.outer
+            mean = (first.score + second.score) / 2
+            united.outer = MaskNode(first.mask.united(second.mask), mean, (*first.regions, *second.regions), ())
             if self.released:
                 children.update(other.children)
             else:
@@ -406,31 +406,31 @@ class _Rules:
         united.children = children
         return united
 
-    def _shared(self, one: PackedMask, other: PackedMask) -> int:
-        return one.shared(other) if self._meet(one.box, other.box) else 0
+    def _shared(self, mask: PackedMask, other: PackedMask) -> int:
+        return mask.shared(other) if self._meet(mask.box, other.box) else 0
 
     def _contained(self, inner: PackedMask, outer: PackedMask) -> bool:
         # A pixel is added to sizes throughout, as in the release.
         return self._shared(inner, outer) / (inner.size + 1) > _CONTAINED
 
-    def _overlap(self, one: PackedMask, other: PackedMask) -> bool:
-        return self._shared(one, other) / (min(one.size, other.size) + 1) > _OVERLAP
+    def _overlap(self, mask: PackedMask, other: PackedMask) -> bool:
+        return self._shared(mask, other) / (min(mask.size, other.size) + 1) > _OVERLAP
 
-    def _near(self, one: PackedMask, other: PackedMask, share: float) -> bool:
-        small, large = sorted((one.size + 1, other.size + 1))
+    def _near(self, mask: PackedMask, other: PackedMask, share: float) -> bool:
+        small, large = sorted((mask.size + 1, other.size + 1))
         if small / large < share:
             return False
-        if self.released and not self._meet(one.box, other.box):
+        if self.released and not self._meet(mask.box, other.box):
             return True
-        differing = one.size + other.size - 2 * self._shared(one, other)
+        differing = mask.size + other.size - 2 * self._shared(mask, other)
         return differing / small <= 1 - share
 
-    def _meet(self, one: WholeBox, other: WholeBox) -> bool:
+    def _meet(self, box: WholeBox, other: WholeBox) -> bool:
         """Tell whether two boxes meet; in the release, whether one of four corners lies in the other box."""
         if not self.released:
             return True
-        (left, top, right, bottom), (x1, y1, x2, y2) = one, other
-        return _holds(other, left, top) or _holds(other, right, bottom) or _holds(one, x2, y1) or _holds(one, x1, y2)
+        (left, top, right, bottom), (x1, y1, x2, y2) = box, other
+        return _holds(other, left, top) or _holds(other, right, bottom) or _holds(box, x2, y1) or _holds(box, x1, y2)
 
 
 def _holds(box: WholeBox, x: int, y: int) -> bool:
@@ -499,13 +499,13 @@ def points_near(edges: np.ndarray, *, seed: int, which: Which = "all") -> np.nda
     candidates = rng.permutation(np.argwhere(edges)[:, ::-1]).tolist()
     left = edges.copy()
     most = (width - _BORDER, height - _BORDER)
-    found: list[np.ndarray] = []
+    chosen: list[np.ndarray] = []
     for x, y in candidates:
         if min(x, y) < _BORDER or x > most[0] or y > most[1] or not left[y, x]:
             continue
         if which == "first":
             return np.array([[min(x, most[1]), min(y, most[0])]], np.float64)
         around = np.array((x, y)) + rng.uniform(-_JITTER / 2, _JITTER / 2, (_EXTRA, 2))
-        found += [np.array([[x, y]]), np.clip(around, _BORDER, most).astype(int)]
+        chosen += [np.array([[x, y]]), np.clip(around, _BORDER, most).astype(int)]
         left[max(0, y - _SPACING) : y + _SPACING, max(0, x - _SPACING) : x + _SPACING] = False
-    return np.concatenate(found).astype(np.float64) if found else np.zeros((0, 2))
+    return np.concatenate(chosen).astype(np.float64) if chosen else np.zeros((0, 2))

@@ -54,15 +54,17 @@ def judged(
     """
     table: list[Row] = []
     remarks: list[str] = []
-    told = pipeline.judged
-    if told is None:
+    judging = pipeline.judged
+    if judging is None:
         return table, remarks
-    for metric in told.metrics:
+    for metric in judging.metrics:
         if lack := _lack(metric, rows):
             remarks.append(f"{metric}: {lack}")
             continue
         try:
-            values = {name: _values(metric, key, rows, pipeline, store, progress) for name, key in told.texts.items()}
+            values = {
+                name: _values(metric, key, rows, pipeline, store, progress) for name, key in judging.texts.items()
+            }
             table += _steps(metric, values)
         except BenchError as error:
             remarks.append(f"{metric}: {error.in_one_line}")
@@ -105,7 +107,7 @@ def _values(
     encoder = pipeline.judged.encoder if pipeline.judged and pipeline.judged.encoder else pipeline.models.get("encoder")
     judge = pipeline.models.get("judge")
     needs = _needs(metric)
-    found = score(
+    scored = score(
         _texts_of(rows, key),
         [metric],
         model=encoder.name if encoder and "encoder" in needs else None,
@@ -115,12 +117,12 @@ def _values(
         store=store,
         progress=progress,
     )
-    (name,) = found.labels
+    (name,) = scored.labels
     counts = np.array([len(_texts(value_at(row, key))) for row in rows])
     # What was left out has no row.
     values, sums = np.full(counts.sum(), math.nan), np.zeros(len(rows))
-    for one in found:
-        values[int(one["id"])] = math.nan if one[name] is None else one[name]
+    for entry in scored:
+        values[int(entry["id"])] = math.nan if entry[name] is None else entry[name]
     np.add.at(sums, np.repeat(np.arange(len(rows)), counts), values)
     with np.errstate(invalid="ignore"):
         return sums / counts
@@ -136,8 +138,8 @@ def _texts_of(rows: Iterable[PipelineRow], key: str) -> Iterator[dict[str, Any]]
 
 
 def _steps(metric: str, values: Mapping[str, np.ndarray]) -> list[Row]:
-    usable = np.all([np.isfinite(one) for one in values.values()], axis=0)
-    kept = {name: one[usable] for name, one in values.items()}
+    usable = np.all([np.isfinite(array) for array in values.values()], axis=0)
+    kept = {name: array[usable] for name, array in values.items()}
     count = int(usable.sum())
     if not count:
         return [{"metric": metric, "text": name, "n": 0, "value": None} for name in values]
@@ -158,27 +160,27 @@ def _finite(number: float | None) -> float | None:
     return number if number is not None and math.isfinite(number) else None
 
 
-def lengths(told: JudgingSettings | None, rows: RowFile) -> list[Row]:
+def lengths(judging: JudgingSettings | None, rows: RowFile) -> list[Row]:
     """Return the number and the length of each text: words and CLIP tokens."""
     table: list[Row] = []
-    for name, key in told.texts.items() if told else ():
+    for name, key in judging.texts.items() if judging else ():
         texts = (text for row in rows for text in _texts(value_at(row, key)))
-        found = [(len(text.split()), clip_tokens(text)) for text in texts]
-        tokens = [count for _, count in found]
+        sizes = [(len(text.split()), clip_tokens(text)) for text in texts]
+        tokens = [count for _, count in sizes]
         row: Row = {
             "text": name,
-            "texts": len(found),
-            "words": sum(count for count, _ in found) / len(found) if found else None,
-            "tokens": sum(tokens) / len(found) if found else None,
+            "texts": len(sizes),
+            "words": sum(count for count, _ in sizes) / len(sizes) if sizes else None,
+            "tokens": sum(tokens) / len(sizes) if sizes else None,
             "most_tokens": max(tokens, default=0),
-            "over_context": sum(one > CONTEXT for one in tokens),
+            "over_context": sum(size > CONTEXT for size in tokens),
         }
         table.append(row)
     return table
 
 
-def _texts(found: Any) -> list[str]:
-    return [found] if isinstance(found, str) else list(found)
+def _texts(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
 
 
 REPORT = "report"
@@ -219,7 +221,7 @@ class Report:
             "pipeline": pipeline.model_dump(mode="json"),
             "fingerprint": pipeline.fingerprint(),
             "data": {"from": self.given.name, "rows": self.count, "left_out": self.given.left_out},
-            "stages": [one.to_values() for one in self.stages],
+            "stages": [stage.to_values() for stage in self.stages],
             "rows": len(self.rows),
             "lengths": list(self.lengths),
             "metrics": list(self.table),
@@ -238,7 +240,7 @@ class Report:
         lines += [f"    {self.loaded.command('make', '--data', self.given.name, *limit)}", ""]
         if pipeline.paper:
             lines += [f"- **Method**: {pipeline.paper}"]
-        models = ", ".join(f"{role} {one.told}" for role, one in pipeline.models.items()) or "none"
+        models = ", ".join(f"{role} {model.told}" for role, model in pipeline.models.items()) or "none"
         lines += [f"- **Models**: {models}; seed {pipeline.seed}."]
         lines += [f"- **Rows**: {self.count:,} given, {len(self.rows):,} written: `{self.result.name}`.", ""]
         if self.given.left_out:
@@ -254,38 +256,40 @@ class Report:
     def _of_stages(self) -> list[str]:
         head = ["| stage | in | out | judge requests | counts |", "|---|---:|---:|---:|---|"]
         lines = ["## Stages", "", *head]
-        for one in self.stages:
-            counts = ", ".join(f"{value:,} {name}" for name, value in one.counts.items())
-            lines.append(f"| {one.name} | {one.given:,} | {one.made:,} | {one.requests or '–'} | {counts or '–'} |")
+        for stage in self.stages:
+            counts = ", ".join(f"{value:,} {name}" for name, value in stage.counts.items())
+            lines.append(
+                f"| {stage.name} | {stage.given:,} | {stage.made:,} | {stage.requests or '–'} | {counts or '–'} |"
+            )
         lines.append("")
-        for one in self.stages:
-            if one.unmade:
-                fate = "went on unchanged" if one.kept else "left out"
-                more = ["…"] if len(one.unmade) > _REASONS else []
-                named = ", ".join([*list(one.unmade)[:_REASONS], *more])
-                reasons = _reasons(Counter(one.unmade.values()))
-                lines.append(f"- `{one.name}`: {counted(len(one.unmade), 'row')} {fate} ({named}): {reasons}")
-            if one.not_chosen:
-                chosen = one.not_chosen
-                lines.append(f"- `{one.name}`: {counted(chosen.total(), 'row')} not chosen: {_reasons(chosen)}")
-            if one.left_out:
-                lines.append(f"- `{one.name}`: parts of rows were left out: {_reasons(one.left_out)}")
+        for stage in self.stages:
+            if stage.unmade:
+                fate = "went on unchanged" if stage.kept else "left out"
+                more = ["…"] if len(stage.unmade) > _REASONS else []
+                named = ", ".join([*list(stage.unmade)[:_REASONS], *more])
+                reasons = _reasons(Counter(stage.unmade.values()))
+                lines.append(f"- `{stage.name}`: {counted(len(stage.unmade), 'row')} {fate} ({named}): {reasons}")
+            if stage.not_chosen:
+                chosen = stage.not_chosen
+                lines.append(f"- `{stage.name}`: {counted(chosen.total(), 'row')} not chosen: {_reasons(chosen)}")
+            if stage.left_out:
+                lines.append(f"- `{stage.name}`: parts of rows were left out: {_reasons(stage.left_out)}")
         return [*lines, ""]
 
     def _examples(self, folder: Path) -> list[str]:
-        told = self.loaded.pipeline.judged
-        if told is None:
+        judging = self.loaded.pipeline.judged
+        if judging is None:
             return []
         lines = ["## Examples", ""]
         for row in islice(self.rows, _EXAMPLES):
             lines += [f"### {row.id}", ""]
             if row.image is not None:
                 lines += [f"![{row.id}]({quote(path_from(row.image, folder))})", ""]
-            for name, key in told.texts.items():
+            for name, key in judging.texts.items():
                 lines += [f"- **{name}**: {_one_line(text)}" for text in _texts(value_at(row, key))[:_EXAMPLES]]
-            for one in row.provenance:
-                gone = one.get("removed", ())
-                lines += [f"- `{one['stage']}` removed {_removed(what)}" for what in gone[:_REASONS]]
+            for record in row.provenance:
+                gone = record.get("removed", ())
+                lines += [f"- `{record['stage']}` removed {_removed(entry)}" for entry in gone[:_REASONS]]
             lines.append("")
         return lines
 
@@ -316,8 +320,8 @@ def _of_metrics(table: Sequence[Row]) -> list[str]:
             interval = "" if row["low"] is None else f" [{row['low']:+.4f}, {row['high']:+.4f}]"
             step = f"{row['difference']:+.4f}{interval}"
         lines.append(_line([row["metric"], row["text"], f"{row['n']:,}", _shown(row["value"], 4), step]))
-    told = "Differences are paired, with 95 % intervals over rows."
-    return ["## Metrics", "", *head, *lines, "", told, ""] if table else []
+    note = "Differences are paired, with 95 % intervals over rows."
+    return ["## Metrics", "", *head, *lines, "", note, ""] if table else []
 
 
 def _line(cells: Sequence[object]) -> str:
@@ -325,15 +329,15 @@ def _line(cells: Sequence[object]) -> str:
 
 
 def _reasons(counts: Mapping[str, int]) -> str:
-    ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     rest = f"; {len(ranked) - _REASONS} more reasons" if len(ranked) > _REASONS else ""
     return "; ".join(f"{count:,} × {_one_line(why)}" for why, count in ranked[:_REASONS]) + rest
 
 
-def _removed(what: Mapping[str, Any]) -> str:
+def _removed(entry: Mapping[str, Any]) -> str:
     """Describe what a stage removed from a row, and why."""
-    text, why = what.get("phrase", what.get("text")), what.get("reason", what.get("why"))
-    return _one_line(f'"{text}": {why}' if text and why else json.dumps(what, ensure_ascii=False))
+    text, why = entry.get("phrase", entry.get("text")), entry.get("reason", entry.get("why"))
+    return _one_line(f'"{text}": {why}' if text and why else json.dumps(entry, ensure_ascii=False))
 
 
 def _shown(value: float | None, digits: int) -> str:

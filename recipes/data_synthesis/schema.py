@@ -65,7 +65,7 @@ class JudgingSettings(Strict):
 
 
 def _named(models: Any) -> Any:
-    return {role: one for role, one in models.items() if one is not None} if isinstance(models, dict) else models
+    return {role: model for role, model in models.items() if model is not None} if isinstance(models, dict) else models
 
 
 class SynthesisPipeline(Strict):
@@ -114,20 +114,20 @@ class LoadedPipeline(Loaded[SynthesisPipeline]):
         keys = name.split(".")
         if keys[0] != "stages" or len(keys) < 3:
             return super().change(values, change)
-        found = [
+        hits = [
             number
-            for number, one in enumerate(values.get("stages") or ())
-            if isinstance(one, dict) and keys[1] in (one.get("name"), one.get("stage"))
+            for number, stage in enumerate(values.get("stages") or ())
+            if isinstance(stage, dict) and keys[1] in (stage.get("name"), stage.get("stage"))
         ]
-        if len(found) != 1:
+        if len(hits) != 1:
             raise UsageError(
-                f"--set {change}: {len(found)} stages are called '{keys[1]}'", "Name one by its 'name', or its 'stage'."
+                f"--set {change}: {len(hits)} stages are called '{keys[1]}'", "Name one by its 'name', or its 'stage'."
             )
         # A list that is changed is a copy, as an included file's may stand in several places.
         values["stages"] = list(values["stages"])
-        stage = values["stages"][found[0]] = dict(values["stages"][found[0]])
+        stage = values["stages"][hits[0]] = dict(values["stages"][hits[0]])
         of_stage = change_value(stage, f"{'.'.join(keys[2:])}{sign}{text}")
-        return ("stages", str(found[0]), *keys[2:]), name, of_stage[1]
+        return ("stages", str(hits[0]), *keys[2:]), name, of_stage[1]
 
 
 list_pipelines, load_pipeline = LoadedPipeline.shipped, LoadedPipeline.load

@@ -51,14 +51,14 @@ class SourceRows:
             BenchError: No row can be used.
         """
         seen: set[str] = set()
-        for one in self.found:
-            if isinstance(one, BadRow):
-                self.left_out[one.place] = one.reason
-            elif one.id in seen:
-                self.left_out[one.id] = "has an id that occurred before; the first one was kept"
+        for row in self.found:
+            if isinstance(row, BadRow):
+                self.left_out[row.place] = row.reason
+            elif row.id in seen:
+                self.left_out[row.id] = "has an id that occurred before; the first one was kept"
             else:
-                seen.add(one.id)
-                yield one
+                seen.add(row.id)
+                yield row
         if not seen:
             raise no_rows(f"{self.name}: no row can be used", self.left_out)
 
@@ -100,12 +100,12 @@ def with_digests(rows: Iterable[PipelineRow]) -> Iterator[PipelineRow]:
     left = iter(rows)
     while some := list(islice(left, _AT_ONCE)):
         images = [row.image for row in some if row.image is not None]
-        found = dict(zip(images, digests([ImageHandle(image) for image in images]), strict=True))
+        by_image = dict(zip(images, digests([ImageHandle(image) for image in images]), strict=True))
         for row in some:
             if row.image is None:
                 yield row
             else:
-                digest = found[row.image]
+                digest = by_image[row.image]
                 known = digest if isinstance(digest, str) else f"unreadable: {row.image.name}"
                 yield replace(row, image_digest=known)
 
@@ -189,13 +189,13 @@ def _of_task(
         if isinstance(row, BadRow):
             yield row
             continue
-        identity, found, image = row
+        identity, document, image = row
         values: dict[str, Any] = {}
-        if "doc_to_target" in found:
-            target = found["doc_to_target"]
+        if "doc_to_target" in document:
+            target = document["doc_to_target"]
             values["references"] = list(target) if isinstance(target, list | tuple) else [target]
-        if "doc_to_boxes" in found:
-            values["boxes"] = [list(map(float, box)) for box in found["doc_to_boxes"]]
+        if "doc_to_boxes" in document:
+            values["boxes"] = [list(map(float, box)) for box in document["doc_to_boxes"]]
         try:
             yield PipelineRow(identity, image and _file_of(image, identity, output), values)
         except OSError as error:

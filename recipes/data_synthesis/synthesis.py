@@ -58,18 +58,18 @@ def build_stages(loaded: LoadedPipeline) -> list[Stage]:
     """
     pipeline, parsed = loaded.pipeline, loaded.parsed
     built: list[Stage] = []
-    for number, given in enumerate(pipeline.stages):
-        head, keys = ({k: v for k, v in given.items() if (k in StageHead.model_fields) is own} for own in (True, False))
+    for number, entry in enumerate(pipeline.stages):
+        head, keys = ({k: v for k, v in entry.items() if (k in StageHead.model_fields) is own} for own in (True, False))
         named = validated(StageHead, head, parsed, "stages", str(number))
         kind = stages[named.stage]
         settings = validated(kind.Settings, keys, parsed, "stages", str(number))
         built.append(kind(named.name or named.stage, settings, pipeline.seed))
-    names = [one.name for one in built]
+    names = [stage.name for stage in built]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(
             f"{parsed.where('stages')}: two stages are called '{twice}'", "Give one of them another 'name'."
         )
-    asked = {role for one in built for role in one.roles}
+    asked = {role for stage in built for role in stage.roles}
     for role in pipeline.models:
         if role not in ROLES:
             raise UsageError(f"{parsed.where('models', role)}: unknown role '{role}'", f"Known: {', '.join(ROLES)}.")
@@ -84,11 +84,11 @@ def require_models(built: Sequence[Stage], models: PipelineModels) -> None:
     Raises:
         BenchError: One error for all of them; several stages may need the same.
     """
-    roles = list(dict.fromkeys(role for one in built for role in one.roles))
+    roles = list(dict.fromkeys(role for stage in built for role in stage.roles))
     try:
-        require_all(*(lambda role=role: models.spec(role).check() for role in roles), *(one.check for one in built))
+        require_all(*(lambda role=role: models.spec(role).check() for role in roles), *(stage.check for stage in built))
     except BenchError as error:
-        raise as_one(list({one.message: one for one in error.parts}.values())) from error
+        raise as_one(list({part.message: part for part in error.parts}.values())) from error
 
 
 def require_seen(built: Sequence[Stage], models: PipelineModels, rows: Iterable[PipelineRow]) -> None:
@@ -117,33 +117,33 @@ def require_seen(built: Sequence[Stage], models: PipelineModels, rows: Iterable[
                 )
 
 
-def require_values(built: Sequence[Stage], loaded: LoadedPipeline, given: Collection[str]) -> None:
+def require_values(built: Sequence[Stage], loaded: LoadedPipeline, available: Collection[str]) -> None:
     """Raise if a stage, the output or 'judged' reads a value that neither the data nor an earlier stage gives.
 
     Args:
         built: The stages.
         loaded: The pipeline.
-        given: The values that every row of the data has.
+        available: The values that every row of the data has.
 
     Raises:
         DataError: Names the value and its reader.
     """
-    known = set(given)
+    known = set(available)
 
-    def require(who: str, *wanted: str) -> None:
+    def require(label: str, *wanted: str) -> None:
         for value in wanted:
             if value not in known:
                 raise DataError(
-                    f"{who} '{value}', which no earlier stage makes and some rows lack; "
+                    f"{label} '{value}', which no earlier stage makes and some rows lack; "
                     f"available: {', '.join(sorted(known)) or 'an image per row'}.{did_you_mean(value, known)}",
                     "Add it to the data, or add a stage that makes it.",
                 )
 
     for stage in built:
         require(f"stage '{stage.name}' reads", *stage.reads())
-        if (made := stage.makes()) is None:
+        if (added := stage.makes()) is None:
             return
-        known.update(made)
+        known.update(added)
     output, judged = loaded.pipeline.output, loaded.pipeline.judged
     # Of "summaries.base" only the row can say whether it has the second.
     require("the output holds", *(key.partition(".")[0] for key in output.columns.values()))
@@ -207,15 +207,15 @@ def make_shard(stage: Stage, rows: Sequence[PipelineRow], models: PipelineModels
     Raises:
         DataError: The stage returned another number of rows.
     """
-    made = stage.carry_out(rows, models)
-    if len(made) != len(rows):
-        raise DataError(f"stage '{stage.name}' returned {len(made)} rows for {len(rows)}", "Return one row for each.")
+    output = stage.carry_out(rows, models)
+    if len(output) != len(rows):
+        raise DataError(f"stage '{stage.name}' returned {len(output)} rows for {len(rows)}", "Return one row for each.")
     # The path of the image is not cached: it is the input row's.
     return [
-        {"unmade": one.reason, "passing": one.passing}
-        if isinstance(one, NotGenerated)
-        else {"values": one.values, "provenance": list(one.provenance), "passing": one.passing}
-        for one in made
+        {"unmade": row.reason, "passing": row.passing}
+        if isinstance(row, NotGenerated)
+        else {"values": row.values, "provenance": list(row.provenance), "passing": row.passing}
+        for row in output
     ]
 
 
@@ -241,14 +241,14 @@ class Synthesis:
     executor: Executor | None
     progress: Progress
 
-    def carry_out(self, given: RowFile) -> Iterator[tuple[StageFacts, RowFile]]:
+    def carry_out(self, source: RowFile) -> Iterator[tuple[StageFacts, RowFile]]:
         """Yield the statistics and the output rows of each stage; files of earlier rows are removed.
 
         Raises:
             DataError: A stage failed for all rows, or rows lack a value that it reads.
             BenchError: A model failed.
         """
-        left = given
+        left = source
         for number, stage in enumerate(self.stages):
             if missing := next((key for key in stage.reads() if key not in left.keys), None):
                 row = next(row for row in left if missing not in row.values)
@@ -261,24 +261,24 @@ class Synthesis:
             rows = self._through(stage, left, facts)
             if stage.chooses:
                 rows = _chosen(stage, RowFile(self.folder / "made.jsonl", rows), facts)
-            made = RowFile(self.folder / f"{number}.jsonl", facts.counting(rows))
-            if not made:
+            output = RowFile(self.folder / f"{number}.jsonl", facts.counting(rows))
+            if not output:
                 first = next(iter(facts.unmade.items()), None)
                 why = f"; {first[0]}: {first[1]}" if first else ""
                 raise DataError(f"stage '{stage.name}' failed for all {facts.given} rows{why}")
             left.remove()
-            yield facts, made
-            left = made
+            yield facts, output
+            left = output
             for role in stage.roles:
                 if not any(role in later.roles for later in self.stages[number + 1 :]):
                     self.models.release(role)
 
-    def _through(self, stage: Stage, given: RowFile, facts: StageFacts) -> Iterator[PipelineRow]:
+    def _through(self, stage: Stage, source: RowFile, facts: StageFacts) -> Iterator[PipelineRow]:
         """Yield the output rows of a stage, from the cache if possible."""
         models = {role: self.models[role].fingerprint() for role in stage.roles}
         producer = {"making": stage.fingerprint(), "models": models}
-        passing = self._make_missing(stage, producer, given, facts)
-        for rows, keys, known in self._windows(stage, given, producer):
+        passing = self._make_missing(stage, producer, source, facts)
+        for rows, keys, known in self._windows(stage, source, producer):
             for row, key in zip(rows, keys, strict=True):
                 value = (known if key in known else passing)[key]
                 if "unmade" not in value:
@@ -299,7 +299,7 @@ class Synthesis:
             yield some, keys, self.store.get(producer, keys)
 
     def _make_missing(
-        self, stage: Stage, producer: Mapping[str, Any], given: RowFile, facts: StageFacts
+        self, stage: Stage, producer: Mapping[str, Any], source: RowFile, facts: StageFacts
     ) -> dict[str, Any]:
         """Make the values that the cache lacks; return those that it does not keep (temporary failures) by key."""
         report, done, passing = self.progress(stage.name), 0, dict[str, Any]()
@@ -307,10 +307,10 @@ class Synthesis:
 
         def missing() -> Iterator[ShardOfRows]:
             nonlocal done
-            for rows, keys, known in self._windows(stage, given, producer):
+            for rows, keys, known in self._windows(stage, source, producer):
                 facts.found += len(known)
                 done += len(known)
-                report(done, len(given))
+                report(done, len(source))
                 left = [(row, key) for row, key in zip(rows, keys, strict=True) if key not in known]
                 for start in range(0, len(left), stage.shard):
                     some, of_some = map(list, zip(*left[start : start + stage.shard], strict=True))
@@ -327,24 +327,24 @@ class Synthesis:
             results = self.executor.map(work, missing(), self.executor.resources_for(next(iter(stage.roles), "")))
         for number, values in results:
             shard = shards.pop(number)
-            made = dict(zip(shard.keys, values, strict=True))
+            generated = dict(zip(shard.keys, values, strict=True))
             # A shard is stored as a whole: an interrupted shard is made again.
-            self.store.put(producer, {key: value for key, value in made.items() if not value["passing"]})
-            passing |= {key: value for key, value in made.items() if value["passing"]}
+            self.store.put(producer, {key: value for key, value in generated.items() if not value["passing"]})
+            passing |= {key: value for key, value in generated.items() if value["passing"]}
             done += len(shard.rows)
-            report(done, len(given))
+            report(done, len(source))
         return passing
 
 
-def _chosen(stage: Stage, made: RowFile, facts: StageFacts) -> Iterator[PipelineRow]:
+def _chosen(stage: Stage, rows: RowFile, facts: StageFacts) -> Iterator[PipelineRow]:
     """Yield the rows that a stage does not filter out."""
-    left_out = stage.left_out(made)
-    for number, row in enumerate(made):
+    left_out = stage.left_out(rows)
+    for number, row in enumerate(rows):
         if (why := left_out.get(number)) is None:
             yield row
         else:
             facts.not_chosen[why] += 1
-    made.remove()
+    rows.remove()
 
 
 WORK = ".work"
@@ -399,36 +399,36 @@ def dry_run(call: SynthesisCall) -> Iterator[tuple[str, str]]:
     pipeline = call.loaded.pipeline
     stages = build_stages(call.loaded)
     require_judges(pipeline)
-    given = call.given(None)
+    source = call.given(None)
     images: list[PipelineRow] = []
     values, common = set[str](), set[str]()
-    for row in given.rows():
+    for row in source.rows():
         common = common.intersection(row.values) if images else {*row.values}
         values.update(row.values)
         images.append(PipelineRow(row.id, row.image))
     require_values(stages, call.loaded, common)
     models = PipelineModels(pipeline.models)
     yield "pipeline", pipeline.pipeline
-    yield "rows", f"{len(images):,} from {given.name}"
-    yield from (("left out", f"{place}: {why}") for place, why in list(given.left_out.items())[:3])
+    yield "rows", f"{len(images):,} from {source.name}"
+    yield from (("left out", f"{place}: {why}") for place, why in list(source.left_out.items())[:3])
     yield "values", ", ".join(sorted(values)) or "none; an image per row"
     for stage in stages:
         asks = ", ".join(f"{role} {models.name(role)}" for role in stage.roles)
         yield f"stage {stage.name}", asks or "no model"
     yield "output", pipeline.output.form
-    told = pipeline.judged
-    yield "judged by", ", ".join(told.metrics) if told else "no metric"
+    judging = pipeline.judged
+    yield "judged by", ", ".join(judging.metrics) if judging else "no metric"
     require_models(stages, models)
     require_seen(stages, models, images)
 
 
-def make(call: SynthesisCall, output: Path, told: Callable[[StageFacts], object] = lambda facts: None) -> Report:
+def make(call: SynthesisCall, output: Path, on_stage: Callable[[StageFacts], object] = lambda facts: None) -> Report:
     """Run a pipeline, and write its output and a report; resumes an interrupted call.
 
     Args:
         call: The pipeline and its data.
         output: The output folder; created if missing.
-        told: Called after each stage.
+        on_stage: Called after each stage.
 
     Raises:
         DataError: The folder holds the output of another pipeline.
@@ -447,19 +447,19 @@ def make(call: SynthesisCall, output: Path, told: Callable[[StageFacts], object]
         require_models(stages, models)
         require_judges(pipeline)
         synthesis = Synthesis(stages, models, store, folder, work, call.executor, progress)
-        given = call.given(output)
-        rows = RowFile(folder / "given.jsonl", with_digests(given.rows()))
+        source = call.given(output)
+        rows = RowFile(folder / "given.jsonl", with_digests(source.rows()))
         require_values(stages, call.loaded, rows.keys)
         require_seen(stages, models, rows)
         count = len(rows)
         facts: list[StageFacts] = []
-        for fact, made in synthesis.carry_out(rows):
+        for fact, produced in synthesis.carry_out(rows):
             facts.append(fact)
-            told(fact)
-            rows = made
+            on_stage(fact)
+            rows = produced
         result = write_output(rows, pipeline.output, output)
         table, remarks = judged(pipeline, rows, store.path, progress)
-        report = Report(call.loaded, given, count, facts, rows, lengths(pipeline.judged, rows), table, remarks, result)
+        report = Report(call.loaded, source, count, facts, rows, lengths(pipeline.judged, rows), table, remarks, result)
         write_report(report, output)
     return report
 
@@ -476,12 +476,12 @@ def _own(output: Path, name: str) -> Generator[tuple[Path, Path]]:
     mark, work = output / PIPELINE, output / WORK
     output.mkdir(parents=True, exist_ok=True)
     # A folder with a mark only is free: its pipeline wrote nothing.
-    if any(one != mark for one in output.iterdir()):
-        found = mark.read_text(encoding="utf-8").strip() if mark.is_file() else None
-        if found is None:
+    if any(path != mark for path in output.iterdir()):
+        owner = mark.read_text(encoding="utf-8").strip() if mark.is_file() else None
+        if owner is None:
             raise DataError(f"{output} holds other files", "Name an empty folder, or one of this pipeline.")
-        if found != name:
-            raise DataError(f"{output} holds the output of pipeline '{found}'", "Name another folder with --output.")
+        if owner != name:
+            raise DataError(f"{output} holds the output of pipeline '{owner}'", "Name another folder with --output.")
     mark.write_text(f"{name}\n", encoding="utf-8")
     remove_abandoned(work.glob(f"{ROWS}*"), ROWS)
     # Another process may run the same pipeline at the same time.

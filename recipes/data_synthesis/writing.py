@@ -43,7 +43,7 @@ def write_output(rows: Iterable[PipelineRow], output: Output, folder: Path) -> P
     with written_whole(path) as draft:
         if output.format == "jsonl":
             with draft.open("w", encoding="utf-8") as file:
-                file.writelines(f"{json.dumps(one, ensure_ascii=False)}\n" for one in values)
+                file.writelines(f"{json.dumps(row, ensure_ascii=False)}\n" for row in values)
         else:
             _write_parquet(values, draft)
     return path
@@ -56,8 +56,8 @@ def _write_parquet(values: Iterable[dict[str, Any]], path: Path) -> None:
 
     with TemporaryFile("w+", encoding="utf-8", dir=path.parent) as lines:
         # Provenance differs in keys by row, so it is written as JSON.
-        texts = ({**one, "provenance": json.dumps(one["provenance"], ensure_ascii=False)} for one in values)
-        lines.writelines(f"{json.dumps(one)}\n" for one in texts)
+        texts = ({**row, "provenance": json.dumps(row["provenance"], ensure_ascii=False)} for row in values)
+        lines.writelines(f"{json.dumps(row)}\n" for row in texts)
         try:
             schemas = [table.schema for table in _tables(lines)]
             schema = pyarrow.unify_schemas(schemas, promote_options="permissive")
@@ -85,9 +85,9 @@ def _values(row: PipelineRow, output: Output, folder: Path) -> dict[str, Any]:
     if row.image is not None:
         values["image"] = path_from(row.image, folder)
     for column, key in output.columns.items():
-        found = value_at(row, key)
-        found = [found] if column in _LISTS and isinstance(found, str) else found
-        values[column] = _write_images(row, found, folder) if column == "further_images" else found
+        value = value_at(row, key)
+        value = [value] if column in _LISTS and isinstance(value, str) else value
+        values[column] = _write_images(row, value, folder) if column == "further_images" else value
     return {**values, "provenance": list(row.provenance)}
 
 
@@ -97,21 +97,21 @@ def value_at(row: PipelineRow, key: str) -> Any:
     Raises:
         DataError: The row has no such value.
     """
-    found: Any = row.values
+    value: Any = row.values
     for part in key.split("."):
-        if not isinstance(found, Mapping) or part not in found:
+        if not isinstance(value, Mapping) or part not in value:
             raise DataError(
                 f"row {row.id} has no '{key}'; it has {', '.join(row.values)}",
                 "Name a value that the data hold or a stage makes.",
             )
-        found = found[part]
-    return found
+        value = value[part]
+    return value
 
 
 def _write_images(row: PipelineRow, encoded: Sequence[str], folder: Path) -> list[str]:
     names: list[str] = []
-    for number, one in enumerate(encoded):
-        content = base64.b64decode(one)
+    for number, image in enumerate(encoded):
+        content = base64.b64decode(image)
         path = folder / "further_images" / f"{file_name(row.id)}-{number}{image_suffix(content)}"
         path.parent.mkdir(exist_ok=True)
         write_whole(path, content)

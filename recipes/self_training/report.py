@@ -60,13 +60,13 @@ def rows_of(turns: Sequence[LoopTurn]) -> list[Row]:
     ``n``, ``value`` with its 95 % interval ``low`` and ``high``, and ``difference`` to turn 0 on the same documents,
     with the same three keys (None for turn 0).
     """
-    found: list[Row] = []
+    table: list[Row] = []
     for turn in turns:
         for (_, first), (_, run) in zip(turns[0].runs, turn.runs, strict=True):
             rose = changes(first.folder, run.folder) if turn.number and first.folder and run.folder else {}
             for row in result_rows([run]):
                 change = rose.get(row["metric"])
-                found.append(
+                table.append(
                     {
                         "turn": turn.number,
                         "rows": turn.rows,
@@ -76,7 +76,7 @@ def rows_of(turns: Sequence[LoopTurn]) -> list[Row]:
                         "difference": change and difference_of(change),
                     }
                 )
-    return found
+    return table
 
 
 def curve_of(rows: Sequence[Row]) -> tuple[str, list[Point]]:
@@ -110,24 +110,24 @@ def draw_curves(path: Path, label: str, curves: Mapping[str, Sequence[Point]]) -
         looks = zip(cycle((BLUE, ORANGE, BLACK)), cycle("os^Dv"), strict=True)
         for (name, points), (colour, marker) in zip(curves.items(), looks, strict=False):
             axes.errorbar(
-                [one.turn for one in points], [one.value for one in points], yerr=_errors(points),
+                [point.turn for point in points], [point.value for point in points], yerr=_errors(points),
                 color=colour, marker=marker, markersize=3, linewidth=0.8, capsize=2, label=name,
             )  # fmt: skip
-        axes.set_xticks(sorted({one.turn for points in curves.values() for one in points}))
+        axes.set_xticks(sorted({point.turn for points in curves.values() for point in points}))
         axes.set_xlabel("turn")
         axes.set_ylabel(folded(label, 28))
         if len(curves) > 1:
             axes.legend()
-        told = [f"{name}: {', '.join(number(one.value) for one in points)}." for name, points in curves.items()]
-        describe(figure, f"{label} by turn", told)
+        texts = [f"{name}: {', '.join(number(point.value) for point in points)}." for name, points in curves.items()]
+        describe(figure, f"{label} by turn", texts)
         write_figure(figure, path)
 
 
 def _errors(points: Sequence[Point]) -> list[list[float]]:
     """Return the lengths of the error bars below and above the values."""
     return [
-        [0.0 if one.low is None else one.value - one.low for one in points],
-        [0.0 if one.high is None else one.high - one.value for one in points],
+        [0.0 if point.low is None else point.value - point.low for point in points],
+        [0.0 if point.high is None else point.high - point.value for point in points],
     ]
 
 
@@ -159,8 +159,8 @@ def _markdown(loaded: LoadedLoop, rows: Sequence[Row], remarks: Sequence[str]) -
     names = list(dict.fromkeys((row["task"], row["metric"], row["statistic"]) for row in rows))
     for row in sorted(rows, key=lambda row: names.index((row["task"], row["metric"], row["statistic"]))):
         trained_on = f"{row['rows']:,}" if row["turn"] else "–"
-        told = with_interval(row["difference"], "+", 4) if row["difference"] else "–"
-        cells.append([row["task"], row["metric"], str(row["turn"]), trained_on, with_interval(row, digits=4), told])
+        change = with_interval(row["difference"], "+", 4) if row["difference"] else "–"
+        cells.append([row["task"], row["metric"], str(row["turn"]), trained_on, with_interval(row, digits=4), change])
     lines += [
         *markdown_table(["task", "metric", "turn", "rows", "value", "vs. turn 0"], cells),
         "",

@@ -133,7 +133,7 @@ def dry_run(call: LoopCall) -> Iterator[tuple[str, str]]:
     except BenchError as error:
         missing += error.parts
     if missing:
-        raise as_one(list({one.message: one for one in missing}.values()))
+        raise as_one(list({error.message: error for error in missing}.values()))
 
 
 def _trained(call: LoopCall, pipeline: SynthesisPipeline) -> Iterator[tuple[str, str]]:
@@ -162,7 +162,7 @@ def _trained(call: LoopCall, pipeline: SynthesisPipeline) -> Iterator[tuple[str,
         try:
             # The rows name an image that the pipeline may read.
             with permit(Permissions(folders=(image.parent,) if image else ())):
-                told = training.dry_run(call.training(file))
+                rows = training.dry_run(call.training(file))
         except BenchError as error:
             named = ", ".join(pipeline.output.columns) or "no column"
             raise UsageError(
@@ -170,7 +170,7 @@ def _trained(call: LoopCall, pipeline: SynthesisPipeline) -> Iterator[tuple[str,
                 f"pipeline '{pipeline.pipeline}' ({named}): {error.message}",
                 error.hint,
             ) from error
-    yield from (one for one in told if one[0] != "judged by")
+    yield from (line for line in rows if line[0] != "judged by")
 
 
 def _require_captioners(call: LoopCall) -> None:
@@ -208,7 +208,7 @@ class LoopReporter:
     step: Callable[[StepReport], object] = lambda taken: None
 
 
-def carry_out(call: LoopCall, output: Path, told: LoopReporter = LoopReporter()) -> list[LoopTurn]:
+def carry_out(call: LoopCall, output: Path, reporter: LoopReporter = LoopReporter()) -> list[LoopTurn]:
     """Run all unfinished turns, and write the report after each of them and after the last turn.
 
     Turn 0 is the start captioner. The folder of each other turn, ``turn-1`` and so on, is a model
@@ -217,7 +217,7 @@ def carry_out(call: LoopCall, output: Path, told: LoopReporter = LoopReporter())
     Args:
         call: The loop.
         output: The output folder; created if missing.
-        told: Progress callbacks.
+        reporter: Progress callbacks.
 
     Returns:
         All turns, from 0.
@@ -243,7 +243,7 @@ def carry_out(call: LoopCall, output: Path, told: LoopReporter = LoopReporter())
         for number, folder in enumerate(folders):
             is_left = not (folder / FINISHED).is_file()
             if is_left:
-                _carry_out_turn(call, captioner, folder, f"turn {number} of {loop.turns}", told)
+                _carry_out_turn(call, captioner, folder, f"turn {number} of {loop.turns}", reporter)
             captioner = str(folder) if number else captioner
             turns.append(_finished(call, folder, number))
             if is_left or number == loop.turns:
@@ -251,20 +251,20 @@ def carry_out(call: LoopCall, output: Path, told: LoopReporter = LoopReporter())
     return turns
 
 
-def _carry_out_turn(call: LoopCall, captioner: str, folder: Path, name: str, told: LoopReporter) -> None:
+def _carry_out_turn(call: LoopCall, captioner: str, folder: Path, name: str, reporter: LoopReporter) -> None:
     """Run a turn: synthesis, training and evaluation; an interrupted turn is resumed."""
     rows, remarks = 0, list[str]()
     if folder.name != "turn-0":
-        told.turn(f"{name}: {captioner} makes data")
-        report = synthesis.make(call.synthesis(captioner, folder.name), folder / DATA, told.stage)
-        told.turn(f"{name}: {call.loaded.loop.train.recipe} trains on {len(report.rows):,} rows")
+        reporter.turn(f"{name}: {captioner} makes data")
+        report = synthesis.make(call.synthesis(captioner, folder.name), folder / DATA, reporter.stage)
+        reporter.turn(f"{name}: {call.loaded.loop.train.recipe} trains on {len(report.rows):,} rows")
         # The rows name images that the pipeline was allowed to read; that permission ended with the pipeline.
         images = (row.get("image") for row in read_rows(report.result) if not isinstance(row, BadRow))
         seen = {(report.result.parent / image).parent for image in images if image is not None}
         with permit(Permissions(folders=tuple(sorted(seen)))):
-            trained = training.carry_out(call.training(report.result), folder, told.step, {}, judge=False)
+            trained = training.carry_out(call.training(report.result), folder, reporter.step, {}, judge=False)
         rows, remarks, captioner = len(report.rows), trained.remarks, str(folder.absolute())
-    told.turn(f"{name}: evaluation")
+    reporter.turn(f"{name}: evaluation")
     runs = judged(call.loaded.loop.judge, resolve_model(captioner), folder / RUNS, call.judging())
     judges = call.loaded.loop.judge
     finished = {
@@ -299,10 +299,10 @@ def _require_own(call: LoopCall, output: Path) -> None:
     """
     mark, fingerprint = output / MARK, call.loaded.fingerprint()
     if mark.is_file():
-        found = load_json(mark)
-        if found["fingerprint"] != fingerprint:
+        content = load_json(mark)
+        if content["fingerprint"] != fingerprint:
             raise DataError(
-                f"{output} holds turns of loop '{found['loop']}' with other settings, data or tasks",
+                f"{output} holds turns of loop '{content['loop']}' with other settings, data or tasks",
                 "Name another folder with --output, or remove this one; only the number of turns may change.",
             )
         return

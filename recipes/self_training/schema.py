@@ -144,7 +144,7 @@ class LoadedLoop(Loaded[SelfLoop]):
             self.data,
             loop.make.limit,
             self.recipe().recipe.fingerprint(),
-            [one.model_dump(mode="json") for one in loop.judge],
+            [judge.model_dump(mode="json") for judge in loop.judge],
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

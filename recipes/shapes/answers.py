@@ -68,7 +68,7 @@ def tune(settings: AnswerTuning, captioner: Path, folder: Path) -> None:
     model = get_peft_model(plain, lora)
     pictures = [LabelledPicture.of(sample_scene(seed)) for seed in SPLITS["train"][: settings.pictures]]
     probe = torch.nn.Linear(plain.lm_head.in_features, sum(_KINDS))
-    trained = [*(one for one in model.parameters() if one.requires_grad), *probe.parameters()]
+    trained = [*(parameter for parameter in model.parameters() if parameter.requires_grad), *probe.parameters()]
 
     def losses() -> dict[str, torch.Tensor]:
         shown = [pictures[at] for at in rng.integers(len(pictures), size=settings.batch)]
@@ -92,23 +92,23 @@ def _losses(
         probe on the last layer's input at the shape's word: whether the thing exists, its size and texture. Without
         it hardly anything is learnt: yes or no is too weak a signal of where to look.
     """
-    asked = [_asked(one.scene, rng) for one in shown]
-    ids, answers = conversations(processor, [(one.text, "Yes" if one.answer else "No") for one in asked])
-    labels = torch.tensor([_label(one, picture.scene) for one, picture in zip(asked, shown, strict=True)])
+    asked = [_asked(picture.scene, rng) for picture in shown]
+    ids, answers = conversations(processor, [(question.text, "Yes" if question.answer else "No") for question in asked])
+    labels = torch.tensor([_label(question, picture.scene) for question, picture in zip(asked, shown, strict=True)])
     tokenizer: Any = processor.tokenizer  # pyright: ignore[reportAttributeAccessIssue]
     ends = (ids == tokenizer.convert_tokens_to_ids("?")).long().argmax(1)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = model.model(input_ids=ids, pixel_values=pixels_of(shown), output_hidden_states=True)
+        outputs = model.model(input_ids=ids, pixel_values=pixels_of(shown), output_hidden_states=True)
         said = answers[:, 1:] != _IGNORED
-        words = model.lm_head(found.last_hidden_state[:, :-1][said]).float()
-        states = found.hidden_states[-2][torch.arange(len(shown)), ends - _AFTER_SHAPE]
+        words = model.lm_head(outputs.last_hidden_state[:, :-1][said]).float()
+        states = outputs.hidden_states[-2][torch.arange(len(shown)), ends - _AFTER_SHAPE]
         kinds = probe(states).float()
     return {"answers": cross_entropy(words, answers[:, 1:][said]), "found": mean_cross_entropy(kinds, labels, _KINDS)}
 
 
 def _label(asked: SceneQuestion, scene: Scene) -> tuple[int, int, int]:
     """Return whether the thing exists, and its size and texture by number."""
-    thing = next((one for one in scene.things if (one.colour, one.shape) == asked.thing), None)
+    thing = next((thing for thing in scene.things if (thing.colour, thing.shape) == asked.thing), None)
     if thing is None:
         return 0, _IGNORED, _IGNORED
     return 1, SIZES.index(thing.size), TEXTURES.index(thing.texture)
@@ -117,7 +117,7 @@ def _label(asked: SceneQuestion, scene: Scene) -> tuple[int, int, int]:
 def _asked(scene: Scene, rng: np.random.Generator) -> SceneQuestion:
     """Return one question on a scene."""
     kinds = [NEGATIVES[at] for at in rng.permutation(len(NEGATIVES))]
-    return next(found[0] for kind in kinds if (found := questions_of(scene, rng, kind, most=1)))
+    return next(questions[0] for kind in kinds if (questions := questions_of(scene, rng, kind, most=1)))
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ def labels_of(scene: Scene) -> np.ndarray:
     labels = np.zeros((len(CLASSES), GRID, GRID), dtype=np.uint8)
     labels[0] = BACKGROUNDS.index(scene.background)
     labels[-1] = len(scene.things)
-    relations = {one.subject: 1 + _RELATIONS.index(one.predicate) for one in account_of(scene).relations}
+    relations = {rel.subject: 1 + _RELATIONS.index(rel.predicate) for rel in account_of(scene).relations}
     for number, thing in enumerate(scene.things):
         left, top, right, bottom = thing.box
         where = np.ix_((top <= middles) & (middles <= bottom), (left <= middles) & (middles <= right))
@@ -132,7 +132,7 @@ class LabelledPicture:
     @classmethod
     def of(cls, scene: Scene) -> LabelledPicture:
         """Draw a scene."""
-        return cls(scene, as_seen(pixels(scene)), labels_of(scene), np.array([kinds_of(one) for one in scene.things]))
+        return cls(scene, as_seen(pixels(scene)), labels_of(scene), np.array([kinds_of(item) for item in scene.things]))
 
 
 def make_probes(model: LlavaForConditionalGeneration) -> torch.nn.ModuleDict:
@@ -154,7 +154,7 @@ def warm_up_loss(
         # The library declares a tuple, which is returned only on request.
         seen: Any = model.model.get_image_features(pixels_of(pictures))
         predicted = probes["patches"](torch.stack(list(seen.pooler_output)))
-    return patches_loss(predicted.float(), [one.labels for one in pictures], CLASSES)
+    return patches_loss(predicted.float(), [picture.labels for picture in pictures], CLASSES)
 
 
 def losses(
@@ -185,18 +185,18 @@ def losses(
     ends = np.cumsum([round(share * len(pictures)) for share in mix.values()])
     for ask, part in zip(mix, np.split(np.arange(len(pictures)), ends[:-1]), strict=True):
         shown = [pictures[at] for at in part]
-        ids, answers = conversations(processor, [ask(one.scene, rng) for one in shown])
-        told = things_told(answers, tokenizer.convert_tokens_to_ids("."), shown)
+        ids, answers = conversations(processor, [ask(picture.scene, rng) for picture in shown])
+        of_things = things_told(answers, tokenizer.convert_tokens_to_ids("."), shown)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             # Padding is on the right, where no answer token attends to it.
-            found = model.model(input_ids=ids, pixel_values=pixels_of(shown))
+            outputs = model.model(input_ids=ids, pixel_values=pixels_of(shown))
             said = answers[:, 1:] != _IGNORED
-            states = found.last_hidden_state[:, :-1][said]
+            states = outputs.last_hidden_state[:, :-1][said]
             words.append((model.lm_head(states).float(), answers[:, 1:][said]))
-            things.append((probes["things"](states).float(), told[:, 1:][said]))
-            seen = found.image_hidden_states.unflatten(0, (len(shown), -1))
+            things.append((probes["things"](states).float(), of_things[:, 1:][said]))
+            seen = outputs.image_hidden_states.unflatten(0, (len(shown), -1))
             predicted = probes["patches"](seen).float()
-            patches.append(patches_loss(predicted, [one.labels for one in shown], CLASSES) * len(shown))
+            patches.append(patches_loss(predicted, [picture.labels for picture in shown], CLASSES) * len(shown))
     logits, said = (torch.cat(part) for part in zip(*words, strict=True))
     predicted, true = (torch.cat(part) for part in zip(*things, strict=True))
     return {
@@ -219,13 +219,13 @@ def things_told(answers: torch.Tensor, stop: int, pictures: Sequence[LabelledPic
     """
     stops = answers == stop
     sentence = stops.cumsum(1) - stops.long()
-    told = torch.full((*answers.shape, len(_KINDS)), _IGNORED)
-    for row, one in enumerate(pictures):
-        count = len(one.scene.things)
+    kinds = torch.full((*answers.shape, len(_KINDS)), _IGNORED)
+    for row, picture in enumerate(pictures):
+        count = len(picture.scene.things)
         if int(stops[row].sum()) == count:
             where = (answers[row] != _IGNORED) & (sentence[row] < count)
-            told[row, where] = torch.from_numpy(one.things)[sentence[row, where]]
-    return told
+            kinds[row, where] = torch.from_numpy(picture.things)[sentence[row, where]]
+    return kinds
 
 
 def conversations(processor: LlavaProcessor, asked: Sequence[tuple[str, str]]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -258,7 +258,7 @@ def conversations(processor: LlavaProcessor, asked: Sequence[tuple[str, str]]) -
 
 def pixels_of(pictures: Sequence[LabelledPicture]) -> torch.Tensor:
     """Return the model's input ``[b, 3, side, side]`` of pictures."""
-    return normalised([one.pixels for one in pictures])
+    return normalised([picture.pixels for picture in pictures])
 
 
 _WIDTH = 128
@@ -431,7 +431,7 @@ def _work(rank: int, settings: CaptionerTraining, encoder: Path, folder: Path) -
 
 
 def _parameters(*modules: torch.nn.Module) -> list[torch.nn.Parameter]:
-    return [one for module in modules for one in module.parameters()]
+    return [parameter for module in modules for parameter in module.parameters()]
 
 
 def world_processor() -> LlavaProcessor:

@@ -143,8 +143,8 @@ def token_ids(tokenizer: CLIPTokenizer, texts: Sequence[str]) -> torch.Tensor:
 def _merges(words: Counter[str], number: int) -> list[tuple[str, str]]:
     """Return the merges of byte-pair encoding; ties are in alphabetical order."""
     split = {word: [*word[:-1], f"{word[-1]}</w>"] for word in words}
-    found: list[tuple[str, str]] = []
-    while len(found) < number:
+    merges: list[tuple[str, str]] = []
+    while len(merges) < number:
         counts: Counter[tuple[str, str]] = Counter()
         for word, parts in split.items():
             for pair in pairwise(parts):
@@ -152,14 +152,14 @@ def _merges(words: Counter[str], number: int) -> list[tuple[str, str]]:
         if not counts:
             break
         best = min(counts, key=lambda pair: (-counts[pair], pair))
-        found.append(best)
+        merges.append(best)
         for parts in split.values():
             at = 0
             while at + 1 < len(parts):
                 if (parts[at], parts[at + 1]) == best:
                     parts[at : at + 2] = ["".join(best)]
                 at += 1
-    return found
+    return merges
 
 
 def image_features(model: CLIP, pixels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -221,12 +221,12 @@ def _layer(block: Any, asked: torch.Tensor, states: torch.Tensor, mask: Any = 0.
     weights, biases = attention.in_proj_weight.chunk(3), attention.in_proj_bias.chunk(3)
     inputs = [block.ln_1(asked), *[block.ln_1(states)] * 2]
     query, key, value = (
-        functional.linear(one, weight, bias).unflatten(2, (attention.num_heads, -1)).transpose(1, 2)
-        for one, weight, bias in zip(inputs, weights, biases, strict=True)
+        functional.linear(tensor, weight, bias).unflatten(2, (attention.num_heads, -1)).transpose(1, 2)
+        for tensor, weight, bias in zip(inputs, weights, biases, strict=True)
     )
     logits = query @ key.transpose(2, 3) / math.sqrt(query.shape[3]) + mask
-    found = (logits.softmax(dim=3).to(value.dtype) @ value).transpose(1, 2).flatten(2)
-    asked = asked + attention.out_proj(found)
+    attended = (logits.softmax(dim=3).to(value.dtype) @ value).transpose(1, 2).flatten(2)
+    asked = asked + attention.out_proj(attended)
     return asked + block.mlp(block.ln_2(asked))
 
 
@@ -341,8 +341,8 @@ def _renamed(state: Mapping[str, torch.Tensor], vision_layers: int, text_layers:
         "text_model.embeddings.position_embedding.weight": state["positional_embedding"],
     }
     kinds = ("weight", "bias")
-    for ours, theirs in _NORMS.items():
-        named |= {f"{theirs}.{kind}": state[f"{ours}.{kind}"] for kind in kinds}
+    for ours, hf_name in _NORMS.items():
+        named |= {f"{hf_name}.{kind}": state[f"{ours}.{kind}"] for kind in kinds}
     for tower, ours, layers in (("vision", "visual.", vision_layers), ("text", "", text_layers)):
         for layer in range(layers):
             block = f"{ours}transformer.resblocks.{layer}"
@@ -351,6 +351,6 @@ def _renamed(state: Mapping[str, torch.Tensor], vision_layers: int, text_layers:
                 parts = state[f"{block}.attn.in_proj_{kind}"].chunk(3)
                 for letter, part in zip("qkv", parts, strict=True):
                     named[f"{target}.self_attn.{letter}_proj.{kind}"] = part.clone()
-                for name, theirs in _LAYER.items():
-                    named[f"{target}.{theirs}.{kind}"] = state[f"{block}.{name}.{kind}"]
+                for name, hf_name in _LAYER.items():
+                    named[f"{target}.{hf_name}.{kind}"] = state[f"{block}.{name}.{kind}"]
     return named

@@ -101,7 +101,7 @@ def warm_up(
 def world_tokenizer() -> CLIPTokenizer:
     """Return the tokenizer, trained on texts of the training split."""
     rng = np.random.default_rng(0)
-    views = [view_of(one, rng) for one in draw_pool(range(1000))]
+    views = [view_of(picture, rng) for picture in draw_pool(range(1000))]
     texts = [true_text_of(view, rng) for view in views for _ in range(4)]
     return train_tokenizer([*texts, *_PROMPTS], _MERGES)
 

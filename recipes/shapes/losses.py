@@ -38,8 +38,8 @@ def true_text_of(view: View, rng: np.random.Generator) -> str:
 def encode_texts(model: CLIP, ids: torch.Tensor) -> torch.Tensor:
     """Return features ``[b, d]`` of texts ``[b, n]``; texts of similar length are encoded together."""
     order = ids.argmax(1).argsort()
-    found = [text_features(model, ids[part, : int(ids[part].argmax(1).max()) + 1]) for part in order.chunk(_PIECES)]
-    return torch.cat(found)[order.argsort()]
+    parts = [text_features(model, ids[part, : int(ids[part].argmax(1).max()) + 1]) for part in order.chunk(_PIECES)]
+    return torch.cat(parts)[order.argsort()]
 
 
 def make_probes(sizes: TowerSizes = LARGE) -> torch.nn.ModuleDict:

@@ -71,7 +71,7 @@ def tune(settings: PacTuning, encoder: Path, file: Path) -> None:
     model.load_state_dict(plain)
     model.requires_grad_(False)
     # Not to the MLP, as in the released code.
-    trained = {name: one for name, one in added.items() if ".mlp." not in name}
+    trained = {name: factor for name, factor in added.items() if ".mlp." not in name}
     add_factors(model, trained, LORA_SCALING)
     rng = np.random.default_rng((settings.seed, 1))
     together.tune(
@@ -104,20 +104,20 @@ def _loss(model: CLIP, tokenizer: CLIPTokenizer, rng: np.random.Generator, batch
     scenes = [sample_scene(train[int(rng.integers(len(train)))]) for _ in range(batch)]
     first = [pixels(scene) for scene in scenes]
     # The seed determines only the surface and the noise of a picture.
-    again = [pixels(replace(one, seed=train[int(rng.integers(len(train)))])) for one in scenes]
+    again = [pixels(replace(scene, seed=train[int(rng.integers(len(train)))])) for scene in scenes]
     texts = [str(rng.choice(short_references(scene))) for scene in scenes]
     texts += [detailed_reference(scene) for scene in scenes]
     wrong = [false_text(text, scene.things, rng) for text, scene in zip(texts[:batch], scenes, strict=True)]
     said = torch.from_numpy(np.stack([facts_of_text(text) for text in [*texts, *wrong]])).float()
-    facts = torch.from_numpy(np.stack([facts_of_things(one.things, one.background) for one in scenes])).float()
+    facts = torch.from_numpy(np.stack([facts_of_things(scene.things, scene.background) for scene in scenes])).float()
     holds = said @ (1 - facts).T == 0
-    images = normalize(image_features(model, normalised([as_seen(one) for one in (*first, *again)]))[0], dim=1)
+    images = normalize(image_features(model, normalised([as_seen(picture) for picture in (*first, *again)]))[0], dim=1)
     words = normalize(encode_texts(model, token_ids(tokenizer, [*texts, *wrong])), dim=1)
     scale = model.logit_scale.exp()
-    one, other = scale * words @ images[:batch].T, scale * words @ images[batch:].T
+    logits, other = scale * words @ images[:batch].T, scale * words @ images[batch:].T
     return (
-        _contrast(one, holds, 0, batch)
-        + _REWORDED * _contrast(one, holds, batch, batch)
+        _contrast(logits, holds, 0, batch)
+        + _REWORDED * _contrast(logits, holds, batch, batch)
         + _REDRAWN * _contrast(other, holds, 0, batch)
     )
 

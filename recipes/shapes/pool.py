@@ -59,19 +59,19 @@ class PoolPicture:
 
 def draw_pool(numbers: Iterable[int]) -> list[PoolPicture]:
     """Return pictures of the training split by number; some are frames of clips."""
-    made = []
+    pictures = []
     for number in numbers:
         seed = SPLITS["train"][number]
         if number % _A_CLIP:
             scene = sample_scene(seed)
-            made.append(PoolPicture(pixels(scene), scene))
+            pictures.append(PoolPicture(pixels(scene), scene))
             continue
         clip = sample_clip(seed)
         # Any frame; as clips are many, each is seen at another moment.
         things = moments(clip)[number // _A_CLIP % FRAMES]
         (frame,) = frames_of(clip.scene, [things], SIDE)
-        made.append(PoolPicture(frame, replace(clip.scene, things=tuple(things)), clip))
-    return made
+        pictures.append(PoolPicture(frame, replace(clip.scene, things=tuple(things)), clip))
+    return pictures
 
 
 def whole(drawn: PoolPicture) -> View:

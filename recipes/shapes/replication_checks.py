@@ -102,18 +102,18 @@ def measured(folder: Path, seeds: Sequence[int], variants: Variants) -> dict[str
         seeds: Seeds of the trainings.
         variants: The variants.
     """
-    found: dict[str, dict[str, list[float]]] = {"start": {}}
+    figures: dict[str, dict[str, list[float]]] = {"start": {}}
     for seed in seeds:
         for variant, (recipe, changes) in variants.items():
-            of_variant = found.setdefault(variant, {})
+            of_variant = figures.setdefault(variant, {})
             place = folder / f"{variant.replace(', ', '-').replace(' ', '_')}-{seed}"
             for row in _scores(place, recipe, (*changes, f"seed={seed}")):
                 figure = f"{row['task']} {row['metric' if row['statistic'] == 'mean' else 'statistic']}"
-                found["start"][figure] = [row["before"]["value"]]
+                figures["start"][figure] = [row["before"]["value"]]
                 of_variant.setdefault(figure, []).append(row["after"]["value"])
-            told = ", ".join(f"{name} {100 * values[-1]:.1f}" for name, values in of_variant.items())
-            print(f"{variant}, seed {seed}: {told}", flush=True)
-    return found
+            text = ", ".join(f"{name} {100 * values[-1]:.1f}" for name, values in of_variant.items())
+            print(f"{variant}, seed {seed}: {text}", flush=True)
+    return figures
 
 
 def _scores(place: Path, recipe: str, changes: Sequence[str]) -> list[dict[str, Any]]:
@@ -135,7 +135,7 @@ def table(values: Values) -> str:
     lines = (
         markdown_table(
             ["", *figures],
-            ([name, *(cell(found.get(one, ()), _scale(one)) for one in figures)] for name, found in variants),
+            ([name, *(cell(values.get(key, ()), _scale(key)) for key in figures)] for name, values in variants),
         )
         for figures, variants in groups.items()
     )
@@ -162,13 +162,13 @@ def shown(values: Values, checks: Sequence[ReplicationCheck]) -> str:
     for check, high, low in _pairs(values, checks):
         held = low if len(low) > 1 else [*low] * len(high)
         scale = _scale(check.figure)
-        gains = [scale * (one - other) for one, other in zip(high, held, strict=True)]
+        gains = [scale * (value - other) for value, other in zip(high, held, strict=True)]
         interval = ""
         if len(gains) > 1:
             reach = float(t.ppf(0.975, len(gains) - 1)) * stdev(gains) / len(gains) ** 0.5
             interval = f" [{fmean(gains) - reach:+.1f}, {fmean(gains) + reach:+.1f}]"
-        told = "shown" if _is_shown(high, low) else "missing"
-        rows.append([check.figure, check.higher, check.lower, f"{fmean(gains):+.1f}{interval}", told])
+        verdict = "shown" if _is_shown(high, low) else "missing"
+        rows.append([check.figure, check.higher, check.lower, f"{fmean(gains):+.1f}{interval}", verdict])
     return "\n".join(markdown_table(["figure", "higher", "lower", "difference", ""], rows))
 
 
@@ -186,13 +186,13 @@ def _pairs(
 ) -> Iterator[tuple[ReplicationCheck, Sequence[float], Sequence[float]]]:
     """Yield the checks whose variants both have figures, with their values."""
     for check in checks:
-        high, low = (values.get(one, {}).get(check.figure, []) for one in (check.higher, check.lower))
+        high, low = (values.get(variant, {}).get(check.figure, []) for variant in (check.higher, check.lower))
         if high and low:
             yield check, high, low
 
 
 def _is_shown(high: Sequence[float], low: Sequence[float]) -> bool:
-    spread = sum(stdev(one) for one in (high, low) if len(one) > 1)
+    spread = sum(stdev(sample) for sample in (high, low) if len(sample) > 1)
     return fmean(high) - fmean(low) > spread
 
 

@@ -33,19 +33,19 @@ def measured(folder: Path, seeds: Sequence[int], turns: int) -> dict[int, list[R
         seeds: Seeds of the loops.
         turns: Number of turns of each.
     """
-    found: dict[int, list[Row]] = {}
+    by_seed: dict[int, list[Row]] = {}
     for seed in seeds:
         loaded = load_loop("shapes_loop", [f"seed={seed}", f"turns={turns}"])
         call = LoopCall(loaded, TrainingProcesses("cpu"), store=str(folder / "store.sqlite"))
-        found[seed] = rows_of(carry_out(call, folder / f"loop-{seed}"))
-        told = ", ".join(f"{100 * point.value:.1f}" for point in curve_of(found[seed])[1])
-        print(f"seed {seed}: {told}", flush=True)
-    return found
+        by_seed[seed] = rows_of(carry_out(call, folder / f"loop-{seed}"))
+        text = ", ".join(f"{100 * point.value:.1f}" for point in curve_of(by_seed[seed])[1])
+        print(f"seed {seed}: {text}", flush=True)
+    return by_seed
 
 
-def table(found: Mapping[int, Sequence[Row]]) -> str:
+def table(by_seed: Mapping[int, Sequence[Row]]) -> str:
     """Return the values of each turn as Markdown: mean ± standard deviation over seeds, as tables scale them."""
-    loops = list(found.values())
+    loops = list(by_seed.values())
     labels = list(dict.fromkeys(row["label"] for row in loops[0]))
     lines: list[list[str]] = []
     # All start from the same captioner.
@@ -56,15 +56,15 @@ def table(found: Mapping[int, Sequence[Row]]) -> str:
     return "\n".join(markdown_table(["turn", *labels], lines))
 
 
-def missing(found: Mapping[int, Sequence[Row]]) -> list[str]:
+def missing(by_seed: Mapping[int, Sequence[Row]]) -> list[str]:
     """Return failed checks: the gain of turn 1 must exceed the spread over seeds, and each interval exclude 0.
 
     Args:
-        found: Seed to rows of ``rows_of``.
+        by_seed: Seed to rows of ``rows_of``.
     """
     faults: list[str] = []
     starts, firsts = [], []
-    for seed, rows in found.items():
+    for seed, rows in by_seed.items():
         start, first = (row for row in rows if row["turn"] < 2 and row["metric"] == rows[0]["metric"])
         starts.append(start["value"])
         firsts.append(first["value"])
@@ -86,10 +86,10 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=4, help="of each (4)")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
-    found = measured(options.output, range(options.seeds), options.turns)
-    curves: dict[str, list[Point]] = {f"seed {seed}": curve_of(rows)[1] for seed, rows in found.items()}
-    draw_curves(options.output / "loop.svg", curve_of(next(iter(found.values())))[0], curves)
-    return report(missing(found), table(found))
+    by_seed = measured(options.output, range(options.seeds), options.turns)
+    curves: dict[str, list[Point]] = {f"seed {seed}": curve_of(rows)[1] for seed, rows in by_seed.items()}
+    draw_curves(options.output / "loop.svg", curve_of(next(iter(by_seed.values())))[0], curves)
+    return report(missing(by_seed), table(by_seed))
 
 
 if __name__ == "__main__":

@@ -60,16 +60,16 @@ def train(settings: SightedTraining, encoder: Path, folder: Path) -> None:
     torch.set_num_threads(1)
     tokenizer = world_tokenizer()
     model = build(len(tokenizer), settings.seed)
-    given = load_file(encoder / "open_clip_model.safetensors")
+    weights = load_file(encoder / "open_clip_model.safetensors")
     model.load_state_dict(
-        {name: value.float() for name, value in given.items() if name.startswith("visual.")}, strict=False
+        {name: value.float() for name, value in weights.items() if name.startswith("visual.")}, strict=False
     )
     model.visual.requires_grad_(False)
     rng = np.random.default_rng((settings.seed, 4))
-    views = [whole(one) for one in draw_pool(range(settings.pictures))]
+    views = [whole(picture) for picture in draw_pool(range(settings.pictures))]
     pixels = normalised([view.pixels for view in views]).split(_PIECE)
     with torch.no_grad():
-        images = normalize(torch.cat([image_features(model, one)[0] for one in pixels]), dim=1)
+        images = normalize(torch.cat([image_features(model, batch)[0] for batch in pixels]), dim=1)
 
     def loss() -> dict[str, torch.Tensor]:
         chosen = rng.choice(len(views), settings.batch, replace=False)
@@ -78,7 +78,7 @@ def train(settings: SightedTraining, encoder: Path, folder: Path) -> None:
             texts = encode_texts(model, ids)
         return contrast(model, images[torch.from_numpy(chosen)], normalize(texts.float(), dim=1))
 
-    trained = [one for one in model.parameters() if one.requires_grad]
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimise([(trained, settings.rate)], loss, settings.steps, "training")
     write_open_clip(model.state_dict(), tokenizer, folder)
 

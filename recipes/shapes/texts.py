@@ -32,7 +32,7 @@ _WEIGHTED: dict[Fact, float] = {
     **{(word, shape): 1.0 for word in (*COLOURS, *_SIZES, *_TEXTURES) for shape in SHAPES},
     **{(place,): 1.0 for place in BACKGROUNDS},
     # A picture has more of them than any text states.
-    **{(one, how, other): 0.6 for one in SHAPES for other in SHAPES for how in (_LEFT, _ABOVE)},
+    **{(subject, how, other): 0.6 for subject in SHAPES for other in SHAPES for how in (_LEFT, _ABOVE)},
 }
 FACTS = {fact: number for number, fact in enumerate(_WEIGHTED)}
 WEIGHTS = np.array(list(_WEIGHTED.values()), dtype=np.float32)
@@ -40,18 +40,18 @@ WEIGHTS = np.array(list(_WEIGHTED.values()), dtype=np.float32)
 
 def facts_of_things(things: Sequence[Thing], background: str | None) -> np.ndarray:
     """Return ``[facts]`` uint8, 1 where a fact holds in a picture of these things."""
-    found: list[Fact] = [(background,)] if background else []
+    facts: list[Fact] = [(background,)] if background else []
     for thing in things:
-        found.append((thing.shape,))
-        found += [(word, thing.shape) for word in thing.attributes]
-    for one, other in permutations(things, 2):
-        found += [(one.shape, how, other.shape) for how in (_LEFT, _ABOVE) if holds(how, one.box, other.box)]
-    return _row(found)
+        facts.append((thing.shape,))
+        facts += [(word, thing.shape) for word in thing.attributes]
+    for subject, other in permutations(things, 2):
+        facts += [(subject.shape, how, other.shape) for how in (_LEFT, _ABOVE) if holds(how, subject.box, other.box)]
+    return _row(facts)
 
 
 def facts_of_text(text: str) -> np.ndarray:
     """Return ``[facts]`` uint8, 1 where a text of ``describing`` states a fact."""
-    found: list[Fact] = []
+    facts: list[Fact] = []
     for part in text.lower().split("."):
         words: list[str] = []
         last, relation = "", None
@@ -60,24 +60,24 @@ def facts_of_text(text: str) -> np.ndarray:
         moves = not _MOTIONS.isdisjoint(said_words)
         for word in said_words:
             if word in SHAPES:
-                found.append((word,))
-                found += [(said, word) for said in words]
+                facts.append((word,))
+                facts += [(said, word) for said in words]
                 if relation and last:
                     how, turned = relation
-                    found.append((word, how, last) if turned else (last, how, word))
+                    facts.append((word, how, last) if turned else (last, how, word))
                 words, last, relation = [], word, None
             elif (word, SHAPES[0]) in FACTS:
                 words.append(word)
             elif word in _RELATIONS and not moves:
                 relation = _RELATIONS[word]
             elif word in BACKGROUNDS:
-                found.append((word,))
-    return _row(found)
+                facts.append((word,))
+    return _row(facts)
 
 
-def _row(found: Iterable[Fact]) -> np.ndarray:
+def _row(facts: Iterable[Fact]) -> np.ndarray:
     row = np.zeros(len(FACTS), dtype=np.uint8)
-    row[[FACTS[fact] for fact in found]] = 1
+    row[[FACTS[fact] for fact in facts]] = 1
     return row
 
 
@@ -158,26 +158,26 @@ def false_text(text: str, things: Sequence[Thing], rng: np.random.Generator) -> 
         rng: Draws the change.
     """
     changed = _changed(text, things, rng)
-    return _ARTICLE.sub(lambda found: found[1] + ("n " if found[2] in "aeiou" else " ") + found[2], changed)
+    return _ARTICLE.sub(lambda match: match[1] + ("n " if match[2] in "aeiou" else " ") + match[2], changed)
 
 
 def _changed(text: str, things: Sequence[Thing], rng: np.random.Generator) -> str:
-    found = [match for match in _WORD.finditer(text) if match.group() in _GROUP]
+    matches = [match for match in _WORD.finditer(text) if match.group() in _GROUP]
     absent = [shape for shape in SHAPES if all(thing.shape != shape for thing in things)]
     kind = rng.random()
     if kind < 0.12 and text.endswith("."):
-        made = Thing(str(rng.choice(absent)), str(rng.choice(COLOURS)), "medium", "plain", (0, 0, 0, 0))
-        return f"{text} There is also {name(made)}."
+        extra = Thing(str(rng.choice(absent)), str(rng.choice(COLOURS)), "medium", "plain", (0, 0, 0, 0))
+        return f"{text} There is also {name(extra)}."
     if kind < 0.22:
         for place in BACKGROUNDS:
             words = PLACES[place]
             if words in text or words.capitalize() in text:
-                other = PLACES[str(rng.choice([one for one in BACKGROUNDS if one != place]))]
+                other = PLACES[str(rng.choice([where for where in BACKGROUNDS if where != place]))]
                 return text.replace(words, other).replace(words.capitalize(), other.capitalize())
     if kind < 0.4:
         # Swaps two colours or two shapes.
         group = COLOURS if rng.random() < 0.6 else SHAPES
-        among = [match for match in found if match.group() in group]
+        among = [match for match in matches if match.group() in group]
         pairs = [(a, b) for n, a in enumerate(among) for b in among[n + 1 :] if a.group() != b.group()]
         if pairs:
             first, second = pairs[rng.integers(len(pairs))]
@@ -185,9 +185,9 @@ def _changed(text: str, things: Sequence[Thing], rng: np.random.Generator) -> st
                 text[: first.start()] + second.group() + text[first.end() : second.start()]
                 + first.group() + text[second.end() :]
             )  # fmt: skip
-    groups = list(dict.fromkeys(_GROUP[match.group()] for match in found))
+    groups = list(dict.fromkeys(_GROUP[match.group()] for match in matches))
     group = groups[rng.integers(len(groups))]
-    among = [match for match in found if match.group() in group]
+    among = [match for match in matches if match.group() in group]
     chosen = among[rng.integers(len(among))]
     others = [word for word in (absent if group is SHAPES else group) if word != chosen.group()]
     return text[: chosen.start()] + str(rng.choice(others)) + text[chosen.end() :]

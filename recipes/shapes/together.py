@@ -25,35 +25,35 @@ def run(description: str, settings: type, train: Callable[..., None], **places: 
         places: Names of required options with paths of files or folders, and their help.
     """
     parser = argparse.ArgumentParser(description=description)
-    for name, told in places.items():
-        parser.add_argument(f"--{name}", type=Path, required=True, help=told)
+    for name, meaning in places.items():
+        parser.add_argument(f"--{name}", type=Path, required=True, help=meaning)
     known: Any = fields(settings)
     for field in known:
         parser.add_argument(f"--{field.name}", type=type(field.default), default=field.default)
-    given = vars(parser.parse_args())
-    train(settings(**{field.name: given[field.name] for field in known}), *(given[name] for name in places))
+    arguments = vars(parser.parse_args())
+    train(settings(**{field.name: arguments[field.name] for field in known}), *(arguments[name] for name in places))
 
 
-def in_processes(work: Callable[..., None], settings: Any, *given: Any) -> None:
+def in_processes(work: Callable[..., None], settings: Any, *extra: Any) -> None:
     """Start the processes of a training.
 
     Args:
-        work: Called with the number of the process, the settings and ``given``.
+        work: Called with the number of the process, the settings and ``extra``.
         settings: The settings of the training.
-        given: Additional arguments.
+        extra: Additional arguments.
     """
     with tempfile.TemporaryDirectory() as shared:
-        arguments = work, f"file://{shared}/store", settings, *given
+        arguments = work, f"file://{shared}/store", settings, *extra
         if settings.processes == 1:
             _be_one(0, *arguments)
         else:
             spawn(_be_one, arguments, settings.processes)
 
 
-def _be_one(number: int, work: Callable[..., None], store: str, settings: Any, *given: Any) -> None:
+def _be_one(number: int, work: Callable[..., None], store: str, settings: Any, *extra: Any) -> None:
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=store, rank=number, world_size=settings.processes)
-    work(number, settings, *given)
+    work(number, settings, *extra)
     distributed.destroy_process_group()
 
 
@@ -77,12 +77,12 @@ def optimise(
         weights: The weight of each loss; losses without a weight are only printed. By default all have weight 1.
     """
     groups = [
-        {"params": [one for one in part if (one.ndim > 1) == is_matrix], "weight_decay": decay, "highest": rate}
+        {"params": [param for param in part if (param.ndim > 1) == is_matrix], "weight_decay": decay, "highest": rate}
         for part, rate in parts
         for is_matrix, decay in ((True, 0.05), (False, 0.0))
     ]
     optimiser = torch.optim.AdamW(groups, betas=(0.9, 0.98))
-    parameters = [one for part, _ in parts for one in part]
+    parameters = [param for part, _ in parts for param in part]
     _descend(optimiser, parameters, compute, steps, name, weights)
 
 
@@ -120,10 +120,10 @@ def _descend(
     several = distributed.is_initialized()
     log = Log(name, steps) if not several or distributed.get_rank() == 0 else None
     for step in range(steps):
-        found = compute()
+        losses = compute()
         optimiser.zero_grad()
-        counted = weights or dict.fromkeys(found, 1.0)
-        parts_of_loss = [counted[one] * value for one, value in found.items() if one in counted]
+        counted = weights or dict.fromkeys(losses, 1.0)
+        parts_of_loss = [counted[key] * value for key, value in losses.items() if key in counted]
         torch.stack(parts_of_loss).sum().backward()
         if several:
             _share_gradients(parameters)
@@ -133,7 +133,7 @@ def _descend(
             group["lr"] = group["highest"] * share_of_rate(step, steps)
         optimiser.step()
         if log is not None:
-            log.take(step, found)
+            log.take(step, losses)
 
 
 def share_of_rate(step: int, steps: int) -> float:
@@ -142,11 +142,11 @@ def share_of_rate(step: int, steps: int) -> float:
 
 
 def _share_gradients(parameters: Sequence[torch.Tensor]) -> None:
-    gradients = [one.grad for one in parameters if one.grad is not None]
-    flat = torch.cat([one.flatten() for one in gradients])
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    flat = torch.cat([gradient.flatten() for gradient in gradients])
     distributed.all_reduce(flat)
     flat /= distributed.get_world_size()
-    for gradient, part in zip(gradients, flat.split([one.numel() for one in gradients]), strict=True):
+    for gradient, part in zip(gradients, flat.split([gradient.numel() for gradient in gradients]), strict=True):
         gradient.copy_(part.view_as(gradient))
 
 
@@ -159,9 +159,9 @@ class Log:
         self._totals: dict[str, float] = {}
         self._started = time.monotonic(), time.process_time()
 
-    def take(self, step: int, found: Mapping[str, torch.Tensor]) -> None:
+    def take(self, step: int, losses: Mapping[str, torch.Tensor]) -> None:
         """Add a step's losses; print every 25 steps."""
-        for name, value in found.items():
+        for name, value in losses.items():
             self._totals[name] = self._totals.get(name, 0.0) + value.item()
         if (step + 1) % _PRINTED:
             return

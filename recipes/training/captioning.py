@@ -69,7 +69,7 @@ class CaptionerTrainer(TunedTrainer):
         ids = [row.id for row in self.rows.rows]
         self.take_batches(Batches(ids, settings.batch, "random", self.recipe.seed))
         tower = self.lent.tower
-        is_frozen = tower is not None and not any(one.requires_grad for one in tower.parameters())
+        is_frozen = tower is not None and not any(parameter.requires_grad for parameter in tower.parameters())
         # Features of a frozen tower are computed once per image, and cached.
         self._grids = self.lent.grids if is_frozen else None
         self._kept: dict[ImageHandle, Inputs] = {}
@@ -102,13 +102,13 @@ class CaptionerTrainer(TunedTrainer):
                 seen = self._grids(self._read(part))
                 for number, row in enumerate(part):
                     new[row.image] = {name: value[number] for name, value in seen.items()}
-            found = [new.get(row.image) or self._kept[row.image] for row in rows]
-            for image, one in new.items():
-                size = sum(value.nbytes for value in one.values())
+            inputs = [new.get(row.image) or self._kept[row.image] for row in rows]
+            for image, tensors in new.items():
+                size = sum(value.nbytes for value in tensors.values())
                 if self._bytes + size <= _MOST_KEPT:
                     self._bytes += size
-                    self._kept[image] = {name: value.clone() for name, value in one.items()}
-            return {name: torch.stack([one[name] for one in found]) for name in found[0]}
+                    self._kept[image] = {name: value.clone() for name, value in tensors.items()}
+            return {name: torch.stack([row[name] for row in inputs]) for name in inputs[0]}
 
     def _read(self, rows: Sequence[TrainingRow]) -> Inputs:
         return self._reader.read([row.image for row in rows], [row.id for row in rows])

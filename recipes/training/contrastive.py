@@ -188,7 +188,7 @@ class ContrastiveTrainer(TunedTrainer):
         self._reader.ask(self.processes.part(self._drawn(step + 1).images))
         counts = len(drawn.images), len(drawn.texts)
         (images, own_images), (texts, own_texts) = (
-            self.processes.whole(one.features, count) for one, count in zip(encodings, counts, strict=True)
+            self.processes.whole(encoding.features, count) for encoding, count in zip(encodings, counts, strict=True)
         )
         scale = self._scale()
         held = scale.detach().requires_grad_(scale.requires_grad)
@@ -207,17 +207,17 @@ class ContrastiveTrainer(TunedTrainer):
     def validate(self) -> float:
         """Return the mean loss of the validation rows; see ``Trainer.validate``."""
         self.module.eval()
-        drawing, found = self._drawing_of(VALIDATION_SEED), []
+        drawing, losses = self._drawing_of(VALIDATION_SEED), []
         with torch.no_grad():
             for batch in range(self._watched.in_an_epoch):
                 drawn = drawing.draw([self.validation[at] for at in self._watched.rows(batch)], None)
                 encodings = self._encode(drawn, batch)
                 images, texts = (
-                    self.processes.whole(one.features, count)[0]
-                    for one, count in zip(encodings, (len(drawn.images), len(drawn.texts)), strict=True)
+                    self.processes.whole(encoding.features, count)[0]
+                    for encoding, count in zip(encodings, (len(drawn.images), len(drawn.texts)), strict=True)
                 )
-                found.append(self._losses(drawn, images, texts, self._scale())["loss"].item())
-        return sum(found) / len(found)
+                losses.append(self._losses(drawn, images, texts, self._scale())["loss"].item())
+        return sum(losses) / len(losses)
 
     def memory(self) -> dict[str, int]:
         """Return the memory of one piece of a step; see ``Trainer.memory``."""
@@ -240,16 +240,16 @@ class ContrastiveTrainer(TunedTrainer):
         ):
             if weight:
                 require_some(rows, kind, key)
-        found, left_out = list(rows.rows), dict(rows.left_out)
+        chosen, left_out = list(rows.rows), dict(rows.left_out)
         if settings.each_caption:
-            found = [
+            chosen = [
                 replace(row, id=f"{row.id}#{number}", captions=(caption,))
-                for row in found
+                for row in chosen
                 for number, caption in enumerate(row.captions)
             ]
-        few = [row for row in found if len(row.captions) < settings.captions]
+        few = [row for row in chosen if len(row.captions) < settings.captions]
         left_out |= {row.id: f"has {len(row.captions)} captions of {settings.captions}" for row in few}
-        return Rows([row for row in found if len(row.captions) >= settings.captions], left_out)
+        return Rows([row for row in chosen if len(row.captions) >= settings.captions], left_out)
 
     def _batches_of(self, rows: Sequence[TrainingRow], seed: int) -> Batches:
         size = min(self._settings.batch, len(rows)) if rows is self.validation else self._settings.batch
@@ -281,8 +281,8 @@ class ContrastiveTrainer(TunedTrainer):
         )
 
     def _text_inputs(self, texts: Sequence[str]) -> Inputs:
-        made = self._lent.text_inputs(texts)
-        return {name: value.to(self._lent.device) for name, value in made.items()}
+        inputs = self._lent.text_inputs(texts)
+        return {name: value.to(self._lent.device) for name, value in inputs.items()}
 
     def _scale_of(self, lent: TrainableEncoder, name: str) -> Callable[[], torch.Tensor]:
         """Return a function that gives the scale of cosines."""

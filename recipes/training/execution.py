@@ -70,19 +70,19 @@ def dry_run(call: TrainingCall, *, judge: bool = True) -> list[tuple[str, str]]:
     judges = recipe.judge if judge else []
     if judge:
         require_judges(judges, start_of(recipe), recipe.probe, trainer.rewarded, _shared(call, {}))
-    numbers, model = _numbers(trainer), sum(one.numel() for one in trainer.module.parameters())
+    numbers, model = _numbers(trainer), sum(parameter.numel() for parameter in trainer.module.parameters())
     # Weights, their gradients, and the two moments of AdamW.
     held = {"weights": model * _FLOAT, "gradients": numbers * _FLOAT, "optimiser": 2 * numbers * _FLOAT}
     held |= trainer.memory()
     rows = [("recipe", recipe.recipe), ("model", trainer.name)]
-    rows += [(what, f"{count:,}") for what, count in trainer.rows.counts().items()]
+    rows += [(kind, f"{count:,}") for kind, count in trainer.rows.counts().items()]
     rows += [(f"left out: {name}", why) for name, why in list(trainer.rows.left_out.items())[:3]]
     rows += [
         ("steps", f"{steps_of(recipe, trainer):,} at most; {trainer.steps_in_an_epoch:,} per epoch"),
         ("checkpoints", f"every {every(recipe, trainer):,} steps"),
         ("trained", f"{numbers:,} of {model:,} parameters ({numbers / model:.2%})"),
-        ("memory", ", ".join(f"{what} {size / 1e6:,.1f} MB" for what, size in held.items())),
-        ("judged by", ", ".join(dict.fromkeys(one.task for one in judges)) or "no task"),
+        ("memory", ", ".join(f"{kind} {size / 1e6:,.1f} MB" for kind, size in held.items())),
+        ("judged by", ", ".join(dict.fromkeys(judge.task for judge in judges)) or "no task"),
     ]
     return rows
 
@@ -101,7 +101,7 @@ def _unopened(call: TrainingCall) -> str:
 def carry_out(
     call: TrainingCall,
     folder: Path,
-    told: Callable[[StepReport], object],
+    on_step: Callable[[StepReport], object],
     options: Mapping[str, Any],
     *,
     judge: bool = True,
@@ -111,7 +111,7 @@ def carry_out(
     Args:
         call: The recipe.
         folder: The output folder; created if missing.
-        told: Called after each step.
+        on_step: Called after each step.
         options: Options of ``evaluate`` for the evaluation tasks: ``store``, …
         judge: Whether tasks evaluate the model before and after.
 
@@ -127,22 +127,22 @@ def carry_out(
     folder.mkdir(parents=True, exist_ok=True)
     loop = Loop(recipe, trainer, folder, fingerprint, call.processes)
     write_whole(folder / RECIPE, recipe.model_dump_json(indent=2) + "\n")
-    state = loop.run(told)
+    state = loop.run(on_step)
     if not call.processes.is_first:
         return TrainingResult(folder, [])
     remarks = [f"{left}: {why}" for left, why in trainer.rows.left_out.items()]
     if why := draw_history(folder, recipe.recipe):
         remarks.append(f"no figure of the losses: {why}")
     _write_result(trainer, folder)
-    scores, found, shared = list[Row](), list[Row](), _shared(call, options)
+    scores, sensitivity, shared = list[Row](), list[Row](), _shared(call, options)
     if judge and recipe.judge:
         with permit(with_start(start)):
             both = {"before": start, "after": resolve_model(str(folder))}
         runs = {when: judged(recipe.judge, model, folder / "runs" / when, shared) for when, model in both.items()}
         scores = compared(runs["before"], runs["after"], trainer.rewarded)
     if judge and recipe.probe is not None and trainer.rewarded:
-        found = noticed(recipe.probe, trainer.rewarded, folder / "runs" / "reward", shared)
-        write_whole(folder / NOTICED, json.dumps(found, indent=2) + "\n")
+        sensitivity = noticed(recipe.probe, trainer.rewarded, folder / "runs" / "reward", shared)
+        write_whole(folder / NOTICED, json.dumps(sensitivity, indent=2) + "\n")
     card = model_card(
         call.loaded,
         folder.name,
@@ -153,8 +153,8 @@ def carry_out(
         state=state,
         seconds=sum(line.get("seconds", 0.0) for line in read_history(folder)),
         scores=scores,
-        noticed=found,
-        versions={name: one.version for name in _LIBRARIES for one in distributions(name=name)},
+        noticed=sensitivity,
+        versions={name: package.version for name in _LIBRARIES for package in distributions(name=name)},
     )
     write_whole(folder / SCORES, json.dumps(scores, indent=2) + "\n")
     write_whole(folder / CARD, card)
@@ -182,4 +182,4 @@ def _shared(call: TrainingCall, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _numbers(trainer: Trainer) -> int:
-    return sum(one.numel() for one in trainer.parameters.values())
+    return sum(parameter.numel() for parameter in trainer.parameters.values())

@@ -74,7 +74,7 @@ def judged(judges: Sequence[JudgeTask], model: ModelSpec, folder: Path, options:
     Raises:
         BenchError: A task cannot be run.
     """
-    found: list[JudgedRun] = []
+    judged_runs: list[JudgedRun] = []
     for judge in judges:
         asked = {name: getattr(judge, name) for name in ("limit", "encoder", "generation_kwargs")}
         settings: dict[str, Any] = {name: value for name, value in asked.items() if value}
@@ -82,8 +82,8 @@ def judged(judges: Sequence[JudgeTask], model: ModelSpec, folder: Path, options:
             model.adapter, [judge.task], model_args=_arguments(model), metrics=_metrics(judge, model),
             output_path=folder, log_samples="scores", **settings, **options,
         )  # fmt: skip
-        found += [JudgedRun(judge, run) for run in runs.tasks]
-    return found
+        judged_runs += [JudgedRun(judge, run) for run in runs.tasks]
+    return judged_runs
 
 
 def _arguments(model: ModelSpec) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def _metrics(judge: JudgeTask, model: ModelSpec) -> list[str]:
     names = split_metrics(judge.metrics)
     if model.role != "encoder":
         return names
-    return [one for one in names if metrics[_name(one)].encoder_family in (None, model.family)]
+    return [metric for metric in names if metrics[_name(metric)].encoder_family in (None, model.family)]
 
 
 def _name(metric: str) -> str:
@@ -112,19 +112,19 @@ def compared(before: Sequence[JudgedRun], after: Sequence[JudgedRun], rewarded: 
         after: The runs of the trained model.
         rewarded: The metrics of the reward.
     """
-    found: list[Row] = []
+    table: list[Row] = []
     for (judge, first), (_, second) in zip(before, after, strict=True):
         rose = changes(first.folder, second.folder) if first.folder and second.folder else {}
-        paid = {_name(one.metric) for one in rewarded if one.encoder in (None, judge.encoder)}
-        is_better = {one.metric: one.higher_is_better for one in first.results}
+        paid = {_name(part.metric) for part in rewarded if part.encoder in (None, judge.encoder)}
+        is_better = {result.metric: result.higher_is_better for result in first.results}
         for row in side_by_side(result_rows([first]), result_rows([second])):
             metric = row["metric"]
             change = rose.get(metric)
             row["difference"] = change and difference_of(change)
             row["rewarded"] = bool(change) and _name(metric) in paid
             row["higher_is_better"] = is_better.get(metric, True)
-            found.append(row)
-    return found
+            table.append(row)
+    return table
 
 
 def difference_of(change: Any) -> Row:
@@ -144,7 +144,7 @@ def noticed(probe: str, rewarded: Sequence[RewardPart], folder: Path, options: M
     Raises:
         BenchError: The task cannot be run.
     """
-    found: dict[tuple[str, str], Row] = {}
+    table: dict[tuple[str, str], Row] = {}
     for part in rewarded:
         runs = evaluate(
             part.encoder, [probe], judge=part.judge, metrics=[part.metric], output_path=folder,
@@ -155,8 +155,8 @@ def noticed(probe: str, rewarded: Sequence[RewardPart], folder: Path, options: M
             row = {"metric": part.metric, "rule": result.label[1], "value": result.value, "n": result.n}
             interval = result.interval
             row |= {"low": interval and interval.low, "high": interval and interval.high}
-            found.setdefault((part.metric, result.category), row)
-    return list(found.values())
+            table.setdefault((part.metric, result.category), row)
+    return list(table.values())
 
 
 def side_by_side(before: Sequence[Row], after: Sequence[Row]) -> list[Row]:
@@ -228,10 +228,10 @@ def model_card(
         "",
         f"- **Method**: {recipe.paper or recipe.recipe}",
         f"- **Start**: {model}; {parameters:,} trainable parameters.",
-        f"- **Data**: {', '.join(f'{count:,} {what}' for what, count in counts.items() if count)}; "
+        f"- **Data**: {', '.join(f'{count:,} {kind}' for kind, count in counts.items() if count)}; "
         f"hash {data[:16]} (names and texts, not pixels).",
         f"- **Steps**: {state.step:,} in {seconds:,.0f} s ({state.ended}); weights kept: {kept}. Seed {recipe.seed}.",
-        f"- **Made with**: {', '.join(f'{one} {version}' for one, version in versions.items())}.",
+        f"- **Made with**: {', '.join(f'{name} {version}' for name, version in versions.items())}.",
         "",
         *_table(scores),
         *_rules(noticed),
@@ -251,13 +251,13 @@ def _table(scores: Sequence[Row]) -> list[str]:
         if has_changes:
             cells += [with_interval(row["difference"], "+") if row["difference"] else "", _direction(row)]
         rows.append(cells)
-    told = "Values have unpaired 95 % intervals."
+    note = "Values have unpaired 95 % intervals."
     if has_changes:
-        told += (
+        note += (
             " The change is paired by document, with the interval of the paired bootstrap. It is 'higher' or 'lower' "
             "only if the interval excludes 0."
         )
-    return [*markdown_table(heads, rows), "", told, ""]
+    return [*markdown_table(heads, rows), "", note, ""]
 
 
 def _direction(row: Row) -> str:
@@ -271,13 +271,13 @@ def _direction(row: Row) -> str:
     return ", ".join(said)
 
 
-def _rules(found: Sequence[Row]) -> list[str]:
+def _rules(sensitivity: Sequence[Row]) -> list[str]:
     """Return the table of the reward's metrics: a row per rule, a column per metric."""
-    if not found:
+    if not sensitivity:
         return []
-    names = list(dict.fromkeys(row["metric"] for row in found))
+    names = list(dict.fromkeys(row["metric"] for row in sensitivity))
     by_rule: dict[str, dict[str, Row]] = {}
-    for row in found:
+    for row in sensitivity:
         by_rule.setdefault(row["rule"], {})[row["metric"]] = row
     lines = (
         [
@@ -287,8 +287,8 @@ def _rules(found: Sequence[Row]) -> list[str]:
         ]
         for rule, rows in by_rule.items()
     )
-    told = "Sensitivity of the reward's metrics to rule-based changes of captions (docs/checklist.md):"
-    return [told, "", *markdown_table(["rule", *names, "n"], lines), ""]
+    title = "Sensitivity of the reward's metrics to rule-based changes of captions (docs/checklist.md):"
+    return [title, "", *markdown_table(["rule", *names, "n"], lines), ""]
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -296,9 +296,9 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[s
     return [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *(f"| {' | '.join(row)} |" for row in rows)]
 
 
-def with_interval(found: Mapping[str, Any], sign: str = "", digits: int = 3) -> str:
+def with_interval(estimate: Mapping[str, Any], sign: str = "", digits: int = 3) -> str:
     """Format a value with its interval; ``sign`` is ``+`` for a difference."""
-    if found["value"] is None:
+    if estimate["value"] is None:
         return "–"
-    value, low, high = (found[key] if found[key] is None else f"{found[key]:{sign}.{digits}f}" for key in ENDS)
+    value, low, high = (estimate[key] if estimate[key] is None else f"{estimate[key]:{sign}.{digits}f}" for key in ENDS)
     return value if low is None else f"{value} [{low}, {high}]"

@@ -69,8 +69,8 @@ def load(path: Path) -> tuple[TrainingState, dict[str, torch.Tensor]]:
 
     try:
         with safe_open(path, "pt") as file:
-            told = json.loads((file.metadata() or {})[_TOLD])
-            return TrainingState(**told), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+            record = json.loads((file.metadata() or {})[_TOLD])
+            return TrainingState(**record), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
         raise TrainingError(f"{path}: not a valid checkpoint: {error}", "Remove it to start again.") from error
 
@@ -239,11 +239,11 @@ class Loop:
         if (folder / LAST).is_file():
             self._take_up(fingerprint)
 
-    def run(self, told: Callable[[StepReport], object]) -> TrainingState:
+    def run(self, on_step: Callable[[StepReport], object]) -> TrainingState:
         """Run the remaining steps, and load the weights that the recipe keeps.
 
         Args:
-            told: Called after each step.
+            on_step: Called after each step.
 
         Raises:
             TrainingError: The loss or the gradients are not finite.
@@ -259,7 +259,7 @@ class Loop:
             self._note(line)
             gone = time.monotonic() - began
             left = gone / (step - first) * (self._steps - step)
-            told(StepReport(step, self._steps, line["loss"], line["rate"], left if step > first + 1 else None))
+            on_step(StepReport(step, self._steps, line["loss"], line["rate"], left if step > first + 1 else None))
             ends = step >= self._steps
             if ends or step % every(self._recipe, self._trainer) == 0:
                 self._look(ends)
@@ -272,16 +272,16 @@ class Loop:
         rate = rate_at(step, self._steps, self._recipe.optimiser, self._recipe.schedule)
         began = time.monotonic()
         self._optimiser.clear()
-        found = self._trainer.backward(step)
+        losses = self._trainer.backward(step)
         norm = self._optimiser.norm()
-        if not (math.isfinite(found["loss"]) and math.isfinite(norm)):
-            loss = found["loss"]
-            what = f"the norm of the gradients is {norm}" if math.isfinite(loss) else f"the loss is {loss}"
+        if not (math.isfinite(losses["loss"]) and math.isfinite(norm)):
+            loss = losses["loss"]
+            fault = f"the norm of the gradients is {norm}" if math.isfinite(loss) else f"the loss is {loss}"
             ids = self._trainer.ids(step)
-            raise self._no_number(step + 1, f"{what}; its rows: {', '.join(ids[:20])}{', …' if len(ids) > 20 else ''}")
+            raise self._no_number(step + 1, f"{fault}; its rows: {', '.join(ids[:20])}{', …' if len(ids) > 20 else ''}")
         self._optimiser.take(rate)
         seconds = round(time.monotonic() - began, 4)
-        return {"step": step + 1, **found, "rate": rate, "gradient_norm": norm, "seconds": seconds}
+        return {"step": step + 1, **losses, "rate": rate, "gradient_norm": norm, "seconds": seconds}
 
     def _look(self, ends: bool) -> None:
         """Validate, update the best weights and the stop rule, and save a checkpoint."""
@@ -302,8 +302,8 @@ class Loop:
             state = replace(state, ended="all steps were taken")
         self.state = state
         if self._processes.is_first:
-            remembered = {f"optimiser/{name}": one for name, one in self._optimiser.state().items()}
-            weights = {f"weights/{name}": one for name, one in self._trainer.parameters.items()}
+            remembered = {f"optimiser/{name}": tensor for name, tensor in self._optimiser.state().items()}
+            weights = {f"weights/{name}": tensor for name, tensor in self._trainer.parameters.items()}
             save(self._folder / LAST, state, weights | remembered)
         self._processes.wait()
 
@@ -322,7 +322,7 @@ class Loop:
             )
         self.state = state
         for part, take in (("weights/", self._put), ("optimiser/", self._optimiser.restore)):
-            take({name.removeprefix(part): one for name, one in tensors.items() if name.startswith(part)})
+            take({name.removeprefix(part): tensor for name, tensor in tensors.items() if name.startswith(part)})
 
     def _put(self, weights: dict) -> None:
         import torch
@@ -331,14 +331,14 @@ class Loop:
             for name, parameter in self._trainer.parameters.items():
                 parameter.copy_(weights[name])
 
-    def _no_number(self, step: int, what: str) -> TrainingError:
+    def _no_number(self, step: int, fault: str) -> TrainingError:
         """Return the error, with the losses of the last checkpoint, whose weights may be ruined already."""
-        last, told = self._folder / LAST, "There is no earlier checkpoint."
+        last, note = self._folder / LAST, "There is no earlier checkpoint."
         if last.is_file():
             at = load(last)[0].step
             lines = (line for line in read_history(self._folder) if line["step"] == at)
             known = {key: value for line in lines for key, value in line.items()}
-            found = [f"{one.replace('_', ' ')} {known[one]:.4g}" for one in ("loss", "validation_loss") if one in known]
-            told = f"The last checkpoint is {last} ({', '.join([f'step {at}', *found])})."
+            parts = [f"{key.replace('_', ' ')} {known[key]:.4g}" for key in ("loss", "validation_loss") if key in known]
+            note = f"The last checkpoint is {last} ({', '.join([f'step {at}', *parts])})."
         remedy = "Use a new folder and a lower rate, a warm-up or 'optimiser.clip'."
-        return TrainingError(f"step {step}: {what}.", f"{told} {remedy}")
+        return TrainingError(f"step {step}: {fault}.", f"{note} {remedy}")

@@ -99,8 +99,8 @@ def main() -> None:
     parser.add_argument("--encoder", required=True, help="hub id or folder of a transformers CLIP")
     parser.add_argument("--output", type=Path, required=True, help="output folder")
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    write_new_captioner(given.encoder, given.output, seed=given.seed)
+    options = parser.parse_args()
+    write_new_captioner(options.encoder, options.output, seed=options.seed)
 
 
 if __name__ == "__main__":

@@ -52,10 +52,10 @@ class PacLora:
         self.factors: dict[str, torch.nn.Parameter] = {}
         device = self.plain["visual.conv1.weight"].device
         for name in [name for name in shapes if name.endswith("lora_A")]:
-            down, up = (torch.empty(shapes[one]) for one in (name, f"{name[:-1]}B"))
+            down, up = (torch.empty(shapes[factor]) for factor in (name, f"{name[:-1]}B"))
             _start(down, up, is_input=name.endswith("in_proj_weight_lora_A"))
-            for one, value in ((name, down), (f"{name[:-1]}B", up)):
-                self.factors[one] = torch.nn.Parameter(value.to(device))
+            for key, value in ((name, down), (f"{name[:-1]}B", up)):
+                self.factors[key] = torch.nn.Parameter(value.to(device))
         self._places = add_factors(module, self.factors, alpha / rank)
 
     def merge(self) -> None:

@@ -79,10 +79,10 @@ class TrainingProcesses:
         import torch
         from accelerate.utils import reduce
 
-        for one in parameters:
-            gradient = one.grad if one.grad is not None else torch.zeros_like(one)
+        for parameter in parameters:
+            gradient = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
             summed: Any = reduce(gradient, "sum")
-            one.grad = summed
+            parameter.grad = summed
 
     def wait(self) -> None:
         """Wait for all processes."""

@@ -72,7 +72,7 @@ class Rewards:
         self._models: dict[str, Any] = {}
         self._device = device
         has_references = any(row.captions for row in rows)
-        self._parts = [(one, self._planned(one, rows, has_references)) for one in parts]
+        self._parts = [(part, self._planned(part, rows, has_references)) for part in parts]
         self._contexts = [self._context(part, planned) for part, planned in self._parts]
 
     def of(self, rows: Sequence[TrainingRow], captions: Sequence[str]) -> RewardValues:
@@ -94,9 +94,9 @@ class Rewards:
         )
         total, values = np.zeros(len(at)), {}
         for (part, planned), context in zip(self._parts, self._contexts, strict=True):
-            found = score_metric(planned.metric, items, context).values[at]
-            values[planned.name] = found
-            total = total + part.weight * found
+            scored = score_metric(planned.metric, items, context).values[at]
+            values[planned.name] = scored
+            total = total + part.weight * scored
         return RewardValues(total, values)
 
     def _planned(self, part: RewardPart, rows: Sequence[TrainingRow], has_references: bool) -> PlannedMetric:
@@ -158,7 +158,7 @@ class _ImagesKept(NoCache):
     def get_arrays(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, np.ndarray]:
         """Return what is known."""
         kept = self._kept.get(_key(producer), {})
-        return {one: kept[one] for one in inputs if one in kept}
+        return {key: kept[key] for key in inputs if key in kept}
 
     def put_arrays(self, producer: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """Keep what fits."""

@@ -89,7 +89,7 @@ class Rows:
         """Return a hash of all names, boxes and texts, without pixels and the common folder of files."""
         total = hashlib.sha256()
         shown = [(row.image, *row.further_images) for row in self.rows]
-        files = [one.source.absolute() for row in shown for one in row if isinstance(one.source, Path)]
+        files = [image.source.absolute() for row in shown for image in row if isinstance(image.source, Path)]
         folder = os.path.commonpath([file.parent for file in files]) if files else ""
         groups: dict[str, int] = {}
         for row, images in zip(self.rows, shown, strict=True):
@@ -97,9 +97,9 @@ class Rows:
             # The name of a group may be the path of its image.
             group = groups.setdefault(row.group, len(groups))
             places = [
-                os.path.relpath(one.source, folder) if isinstance(one.source, Path) else one.name for one in images
+                os.path.relpath(img.source, folder) if isinstance(img.source, Path) else img.name for img in images
             ]
-            boxed = [[place, one.box] for place, one in zip(places, images, strict=True)]
+            boxed = [[place, image.box] for place, image in zip(places, images, strict=True)]
             content = [row.id, boxed, group, *texts]
             total.update(json.dumps(content).encode())
         return total.hexdigest()
@@ -109,11 +109,11 @@ class _Unusable(Exception):  # noqa: N818 - of a row, which is left out by name
     pass
 
 
-def collect(given: Iterable[Any], origin: str, folder: Path) -> Rows:
+def collect(mappings: Iterable[Any], origin: str, folder: Path) -> Rows:
     """Parse mappings with ``KEYS``; unusable rows are left out by name.
 
     Args:
-        given: Mappings, or unreadable rows.
+        mappings: Mappings, or unreadable rows.
         origin: The source, for messages.
         folder: Paths of images are relative to it; a path that leaves it needs ``--allow_outside``.
 
@@ -123,15 +123,15 @@ def collect(given: Iterable[Any], origin: str, folder: Path) -> Rows:
     rows: dict[str, TrainingRow] = {}
     left_out: dict[str, str] = {}
     boundary = Boundary.around(folder)
-    for number, one in enumerate(given):
-        name = str(one.get("id", number)) if isinstance(one, Mapping) else str(number)
+    for number, entry in enumerate(mappings):
+        name = str(entry.get("id", number)) if isinstance(entry, Mapping) else str(number)
         try:
-            if isinstance(one, BadRow):
-                name = one.place
-                raise _Unusable(one.reason)
+            if isinstance(entry, BadRow):
+                name = entry.place
+                raise _Unusable(entry.reason)
             if name in rows:
                 raise _Unusable("has an id that occurred before; the first one was kept")
-            rows[name] = _row(name, one, origin, folder, boundary)
+            rows[name] = _row(name, entry, origin, folder, boundary)
         except _Unusable as fault:
             left_out[name] = str(fault)
     if not rows:
@@ -139,11 +139,11 @@ def collect(given: Iterable[Any], origin: str, folder: Path) -> Rows:
     return Rows(list(rows.values()), left_out)
 
 
-def no_rows(what: str, left_out: Mapping[str, str]) -> DataError:
+def no_rows(source: str, left_out: Mapping[str, str]) -> DataError:
     """Return an error with the first reasons for which rows were left out."""
     faults = "; ".join(f"{name}: {why}" for name, why in list(left_out.items())[:3])
     return DataError(
-        f"{what}{': ' if faults else ''}{faults}", HINT if any(OUTSIDE in why for why in left_out.values()) else ""
+        f"{source}{': ' if faults else ''}{faults}", HINT if any(OUTSIDE in why for why in left_out.values()) else ""
     )
 
 
@@ -154,33 +154,33 @@ def image_fault(path: Path, boundary: Boundary) -> str:
     return "" if path.is_file() else f"there is no image {path}"
 
 
-def _row(name: str, one: Any, origin: str, folder: Path, boundary: Boundary) -> TrainingRow:
-    if not isinstance(one, Mapping):
-        raise _Unusable(f"is no mapping: {one!r:.60}")
-    for key in one:
+def _row(name: str, entry: Any, origin: str, folder: Path, boundary: Boundary) -> TrainingRow:
+    if not isinstance(entry, Mapping):
+        raise _Unusable(f"is no mapping: {entry!r:.60}")
+    for key in entry:
         if key not in (*KEYS, *TOLD):
             raise DataError(
                 f"{origin}: row {name}: unknown key '{key}'.{did_you_mean(str(key), KEYS)}",
                 f"Rows hold {', '.join(KEYS)}.",
             )
-    box = one.get("box")
+    box = entry.get("box")
     if box is not None and (fault := boxes_fault([box])):
         raise _Unusable(fault)
     boxes: Sequence[Box | None] = [None] if box is None else boxes_of([box]) or [None]
-    whole = _image(one.get("image"), folder, boundary)
+    whole = _image(entry.get("image"), folder, boundary)
     return TrainingRow(
         name,
         ImageHandle(whole.source, boxes[0]),
-        str(one.get("group") or whole.name),
-        tuple(_texts(one, "captions")),
-        tuple(_texts(one, "negatives")),
-        tuple(_image(image, folder, boundary) for image in one.get("further_images") or ()),
-        tuple(_texts(one, "further_captions")),
+        str(entry.get("group") or whole.name),
+        tuple(_texts(entry, "captions")),
+        tuple(_texts(entry, "negatives")),
+        tuple(_image(image, folder, boundary) for image in entry.get("further_images") or ()),
+        tuple(_texts(entry, "further_captions")),
     )
 
 
-def _texts(one: Mapping[str, Any], key: str) -> Iterator[str]:
-    texts = one.get(key) or ()
+def _texts(entry: Mapping[str, Any], key: str) -> Iterator[str]:
+    texts = entry.get(key) or ()
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) and text.strip() for text in texts):
         raise _Unusable(f"{key}: expected a list of texts, found {texts!r:.60}")
     yield from texts
@@ -296,8 +296,8 @@ def _of_task(task: TaskConfig, path: Path, locations: DataLocations) -> Iterator
             yield {"id": identity, "image": image, "group": identity, "captions": captions}
             continue
         for at, entry in enumerate(values["doc_to_entries"]):
-            told = {key: entry.get(key) for key in ("box", "captions", "negatives")}
-            yield {"id": f"{identity}|{entry.get('key', at)}", "image": image, "group": identity, **told}
+            fields = {key: entry.get(key) for key in ("box", "captions", "negatives")}
+            yield {"id": f"{identity}|{entry.get('key', at)}", "image": image, "group": identity, **fields}
 
 
 _T = TypeVar("_T")

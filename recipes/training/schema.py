@@ -51,9 +51,9 @@ class Source(Strict):
 
     @model_validator(mode="after")
     def _is_one(self) -> Source:
-        given = [name for name in ("file", "task", "reader") if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise ValueError(f"set exactly one of 'file', 'task' and 'reader', not {given or 'none'}")
+        named = [name for name in ("file", "task", "reader") if getattr(self, name) is not None]
+        if len(named) != 1:
+            raise ValueError(f"set exactly one of 'file', 'task' and 'reader', not {named or 'none'}")
         if self.file is not None and self.arguments:
             raise ValueError("'arguments' belong to a reader or a task; a file takes none")
         return self
@@ -411,11 +411,11 @@ def change_value(values: dict[str, Any], change: str) -> tuple[str, str]:
         raise UsageError(f"--set {change}: expected KEY=VALUE, such as seed=1 or objective.batch=64")
     inner = values
     for section in sections:
-        found = inner.get(section)
-        if not isinstance(found, dict | None):
-            raise UsageError(f"--set {change}: '{section}' is {found!r:.60}, and has no keys")
+        content = inner.get(section)
+        if not isinstance(content, dict | None):
+            raise UsageError(f"--set {change}: '{section}' is {content!r:.60}, and has no keys")
         # A copy, as the section of an included file may be used in several places.
-        inner[section] = dict(found or {})
+        inner[section] = dict(content or {})
         inner = inner[section]
     try:
         inner[key] = yaml.safe_load(text)

@@ -42,13 +42,13 @@ def advantages(rewards: np.ndarray, baseline: Baseline, greedy: np.ndarray | Non
     if baseline == "greedy":
         if greedy is None:
             raise ValueError("the baseline 'greedy' takes the rewards of greedy captions")
-        found = known - greedy[:, None]
+        gains = known - greedy[:, None]
     else:
         count = has_value.sum(1, keepdims=True)
-        found = known - known.sum(1, keepdims=True) / np.maximum(count, 1)
+        gains = known - known.sum(1, keepdims=True) / np.maximum(count, 1)
         if baseline == "leave_one_out":
-            found = found * count / np.maximum(count - 1, 1)
-    return np.where(has_value & np.isfinite(found), found, 0.0)
+            gains = gains * count / np.maximum(count - 1, 1)
+    return np.where(has_value & np.isfinite(gains), gains, 0.0)
 
 
 def scst_loss(
@@ -144,13 +144,13 @@ class ScstTrainer(CaptionerTrainer):
         pieces = [(self.inputs(piece), len(piece)) for piece in self.pieces(rows)]
         self.read_ahead(step + 1)
         written = self._written([inputs for inputs, _ in pieces], self._writing, step)
-        found = self._scored(rows, written, settings.captions)
+        rewards = self._scored(rows, written, settings.captions)
         greedy = None
         if settings.baseline == "greedy":
             first = self._written([inputs for inputs, _ in pieces], self._greedy, step)
             greedy = self._scored(rows, first, 1).total
-        better = advantages(found.total.reshape(len(rows), settings.captions), settings.baseline, greedy)
-        tokens, unscored = sum(map(len, written)), int((~np.isfinite(found.total)).sum())
+        better = advantages(rewards.total.reshape(len(rows), settings.captions), settings.baseline, greedy)
+        tokens, unscored = sum(map(len, written)), int((~np.isfinite(rewards.total)).sum())
         (all_tokens,) = self.processes.total([tokens])
         loss, start = 0.0, 0
         for number, (inputs, images) in enumerate(pieces):
@@ -164,29 +164,29 @@ class ScstTrainer(CaptionerTrainer):
             part.backward()
             loss += part.item()
         self.processes.add_up(self.parameters.values())
-        return self._told(loss, tokens, unscored, found)
+        return self._told(loss, tokens, unscored, rewards)
 
     def _loss(
         self, inputs: dict[str, torch.Tensor], written: Sequence[list[int]], advantage: torch.Tensor, tokens: int
     ) -> torch.Tensor:
         settings = self._settings
-        lengths = torch.tensor([len(one) for one in written], device=self.lent.device)
+        lengths = torch.tensor([len(ids) for ids in written], device=self.lent.device)
         with self.lower():
             log_probs = self.lent.log_probs(inputs, written)
         captions = settings.batch * settings.captions
         return scst_loss(log_probs, lengths, advantage, captions, settings.length_norm, settings.tokens, tokens)
 
-    def _told(self, loss: float, tokens: int, unscored: int, found: RewardValues) -> dict[str, float]:
+    def _told(self, loss: float, tokens: int, unscored: int, rewards: RewardValues) -> dict[str, float]:
         """Return the report of a step: means over all captions with a value, of all processes."""
-        names = ["reward", *found.values]
-        sums: list[float] = [loss, tokens, unscored, len(found.total)]
-        for values in (found.total, *found.values.values()):
+        names = ["reward", *rewards.values]
+        sums: list[float] = [loss, tokens, unscored, len(rewards.total)]
+        for values in (rewards.total, *rewards.values.values()):
             known = values[np.isfinite(values)]
             sums += [float(known.sum()), len(known)]
         loss, tokens_of_all, unscored_of_all, captions, *rest = self.processes.total(sums)
-        told = {"loss": loss, "tokens": tokens_of_all / captions, "unscored": unscored_of_all}
+        report = {"loss": loss, "tokens": tokens_of_all / captions, "unscored": unscored_of_all}
         means = zip(names, rest[::2], rest[1::2], strict=True)
-        return told | {name: total / count for name, total, count in means if count}
+        return report | {name: total / count for name, total, count in means if count}
 
     def validate(self) -> float:
         """Return the negative mean reward of greedy captions, so that lower is better."""
@@ -214,7 +214,7 @@ class ScstTrainer(CaptionerTrainer):
         self.module.eval()
         torch.manual_seed(seed_of(self.recipe.seed, step, 0, self.processes.number))
         with self.lower():
-            return [ids for one in inputs for ids in self.lent.write_captions(one, writing)]
+            return [ids for piece in inputs for ids in self.lent.write_captions(piece, writing)]
 
     def _scored(self, rows: Sequence[TrainingRow], written: Sequence[list[int]], each: int) -> RewardValues:
         return self._rewards.of([row for row in rows for _ in range(each)], self.lent.texts(written))

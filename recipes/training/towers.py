@@ -47,8 +47,8 @@ class ImageReader(Generic[_T]):
         """
         reading = {image: self._ahead.pop(image, None) or self._begin(image) for image in dict.fromkeys(images)}
         read = [reading[image].result() for image in images]
-        failed: Mapping[int, str] = {number: one for number, one in enumerate(read) if isinstance(one, str)}
-        inputs, failed = ({}, failed) if failed else self._collate([one for one in read if not isinstance(one, str)])
+        failed: Mapping[int, str] = {number: reason for number, reason in enumerate(read) if isinstance(reason, str)}
+        inputs, failed = ({}, failed) if failed else self._collate([img for img in read if not isinstance(img, str)])
         for number, reason in failed.items():
             raise DataError(f"row {ids[number]}: {reason}", "Repair the image, or remove the row from the data.")
         return inputs
@@ -107,14 +107,14 @@ class Encoding:
             self._has_graph = False
             self.features.backward(gradient)
             return
-        for number, part in enumerate(gradient.split([len(one) for one in self._made])):
+        for number, part in enumerate(gradient.split([len(piece) for piece in self._made])):
             self._features(number).backward(part)
 
     def _features(self, number: int) -> torch.Tensor:
         torch.manual_seed(seed_of(*self._seed, number))
         with self._lower():
-            made = self._encode(self._pieces[number])
-        return made.float()
+            features = self._encode(self._pieces[number])
+        return features.float()
 
 
 def pass_back(
@@ -140,19 +140,19 @@ def pass_back(
             encoding.backward(gradient)
         return
     weights, scale = list(parameters), 1.0
-    largest = max(float(one.abs().max()) for one in gradients)
-    found: list[torch.Tensor] = []
+    largest = max(float(gradient.abs().max()) for gradient in gradients)
+    scaled: list[torch.Tensor] = []
     for highest in _HIGHEST:
-        for one in weights:
-            one.grad = None
+        for tensor in weights:
+            tensor.grad = None
         scale = 2.0 ** math.floor(math.log2(highest / largest)) if 0 < largest < math.inf else 1.0
         for encoding, gradient in zip(encodings, gradients, strict=True):
             encoding.backward(gradient * scale)
-        found = [one.grad for one in weights if one.grad is not None]
-        if all(bool(torch.isfinite(one).all()) for one in found):
+        scaled = [weight.grad for weight in weights if weight.grad is not None]
+        if all(bool(torch.isfinite(grad).all()) for grad in scaled):
             break
-    for one in found:
-        one /= scale
+    for tensor in scaled:
+        tensor /= scale
 
 
 def seed_of(*numbers: int) -> int:
@@ -163,7 +163,7 @@ def seed_of(*numbers: int) -> int:
 def saved_bytes(module: torch.nn.Module, compute: Callable[[], object]) -> int:
     """Return the bytes that a computation saves for its gradients, without the module's weights."""
     kept: dict[int, int] = {}
-    weights = {one.untyped_storage().data_ptr() for one in module.parameters()}
+    weights = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
@@ -172,6 +172,6 @@ def saved_bytes(module: torch.nn.Module, compute: Callable[[], object]) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        found = compute()
-    del found
+        result = compute()
+    del result
     return sum(kept.values())

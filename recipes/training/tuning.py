@@ -72,12 +72,12 @@ class TunedTrainer(Trainer):
         source = self.recipe.data.validation
         self.validation: Sequence[TrainingRow] = usable(call.read(source, "data", "validation")).rows if source else []
 
-    def lend(self, kind: type[_L], what: str, hint: str) -> _L:
+    def lend(self, kind: type[_L], label: str, hint: str) -> _L:
         """Return the recipe's model, and select its trainable parameters.
 
         Args:
             kind: The class of model that the trainer requires.
-            what: The message for other models.
+            label: The message for other models.
             hint: Its hint.
 
         Raises:
@@ -91,7 +91,7 @@ class TunedTrainer(Trainer):
             raise UsageError("model: 'dtype' and 'device' are not allowed in a recipe.", "Use 'precision'.")
         lent = spec.lend(self.processes.device)
         if not isinstance(lent, kind):
-            raise UsageError(f"model: {spec.name} {what}", hint)
+            raise UsageError(f"model: {spec.name} {label}", hint)
         if self.recipe.result == "pac" and not (
             isinstance(lent, TrainableEncoder) and lent.head_width is not None and lent.quick_gelu is not None
         ):
@@ -112,7 +112,7 @@ class TunedTrainer(Trainer):
             self._factors = PacLora(self.module, lora.rank, lora.alpha)
         else:
             self._peft = _with_peft(self.module, lora)
-        self.parameters = {name: one for name, one in self.module.named_parameters() if one.requires_grad}
+        self.parameters = {name: param for name, param in self.module.named_parameters() if param.requires_grad}
         return lent
 
     def _open(self, patterns: list[str]) -> None:
@@ -123,8 +123,8 @@ class TunedTrainer(Trainer):
                     f"train: '{pattern}' matches no weight of {self._spec.name}.",
                     f"Its weights: {', '.join(names[:6])}, …",
                 )
-        for name, one in self.module.named_parameters():
-            one.requires_grad_(any(fnmatchcase(name, pattern) for pattern in patterns))
+        for name, param in self.module.named_parameters():
+            param.requires_grad_(any(fnmatchcase(name, pattern) for pattern in patterns))
 
     def take_batches(self, batches: Batches) -> None:
         """Set the batches."""

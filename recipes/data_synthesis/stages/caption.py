@@ -75,8 +75,8 @@ class CaptionStage(Stage):
         """Return each row with its captions."""
         every = [self._wanted(row) for row in rows]
         for attempt in range(self.settings.tries):
-            captions = (one for wanted in every if isinstance(wanted, list) for one in wanted)
-            if left := [one for one in captions if one.text is None]:
+            captions = (caption for wanted in every if isinstance(wanted, list) for caption in wanted)
+            if left := [caption for caption in captions if caption.text is None]:
                 self._ask(left, attempt, models)
         return [
             self._row(row, wanted, models) if isinstance(wanted, list) else wanted
@@ -97,34 +97,34 @@ class CaptionStage(Stage):
             return NotGenerated(f"image cannot be read: {error.strerror or error}")
         beside, above = width * settings.dilate, height * settings.dilate
         wanted: list[_Wanted] = []
-        for given in row.values[settings.boxes]:
-            left, top, right, bottom = given
+        for edges in row.values[settings.boxes]:
+            left, top, right, bottom = edges
             wider = (left - beside, top - above, right + beside, bottom + above)
             box = (max(wider[0], 0.0), max(wider[1], 0.0), min(wider[2], width), min(wider[3], height))
             if box[2] - box[0] > settings.least_side and box[3] - box[1] > settings.least_side:
-                wanted.append(_Wanted(row, len(wanted), replace(row.pixels, box=box), given))
+                wanted.append(_Wanted(row, len(wanted), replace(row.pixels, box=box), edges))
         return wanted
 
     def _ask(self, wanted: Sequence[_Wanted], attempt: int, models: PipelineModels) -> None:
         requests: list[CaptionRequest] = []
-        for one in wanted:
-            name, kwargs = one.row.id, dict(self.settings.generation_kwargs)
+        for caption in wanted:
+            name, kwargs = caption.row.id, dict(self.settings.generation_kwargs)
             if kwargs.get("do_sample"):
-                kwargs["seed"] = seed_of(self.seed, self.name, name, one.place, attempt)
-            requests.append(CaptionRequest(name, name, self.settings.prompt, kwargs, pixels=one.pixels))
-        found = merged(models["captioner"].stream(requests))
-        for at, one in enumerate(wanted):
-            one.passing = False
-            if at in found.captions:
-                one.text = found.captions[at].text.strip()
-                one.fault = self._fault(one.text)
-                one.text = None if one.fault else one.text
-            elif at in found.unseen:
-                one.fault = f"image: {found.unseen[at]}"
-            elif at in found.absent:
-                one.fault = "no caption was recorded"
+                kwargs["seed"] = seed_of(self.seed, self.name, name, caption.place, attempt)
+            requests.append(CaptionRequest(name, name, self.settings.prompt, kwargs, pixels=caption.pixels))
+        written = merged(models["captioner"].stream(requests))
+        for at, caption in enumerate(wanted):
+            caption.passing = False
+            if at in written.captions:
+                caption.text = written.captions[at].text.strip()
+                caption.fault = self._fault(caption.text)
+                caption.text = None if caption.fault else caption.text
+            elif at in written.unseen:
+                caption.fault = f"image: {written.unseen[at]}"
+            elif at in written.absent:
+                caption.fault = "no caption was recorded"
             else:
-                one.fault, one.passing = found.failures.get(at, "was not given by the model"), True
+                caption.fault, caption.passing = written.failures.get(at, "was not given by the model"), True
 
     def _fault(self, text: str) -> str:
         """Return why a caption is unusable; empty if it is usable."""
@@ -137,18 +137,18 @@ class CaptionStage(Stage):
 
     def _row(self, row: PipelineRow, wanted: Sequence[_Wanted], models: PipelineModels) -> Generated:
         settings = self.settings
-        good = [one for one in wanted if one.text is not None]
-        faults = {str(one.place): one.fault for one in wanted if one.text is None}
-        passing = any(one.passing for one in wanted)
+        good = [caption for caption in wanted if caption.text is not None]
+        faults = {str(caption.place): caption.fault for caption in wanted if caption.text is None}
+        passing = any(caption.passing for caption in wanted)
         if not good and (settings.boxes is None or wanted):
             return NotGenerated(next(iter(faults.values())), passing)
-        made: dict[str, Any] = {settings.to: [one.text for one in good]}
+        values: dict[str, Any] = {settings.to: [caption.text for caption in good]}
         if settings.boxes is not None:
-            made[settings.boxes] = [list(one.box) for one in good]
+            values[settings.boxes] = [list(caption.box) for caption in good]
         elif settings.count is None:
-            made[settings.to] = good[0].text
+            values[settings.to] = good[0].text
         else:
-            made[settings.to] = list(dict.fromkeys(made[settings.to]))
+            values[settings.to] = list(dict.fromkeys(values[settings.to]))
         about: Mapping[str, Any] = {
             "model": models.name("captioner"),
             "prompt": settings.prompt,
@@ -157,4 +157,4 @@ class CaptionStage(Stage):
             "counts": {"captions": len(good), "left out": len(faults)},
             **({"left_out": faults} if faults else {}),
         }
-        return replace(row.having(self.name, about, **made), passing=passing)
+        return replace(row.having(self.name, about, **values), passing=passing)

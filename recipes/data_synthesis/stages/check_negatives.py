@@ -36,18 +36,18 @@ class ClipScores(Stage):
 
     def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
         """Return each row with its scores."""
-        made: list[Generated] = []
-        for row, found in zip(rows, similarities(rows, models), strict=True):
-            if isinstance(found, str):
-                made.append(NotGenerated(found))
+        generated: list[Generated] = []
+        for row, similarity in zip(rows, similarities(rows, models), strict=True):
+            if isinstance(similarity, str):
+                generated.append(NotGenerated(similarity))
                 continue
             scores = {
-                key: {name: _SCALE * found[key][text] for name, text in texts.items()}
+                key: {name: _SCALE * similarity[key][text] for name, text in texts.items()}
                 for key, texts in named_texts(row).items()
             }
             about = {"model": models.name("encoder"), "counts": {"entries": len(scores)}}
-            made.append(row.having(self.name, about, clip_scores=scores))
-        return made
+            generated.append(row.having(self.name, about, clip_scores=scores))
+        return generated
 
 
 def named_texts(row: PipelineRow) -> dict[str, dict[str, str]]:
@@ -79,14 +79,14 @@ def similarities(rows: Sequence[PipelineRow], models: PipelineModels) -> list[di
     crops = [_crop(rows[number], key) for number, key, _ in places]
     images, texts = image_features(crops, context), text_features([text for *_, text in places], context)
     cosines = np.einsum("nd,nd->n", images.of_inputs().astype(np.float64), texts.of_inputs().astype(np.float64))
-    found: list[dict[str, dict[str, float]] | str] = [{} for _ in rows]
+    results: list[dict[str, dict[str, float]] | str] = [{} for _ in rows]
     for at, (number, key, text) in enumerate(places):
-        its = found[number]
+        scores = results[number]
         if at in images.failures:
-            found[number] = f"image: {images.failures[at]}"
-        elif isinstance(its, dict):
-            its.setdefault(key, {})[text] = float(cosines[at])
-    return found
+            results[number] = f"image: {images.failures[at]}"
+        elif isinstance(scores, dict):
+            scores.setdefault(key, {})[text] = float(cosines[at])
+    return results
 
 
 def _crop(row: PipelineRow, key: str) -> ImageHandle:
@@ -134,7 +134,7 @@ class CheckNegatives(Stage):
 
     def __init__(self, name: str, settings: CheckNegativesSettings, seed: int) -> None:
         super().__init__(name, settings, seed)
-        self.roles = tuple(one for one in settings.by if one != "parser")  # pyright: ignore[reportAttributeAccessIssue]
+        self.roles = tuple(role for role in settings.by if role != "parser")  # pyright: ignore[reportAttributeAccessIssue]
 
     def check(self) -> None:
         """Raise if a parser is asked that cannot be used here; see ``Stage.check``."""
@@ -144,36 +144,36 @@ class CheckNegatives(Stage):
     def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
         """Return each row with what is known of its negatives."""
         pairs = [
-            (number, key, name, its["sum"], text)
+            (number, key, name, texts["sum"], text)
             for number, row in enumerate(rows)
-            for key, its in named_texts(row).items()
-            for name, text in its.items()
+            for key, texts in named_texts(row).items()
+            for name, text in texts.items()
             if name != "sum"
         ]
-        told = {by: getattr(self, f"_by_{by}")(rows, pairs, models) for by in self.settings.by}
-        made: list[Generated] = []
+        verdicts = {by: getattr(self, f"_by_{by}")(rows, pairs, models) for by in self.settings.by}
+        generated: list[Generated] = []
         for number, row in enumerate(rows):
             own = [(at, key, name) for at, (of, key, name, *_) in enumerate(pairs) if of == number]
-            why = (found[at] for found in told.values() for at, *_ in own if isinstance(found[at], str))
+            why = (answers[at] for answers in verdicts.values() for at, *_ in own if isinstance(answers[at], str))
             if fault := next(why, None):
-                made.append(NotGenerated(fault))
+                generated.append(NotGenerated(fault))
                 continue
-            faults = {by: {(key, name) for at, key, name in own if found[at]} for by, found in told.items()}
-            made.append(self._row(row, faults, models))
-        return made
+            faults = {by: {(key, name) for at, key, name in own if answers[at]} for by, answers in verdicts.items()}
+            generated.append(self._row(row, faults, models))
+        return generated
 
     def _row(self, row: PipelineRow, faults: Mapping[str, set[tuple[str, str]]], models: PipelineModels) -> Generated:
         texts = named_texts(row)
         swaps = {
             (key, name)
-            for key, its in texts.items()
-            for name, text in its.items()
-            if name.startswith("swaps_") and not is_permutation(its["sum"], text)
+            for key, named in texts.items()
+            for name, text in named.items()
+            if name.startswith("swaps_") and not is_permutation(named["sum"], text)
         }
-        every = {**{f"not told by {by}": found for by, found in faults.items()}, "not a permutation": swaps}
-        counts = {"negatives": sum(len(its) - 1 for its in texts.values())}
-        counts["swaps"] = sum(name.startswith("swaps_") for its in texts.values() for name in its)
-        counts |= {why: len(found) for why, found in every.items()}
+        every = {**{f"not told by {by}": faulty for by, faulty in faults.items()}, "not a permutation": swaps}
+        counts = {"negatives": sum(len(named) - 1 for named in texts.values())}
+        counts["swaps"] = sum(name.startswith("swaps_") for named in texts.values() for name in named)
+        counts |= {why: len(faulty) for why, faulty in every.items()}
         counts["not told by any"] = len(set.intersection(*map(set, faults.values()))) if faults else 0
         about: dict[str, Any] = {"models": {role: models.name(role) for role in self.roles}, "counts": counts}
         if not self.settings.drop:
@@ -184,9 +184,9 @@ class CheckNegatives(Stage):
     # Each returns for every pair whether it is indistinguishable, or why it could not be checked.
 
     def _by_encoder(self, rows: Sequence[PipelineRow], pairs: _Pairs, models: PipelineModels) -> list[bool | str]:
-        found = similarities(rows, models)
+        scores = similarities(rows, models)
         return [
-            its if isinstance(its := found[number], str) else its[key][text] >= its[key][summary]
+            of_row if isinstance(of_row := scores[number], str) else of_row[key][text] >= of_row[key][summary]
             for number, key, _, summary, text in pairs
         ]
 
@@ -194,15 +194,15 @@ class CheckNegatives(Stage):
         every = [text for *_, summary, negative in pairs for text in (summary, negative)]
         graphs = graphs_of(every, self.settings.parser.build(), models.cache)
 
-        def same(one: Graph | str, other: Graph | str) -> bool:
+        def same(left: Graph | str, right: Graph | str) -> bool:
             # An unparsable text counts as indistinguishable.
-            return not (isinstance(one, Graph) and isinstance(other, Graph)) or element_set(one) == element_set(other)
+            return not (isinstance(left, Graph) and isinstance(right, Graph)) or element_set(left) == element_set(right)
 
         return [same(graphs[summary], graphs[text]) for *_, summary, text in pairs]
 
     def _by_judge(self, rows: Sequence[PipelineRow], pairs: _Pairs, models: PipelineModels) -> list[bool | str]:
         said = converse(models["judge"], [_same_image(summary, text) for *_, summary, text in pairs])
-        return [bool(one.result) for one in said]
+        return [bool(answer.result) for answer in said]
 
 
 def is_permutation(summary: str, swaps: str) -> bool:
@@ -229,7 +229,7 @@ def _without(
             why = {
                 number: reason
                 for number in range(len(texts))
-                if (reason := ", ".join(one for one, found in faults.items() if (key, f"{kind}_{number}") in found))
+                if (reason := ", ".join(by for by, faulty in faults.items() if (key, f"{kind}_{number}") in faulty))
             }
             gone = {number: reason for number, reason in why.items() if len(why) < len(texts) or number != 0}
             kept[key][kind] = [text for number, text in enumerate(texts) if number not in gone]

@@ -37,20 +37,20 @@ def graphs_of(captions: Sequence[str], parser: CaptionParser, cache: Cache) -> d
     Raises:
         MetricError: The parser cannot be used.
     """
-    found: dict[str, Graph | str] = {}
+    by_caption: dict[str, Graph | str] = {}
     for caption, parsed in parser.parse(list(dict.fromkeys(captions)), Context(cache)).items():
         if isinstance(parsed, str):
-            found[caption] = parsed
+            by_caption[caption] = parsed
             continue
-        sentences = [complete(one) for one in parsed.sentences]
-        found[caption] = in_order(
+        sentences = [complete(sentence) for sentence in parsed.sentences]
+        by_caption[caption] = in_order(
             Graph(
-                tuple(name for one in sentences for name in one.objects),
-                tuple(pair for one in sentences for pair in one.attributes),
-                tuple(triple for one in sentences for triple in one.relations),
+                tuple(name for sentence in sentences for name in sentence.objects),
+                tuple(pair for sentence in sentences for pair in sentence.attributes),
+                tuple(triple for sentence in sentences for triple in sentence.relations),
             )
         )
-    return found
+    return by_caption
 
 
 def element_set(graph: Graph) -> frozenset[tuple[Any, ...]]:
@@ -88,17 +88,17 @@ class Select(Stage):
         """Return each row with how many ``elements`` its caption names."""
         settings = self.settings
         graphs = graphs_of([row.values[settings.caption] for row in rows], settings.parser.build(), models.cache)
-        made: list[Generated] = []
+        generated: list[Generated] = []
         for row in rows:
             graph = graphs[row.values[settings.caption]]
             if isinstance(graph, str):
-                made.append(NotGenerated(graph))
+                generated.append(NotGenerated(graph))
                 continue
             # Each element of a caption once.
             count = sum(len(getattr(graph, kind)) for kind in settings.elements)
             about = {"parser": settings.parser.parser, "counts": {"elements": count}}
-            made.append(row.having(self.name, about, elements=count))
-        return made
+            generated.append(row.having(self.name, about, elements=count))
+        return generated
 
     def left_out(self, rows: Iterable[PipelineRow]) -> Mapping[int, str]:
         """Return the rows beyond the most, whose captions name the fewest elements."""

@@ -59,7 +59,7 @@ class MaskTree(MaskTexts):
         depths = dict(self._below(number))
         while depths and clip_tokens(self._part(number, depths)) > most:
             deepest = max(depths.values())
-            depths = {one: depth for one, depth in depths.items() if depth < deepest}
+            depths = {key: depth for key, depth in depths.items() if depth < deepest}
         return cut_to_tokens(self._part(number, depths), most)
 
     def entries(self, most: int | None = None) -> dict[str, str]:
@@ -208,10 +208,10 @@ def numbered_lines(answer: str, count: int, asker: Asker) -> list[str]:
     Raises:
         NoUse: It does not have ``count`` lines numbered from 1, or one is in another language.
     """
-    found = [match for line in answer.splitlines() if (match := _NUMBERED.match(line))]
-    if [int(one[1]) for one in found] != list(range(1, count + 1)):
+    matches = [match for line in answer.splitlines() if (match := _NUMBERED.match(line))]
+    if [int(match[1]) for match in matches] != list(range(1, count + 1)):
         raise NoUse(f"the answer has no {count} numbered lines")
-    return [asker.line(one[2]) for one in found]
+    return [asker.line(match[2]) for match in matches]
 
 
 @dataclass
@@ -250,34 +250,34 @@ class EntryStage(Stage):
         conversations: Sequence[Mapping[str, Conversation[Any]]],
     ) -> list[EntryResults]:
         """Run the conversations of all rows together, and return their outcome by entry."""
-        flat = [(number, key, one) for number, its in enumerate(conversations) for key, one in its.items()]
-        told = [EntryResults() for _ in rows]
-        for (number, key, _), said in zip(flat, converse(models["judge"], [one for *_, one in flat]), strict=True):
-            its = told[number]
-            its.asked += said.asked
+        flat = [(number, key, asked) for number, entries in enumerate(conversations) for key, asked in entries.items()]
+        replies = [EntryResults() for _ in rows]
+        for (number, key, _), said in zip(flat, converse(models["judge"], [asked for *_, asked in flat]), strict=True):
+            reply = replies[number]
+            reply.asked += said.asked
             if said.result is None:
-                its.silent = said.silent or its.silent
-                its.faults[key] = said.silent or said.fault
+                reply.silent = said.silent or reply.silent
+                reply.faults[key] = said.silent or said.fault
             else:
-                its.results[key] = said.result
-        return told
+                reply.results[key] = said.result
+        return replies
 
     def row(
-        self, row: PipelineRow, told: EntryResults, models: PipelineModels, prompts: Mapping[str, str], **values: Any
+        self, row: PipelineRow, reply: EntryResults, models: PipelineModels, prompts: Mapping[str, str], **values: Any
     ) -> Generated:
         """Return a row with its results and provenance; it fails if ``lacking`` is set and the whole image failed."""
-        if self.lacking and BASE not in told.results:
-            of_image = (why for key, why in told.faults.items() if key.partition(" ")[0] == BASE)
-            return NotGenerated(f"{self.lacking}: {next(of_image, 'nothing is said of it')}", passing=bool(told.silent))
+        if self.lacking and BASE not in reply.results:
+            whys = (why for key, why in reply.faults.items() if key.partition(" ")[0] == BASE)
+            return NotGenerated(f"{self.lacking}: {next(whys, 'nothing is said of it')}", passing=bool(reply.silent))
         about = {
             "model": models.name("judge"),
             "prompts": dict(prompts),
             "seed": self.seed,
-            "requests": told.asked,
-            "counts": {"entries": len(told.results), "left out": len(told.faults)},
-            **({"left_out": told.faults} if told.faults else {}),
+            "requests": reply.asked,
+            "counts": {"entries": len(reply.results), "left out": len(reply.faults)},
+            **({"left_out": reply.faults} if reply.faults else {}),
         }
-        return replace(row.having(self.name, about, **values), passing=bool(told.silent))
+        return replace(row.having(self.name, about, **values), passing=bool(reply.silent))
 
 
 class NegativesSettings(AskingSettings):
@@ -310,20 +310,20 @@ class Negatives(EntryStage):
         """Return each row with negatives; an entry without one of a kind loses its summaries, too."""
         conversations = [
             {
-                f"{key} {kind} {number}": self._negative(its[0], kind, self.asker(row, key, kind, str(number)))
-                for key, its in row.values["summaries"].items()
+                f"{key} {kind} {number}": self._negative(texts[0], kind, self.asker(row, key, kind, str(number)))
+                for key, texts in row.values["summaries"].items()
                 for kind in NEGATIVES
                 for number in range(self.settings.of_image if key == BASE else self.settings.of_mask)
             }
             for row in rows
         ]
-        made: list[Generated] = []
-        for row, told in zip(rows, self.ask(rows, models, conversations), strict=True):
-            by_entry = _by_entry(row.values["summaries"], told)
+        generated: list[Generated] = []
+        for row, reply in zip(rows, self.ask(rows, models, conversations), strict=True):
+            by_entry = _by_entry(row.values["summaries"], reply)
             summaries = {key: row.values["summaries"][key] for key in by_entry}
-            told.results = by_entry
-            made.append(self.row(row, told, models, NEGATIVES, negatives=by_entry, summaries=summaries))
-        return made
+            reply.results = by_entry
+            generated.append(self.row(row, reply, models, NEGATIVES, negatives=by_entry, summaries=summaries))
+        return generated
 
     def _negative(self, summary: str, kind: str, asker: Asker) -> Conversation[str]:
         settings, own = self.settings, clip_tokens(summary)
@@ -341,13 +341,13 @@ class Negatives(EntryStage):
         return first_of_use(asker.tries, ask)
 
 
-def _by_entry(summaries: Sequence[str], told: EntryResults) -> dict[str, dict[str, list[str]]]:
+def _by_entry(summaries: Sequence[str], reply: EntryResults) -> dict[str, dict[str, list[str]]]:
     """Return entry to kind to texts, of entries with texts of every kind."""
-    found: dict[str, dict[str, list[str]]] = {key: {kind: [] for kind in NEGATIVES} for key in summaries}
-    for name, text in told.results.items():
+    by_entry: dict[str, dict[str, list[str]]] = {key: {kind: [] for kind in NEGATIVES} for key in summaries}
+    for name, text in reply.results.items():
         key, kind, _ = name.rsplit(" ", 2)
-        found[key][kind].append(text)
-    return {key: kinds for key, kinds in found.items() if all(kinds.values())}
+        by_entry[key][kind].append(text)
+    return {key: kinds for key, kinds in by_entry.items() if all(kinds.values())}
 
 
 _AT_ONCE = 5
@@ -384,22 +384,22 @@ class MoreSummaries(EntryStage):
             texts = MaskTree(row.values).entries(self.settings.input_tokens)
             first = row.values["summaries"]
             conversations.append(
-                {key: self._further(texts[key], its, key, self.asker(row, key)) for key, its in first.items()}
+                {key: self._further(texts[key], known, key, self.asker(row, key)) for key, known in first.items()}
             )
-        made = self.ask(rows, models, conversations)
+        replies = self.ask(rows, models, conversations)
         return [
-            self.row(row, told, models, {"several": SEVERAL}, summaries={**row.values["summaries"], **told.results})
-            for row, told in zip(rows, made, strict=True)
+            self.row(row, reply, models, {"several": SEVERAL}, summaries={**row.values["summaries"], **reply.results})
+            for row, reply in zip(rows, replies, strict=True)
         ]
 
     def _further(self, text: str, first: Sequence[str], key: str, asker: Asker) -> Conversation[list[str]]:
         settings = self.settings
         wanted = settings.of_image if key == BASE else max(settings.of_mask, math.log(clip_tokens(text)))
         # In the order in which they came, each once.
-        found = dict.fromkeys(first)
+        summaries = dict.fromkeys(first)
         fault = NoUse("nothing new was said")
         for attempt in range(asker.tries):
-            if len(found) > wanted:
+            if len(summaries) > wanted:
                 break
             prompt = f"Full description: {text}\n\nSummaries:"
             try:
@@ -408,10 +408,10 @@ class MoreSummaries(EntryStage):
             except NoUse as reason:
                 fault = reason
                 continue
-            found |= dict.fromkeys(line for line in lines if clip_tokens(line) < CONTEXT)
-        if len(found) == len(first):
+            summaries |= dict.fromkeys(line for line in lines if clip_tokens(line) < CONTEXT)
+        if len(summaries) == len(first):
             raise fault
-        return list(found)
+        return list(summaries)
 
 
 class FirstSummarySettings(AskingSettings):
@@ -444,18 +444,18 @@ class FirstSummary(EntryStage):
     def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
         """Return each row with its summaries; a row fails if its whole image has none."""
         texts = [MaskTree(row.values, self.settings.least_area).entries() for row in rows]
-        made = self.ask(
+        replies = self.ask(
             rows,
             models,
             [
-                {key: self._summary(text, key, self.asker(row, key)) for key, text in its.items() if text}
-                for row, its in zip(rows, texts, strict=True)
+                {key: self._summary(text, key, self.asker(row, key)) for key, text in entries.items() if text}
+                for row, entries in zip(rows, texts, strict=True)
             ],
         )
         prompts = {"full image": FULL_IMAGE, "submask": SUBMASK}
         return [
-            self.row(row, told, models, prompts, summaries={key: [text] for key, text in told.results.items()})
-            for row, told in zip(rows, made, strict=True)
+            self.row(row, reply, models, prompts, summaries={key: [text] for key, text in reply.results.items()})
+            for row, reply in zip(rows, replies, strict=True)
         ]
 
     def _summary(self, text: str, key: str, asker: Asker) -> Conversation[str]:

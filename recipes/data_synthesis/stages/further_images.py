@@ -33,8 +33,8 @@ class FurtherImages(RowStage):
 
     def make(self, row: PipelineRow, models: PipelineModels) -> PipelineRow:
         """Return a row with its images."""
-        given = row.values[self.settings.captions]
-        captions = ([given] if isinstance(given, str) else list(given))[: self.settings.count]
+        texts = row.values[self.settings.captions]
+        captions = ([texts] if isinstance(texts, str) else list(texts))[: self.settings.count]
         seed = seed_of(self.seed, self.name, row.id)
         painted = models["painter"].paint(captions, seed=seed)
         about = {"model": models.name("painter"), "prompts": captions, "seed": seed, "counts": {"images": len(painted)}}

@@ -38,13 +38,13 @@ class Boxes(RowStage):
     def make(self, row: PipelineRow, models: PipelineModels) -> PipelineRow:
         """Return a row with its boxes."""
         regions = models["segmenter"].masks(row.pixels, grid=self.settings.grid)
-        boxes: Sequence[Any] = [one.box for one in regions]
+        boxes: Sequence[Any] = [region.box for region in regions]
         if self.settings.clustered:
-            found, size = np.array(boxes, np.float64).reshape(-1, 4), read_image(row.pixels).image.size
-            boxes = clustered_boxes(found, size, rectangles=self.settings.rectangles)
+            array, size = np.array(boxes, np.float64).reshape(-1, 4), read_image(row.pixels).image.size
+            boxes = clustered_boxes(array, size, rectangles=self.settings.rectangles)
         about = {"model": models.name("segmenter"), "counts": {"masks": len(regions), "boxes": len(boxes)}}
-        told = [[float(edge) for edge in box] for box in boxes]
-        return row.having(self.name, about, **{self.settings.to: told})
+        edges = [[float(edge) for edge in box] for box in boxes]
+        return row.having(self.name, about, **{self.settings.to: edges})
 
 
 class DescribeMasksSettings(StageSettings):
@@ -67,9 +67,9 @@ class DescribeMasks(RowStage):
     def make(self, row: PipelineRow, models: PipelineModels) -> PipelineRow:
         """Return a row with its texts in place."""
         captions = row.values[self.settings.captions]
-        told = dict(zip(map(tuple, row.values["boxes"]), captions, strict=True))
+        by_box = dict(zip(map(tuple, row.values["boxes"]), captions, strict=True))
         masks = {
-            number: {**mask, "caption": told.get(tuple(_box(mask)), "")}
+            number: {**mask, "caption": by_box.get(tuple(_box(mask)), "")}
             for number, mask in row.values["mask_data"].items()
         }
         about = {
@@ -157,7 +157,7 @@ class Masks(RowStage):
             pixels = np.asarray(read_image(row.pixels).image.convert("RGB"))
             if len(points := points_near(canny_edges(pixels), seed=self.seed, which=which)):
                 regions += segmenter.masks(row.pixels, points=points)
-        empty += [f"mask {number}" for number, one in enumerate(regions) if not one.mask.size]
+        empty += [f"mask {number}" for number, region in enumerate(regions) if not region.mask.size]
         tree = shown(mask_tree(regions, comparison=self.settings.comparison), self.settings.least_area)
         yield from numbered(tree, -1)
 

@@ -57,27 +57,27 @@ class Merge(Stage):
     def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
         """Return each row with its merged caption."""
         said = converse(models["judge"], [self._merged(row) for row in rows])
-        made: list[Generated] = []
-        for row, one in zip(rows, said, strict=True):
-            if one.result is None:
-                made.append(NotGenerated(one.silent or one.fault, passing=bool(one.silent)))
+        generated: list[Generated] = []
+        for row, answer in zip(rows, said, strict=True):
+            if answer.result is None:
+                generated.append(NotGenerated(answer.silent or answer.fault, passing=bool(answer.silent)))
                 continue
             about = {
                 "model": models.name("judge"),
                 "prompt": self.settings.prompt,
                 "seed": self.seed,
-                "requests": one.asked,
+                "requests": answer.asked,
                 "parents": [self.settings.overall, self.settings.elements],
             }
-            made.append(row.having(self.name, about, **{self.settings.to: one.result}))
-        return made
+            generated.append(row.having(self.name, about, **{self.settings.to: answer.result}))
+        return generated
 
     def _merged(self, row: PipelineRow) -> Conversation[str]:
         settings = self.settings
         overall, elements = row.values[settings.overall], row.values[settings.elements]
         if not elements:
             return overall
-        parts = ". ".join(one.strip().rstrip(".") for one in elements)
+        parts = ". ".join(element.strip().rstrip(".") for element in elements)
         prompt = fill(settings.prompt, overall=overall, elements=parts)
 
         def ask(attempt: int) -> Conversation[str]:

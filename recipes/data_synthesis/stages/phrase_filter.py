@@ -90,7 +90,7 @@ def named_phrases(graph: Graph, sentence: str) -> list[str]:
     return _different(phrase for phrase in (*pairs, *turned, *left) if phrase in sentence)
 
 
-def phrase_scores(found: Detections, scoring: Scoring = "released", threshold: float = THRESHOLD) -> np.ndarray:
+def phrase_scores(detections: Detections, scoring: Scoring = "released", threshold: float = THRESHOLD) -> np.ndarray:
     """Return the score of each phrase in an image.
 
     ``released``, as in DetailCaps: of the boxes of any phrase that no better one overlaps by an IoU above 0.1,
@@ -98,14 +98,14 @@ def phrase_scores(found: Detections, scoring: Scoring = "released", threshold: f
     has 0, and the result depends on the other phrases. ``per_phrase``: its best score in any box.
 
     Args:
-        found: What the detector found of these phrases.
+        detections: What the detector found of these phrases.
         scoring: How.
         threshold: Score that a box must be above; of ``released``.
 
     Returns:
         float64 ``[phrases]``, 0 to 1; zeros where there is no box.
     """
-    scores = np.asarray(found.scores, np.float64)
+    scores = np.asarray(detections.scores, np.float64)
     phrases = scores.shape[1]
     if not scores.size:
         return np.zeros(phrases)
@@ -113,7 +113,7 @@ def phrase_scores(found: Detections, scoring: Scoring = "released", threshold: f
         return scores.max(axis=0)
     best = np.zeros(phrases)
     winners, highest = scores.argmax(axis=1), scores.max(axis=1)
-    kept = kept_boxes(found.boxes, highest, _OVERLAP)
+    kept = kept_boxes(detections.boxes, highest, _OVERLAP)
     kept = kept[highest[kept] > threshold]
     np.maximum.at(best, winners[kept], highest[kept])
     return best
@@ -212,36 +212,36 @@ class PhraseFilter(Stage):
     def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
         """Return each row with its captions filtered; one of which no sentence is left is unmade."""
         pieces = self._pieces(rows, models)
-        flat = [piece for its in pieces for piece in its]
+        flat = [piece for of_row in pieces for piece in of_row]
         look = self._by_detector if self.settings.by == "detector" else self._by_answers
         scores = iter(look(flat, models))
-        made: list[Generated] = []
-        for row, its in zip(rows, pieces, strict=True):
+        generated: list[Generated] = []
+        for row, of_row in zip(rows, pieces, strict=True):
             filtered: list[FilteredCaption] = []
             fault: NotGenerated | None = None
-            for piece, found in zip(its, [next(scores) for _ in its], strict=True):
-                if isinstance(found, NotGenerated):
-                    fault = fault or found
+            for piece, scored in zip(of_row, [next(scores) for _ in of_row], strict=True):
+                if isinstance(scored, NotGenerated):
+                    fault = fault or scored
                 else:
                     threshold, local = self.settings.threshold, not piece.is_whole
-                    filtered.append(caption_without(piece.text, piece.phrases, found, threshold, whole_words=local))
+                    filtered.append(caption_without(piece.text, piece.phrases, scored, threshold, whole_words=local))
             is_whole = isinstance(row.values[self.settings.captions], str)
-            made.append(fault or self._row(row, filtered, is_whole, models))
-        return made
+            generated.append(fault or self._row(row, filtered, is_whole, models))
+        return generated
 
     def _pieces(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[list[_Piece]]:
         captions = [row.values[self.settings.captions] for row in rows]
-        texts = [[text for text in _SENTENCES.split(one) if text] if isinstance(one, str) else one for one in captions]
-        every = [text for its in texts for text in its]
+        texts = [[text for text in _SENTENCES.split(cap) if text] if isinstance(cap, str) else cap for cap in captions]
+        every = [text for sentences in texts for text in sentences]
         graphs = graphs_of(every, self.settings.parser.build(), models.cache) if every else {}
         pieces: list[list[_Piece]] = [[] for _ in rows]
-        for row, caption, its, made in zip(rows, captions, texts, pieces, strict=True):
+        for row, caption, sentences, of_row in zip(rows, captions, texts, pieces, strict=True):
             is_whole = isinstance(caption, str)
             find = named_phrases if is_whole or self.settings.phrases == "named" else bare_phrases
-            for text in its:
+            for text in sentences:
                 graph = graphs[text]
                 # An unparsable text has no phrase that is known to be missing.
-                made.append(_Piece(row, text, [] if isinstance(graph, str) else find(graph, text), is_whole))
+                of_row.append(_Piece(row, text, [] if isinstance(graph, str) else find(graph, text), is_whole))
         return pieces
 
     def _by_detector(self, pieces: Sequence[_Piece], models: PipelineModels) -> Iterator[np.ndarray | NotGenerated]:
@@ -253,11 +253,11 @@ class PhraseFilter(Stage):
             # The release also queries the whole local caption, with which phrases compete.
             asked = piece.phrases if piece.is_whole else [*piece.phrases, piece.text]
             try:
-                found = detector.detect(piece.row.pixels, asked)
+                detections = detector.detect(piece.row.pixels, asked)
             except UnreadableImage as error:
                 yield NotGenerated(f"image: {error}")
                 continue
-            yield phrase_scores(found, settings.scoring, settings.threshold)
+            yield phrase_scores(detections, settings.scoring, settings.threshold)
 
     def _by_answers(self, pieces: Sequence[_Piece], models: PipelineModels) -> Iterator[np.ndarray | NotGenerated]:
         """Yield 0 for each phrase that the model denies, else 1."""
@@ -283,23 +283,23 @@ class PhraseFilter(Stage):
                 faults[number] = NotGenerated(f"image: {answers.unseen[at]}")
             else:
                 faults[number] = NotGenerated(answers.failures.get(at, "was not answered"), passing=True)
-        for number, its in enumerate(scores):
-            yield faults.get(number, np.array(its))
+        for number, values in enumerate(scores):
+            yield faults.get(number, np.array(values))
 
     def _row(
         self, row: PipelineRow, filtered: Sequence[FilteredCaption], is_whole: bool, models: PipelineModels
     ) -> Generated:
         whole_goes = self.settings.unit == "sentence"
-        texts = [one.text.strip() for one in filtered if not (whole_goes and one.removed)]
+        texts = [part.text.strip() for part in filtered if not (whole_goes and part.removed)]
         if is_whole and not texts:
             return NotGenerated("no sentence is left")
-        removed = [dict(vars(gone)) for one in filtered for gone in one.removed]
+        removed = [dict(vars(gone)) for part in filtered for gone in part.removed]
         about: dict[str, Any] = {
             "model": models.name(self.settings.by),
             "scoring": self.settings.scoring,
             "threshold": self.settings.threshold,
             "parents": [self.settings.captions],
-            "counts": {"phrases kept": sum(len(one.kept) for one in filtered), "phrases removed": len(removed)},
+            "counts": {"phrases kept": sum(len(part.kept) for part in filtered), "phrases removed": len(removed)},
             **({"removed": removed} if removed else {}),
         }
         return row.having(self.name, about, **{self.settings.to: " ".join(texts) if is_whole else texts})
