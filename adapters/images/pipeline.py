@@ -151,15 +151,15 @@ def _parts_by_processes(
     done, fault = 0, ""
     while done < len(parts) and not fault:
         try:
-            for part in _loaded(source, parts[done:], workers):
-                yield part
+            for batch in _loaded(source, parts[done:], workers):
+                yield batch
                 done += 1
         except RuntimeError as error:
             # Torch reports a dead process like this. One process per image shows which image caused it.
             alone = [_by_itself(source, at) for at in parts[done]]
             yield _joined(alone, source.transform)
             done += 1
-            fault = "" if any(part.failures for part in alone) else str(error)
+            fault = "" if any(batch.failures for batch in alone) else str(error)
         except (AssertionError, OSError) as error:
             fault = f"none could begin: {error}"
     if fault:
