@@ -5,11 +5,13 @@ from __future__ import annotations
 import atexit
 import fcntl
 import gc
+import gettext
 import hashlib
 import itertools
 import os
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,8 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 # other examples, so that half of the usual 100 find as much in twice as many runs.
 settings.register_profile("capbench", deadline=None, max_examples=50)
 settings.load_profile("capbench")
+# Each parser of arguments looks for translations on the disk, string by string, and tests make thousands of parsers.
+gettext.find = cache(gettext.find)
 if "PYTEST_XDIST_WORKER" in os.environ:
     # After all else that ends with it: to take apart what a worker imported takes seconds, and nobody looks at it.
     atexit.register(os._exit, 0)

@@ -11,7 +11,10 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Literal, NamedTuple
+
+from capbench.permissions import PACKAGE_ROOT
 
 Kind = Literal["read", "write", "connect", "look up", "listen", "start", "import", "compile", "exec", "unpickle"]
 ASKING: tuple[Kind, ...] = ("connect", "look up")
@@ -61,6 +64,7 @@ class _Watcher(NamedTuple):
 _HOOKED: list[bool] = []
 _WATCHERS: list[_Watcher] = []
 _INSIDE = threading.local()
+_LIBRARIES = (f"{sys.prefix}{os.sep}", f"{sys.base_prefix}{os.sep}", str(PACKAGE_ROOT / "tasks") + os.sep)
 
 
 def _heard(event: str, arguments: tuple[Any, ...]) -> None:
@@ -89,7 +93,14 @@ def _opened(path: Any, mode: str | None, flags: int) -> Event | None:
 
 
 def _real(path: Any) -> str:
-    return os.path.realpath(os.fsdecode(path))
+    name = os.fsdecode(path)
+    return _real_of_a_library(name) if name.startswith(_LIBRARIES) else os.path.realpath(name)
+
+
+@cache
+def _real_of_a_library(name: str) -> str:
+    """Follow the links of a file that no test changes: commands open hundreds of them."""
+    return os.path.realpath(name)
 
 
 def _changed(path: Any, *_: Any) -> Event | None:

@@ -39,6 +39,7 @@ from capbench.benchmarks.rate.session import RatingQueue, locked, read_session
 from capbench.cli.main import main
 from capbench.errors import BenchError
 from capbench.permissions import PACKAGE_ROOT
+from capbench.tasks.index import build_index
 
 LINKS = {
     "link.png": "SECRET.png", "link.jsonl": "rows.jsonl", "link.yaml_": "other.yaml", "link.json": "rows.jsonl",
@@ -91,6 +92,7 @@ class World:
     desk: Path = field(init=False)
     stranger: Path = field(init=False)
     elsewhere: Path = field(init=False)
+    printed: str = ""
 
     def __post_init__(self) -> None:
         for name in ("desk", "stranger", "elsewhere"):
@@ -200,10 +202,10 @@ def strange(world: World, events: Sequence[Event]) -> list[Event]:
     its = f"{root}/stranger"
 
     def is_below(path: str, *folders: str) -> bool:
-        return any(path == one or path.startswith(one + os.sep) for one in folders)
+        return f"{path}{os.sep}".startswith(tuple(f"{one}{os.sep}" for one in folders))
 
     found: list[Event] = []
-    for one in events:
+    for one in dict.fromkeys(events):
         if one.kind in ("read", "write"):
             inside = is_below(one.what, *mine, its) if is_below(one.what, root) else is_below(one.what, *LIBRARIES)
             # To list the folder in which all lie is to look for what lies there.
@@ -216,7 +218,7 @@ def strange(world: World, events: Sequence[Event]) -> list[Event]:
             continue
         elif one.kind in (*ASKING, "start") or (one.kind == "unpickle" and one.what.startswith(("posix.", "os."))):
             found.append(one)
-    return list(dict.fromkeys(found))
+    return found
 
 
 def look(
@@ -234,8 +236,8 @@ def look(
     assert found == {}
     assert not world.ran.exists(), world.ran.read_text()
     assert listener.came == came
-    told = capsys.readouterr()
-    assert SECRET not in told.out + told.err
+    world.printed = "".join(capsys.readouterr())
+    assert SECRET not in world.printed
     kept = [one for one in world.desk.rglob("*") if one.is_file()]
     assert not [one for one in kept if SECRET.encode() in one.read_bytes()]
     assert sorted(one.name for one in world.elsewhere.iterdir()) == ELSEWHERE
@@ -341,16 +343,15 @@ OF_TASKS: dict[str, Mapping[str, Any]] = {
 }  # fmt: skip
 TASKS = "--include_path {here}"
 RECORDED = "--model captions:mine/rows.jsonl"
+OF_ALL_TASKS_COMMANDS = [f"ls tasks {TASKS}", f"validate {{names}} {TASKS}", "validate {files}"]
+"""Commands that go on with the other tasks where one is faulty."""
 OF_TASK_COMMANDS = [
-    f"ls tasks {TASKS}",
     f"show strange {TASKS}",
     f"data strange --download {TASKS}",
-    f"validate strange {TASKS}",
-    "validate {here}/strange.yaml",
     f"run --task strange {RECORDED} --dry_run {TASKS}",
     f"run --task strange {RECORDED} --bootstrap 0 {TASKS}",
-    f"make mine/pipeline.yaml --data strange --dry_run {TASKS}",
-    f"make mine/pipeline.yaml --data strange --output made {TASKS}",
+    f"make mine/pipeline.yaml {{captioner}} --data strange --dry_run {TASKS}",
+    f"make mine/pipeline.yaml {{captioner}} --data strange --output made {TASKS}",
     f"train mine/recipe.yaml --set data.task=strange --set data.file=null --no_judge --dry_run {TASKS}",
     f"export lm-eval --tasks strange -o lm_tasks {TASKS}",
 ]
@@ -362,16 +363,48 @@ CARD = {
 
 @pytest.mark.parametrize("attack", dear(OF_TASKS, "code: pickle of pandas"))
 def test_task(attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
-    values = {**TASK, **OF_TASKS[attack]}
-    world.write("strange.yaml", {key: one for key, one in values.items() if one is not None})
-    world.tell(values)
+    world.write("strange.yaml", task_that_tries(attack))
+    world.tell(OF_TASKS[attack])
+    write_what_tasks_name(world)
+    # Who reads no image need not look at one, either.
+    looks = attack == "nothing" or "image" in str(OF_TASKS[attack])
+    captioner = "" if looks else "--set models.captioner={name:\\ captions:mine/rows.jsonl}"
+    ended = look(world, listener, [one.replace("{captioner}", captioner) for one in OF_TASK_COMMANDS], capsys)
+    came_to_its_end(attack, ended, but=("make ", "train "))
+
+
+def test_all_tasks_together(world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
+    attacks = [one for one in OF_TASKS if one != "code: pickle of pandas"]
+    tasks: dict[str, str] = {}
+    for number, attack in enumerate(attacks):
+        values = {**task_that_tries(attack), "task": OF_TASKS[attack].get("task", f"t{number:02}")}
+        tasks[values["task"]] = world.write(f"t{number:02}.yaml", values).name
+    world.tell(list(LINKS))
+    write_what_tasks_name(world)
+    indexed = [name for name in build_index([world.stranger]).entries if name in tasks]
+    words = {"{names}": " ".join(indexed), "{files}": " ".join(f"{{here}}/{file}" for file in tasks.values())}
+    ended = []
+    for command in OF_ALL_TASKS_COMMANDS:
+        for sign, value in words.items():
+            command = command.replace(sign, value)
+        ended += look(world, listener, [command], capsys).values()
+        # None keeps those after it from being looked at.
+        looked_at = indexed if words["{names}"] in command else tasks
+        assert [one for one in looked_at if one not in world.printed and tasks[one] not in world.printed] == []
+    assert ended == [0, 1, 1]
+    assert f"ok       t{attacks.index('nothing'):02}\n" in world.printed
+
+
+def task_that_tries(attack: str) -> dict[str, Any]:
+    return {key: one for key, one in {**TASK, **OF_TASKS[attack]}.items() if one is not None}
+
+
+def write_what_tasks_name(world: World) -> None:
     world.write("card.yaml", CARD)
     world.write("references.json", json.dumps({"rows.txt": ["{server}/x"]}))
     world.write("script/script.py", EVIL.format(ran=str(world.ran)))
     world.write("evil.pkl", pickle.dumps(Shell(world.ran)))
     brings_code(world, "auto", "bert")
-    ended = look(world, listener, OF_TASK_COMMANDS, capsys)
-    came_to_its_end(attack, ended, but=("make ", "train "))
 
 
 def brings_code(world: World, name: str, kind: str) -> None:
@@ -725,12 +758,18 @@ OF_DATA_COMMANDS = [
     "score {here}/rows.jsonl --metrics clip_s --model shapes-clip",
     "make shapes_positives --data {here}/rows.jsonl --dry_run",
     "make {here}/pipeline.yaml --data {here}/rows.jsonl --output made",
-    "make {here}/pipeline.yaml --data {here} --output made-of-folder",
     "make {here}/pipeline.yaml --data {here}/dci --output made-of-dci",
     "train {here}/recipe.yaml --output trained --no_judge",
     "import {here}/rows.jsonl -o imported.jsonl",
     "import {here}/evil.pkl -o imported.jsonl",
 ]
+OF_FOLDER_COMMAND = "make {here}/pipeline.yaml --data {here} --output made-of-folder"
+"""It reads what lies in the folder, whatever rows name."""
+
+
+def write_files_that_are_no_images(world: World) -> None:
+    world.write("script.png", f"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n(%pipe%touch {world.ran}) (w) file\n")
+    world.write("list.mp4", "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n{server}/x.ts\n#EXT-X-ENDLIST\n")
 
 
 @pytest.mark.parametrize("attack", IMAGES)
@@ -744,10 +783,16 @@ def test_rows_images_and_captions(attack: str, world: World, listener: Listener,
     world.write("train.jsonl", [{"image": image, "captions": ["a dog"]}])
     world.write("dci/splits.json", json.dumps({"test": ["0.json"]}))
     world.write("dci/complete/0.json", json.dumps({"image": f"../../{image}", "mask_data": {}, "short_caption": "a"}))
-    world.write("script.png", f"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n(%pipe%touch {world.ran}) (w) file\n")
-    world.write("list.mp4", "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n{server}/x.ts\n#EXT-X-ENDLIST\n")
+    write_files_that_are_no_images(world)
     world.write("evil.pkl", pickle.dumps(Shell(world.ran)))
     look(world, listener, OF_DATA_COMMANDS, capsys)
+
+
+def test_folder_of_images(world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
+    world.write("pipeline.yaml", PIPELINE)
+    world.tell(list(LINKS))
+    write_files_that_are_no_images(world)
+    look(world, listener, [OF_FOLDER_COMMAND], capsys)
 
 
 # --------------------------------------------------------------------- suites, clusters, runs, sessions, boards
@@ -912,7 +957,7 @@ def test_rating_session(attack: str, world: World, listener: Listener, capsys: p
 def test_documents_say_how_much_was_tried():
     text = (PACKAGE_ROOT / "docs/reliability.md").read_text()
     tried = {
-        "task": (len(OF_TASKS) - 1, len(OF_TASK_COMMANDS)),
+        "task": (len(OF_TASKS) - 1, len(OF_TASK_COMMANDS) + len(OF_ALL_TASKS_COMMANDS)),
         "model (captioner, encoder, judge, painter, segmenter, detector)": (
             len(OF_MODELS) - 1,
             f"{min(map(len, OF_MODEL_COMMANDS.values()))} to {max(map(len, OF_MODEL_COMMANDS.values()))}",
@@ -921,7 +966,7 @@ def test_documents_say_how_much_was_tried():
             f"{len(OF_PIPELINES) - 1}, {len(OF_RECIPES) - 1}, {len(OF_LOOPS)}",
             ", ".join(str(len(one)) for one in OF_RECIPE_COMMANDS.values()),
         ),
-        "rows, images, captions, folders of DCI": (len(IMAGES), len(OF_DATA_COMMANDS)),
+        "rows, images, captions, folders of DCI": (len(IMAGES), len(OF_DATA_COMMANDS) + 1),
         "recorded results of a suite": (len(ROWS_OF_SUITE), 3),
         "cluster file": (len(CLUSTERS), 4),
         "progress of a run (`status`)": (1, 1),
