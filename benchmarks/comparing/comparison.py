@@ -143,7 +143,7 @@ class Comparison:
     @property
     def decimals(self) -> int:
         """Digits behind the point that tables show."""
-        return decimals_for(self.scale, [one.value for one in self.compared])
+        return decimals_for(self.scale, [entry.value for entry in self.compared])
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as JSON values, unscaled."""
@@ -172,7 +172,7 @@ def compare_runs(
     runs = read_runs(folders)
     protocol = runs[0].record.protocol
     if not protocol.comparable:
-        known = names_where(lambda one: one.comparable)
+        known = names_where(lambda protocol: protocol.comparable)
         raise UsageError(
             f"{runs[0].path}: runs of protocol '{runs[0].record.output_type}' cannot be compared",
             f"Comparable protocols: {', '.join(known)}.",
@@ -196,7 +196,7 @@ def _metrics(runs: Sequence[FinishedRun], settings: CompareSettings, progress: P
         ratings = rated_by.ratings(aspect)
     label = " ".join(filter(None, (statistic.label, aspect))) if statistic else name
     scored, notes = scored_metrics(runs, settings.metrics)
-    scores = {one.name: one.values for one in scored}
+    scores = {entry.name: entry.values for entry in scored}
     rows = ComparedRows(
         first.images(),
         scores,
@@ -204,21 +204,21 @@ def _metrics(runs: Sequence[FinishedRun], settings: CompareSettings, progress: P
         first.names("system"),
         first.names("category"),
         by="" if statistic else name,
-        lower_is_better={one.name for one in scored if not one.run.record.higher_is_better(one.metric)},
+        lower_is_better={entry.name for entry in scored if not entry.run.record.higher_is_better(entry.metric)},
     )
-    found = _paired(first, rows, statistic, label, settings, progress)
-    left_out, samples = found.left_out
+    paired = _paired(first, rows, statistic, label, settings, progress)
+    left_out, samples = paired.left_out
     if left_out:
         notes.append(f"excluded {left_out:,} of {samples:,} samples: some metric has no score")
     resampled = first.record.protocol.resampled
-    if test := found.supposes_independence:
+    if test := paired.supposes_independence:
         notes.append(
-            f"{test} assumes independent rows; these {found.n:,} are of {found.groups:,} {resampled}: "
+            f"{test} assumes independent rows; these {paired.n:,} are of {paired.groups:,} {resampled}: "
             f"letters are from the bootstrap over {resampled}"
         )
-    compared, pairs = _ranked(scored, found, settings, found.higher_is_better)
+    compared, pairs = _ranked(scored, paired, settings, paired.higher_is_better)
     return Comparison(
-        first.record.task, first.record.alias, "metric", "", "", name, label, found.n, found.groups,
+        first.record.task, first.record.alias, "metric", "", "", name, label, paired.n, paired.groups,
         resampled, shown_times(first.record.scale, statistic.range) if statistic else first.record.scale,
         settings, compared, pairs, [*notes, *_too_few_resamples(pairs, settings)],
     )  # fmt: skip
@@ -245,35 +245,35 @@ def _chosen_metrics(runs: Sequence[FinishedRun], settings: CompareSettings) -> l
 
 
 def _models(metric: str, runs: Sequence[FinishedRun], settings: CompareSettings, progress: Progress) -> Comparison:
-    first, made = runs[0], [run.metrics[metric] for run in runs]
+    first, origins = runs[0], [run.metrics[metric] for run in runs]
     name, statistic = _statistic(first, settings.statistic)
-    if any(one != made[0] for one in made):
+    if any(origin != origins[0] for origin in origins):
         raise DataError(
             f"metric '{metric}' was not computed alike in all runs: "
-            + "; ".join(f"{run.path}: {one}" for run, one in zip(runs, made, strict=True)),
+            + "; ".join(f"{run.path}: {origin}" for run, origin in zip(runs, origins, strict=True)),
             "Run the task again for all models with one version of capbench.",
         )
     names = _model_names(runs)
     rows, notes = on_shared_documents(metric, runs, names)
     scored = [Contestant(name, name, run, metric, rows.scores[name]) for run, name in zip(runs, names, strict=True)]
-    found = _paired(first, rows, statistic, f"{name} of {metric}", settings, progress)
+    paired = _paired(first, rows, statistic, f"{name} of {metric}", settings, progress)
     sizes = [len(run.samples) for run in runs]
-    if any(size != found.n for size in sizes):
+    if any(size != paired.n for size in sizes):
         notes.append(
-            f"{found.n:,} {first.record.protocol.resampled} were scored in all runs "
+            f"{paired.n:,} {first.record.protocol.resampled} were scored in all runs "
             f"(they scored {', '.join(f'{s:,}' for s in sizes)})"
         )
     label = name
-    if made[0].get("aggregation") == "corpus":
+    if origins[0].get("aggregation") == "corpus":
         label = f"{name} of sample values"
         notes.append(
             f"{first.record.metric_label(metric)} is a corpus value in 'bench run'; "
             f"compared here is the {name} of caption values"
         )
-    compared, pairs = _ranked(scored, found, settings, first.record.higher_is_better(metric))
+    compared, pairs = _ranked(scored, paired, settings, first.record.higher_is_better(metric))
     return Comparison(
         first.record.task, first.record.alias, "model", metric, first.record.metric_label(metric), name, label,
-        found.n, found.groups, first.record.protocol.resampled, first.record.scale_of(metric, name),
+        paired.n, paired.groups, first.record.protocol.resampled, first.record.scale_of(metric, name),
         settings, compared, pairs, [*notes, *_too_few_resamples(pairs, settings)],
     )  # fmt: skip
 
@@ -326,12 +326,12 @@ def _paired(
 
 
 def _ranked(
-    scored: Sequence[Contestant], found: PairedEstimates, settings: CompareSettings, higher_is_better: bool
+    scored: Sequence[Contestant], paired: PairedEstimates, settings: CompareSettings, higher_is_better: bool
 ) -> tuple[list[RankedValue], list[Pair]]:
     """Return all of them, best first, and all pairs."""
-    level, estimates = 1 - settings.alpha, found.estimates
+    level, estimates = 1 - settings.alpha, paired.estimates
     ranking = rank(estimates, higher_is_better=higher_is_better, alpha=settings.alpha)
-    labels = {one.name: one.label for one in scored}
+    labels = {entry.name: entry.label for entry in scored}
     compared = [
         RankedValue(
             name, labels[name], estimates[name].value, estimates[name].resampled.interval(level), letter
@@ -339,8 +339,8 @@ def _ranked(
         for name, letter in ranking.groups.items()
     ]  # fmt: skip
     pairs = [
-        Pair(*pair, one.value, one.interval, one.p, p, found.classical(*pair) if found.classical else {})
-        for pair, one, p in zip(ranking.pairs, ranking.differences, ranking.corrected, strict=True)
+        Pair(*pair, gap.value, gap.interval, gap.p, p, paired.classical(*pair) if paired.classical else {})
+        for pair, gap, p in zip(ranking.pairs, ranking.differences, ranking.corrected, strict=True)
     ]
     return compared, pairs
 
@@ -350,10 +350,10 @@ def _model_names(runs: Sequence[FinishedRun]) -> list[str]:
     models = [run.record.model_name or "no model" for run in runs]
     names = []
     for model, run in zip(models, runs, strict=True):
-        twins = [other for other, its in zip(runs, models, strict=True) if its == model]
-        records = [one.record for one in twins]
+        twins = [other for other, name in zip(runs, models, strict=True) if name == model]
+        records = [twin.record for twin in twins]
         own = own_decoding(run.record, records)
-        is_alone = [own_decoding(one, records) for one in records].count(own) == 1
+        is_alone = [own_decoding(record, records) for record in records].count(own) == 1
         mark = (own or _DEFAULT_DECODING) if is_alone else run.short_name(runs)
         names.append(f"{model} [{mark}]" if len(twins) > 1 else model)
     return names
@@ -387,15 +387,15 @@ def on_shared_documents(
         DataError: A document has different references in two runs.
     """
     ids_of = [run.ids() for run in runs]
-    others = [set(one) for one in ids_of[1:]]
-    ids = [identity for identity in ids_of[0] if all(identity in one for one in others)]
+    others = [set(ids) for ids in ids_of[1:]]
+    ids = [identity for identity in ids_of[0] if all(identity in other for other in others)]
     notes = require_same_references(runs, ids)
     images = dict(zip(ids_of[0], runs[0].images(), strict=True))
     scores: dict[str, np.ndarray] = {}
     for name, run, its_ids in zip(names, runs, ids_of, strict=True):
         by_id = dict(zip(its_ids, run.scores(metric).tolist(), strict=True))
-        scores[name] = np.asarray([by_id[one] for one in ids])
-    return ComparedRows([images[one] for one in ids], scores), notes
+        scores[name] = np.asarray([by_id[identity] for identity in ids])
+    return ComparedRows([images[identity] for identity in ids], scores), notes
 
 
 def changes(before: Path, after: Path) -> dict[str, Difference]:
@@ -414,14 +414,14 @@ def changes(before: Path, after: Path) -> dict[str, Difference]:
     protocol = first.record.protocol
     if protocol.subject != "model" or not protocol.comparable:
         return {}
-    found: dict[str, Difference] = {}
-    for metric, made in first.metrics.items():
-        if second.metrics.get(metric) != made or made.get("aggregation") == "corpus":
+    effects: dict[str, Difference] = {}
+    for metric, origin in first.metrics.items():
+        if second.metrics.get(metric) != origin or origin.get("aggregation") == "corpus":
             continue
         rows, _ = on_shared_documents(metric, runs, ("before", "after"))
         try:
             estimates = protocol.compare(rows, None, Draws(_RESAMPLES, _SEED)).estimates
         except UndefinedStatistic:
             continue
-        found[metric] = difference(estimates["after"], estimates["before"])
-    return found
+        effects[metric] = difference(estimates["after"], estimates["before"])
+    return effects

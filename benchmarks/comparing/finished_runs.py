@@ -57,8 +57,8 @@ class FinishedRun:
         """Metrics with scores in the samples, each with the settings and versions that decide its values."""
         columns = set(self.samples.column_names)
         return {
-            name: made
-            for name, made in self.record.made_by.items()
+            name: origin
+            for name, origin in self.record.made_by.items()
             if name in columns and self.samples[name].null_count < len(self.samples)
         }
 
@@ -140,21 +140,21 @@ def read_runs(folders: Sequence[Path]) -> list[FinishedRun]:
         runs.append(_read(folder))
     first = runs[0]
     for run in runs[1:]:
-        for what, one, other in (
+        for noun, value, other in (
             ("task", first.record.task, run.record.task),
             ("version", first.record.version, run.record.version),
             ("protocol", first.record.output_type, run.record.output_type),
         ):
-            if one != other:
+            if value != other:
                 raise DataError(
-                    f"runs of different {what}s cannot be compared: {first.path} is of {what} {one}, "
-                    f"{run.path} of {what} {other}"
+                    f"runs of different {noun}s cannot be compared: {first.path} is of {noun} {value}, "
+                    f"{run.path} of {noun} {other}"
                 )
     return runs
 
 
 def _read(folder: Path) -> FinishedRun:
-    below = [one for one in runs_below(folder) if one != folder]
+    below = [run for run in runs_below(folder) if run != folder]
     if folder.is_dir() and not (folder / RECORD_FILE).exists():
         raise DataError(
             f"{folder}: is not the folder of a run (it has no {RECORD_FILE})",
@@ -176,10 +176,10 @@ def _usable(samples: pyarrow.Table) -> pyarrow.Table:
     return samples.filter(images.is_valid()) if images.null_count else samples
 
 
-def scores_only(run: FinishedRun, what: str) -> DataError:
+def scores_only(run: FinishedRun, needed: str) -> DataError:
     """Return the error for a run whose samples lack texts or ratings that a comparison needs."""
     return DataError(
-        f"{run.path}: samples.parquet holds scores alone, and this comparison needs {what}",
+        f"{run.path}: samples.parquet holds scores alone, and this comparison needs {needed}",
         f"Run the task again with --log_samples full: bench run --task {run.record.task} --log_samples full",
     )
 
@@ -219,9 +219,9 @@ def require_same_references(runs: Sequence[FinishedRun], ids: Sequence[str]) -> 
         paths = ", ".join(str(run.path) for run in bare)
         return [f"references were not compared one by one: {paths} holds scores alone; the documents' hashes are equal"]
     references = [dict(zip(run.ids(), run.values("references"), strict=True)) for run in runs]
-    for run, one in zip(runs[1:], references[1:], strict=True):
+    for run, texts in zip(runs[1:], references[1:], strict=True):
         for identity in ids:
-            if one[identity] != references[0][identity]:
+            if texts[identity] != references[0][identity]:
                 raise DataError(
                     f"document '{identity}' has different references in {run.path} and {runs[0].path}",
                     "Runs over different data cannot be compared.",
@@ -235,15 +235,15 @@ def _what_differs(first: FinishedRun, second: FinishedRun) -> str:
             return f"protocol.{key} is {value} in one and {other} in the other"
     if len(first.samples) != len(second.samples):
         limits = [run.record.settings.limit for run in (first, second)]
-        given = [f" (--limit {limit})" if limit is not None else "" for limit in limits]
-        return f"{len(first.samples):,} samples{given[0]} and {len(second.samples):,} samples{given[1]}"
+        notes = [f" (--limit {limit})" if limit is not None else "" for limit in limits]
+        return f"{len(first.samples):,} samples{notes[0]} and {len(second.samples):,} samples{notes[1]}"
     shared = [name for name in first.columns if name in second.columns]
     compared = ("id", "image", "candidate", "references", "ratings", "system", "category")
     for column in (name for name in shared if name.partition(".")[0] in compared):
         columns = (run.values(column) for run in (first, second))
-        for identity, one, other in zip(first.ids(), *columns, strict=True):
-            if one != other:
-                return f"sample '{identity}' has {column} {one!r} in one and {other!r} in the other"
+        for identity, mine, other in zip(first.ids(), *columns, strict=True):
+            if mine != other:
+                return f"sample '{identity}' has {column} {mine!r} in one and {other!r} in the other"
     return "their fingerprints differ"
 
 
@@ -260,15 +260,15 @@ def scored_metrics(runs: Sequence[FinishedRun], wanted: Sequence[str]) -> tuple[
     Raises:
         UsageError: A name is unknown, or fewer than two metrics are left.
     """
-    found: list[Contestant] = []
+    chosen: list[Contestant] = []
     notes = []
     for run in runs:
         for metric in run.metrics:
             values = run.scores(metric)
-            if twin := next((one for one in found if _equal(one, run, metric, values)), None):
+            if twin := next((other for other in chosen if _equal(other, run, metric, values)), None):
                 notes.append(f"{metric} has the same scores in {twin.run.path} and {run.path}; it is listed once")
             else:
-                found.append(Contestant(metric, run.record.metric_label(metric), run, metric, values))
+                chosen.append(Contestant(metric, run.record.metric_label(metric), run, metric, values))
         reasons = run.record.metric_errors
         for metric in dict.fromkeys([*run.record.made_by, *reasons]):
             if metric in run.metrics:
@@ -277,44 +277,44 @@ def scored_metrics(runs: Sequence[FinishedRun], wanted: Sequence[str]) -> tuple[
             if metric in wanted:
                 raise UsageError(f"metric '{metric}' has no scores in {run.path}: {reason}")
             notes.append(f"{metric} has no scores in {run.path} and is left out: {reason.partition(chr(10))[0]}")
-    found = _told_apart(found, runs)
+    chosen = _told_apart(chosen, runs)
     if wanted:
-        known = list(dict.fromkeys(name for one in found for name in (one.metric, one.name)))
+        known = list(dict.fromkeys(name for entry in chosen for name in (entry.metric, entry.name)))
         for name in wanted:
             if name not in known:
                 raise UsageError(
                     f"no run has metric '{name}'.{did_you_mean(name, known)}", f"There are {', '.join(known)}."
                 )
-        found = [one for one in found if one.metric in wanted or one.name in wanted]
-    if len(found) < 2:
-        names = ", ".join(f"'{one.name}'" for one in found) or "none"
+        chosen = [entry for entry in chosen if entry.metric in wanted or entry.name in wanted]
+    if len(chosen) < 2:
+        names = ", ".join(f"'{entry.name}'" for entry in chosen) or "none"
         raise UsageError(
             f"a comparison needs two metrics or more; found {names}", "Name more metrics, or a run that has them."
         )
-    return found, notes
+    return chosen, notes
 
 
-def _equal(one: Contestant, run: FinishedRun, metric: str, values: np.ndarray) -> bool:
+def _equal(entry: Contestant, run: FinishedRun, metric: str, values: np.ndarray) -> bool:
     return (
-        one.metric == metric
-        and one.run.metrics[metric] == run.metrics[metric]
-        and np.array_equal(one.values, values, equal_nan=True)
+        entry.metric == metric
+        and entry.run.metrics[metric] == run.metrics[metric]
+        and np.array_equal(entry.values, values, equal_nan=True)
     )
 
 
-def _told_apart(found: Sequence[Contestant], runs: Sequence[FinishedRun]) -> list[Contestant]:
+def _told_apart(chosen: Sequence[Contestant], runs: Sequence[FinishedRun]) -> list[Contestant]:
     result = []
-    labels = {(one.metric, one.label) for one in found}
-    for one in found:
-        twins = [other for other in found if other.metric == one.metric]
+    labels = {(entry.metric, entry.label) for entry in chosen}
+    for entry in chosen:
+        twins = [other for other in chosen if other.metric == entry.metric]
         models = [other.run.record.model_name for other in twins]
         # Two settings of one metric in a run have the same label; their names differ.
-        label = one.label if sum(other == one.label for _, other in labels) == 1 else one.metric
+        label = entry.label if sum(other == entry.label for _, other in labels) == 1 else entry.metric
         mark = ""
         if len(twins) > 1:
-            model = one.run.record.model_name
-            mark = f" [{model if model and models.count(model) == 1 else one.run.short_name(runs)}]"
-        result.append(replace(one, name=one.metric + mark, label=label + mark))
+            model = entry.run.record.model_name
+            mark = f" [{model if model and models.count(model) == 1 else entry.run.short_name(runs)}]"
+        result.append(replace(entry, name=entry.metric + mark, label=label + mark))
     return result
 
 

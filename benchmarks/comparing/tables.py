@@ -21,18 +21,23 @@ def render_comparisons(comparisons: Sequence[Comparison], fmt: str = "github") -
             (column ``kind``), both with plain values.
     """
     if fmt == "json":
-        found = [one.to_json() for one in comparisons]
-        return json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False)
+        listed = [comparison.to_json() for comparison in comparisons]
+        return json.dumps(listed, indent=2, ensure_ascii=False, allow_nan=False)
     if fmt == "csv":
         return _csv(comparisons)
-    tables = [tabulated(rows, fmt) for one in comparisons for rows in (_compared_rows(one), _pair_rows(one)) if rows]
+    tables = [
+        tabulated(rows, fmt)
+        for comparison in comparisons
+        for rows in (_compared_rows(comparison), _pair_rows(comparison))
+        if rows
+    ]
     return "\n\n".join([*tables, *([_legend(comparisons)] if fmt == "github" else [])])
 
 
 def _legend(comparisons: Sequence[Comparison]) -> str:
     """Return the legend of the tables."""
-    alphas = ", ".join(f"{one:g}" for one in sorted({one.settings.alpha for one in comparisons}))
-    subjects = " or ".join(dict.fromkeys(f"{one.subject}s" for one in comparisons))
+    alphas = ", ".join(f"{alpha:g}" for alpha in sorted({comparison.settings.alpha for comparison in comparisons}))
+    subjects = " or ".join(dict.fromkeys(f"{comparison.subject}s" for comparison in comparisons))
     return (
         f"Group: {subjects} with a letter in common are not significantly different (p (Holm) ≥ {alphas})\n"
         "p: probability of a difference this large under the null hypothesis; (Holm): corrected for the number of pairs"
@@ -42,7 +47,7 @@ def _legend(comparisons: Sequence[Comparison]) -> str:
 def _compared_rows(comparison: Comparison) -> list[dict[str, str]]:
     decimals = comparison.decimals
     rows = []
-    for number, one in enumerate(comparison.compared):
+    for number, entry in enumerate(comparison.compared):
         first = number == 0
         row = {"Task": comparison.alias if first else ""}
         if comparison.subject == "model":
@@ -50,10 +55,10 @@ def _compared_rows(comparison: Comparison) -> list[dict[str, str]]:
         rows.append(
             {
                 **row,
-                comparison.subject.capitalize(): one.label,
-                comparison.statistic_label: show_number(one.value * comparison.scale, decimals),
-                _interval_label(comparison): show_interval(one.interval, comparison.scale, decimals, "-"),
-                "Group": one.letters,
+                comparison.subject.capitalize(): entry.label,
+                comparison.statistic_label: show_number(entry.value * comparison.scale, decimals),
+                _interval_label(comparison): show_interval(entry.interval, comparison.scale, decimals, "-"),
+                "Group": entry.letters,
                 "n": f"{comparison.n:,}",
             }
         )
@@ -61,7 +66,7 @@ def _compared_rows(comparison: Comparison) -> list[dict[str, str]]:
 
 
 def _pair_rows(comparison: Comparison) -> list[dict[str, str]]:
-    decimals, labels = comparison.decimals, {one.name: one.label for one in comparison.compared}
+    decimals, labels = comparison.decimals, {entry.name: entry.label for entry in comparison.compared}
     return [
         {
             "Pair": f"{labels[pair.first]} - {labels[pair.second]}",
@@ -85,9 +90,9 @@ def _csv(comparisons: Sequence[Comparison]) -> str:
             "n": comparison.n,
         }
         rows += [
-            {**common, "kind": comparison.subject, "first": one.name, "value": one.value,
-             "low": one.interval.low, "high": one.interval.high, "group": one.letters}
-            for one in comparison.compared
+            {**common, "kind": comparison.subject, "first": entry.name, "value": entry.value,
+             "low": entry.interval.low, "high": entry.interval.high, "group": entry.letters}
+            for entry in comparison.compared
         ]  # fmt: skip
         rows += [
             {**common, "kind": "pair", "first": pair.first, "second": pair.second, "value": pair.value,
