@@ -48,13 +48,13 @@ def explain(metric: Metric, row: CaptionRow, context: Context) -> ScoreExplanati
     """
     label, texts = metric.label, (row.candidate, row.references)
     if isinstance(metric, Aloha):
-        found = metric.explain(*texts, context)
+        explanation = metric.explain(*texts, context)
     elif isinstance(metric, DcScore):
-        found = metric.explain(*texts, row.pixels, row.image, context)
+        explanation = metric.explain(*texts, row.pixels, row.image, context)
     else:
         assert isinstance(metric, Capture)  # noqa: S101 - require_explainable raises for others
-        label, found = label_of(metric.number, []), metric.explain(*texts, context)
-    return ScoreExplanation(label, *texts, found)
+        label, explanation = label_of(metric.number, []), metric.explain(*texts, context)
+    return ScoreExplanation(label, *texts, explanation)
 
 
 def find_sample(
@@ -77,16 +77,16 @@ def find_sample(
         if sample in ids:
             at = ids.index(sample)
             item = int(shard.item_of_sample[at]) if single else at
-            its = shard.items
+            items = shard.items
             return CaptionRow(
                 sample,
-                its.image_names[item] if its.image_names else "",
-                its.candidates[item],
-                its.references[item],
-                pixels=its.images[item] if its.images else None,
+                items.image_names[item] if items.image_names else "",
+                items.candidates[item],
+                items.references[item],
+                pixels=items.images[item] if items.images else None,
             )
         samples += ids
-    reasons = [f"{one.subject} {one.reason}" for one in failures.entries if one.sample == sample]
+    reasons = [f"{failure.subject} {failure.reason}" for failure in failures.entries if failure.sample == sample]
     if reasons:
         raise UsageError(f"task '{planned.task.task}': sample '{sample}' is not scored: {reasons[0]}")
     raise UsageError(

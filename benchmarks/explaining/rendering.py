@@ -54,30 +54,36 @@ def as_text(explained: ScoreExplanation, *, colour: bool) -> str:
         explained: The explanation.
         colour: Whether words are coloured by ANSI codes, in addition to the signs.
     """
-    found = explained.found
+    explanation = explained.found
     lines = [f"{explained.label} {explained.value:.4f}{explained.mean_of}"]
-    if isinstance(found, ObjectMatching | FactCheck):
+    if isinstance(explanation, ObjectMatching | FactCheck):
         lines += ["", *_folded("candidate", [TextSpan(explained.candidate, None)], colour)]
         for reference in explained.references:
             lines += _folded("reference", [TextSpan(reference, None)], colour)
-    if isinstance(found, ObjectMatching):
-        lines += ["", "objects", *_table(object_rows(found), colour), "", *_legend(object_meanings(found), colour)]
-    elif isinstance(found, FactCheck):
-        lines += _account(found, colour)
+    if isinstance(explanation, ObjectMatching):
+        lines += [
+            "",
+            "objects",
+            *_table(object_rows(explanation), colour),
+            "",
+            *_legend(object_meanings(explanation), colour),
+        ]
+    elif isinstance(explanation, FactCheck):
+        lines += _account(explanation, colour)
     else:
-        for number, (reference, one) in enumerate(zip(explained.references, found, strict=True), 1):
-            lines += ["", f"reference {number}: {one.value:.4f}"] if len(found) > 1 else []
-            lines += _matches(reference_matches(explained.candidate, reference, one), colour)
+        for number, (reference, part) in enumerate(zip(explained.references, explanation, strict=True), 1):
+            lines += ["", f"reference {number}: {part.value:.4f}"] if len(explanation) > 1 else []
+            lines += _matches(reference_matches(explained.candidate, reference, part), colour)
         lines += ["", *_legend(HOWS, colour)]
     return "\n".join(lines)
 
 
-def _matches(found: ReferenceMatches, colour: bool) -> list[str]:
+def _matches(matches: ReferenceMatches, colour: bool) -> list[str]:
     """Return the lines of CAPTURE's matches of a caption and a reference."""
-    lines = ["", *_folded("candidate", found.candidate, colour), "", *_folded("reference", found.reference, colour)]
-    for title, rows in found.groups.items():
+    lines = ["", *_folded("candidate", matches.candidate, colour), "", *_folded("reference", matches.reference, colour)]
+    for title, rows in matches.groups.items():
         name = title.lower()
-        head = f"{name}: {found.counts[name]}" if name in found.counts else name
+        head = f"{name}: {matches.counts[name]}" if name in matches.counts else name
         lines += ["", head, *(_table(rows, colour) or ["  none on either side"])]
     return lines
 
@@ -96,10 +102,10 @@ def _account(account: FactCheck, colour: bool) -> list[str]:
     return [*lines, "", *_legend(fact_meanings(account), colour), *textwrap.wrap(ARITHMETIC, _WIDTH)]
 
 
-def _facts(found: Sequence[FactRow], colour: bool) -> list[str]:
+def _facts(rows: Sequence[FactRow], colour: bool) -> list[str]:
     return [
-        "  " + _paint(f"{_SIGNS[one.standing][0]} {one.number} {one.text}  [{one.said}]", one.standing, colour)
-        for one in found
+        "  " + _paint(f"{_SIGNS[row.standing][0]} {row.number} {row.text}  [{row.said}]", row.standing, colour)
+        for row in rows
     ]
 
 
@@ -108,7 +114,7 @@ def _legend(meanings: Mapping[Any, str], colour: bool) -> list[str]:
 
 
 def _folded(side: Side, marked: Sequence[TextSpan], colour: bool) -> list[str]:
-    text = "".join(one.text for one in marked)
+    text = "".join(span.text for span in marked)
     # Words are folded first, as colour codes have no width.
     folded = textwrap.wrap(text, _WIDTH - 11) or [""]
     painted: list[str] = []
@@ -127,10 +133,10 @@ def _folded(side: Side, marked: Sequence[TextSpan], colour: bool) -> list[str]:
     return [f"{side if not at else '':<9}  {line}" for at, line in enumerate(painted)]
 
 
-def _table(found: Sequence[MatchRow], colour: bool) -> list[str]:
-    width = min(40, max((len(row.candidate) for row in found), default=0))
+def _table(rows: Sequence[MatchRow], colour: bool) -> list[str]:
+    width = min(40, max((len(row.candidate) for row in rows), default=0))
     lines = []
-    for row in found:
+    for row in rows:
         said = row.remark
         if row.similarity is not None:
             said = f"{row.similarity:.3f} of the {row.of}'s"
@@ -150,20 +156,20 @@ def as_html(explained: ScoreExplanation, *, title: str = "") -> str:
         explained: The explanation.
         title: Task and sample of the caption.
     """
-    found = explained.found
+    explanation = explained.found
     values: dict[str, Any] = {"objects": None, "facts": None, "of_references": ()}
-    if isinstance(found, ObjectMatching):
-        meanings: Mapping[Any, str] = object_meanings(found)
-        values["objects"] = object_rows(found)
-    elif isinstance(found, FactCheck):
-        meanings = fact_meanings(found)
-        facts = {"Facts of the caption": caption_rows(found), "Facts of the oracle": oracle_rows(found)}
-        values |= {"facts": facts, "trials": trial_rows(found), "columns": COLUMNS, "arithmetic": ARITHMETIC}
+    if isinstance(explanation, ObjectMatching):
+        meanings: Mapping[Any, str] = object_meanings(explanation)
+        values["objects"] = object_rows(explanation)
+    elif isinstance(explanation, FactCheck):
+        meanings = fact_meanings(explanation)
+        facts = {"Facts of the caption": caption_rows(explanation), "Facts of the oracle": oracle_rows(explanation)}
+        values |= {"facts": facts, "trials": trial_rows(explanation), "columns": COLUMNS, "arithmetic": ARITHMETIC}
     else:
         meanings, candidate = HOWS, explained.candidate
         values["of_references"] = [
-            (reference_matches(candidate, reference, one), one.matched)
-            for reference, one in zip(explained.references, found, strict=True)
+            (reference_matches(candidate, reference, part), part.matched)
+            for reference, part in zip(explained.references, explanation, strict=True)
         ]
     heading = explained.label + (f": {title}" if title else "")
     page = templates(Path(__file__).parent).get_template("explained.html")

@@ -36,7 +36,7 @@ class ScoreExplanation:
         """The score."""
         if isinstance(self.found, ObjectMatching | FactCheck):
             return self.found.value
-        return sum(one.value for one in self.found) / len(self.found)
+        return sum(explanation.value for explanation in self.found) / len(self.found)
 
     @property
     def mean_of(self) -> str:
@@ -125,27 +125,27 @@ def reference_matches(candidate: str, reference: str, explanation: Explanation) 
 def rows(matched: KindScore) -> list[MatchRow]:
     """Return the matches of one kind: one-to-one matches first, then unmatched elements of either side."""
     mine, theirs = matched.pairing.candidate, matched.pairing.reference
-    found = [MatchRow("equal", name(mine[a]), name(theirs[b]), "both") for a, b in matched.pairing.equal]
-    found += [MatchRow("synonym", name(mine[a]), name(theirs[b]), "both") for a, b in matched.pairing.synonymous]
+    matches = [MatchRow("equal", name(mine[a]), name(theirs[b]), "both") for a, b in matched.pairing.equal]
+    matches += [MatchRow("synonym", name(mine[a]), name(theirs[b]), "both") for a, b in matched.pairing.synonymous]
     left_mine, left_theirs = matched.pairing.left_over()
     if matched.candidate_similar:
-        for one in matched.candidate_similar:
-            found.append(
-                MatchRow("similar", name(mine[one.element]), name(theirs[one.nearest]), "candidate", one.similarity)
+        for pair in matched.candidate_similar:
+            matches.append(
+                MatchRow("similar", name(mine[pair.element]), name(theirs[pair.nearest]), "candidate", pair.similarity)
             )  # fmt: skip
-        for one in matched.reference_similar:
-            found.append(
-                MatchRow("similar", name(mine[one.nearest]), name(theirs[one.element]), "reference", one.similarity)
+        for pair in matched.reference_similar:
+            matches.append(
+                MatchRow("similar", name(mine[pair.nearest]), name(theirs[pair.element]), "reference", pair.similarity)
             )  # fmt: skip
-        return found
-    found += [MatchRow("unmatched", name(mine[a]), "", "candidate") for a in left_mine]
-    return found + [MatchRow("unmatched", "", name(theirs[b]), "reference") for b in left_theirs]
+        return matches
+    matches += [MatchRow("unmatched", name(mine[a]), "", "candidate") for a in left_mine]
+    return matches + [MatchRow("unmatched", "", name(theirs[b]), "reference") for b in left_theirs]
 
 
 def left_out(explanation: Explanation) -> list[MatchRow]:
     """Return the parsed objects that were not compared."""
-    return [MatchRow("left out", one, "", "candidate", remark=why) for one, why in explanation.candidate.left_out] + [
-        MatchRow("left out", "", one, "reference", remark=why) for one, why in explanation.reference.left_out
+    return [MatchRow("left out", word, "", "candidate", remark=why) for word, why in explanation.candidate.left_out] + [
+        MatchRow("left out", "", word, "reference", remark=why) for word, why in explanation.reference.left_out
     ]
 
 
@@ -167,14 +167,14 @@ def spans(text: str, explanation: Explanation, side: Side) -> list[TextSpan]:
     longest_first = sorted(how, key=len, reverse=True)
     # One group a word, in singular or plural: the number of the matched group gives the word.
     pattern = re.compile(rf"\b(?:{'|'.join(map(_forms, longest_first))})\b", flags=re.IGNORECASE)
-    found: list[TextSpan] = []
+    parts: list[TextSpan] = []
     end = 0
     for match in pattern.finditer(text):
         if match.start() > end:
-            found.append(TextSpan(text[end : match.start()], None))
-        found.append(TextSpan(match.group(), how[longest_first[(match.lastindex or 1) - 1]]))
+            parts.append(TextSpan(text[end : match.start()], None))
+        parts.append(TextSpan(match.group(), how[longest_first[(match.lastindex or 1) - 1]]))
         end = match.end()
-    return [*found, TextSpan(text[end:], None)] if end < len(text) else found
+    return [*parts, TextSpan(text[end:], None)] if end < len(text) else parts
 
 
 def _forms(word: str) -> str:
@@ -193,15 +193,15 @@ def _hows(explanation: Explanation, side: Side) -> Iterator[tuple[str, How]]:
     kinds: tuple[Kind, ...] = ("attribute", "object")
     for kind in kinds:
         matched = explanation.matched[kind]
-        its: tuple[Element, ...] = getattr(matched.pairing, side)
+        elements: tuple[Element, ...] = getattr(matched.pairing, side)
         number = 0 if side == "candidate" else 1
         similar = matched.candidate_similar or matched.reference_similar
-        status: dict[int, How] = dict.fromkeys(range(len(its)), "similar" if similar else "unmatched")
+        status: dict[int, How] = dict.fromkeys(range(len(elements)), "similar" if similar else "unmatched")
         status |= {pair[number]: "synonym" for pair in matched.pairing.synonymous}
         status |= {pair[number]: "equal" for pair in matched.pairing.equal}
-        for at, one in status.items():
-            if its[at].words[0]:
-                yield its[at].words[0].lower(), one
+        for at, how in status.items():
+            if elements[at].words[0]:
+                yield elements[at].words[0].lower(), how
 
 
 # --- ALOHa
@@ -215,12 +215,12 @@ _OBJECT_MEANINGS: Mapping[How, str] = {
 def object_rows(matched: ObjectMatching) -> list[MatchRow]:
     """Return the objects of the candidate, the least similar first, each with its match."""
     return [
-        MatchRow("unmatched", one.name, "", "candidate")
-        if one.reference is None
-        else MatchRow("equal", one.name, one.reference, "both")
-        if one.name == one.reference
-        else MatchRow("similar", one.name, one.reference, "candidate", one.similarity)
-        for one in matched.objects
+        MatchRow("unmatched", entry.name, "", "candidate")
+        if entry.reference is None
+        else MatchRow("equal", entry.name, entry.reference, "both")
+        if entry.name == entry.reference
+        else MatchRow("similar", entry.name, entry.reference, "candidate", entry.similarity)
+        for entry in matched.objects
     ]
 
 
@@ -231,11 +231,11 @@ def object_meanings(matched: ObjectMatching) -> dict[How, str]:
         **_OBJECT_MEANINGS,
         "unmatched": f"the references have no object left for it, counts {left}",
     }
-    hows = {one.how for one in object_rows(matched)}
-    found: dict[How, str] = {how: said for how, said in known.items() if how in hows}
+    hows = {row.how for row in object_rows(matched)}
+    meanings: dict[How, str] = {how: said for how, said in known.items() if how in hows}
     if matched.unknown:
-        found["left out"] = f"words that the parser's list lacks: {', '.join(matched.unknown)}"
-    return found
+        meanings["left out"] = f"words that the parser's list lacks: {', '.join(matched.unknown)}"
+    return meanings
 
 
 # --- DCScore
@@ -277,10 +277,10 @@ def caption_rows(account: FactCheck) -> list[FactRow]:
     """Return the facts of the caption, each with its truth and its match in the oracle by answer."""
     rows: list[FactRow] = []
     for place, fact in enumerate(account.facts):
-        truths = [one[place] for one in account.verifications]
-        about = [one[place] for one in account.matchings]
-        verdicts = " ".join(str(int(one)) for one in truths)
-        matches = " ".join("–" if one is None else str(one + 1) for one in about)
+        truths = [column[place] for column in account.verifications]
+        about = [column[place] for column in account.matchings]
+        verdicts = " ".join(str(int(truth)) for truth in truths)
+        matches = " ".join("–" if number is None else str(number + 1) for number in about)
         standing = "true" if all(truths) else "divided" if any(truths) else "false"
         rows.append(_fact_row(standing, place, fact, f"true {verdicts}, about {matches}"))
     return rows
@@ -294,7 +294,7 @@ def oracle_rows(account: FactCheck) -> list[FactRow]:
             any(match == place and true for match, true in zip(matches, truths, strict=True))
             for matches, truths in product(account.matchings, account.verifications)
         ]
-        about = {number for matches in account.matchings for number, one in enumerate(matches, 1) if one == place}
+        about = {number for matches in account.matchings for number, fact in enumerate(matches, 1) if fact == place}
         standing = "had" if all(had) else "divided" if any(had) else "missing"
         said = f"about it {', '.join(map(str, sorted(about)))}" if about else "none about it"
         rows.append(_fact_row(standing, place, fact, said))
@@ -305,15 +305,15 @@ def trial_rows(account: FactCheck) -> list[tuple[str, list[float]]]:
     """Return the six numbers of each trial, and their means, which make the score."""
     trials = product(enumerate(account.matchings, 1), enumerate(account.verifications, 1))
     rows = [
-        (f"matching {one}, verifying {other}", trial(account.facts, account.oracle, matches, truths).tolist())
-        for (one, matches), (other, truths) in trials
+        (f"matching {matcher}, verifying {other}", trial(account.facts, account.oracle, matches, truths).tolist())
+        for (matcher, matches), (other, truths) in trials
     ]
     return [*rows, ("mean", account.parts.tolist())]
 
 
 def fact_meanings(account: FactCheck) -> dict[Standing, str]:
     """Return the meanings of the verdicts that occur."""
-    standings = {one.standing for one in (*caption_rows(account), *oracle_rows(account))}
+    standings = {row.standing for row in (*caption_rows(account), *oracle_rows(account))}
     return {standing: said for standing, said in _FACT_MEANINGS.items() if standing in standings}
 
 
