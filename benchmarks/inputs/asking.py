@@ -67,12 +67,12 @@ def answers(
         report(captions + new, total)
 
     for window, is_last in _windows(requests, batch, captioner.keep):
-        known = cache.get(producer, [one.key for one in window]) if captioner.keep else {}
-        found = {one.position: Caption(**known[one.key]) for one in window if one.key in known}
-        captions += len(found)
+        known = cache.get(producer, [question.key for question in window]) if captioner.keep else {}
+        cached = {question.position: Caption(**known[question.key]) for question in window if question.key in known}
+        captions += len(cached)
         report(captions, total)
-        yield Captioned(found)
-        waiting += [one for one in window if one.position not in found]
+        yield Captioned(cached)
+        waiting += [question for question in window if question.position not in cached]
         if len(waiting) >= len(window) and not is_last:
             full = len(waiting) // batch * batch
             answered = _ask(captioner, waiting[:full], producer, cache, batch_size, tell)
@@ -119,9 +119,9 @@ def _keyed(window: Sequence[tuple[int, CaptionRequest]], keys: bool) -> list[_As
     if not keys:
         return [_Asked(position, request, "") for position, request in window]
     seen = [request.pixels for _, request in window if request.pixels is not None]
-    found = iter(digests(seen))
+    hashes = iter(digests(seen))
     return [
-        _Asked(position, request, _key(request, None if request.pixels is None else next(found)))
+        _Asked(position, request, _key(request, None if request.pixels is None else next(hashes)))
         for position, request in window
     ]
 
@@ -150,7 +150,7 @@ def _ask(
     failures: dict[int, str] = {}
     unseen: dict[int, str] = {}
     absent: set[int] = set()
-    for batch in captioner.stream([one.request for one in asked], batch_size):
+    for batch in captioner.stream([question.request for question in asked], batch_size):
         if captioner.keep:
             cache.put(producer, {asked[at].key: asdict(caption) for at, caption in batch.captions.items()})
         captions |= batch.captions

@@ -81,11 +81,11 @@ class ScoredItems:
     def spread(self, kept: np.ndarray, references: np.ndarray, reason: str) -> ScoredItems:
         """Return the scores of a larger list of items, in which the others have none; see ``EncodedItems``."""
         pairs = np.flatnonzero(np.repeat(np.isin(np.arange(len(references)), kept), references))
-        n, found = int(references.sum()), self.scores
+        n, scores = int(references.sum()), self.scores
         failures = dict.fromkeys(np.setdiff1d(np.arange(len(references)), kept).tolist(), reason)
-        failures |= {int(kept[number]): text for number, text in found.failures.items()}
-        remarks = {int(kept[number]): text for number, text in found.remarks.items()}
-        values = _filled(found.values, pairs, n, np.nan)
+        failures |= {int(kept[number]): text for number, text in scores.failures.items()}
+        remarks = {int(kept[number]): text for number, text in scores.remarks.items()}
+        values = _filled(scores.values, pairs, n, np.nan)
         return ScoredItems(
             PairScores(values, failures, remarks), _filled(self.cut, pairs, n), _filled(self.seen, pairs, n)
         )
@@ -111,7 +111,7 @@ def encode_items(items: Items, encoder: Encoder | None, cache: Cache, progress: 
     texts = [text for references in items.references for text in references]
     of_texts = Context(cache, progress("texts"), encoder)
     of_images = Context(cache, progress("images"), encoder)
-    images = [one for one in items.images if isinstance(one, ImageHandle)]
+    images = [image for image in items.images if isinstance(image, ImageHandle)]
     if isinstance(encoder, PairwiseEncoder):
         scores = pair_scores(images, items.references, of_images)
         return ScoredItems(scores, over_context(texts, of_texts), seen_tokens(texts, of_texts))
@@ -130,11 +130,11 @@ def _filled(values: np.ndarray, at: np.ndarray, n: int, other: float = 0) -> np.
     return filled
 
 
-def _spread(found: Features, at: np.ndarray, n: int) -> Features:
+def _spread(features: Features, at: np.ndarray, n: int) -> Features:
     """Return the features of ``n`` inputs, with these at some indices."""
     rows = np.full(n, -1, dtype=np.int64)
-    rows[at] = found.rows
+    rows[at] = features.rows
     failures, remarks = (
-        {int(at[number]): text for number, text in told.items()} for told in (found.failures, found.remarks)
+        {int(at[number]): text for number, text in notes.items()} for notes in (features.failures, features.remarks)
     )
-    return Features(found.vectors, rows, failures, remarks)
+    return Features(features.vectors, rows, failures, remarks)

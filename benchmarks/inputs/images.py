@@ -53,11 +53,11 @@ class ImageFinder:
         if not self._outside:
             return None
         count, folders = len(self._outside), outermost(file.resolve().parent for file in self._outside)
-        what = f"{count:,} {'video' if self._videos else 'image'}{'' if count == 1 else 's'}"
+        subject = f"{count:,} {'video' if self._videos else 'image'}{'' if count == 1 else 's'}"
         lie = OUTSIDE if count == 1 else OUTSIDE.replace("lies", "lie", 1)
         return DataError(
-            f"task '{self._task}': {what} {lie}, in {', '.join(map(str, folders))}",
-            f"{' '.join(f'--allow_outside {shlex.quote(str(one))}' for one in folders)} lets the task read them; "
+            f"task '{self._task}': {subject} {lie}, in {', '.join(map(str, folders))}",
+            f"{' '.join(f'--allow_outside {shlex.quote(str(folder))}' for folder in folders)} lets the task read them; "
             "use it only if you trust the task.",
         )
 
@@ -69,12 +69,12 @@ class ImageFinder:
         """
         folders = [*self._images, *self._videos]
         if folders and not any(folder.is_dir() for folder in folders):
-            what = "videos" if self._videos else "images"
+            kind = "videos" if self._videos else "images"
             raise DataError(
-                f"task '{self._task}': its {what} are not on this machine (looked in "
+                f"task '{self._task}': its {kind} are not on this machine (looked in "
                 f"{', '.join(str(folder.absolute()) for folder in folders)}).",
                 f"'bench data {self._task}' prints the files expected in a folder of $CAPBENCH_DATA, or in one that "
-                f"--data {self._task}=PATH names; metrics of texts need no {what}.",
+                f"--data {self._task}=PATH names; metrics of texts need no {kind}.",
             )
 
     def __call__(self, image: Any, span: tuple[float, float, float] | None = None) -> ImageHandle | VideoHandle | None:
@@ -110,8 +110,8 @@ class ImageFinder:
         """Return the handle of the file that a path or name leads to, located now."""
         return self._within(self._found(ImageHandle(path), path))
 
-    def _within(self, found: ImageHandle | VideoHandle | None) -> ImageHandle | VideoHandle | None:
-        handle = _within(found, self._boundary)
+    def _within(self, pixels: ImageHandle | VideoHandle | None) -> ImageHandle | VideoHandle | None:
+        handle = _within(pixels, self._boundary)
         if handle is not None and isinstance(file := handle.source, OutsideFile):
             self._outside.add(file.path)
         return handle
@@ -146,10 +146,10 @@ class LateImage:
         Raises:
             OSError: The file does not exist, or lies outside the allowed folders.
         """
-        found = self.finder.look_for(Path(self.name))
-        if found is None or not isinstance(found.source, Path | EncodedImage):
+        handle = self.finder.look_for(Path(self.name))
+        if handle is None or not isinstance(handle.source, Path | EncodedImage):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.name)
-        return found.source.read_bytes()
+        return handle.source.read_bytes()
 
     def __str__(self) -> str:
         return self.name
@@ -193,8 +193,8 @@ def _within(handle: ImageHandle | VideoHandle | None, boundary: Boundary) -> Ima
 
 def outermost(folders: Iterable[Path]) -> list[Path]:
     """Return the folders in order, without subfolders of others."""
-    given = set(folders)
-    return sorted(one for one in given if not given.intersection(one.parents))
+    distinct = set(folders)
+    return sorted(folder for folder in distinct if not distinct.intersection(folder.parents))
 
 
 def _first_file(folders: Sequence[Path], names: Sequence[str]) -> Path:

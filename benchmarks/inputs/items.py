@@ -206,11 +206,11 @@ class SeenValues:
 
     def new(self, values: Iterable[_Value]) -> list[_Value]:
         """Count values; return the new ones."""
-        given = list(values)
-        hashes = np.fromiter(map(hash, given), np.int64, len(given))
+        listed = list(values)
+        hashes = np.fromiter(map(hash, listed), np.int64, len(listed))
         known = np.isin(hashes, self._hashes)
         self._hashes = np.union1d(self._hashes, hashes)
-        return [value for value, is_known in zip(given, known.tolist(), strict=True) if not is_known]
+        return [value for value, is_known in zip(listed, known.tolist(), strict=True) if not is_known]
 
     def holds_any(self, values: Iterable[Any]) -> bool:
         """Return whether one of these was counted."""
@@ -246,7 +246,7 @@ def gather(rows: Iterable[CaptionRow], by_id: bool = False) -> tuple[Items, np.n
     columns: list[list[Any]] = list(map(list, zip(*map(_COLUMNS, first), strict=True))) or [[] for _ in range(8)]
     ids, names, candidates, references, corpora, objects, pixels, boxes = columns
     # Either all rows of a data set have them, or none has.
-    has_pixels, has_boxes, has_objects = (one.count(None) < len(one) for one in (pixels, boxes, objects))
+    has_pixels, has_boxes, has_objects = (column.count(None) < len(column) for column in (pixels, boxes, objects))
     keys: Iterable[Any] = index
     if has_boxes:
         # Python's hash is the same for -1 and -2, which may be the left of two boxes.
@@ -258,7 +258,9 @@ def gather(rows: Iterable[CaptionRow], by_id: bool = False) -> tuple[Items, np.n
         weights=np.array(weights, np.float64),
         corpus=np.array(corpora, np.int64) if any(corpora) else None,
         # A name among others that are files is that of a missing file.
-        images=[one or ImageHandle(Path(name)) for one, name in zip(pixels, names, strict=True)] if has_pixels else [],
+        images=[image or ImageHandle(Path(name)) for image, name in zip(pixels, names, strict=True)]
+        if has_pixels
+        else [],
         boxes=boxes if has_boxes else [],
         objects=objects if has_objects else [],
         image_names=names,

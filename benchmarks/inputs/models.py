@@ -160,21 +160,21 @@ class ModelFacts:
         return replace(self, usage=usage)
 
 
-def added_up(found: Sequence[ModelFacts], role: str) -> ModelFacts:
+def added_up(facts: Sequence[ModelFacts], role: str) -> ModelFacts:
     """Return the facts of all copies of one model as one.
 
     Raises:
         AdapterError: Their fingerprints differ.
     """
-    first = found[0]
-    if any(one.fingerprint != first.fingerprint for one in found):
+    first = facts[0]
+    if any(fact.fingerprint != first.fingerprint for fact in facts):
         raise AdapterError(
             f"workers loaded different models as {role}: their fingerprints differ",
             "Use the same checkpoint and the same versions of the libraries on all machines.",
         )
     usage: dict[str, float] = {}
-    for one in found:
-        usage = {key: usage.get(key, 0) + value for key, value in one.usage.items()}
+    for fact in facts:
+        usage = {key: usage.get(key, 0) + value for key, value in fact.usage.items()}
     return replace(first, usage=usage)
 
 

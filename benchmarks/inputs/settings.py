@@ -135,13 +135,13 @@ def read_metric(name: str) -> MetricEntry:
     Raises:
         UsageError: It has another form, or a setting that all metrics have is invalid.
     """
-    found = _NAMED.fullmatch(name)
-    if found is None:
+    match = _NAMED.fullmatch(name)
+    if match is None:
         raise UsageError(f"metric '{name}': expected NAME, or NAME[key=value,key=value]")
-    arguments = parse_arguments(found["arguments"] or "", f"metric '{name}'")
+    arguments = parse_arguments(match["arguments"] or "", f"metric '{name}'")
     try:
         called = {} if arguments.get("label") else {"name": name}
-        return MetricEntry.model_validate({**called, **arguments, "metric": found["metric"]})
+        return MetricEntry.model_validate({**called, **arguments, "metric": match["metric"]})
     except ValidationError as error:
-        faults = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        faults = [f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}" for detail in error.errors()]
         raise UsageError(f"metric '{name}': {'; '.join(faults)}") from error

@@ -76,7 +76,7 @@ class TaskImages:
         root = data.parent if data is not None and not data.is_dir() else data
         folders = [] if root is None else [root / name for name in task.image_folder] or [root]
         known = Boundary.of(*filter(None, (root, locations.root, *locations.allowed)))
-        self._folders = [one for one in folders if one.is_dir() and known.holds(one)]
+        self._folders = [folder for folder in folders if folder.is_dir() and known.holds(folder)]
         self._within = Boundary.of(*self._folders, *locations.allowed)
         self._finder = ImageFinder(task, data, self._within)
         self.may_have = bool(self._folders) or (source is not None and source.generated)
@@ -93,14 +93,14 @@ class TaskImages:
             sample: Its id.
             image: The name of its image.
         """
-        found = self._file(image)
-        if found is None:
+        file = self._file(image)
+        if file is None:
             named = self._named.get(sample, self._named.get(image or ""))
-            found = self._file(named) if isinstance(named, str) else named
+            file = self._file(named) if isinstance(named, str) else named
         try:
-            if isinstance(found, Path) and found.stat().st_size > _LARGEST:
+            if isinstance(file, Path) and file.stat().st_size > _LARGEST:
                 return None
-            return found.read_bytes() if found is not None else None
+            return file.read_bytes() if file is not None else None
         except OSError:
             return None
 
@@ -126,15 +126,15 @@ class TaskImages:
     @cached_property
     def _documents(self) -> Mapping[str, str | EncodedImage]:
         """File name or image by document id, and by the document's image name."""
-        found: dict[str, str | EncodedImage] = {}
+        images: dict[str, str | EncodedImage] = {}
         try:
             documents = load_documents(self._task, self._path, self._locations)
             keys = [key for key in ("doc_to_id", "doc_to_image", "doc_to_pixels") if key in self._task.templates]
             getters = {key: compile_template(self._task, key, documents.columns) for key in keys}
         except (BenchError, OSError):
-            return found
+            return images
         if "doc_to_image" not in getters:
-            return found
+            return images
         for number, document in enumerate(documents.rows):
             try:
                 values: dict[str, Any] = {key: get(document) for key, get in getters.items()}
@@ -147,7 +147,7 @@ class TaskImages:
                 if not isinstance(handle, ImageHandle) or isinstance(handle.source, bytes | Path):
                     continue
                 pixels = handle.source
-            found.setdefault(printable(str(values.get("doc_to_id", number))), pixels)
+            images.setdefault(printable(str(values.get("doc_to_id", number))), pixels)
             if isinstance(name := values["doc_to_image"], str):
-                found.setdefault(printable(name), pixels)
-        return found
+                images.setdefault(printable(name), pixels)
+        return images
