@@ -58,7 +58,7 @@ class TorchCaptionMetric(torch.nn.Module):
         """Add a batch."""
 
     @abstractmethod
-    def _value(self, told: Sequence[Any]) -> float | None:
+    def _value(self, rows: Sequence[Any]) -> float | None:
         """Return the system-level value of accumulated entries."""
 
     def compute(self) -> torch.Tensor:
@@ -68,12 +68,12 @@ class TorchCaptionMetric(torch.nn.Module):
             UsageError: There was no batch.
             MetricError: A caption has no score.
         """
-        told = self._told
+        rows = self._told
         if distributed.is_available() and distributed.is_initialized():
             parts: list[list[Any]] = [[] for _ in range(distributed.get_world_size())]
-            distributed.all_gather_object(parts, told)
-            told = [one for part in parts for one in part]
-        return self._computed(told)
+            distributed.all_gather_object(parts, rows)
+            rows = [row for part in parts for row in part]
+        return self._computed(rows)
 
     def forward(self, *batch: Any, **named: Any) -> torch.Tensor:
         """Add a batch, and return the value for this batch only."""
@@ -95,10 +95,10 @@ class TorchCaptionMetric(torch.nn.Module):
             raise MetricError(f"{self._planned.name}: a caption has no score: {reason}")
         return scores
 
-    def _computed(self, told: Sequence[Any]) -> torch.Tensor:
-        if not told:
+    def _computed(self, rows: Sequence[Any]) -> torch.Tensor:
+        if not rows:
             raise UsageError(f"{self._planned.name}: there is no caption", "Call update before compute.")
-        value = self._value(told)
+        value = self._value(rows)
         if value is None:
             raise MetricError(f"{self._planned.name} has no value: {self._planned.aggregate.undefined}")
         dtype = torch.float32 if self.device.type == "mps" else torch.float64
@@ -130,14 +130,14 @@ class TorchTextMetric(TorchCaptionMetric):
         if "references" not in self._planned.metric.needs:
             references = [()] * len(candidates)
         _require_as_many(candidates, references, "references")
-        lists = [tuple(_listed("references", one)) for one in references]
+        lists = [tuple(_listed("references", texts)) for texts in references]
         for number, texts in enumerate(lists):
             if "references" in self._planned.metric.needs and (fault := references_fault(texts)):
                 raise DataError(f"caption {number} of the batch: reference {fault}")
         self._told += zip(map(_said, candidates), lists, strict=True)
 
-    def _value(self, told: Sequence[tuple[str, tuple[str, ...]]]) -> float | None:
-        items, _, _ = gather(CaptionRow(str(n), str(n), *one) for n, one in enumerate(told))
+    def _value(self, rows: Sequence[tuple[str, tuple[str, ...]]]) -> float | None:
+        items, _, _ = gather(CaptionRow(str(n), str(n), *row) for n, row in enumerate(rows))
         scores = self._scores(items, Context())
         scored = ScoredMetric(self._planned.name, self._planned.metric, self._planned.aggregation, scores)
         return scored.system_value(items.weights)
@@ -206,8 +206,8 @@ class CLIPScore(TorchCaptionMetric):
         scores = self._scores(items, Context(encoder=self.encoder))
         self._told += scores.values[item_of_row].tolist()
 
-    def _value(self, told: Sequence[float]) -> float | None:
-        return MEAN.corpus(Scores(np.array(told)), np.ones(len(told)))
+    def _value(self, rows: Sequence[float]) -> float | None:
+        return MEAN.corpus(Scores(np.array(rows)), np.ones(len(rows)))
 
 
 def as_torchmetrics(metric: str, **arguments: Any) -> TorchTextMetric:
@@ -238,11 +238,11 @@ def _spec_of(model: str, arguments: dict[str, Any]) -> ModelSpec:
         return resolve_model("hf_clip", {"pretrained": model, **arguments})
 
 
-def _listed(what: str, given: Any) -> list[Any]:
+def _listed(subject: str, value: Any) -> list[Any]:
     """Return texts or images as a list."""
-    require_list(what, given)
-    is_one = isinstance(given, str) or (isinstance(given, torch.Tensor) and given.ndim == 3)
-    return [given] if is_one else list(given)
+    require_list(subject, value)
+    is_one = isinstance(value, str) or (isinstance(value, torch.Tensor) and value.ndim == 3)
+    return [value] if is_one else list(value)
 
 
 def _said(caption: Any) -> str:
@@ -250,13 +250,13 @@ def _said(caption: Any) -> str:
     return "" if candidate_fault(caption) else caption
 
 
-def _require_as_many(captions: Sequence[Any], others: Sequence[Any], what: str) -> None:
+def _require_as_many(captions: Sequence[Any], others: Sequence[Any], subject: str) -> None:
     if len(captions) != len(others):
-        raise UsageError(f"there are {len(captions)} captions and {len(others)} {what}")
+        raise UsageError(f"there are {len(captions)} captions and {len(others)} {subject}")
 
 
-def _are_texts(given: Any) -> bool:
-    return isinstance(given, str) or (isinstance(given, list | tuple) and bool(given) and isinstance(given[0], str))
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, list | tuple) and bool(value) and isinstance(value[0], str))
 
 
 def _handle(image: Any) -> ImageHandle:

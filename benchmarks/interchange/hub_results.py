@@ -119,7 +119,7 @@ def _card(runs: Sequence[TaskRun], repository: str, configs: Sequence[dict[str, 
         f"| `{run.record.fingerprint[:12]}` |"
         for run in runs
     )
-    others = "".join(f"- `{one['config_name']}`: one row per sample.\n" for one in configs[1:])
+    others = "".join(f"- `{entry['config_name']}`: one row per sample.\n" for entry in configs[1:])
     return f"""\
 ---
 {head}---

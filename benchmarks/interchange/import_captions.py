@@ -189,10 +189,10 @@ def _parse(line: bytes) -> dict[str, Any] | str:
 
 
 def _logged_sample(place: str, row: Mapping[str, Any]) -> LoggedRow | BadRow:
-    given = next((row[key] for key in ("filtered_resps", "resps") if row.get(key) is not None), None)
-    if given is None:
+    responses = next((row[key] for key in ("filtered_resps", "resps") if row.get(key) is not None), None)
+    if responses is None:
         return BadRow(place, f"has no filtered_resps and no resps; its keys are {', '.join(row)}")
-    answers = _answers(given)
+    answers = _answers(responses)
     if not answers:
         return BadRow(place, "has no answer that is a text (its task asks for no text, or it was cut)")
     extra = {key: value for key, value in row.items() if key not in _OWN_KEYS}
@@ -206,7 +206,7 @@ def _logged_sample(place: str, row: Mapping[str, Any]) -> LoggedRow | BadRow:
     if isinstance(media, list) and len(media) == 1:
         fields.setdefault("input_media", media[0])
     fields["doc_id"] = row.get("doc_id")
-    references = next((found for key in _REFERENCES if (found := texts_of(fields.get(key)))), ())
+    references = next((texts for key in _REFERENCES if (texts := texts_of(fields.get(key)))), ())
     return LoggedRow(
         place,
         answers[0],
@@ -217,16 +217,16 @@ def _logged_sample(place: str, row: Mapping[str, Any]) -> LoggedRow | BadRow:
     )
 
 
-def _answers(given: Any) -> list[str]:
+def _answers(responses: Any) -> list[str]:
     """Return the texts among answers: a text, a list of texts, or a list of such lists."""
-    if isinstance(given, list) and len(given) == 1 and isinstance(given[0], list):
-        (given,) = given
-    if isinstance(given, str):
-        return [given]
-    if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
+    if isinstance(responses, list) and len(responses) == 1 and isinstance(responses[0], list):
+        (responses,) = responses
+    if isinstance(responses, str):
+        return [responses]
+    if not isinstance(responses, list) or not all(isinstance(text, str) for text in responses):
         return []
     # A log-likelihood with its greedy flag, both as text, is not an answer.
-    return [] if len(given) == 2 and given[1] in ("True", "False") and _is_float(given[0]) else given
+    return [] if len(responses) == 2 and responses[1] in ("True", "False") and _is_float(responses[0]) else responses
 
 
 def _is_float(text: str) -> bool:
@@ -263,11 +263,11 @@ def logged_scores(path: Path) -> dict[str, float]:
         scores = load_json(beside)
     except DataError:
         return {}
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for name, value in scores.items() if isinstance(scores, dict) else ():
-        listed = {f"{name}_{n}": one for n, one in enumerate(value, 1)} if isinstance(value, list) else {name: value}
-        found |= {key: float(one) for key, one in listed.items() if is_number(one)}
-    return found
+        listed = {f"{name}_{n}": item for n, item in enumerate(value, 1)} if isinstance(value, list) else {name: value}
+        numbers |= {key: float(number) for key, number in listed.items() if is_number(number)}
+    return numbers
 
 
 def _logged_prediction(place: str, row: Mapping[str, Any]) -> LoggedRow | BadRow:
@@ -448,7 +448,7 @@ def detect(path: Path) -> str:
     columns = f"; its columns are {', '.join(map(str, rows[0]))}" if rows else ""
     raise DataError(
         f"{path}: has an unknown format{columns}",
-        f"Known: {', '.join(f'{name} ({one.label})' for name, one in FORMATS.items())}. "
+        f"Known: {', '.join(f'{name} ({layout.label})' for name, layout in FORMATS.items())}. "
         "Files with the columns id and caption need no import: --model captions:FILE.",
     )
 
@@ -510,7 +510,7 @@ def _collect(logged: Sequence[LoggedRow], imported: CaptionImport) -> None:
         else:
             seen[str(identity)] = row.place
             named = (name_of(row.fields.get(key)) for key in _IMAGE_KEYS)
-            image = next((one for one in named if isinstance(one, str)), None)
+            image = next((name for name in named if isinstance(name, str)), None)
             imported.rows.append(
                 {
                     "id": identity,

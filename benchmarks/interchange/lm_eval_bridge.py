@@ -178,8 +178,8 @@ class LmEvalTask:
         handle = self._handles[number]
         try:
             if not isinstance(handle, ImageHandle):
-                what = "is not on this machine" if handle is None else "is a video"
-                raise UnreadableImage(f"document {document['id'] or number}: its image {what}")
+                fault = "is not on this machine" if handle is None else "is a video"
+                raise UnreadableImage(f"document {document['id'] or number}: its image {fault}")
             return [read_image(handle).image.convert("RGB")]
         except UnreadableImage as error:
             _log.warning("%s: left out: %s", self._name, error)
@@ -250,10 +250,10 @@ class LmEvalTask:
             _log.warning("%s: counted as empty: %s", self._name, describe(empty))
         for metric, reason in finished.failed_metrics.items():
             _log.error("%s: metric %s failed: %s", self._name, metric, reason)
-        for one in finished.results:
-            if one.value is None and one.metric not in finished.failed_metrics:
-                _log.warning("%s: %s: no value: %s", self._name, one.key, one.reason)
-        return {one.key: one.value for one in finished.results if one.value is not None}
+        for result in finished.results:
+            if result.value is None and result.metric not in finished.failed_metrics:
+                _log.warning("%s: %s: no value: %s", self._name, result.key, result.reason)
+        return {result.key: result.value for result in finished.results if result.value is not None}
 
     def _settings(self, limit: int | None) -> RunSettings:
         # lm-eval cannot store intervals.
@@ -300,7 +300,7 @@ def plan_for_lm_eval(entry: IndexEntry, metrics: Sequence[str], locations: DataL
     """
     task, _, protocol = load_bound(entry.path)
     if not protocol.lm_eval:
-        exportable = ", ".join(names_where(lambda one: one.lm_eval))
+        exportable = ", ".join(names_where(lambda protocol: protocol.lm_eval))
         raise UsageError(
             f"lm-eval cannot run task '{entry.name}': its output_type is '{task.output_type}'; "
             f"tasks of {exportable} can be exported.",
@@ -313,8 +313,8 @@ def plan_for_lm_eval(entry: IndexEntry, metrics: Sequence[str], locations: DataL
         raise
     except UsageError as error:
         raise UsageError(f"lm-eval cannot run task '{entry.name}': {error.message}", _HINT) from error
-    look = {one.name: "looks at images" for one in plan.metrics if "image" in one.metric.needs}
-    kept = [one for one in plan.metrics if one.name not in look]
+    look = {metric.name: "looks at images" for metric in plan.metrics if "image" in metric.metric.needs}
+    kept = [metric for metric in plan.metrics if metric.name not in look]
     if (look and metrics) or not kept:
         raise UsageError(f"lm-eval cannot run task '{entry.name}': metric {', '.join(look)} looks at images.", _HINT)
     return replace(plan, metrics=kept, left_out={**plan.left_out, **look})
@@ -366,4 +366,4 @@ def lm_eval_name(result: str) -> str:
 def _texts(value: Any) -> list[str]:
     """Return texts for lm-eval's sample log; scoring reads the data instead."""
     values = value if isinstance(value, list | tuple) else [] if value is None else [value]
-    return [printable(str(one)) for one in values]
+    return [printable(str(value)) for value in values]

@@ -121,7 +121,7 @@ class WantedPairs(PairwiseEncoder):
             called |= self._rows.put(image)
             for text in of_image:
                 self._rows.add({**called, **box, "text": text})
-        yield ScoredPairs({at: np.zeros(len(its), np.float32) for at, its in enumerate(texts)})
+        yield ScoredPairs({at: np.zeros(len(captions), np.float32) for at, captions in enumerate(texts)})
 
 
 class WantedPrompts(Judge):
@@ -247,19 +247,19 @@ def _written(
                 _ask(resolved, rows, failures, store, progress)
     except OSError as error:
         raise UsageError(f"{output}: cannot be written: {error.strerror or error}") from error
-    return rows.count, summarise(one for one in failures.entries if not one.reason.endswith(NO_ANSWER))
+    return rows.count, summarise(failure for failure in failures.entries if not failure.reason.endswith(NO_ANSWER))
 
 
 def _ask(resolved: ResolvedCall, rows: WantedRows, failures: FailureLog, store: Store, progress: Progress) -> None:
     """Score a task with the recording model; metrics without a model are skipped."""
     (planned,) = resolved.plan
-    metrics = [one for one in planned.metrics if one.metric.needs & {"encoder", "judge"}]
+    metrics = [metric for metric in planned.metrics if metric.metric.needs & {"encoder", "judge"}]
     planned = replace(planned, metrics=metrics)
     root = planned.root
     rows.folder = root if root is None or root.is_dir() else root.parent
     settings = RunSettings(skip_checks=True)
     models = load_models(resolved.models)
     job = prepare(planned, settings, models, locations=resolved.locations, cache=store, progress=progress)
-    for one in score(planned, job, failures).metrics:
-        if one.scores is None:
-            raise MetricError(f"task '{planned.task.task}': metric {one.name} cannot be scored: {one.error}")
+    for metric in score(planned, job, failures).metrics:
+        if metric.scores is None:
+            raise MetricError(f"task '{planned.task.task}': metric {metric.name} cannot be scored: {metric.error}")
