@@ -64,8 +64,8 @@ def made(runs: Path) -> tuple[Board, Iterator[tuple[str, bytes]]]:
     if runs.exists() and not runs.is_dir():
         raise UsageError(f"--runs {runs}: is a file, not a folder; give the --output_path of the runs")
     index = build_index()
-    found, left_out = collect(runs, index)
-    board = board_of(found, left_out, index)
+    collected, left_out = collect(runs, index)
+    board = board_of(collected, left_out, index)
     return board, _files(board)
 
 
@@ -120,7 +120,9 @@ def _write(files: Iterable[tuple[str, bytes]], output: Path) -> None:
     for path in earlier.keys() - paths:
         if (output / path).is_file() and (output / path).resolve().is_relative_to(output.resolve()):
             (output / path).unlink()
-            for folder in takewhile(lambda one: one != output and not any(one.iterdir()), (output / path).parents):
+            for folder in takewhile(
+                lambda parent: parent != output and not any(parent.iterdir()), (output / path).parents
+            ):
                 folder.rmdir()
     (draft / JSON_FILE).replace(output / JSON_FILE)
     shutil.rmtree(draft, ignore_errors=True)

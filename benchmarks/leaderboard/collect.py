@@ -49,7 +49,7 @@ def collect(folder: Path, index: TaskIndex) -> tuple[list[BoardRun], list[Omitte
     runs = [_one_of_copies(runs, left_out) for runs in by_identity.values()]
     versions = installed_versions(index, {run.record.task for run in runs})
     marked = [replace(run, marks=(*_marks(run.record, versions), *run.marks)) for run in runs]
-    return sorted(marked, key=lambda run: run.key), sorted(left_out, key=lambda one: one.key)
+    return sorted(marked, key=lambda run: run.key), sorted(left_out, key=lambda run: run.key)
 
 
 def _key(path: Path, root: Path) -> str:
@@ -86,12 +86,12 @@ def _one_of_copies(runs: Sequence[BoardRun], left_out: list[OmittedRun]) -> Boar
 
 
 def _numbers(record: Record) -> dict[str, float]:
-    return {key: one.value for key, one in record.results.items() if one.value is not None}
+    return {key: result.value for key, result in record.results.items() if result.value is not None}
 
 
-def _difference(one: BoardRun, other: BoardRun) -> str:
+def _difference(run: BoardRun, other: BoardRun) -> str:
     """Return the first differing result among those that both runs have; empty if none differs."""
-    first, second = _numbers(one.record), _numbers(other.record)
+    first, second = _numbers(run.record), _numbers(other.record)
     for key, value in first.items():
         if key in second and not math.isclose(value, second[key], rel_tol=_SAME, abs_tol=1e-12):
             return f"{key} {value:.6g} instead of {second[key]:.6g}"
@@ -122,7 +122,7 @@ def _marks(record: Record, versions: Mapping[str, str]) -> list[str]:
         marks.append(f"only {least:,} of {record.documents.original:,} documents scored")
     if (level := record.settings.level) != 0.95:
         marks.append(f"{100 * level:g}% intervals")
-    if lost := sum(one["count"] for one in record.failures if one["stage"] != "model"):
+    if lost := sum(failure["count"] for failure in record.failures if failure["stage"] != "model"):
         marks.append(f"{lost:,} samples lost")
     marks += [f"{metric} failed: {reason.partition(chr(10))[0]}" for metric, reason in record.metric_errors.items()]
     return marks
@@ -134,5 +134,5 @@ def _least_scored(record: Record) -> int | None:
         return None
     subset = record.subset
     wanted = subset.documents if subset else record.documents.original
-    scored = [one.n for one in record.results.values() if one.value is not None]
+    scored = [result.n for result in record.results.values() if result.value is not None]
     return min(scored) if scored and min(scored) < wanted else None

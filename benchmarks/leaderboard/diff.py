@@ -49,7 +49,7 @@ def _of_revision(revision: str, folder: Path) -> tuple[_Json, str]:
     # Git would read a revision with a leading dash as an option.
     if revision.startswith("-"):
         raise refused
-    place = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.is_dir())
+    place = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.is_dir())
     if _git(place, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}") is None:
         raise refused
     path = (folder.absolute() / JSON_FILE).relative_to(place).as_posix()
@@ -102,15 +102,15 @@ def moved_lines(base: _Json, head: _Json) -> list[str]:
     lines: list[str] = []
     before, after = _tables(base), _tables(head)
     for key in sorted(before.keys() | after.keys()):
-        found = list(_of_table(before.get(key), after.get(key)))
-        if found:
+        changes = list(_of_table(before.get(key), after.get(key)))
+        if changes:
             table = after.get(key) or before[key]
-            lines += [f"**{markdown(table['alias'])}** (version {markdown(str(table['version']))})", "", *found, ""]
-    known = {(one["key"], one["reason"]) for one in base["left_out"]}
-    left_out = [one for one in head["left_out"] if (one["key"], one["reason"]) not in known]
+            lines += [f"**{markdown(table['alias'])}** (version {markdown(str(table['version']))})", "", *changes, ""]
+    known = {(run["key"], run["reason"]) for run in base["left_out"]}
+    left_out = [run for run in head["left_out"] if (run["key"], run["reason"]) not in known]
     if left_out:
         lines += ["**Excluded runs**", ""]
-        lines += [f"- {markdown(one['key'])}: {markdown(one['reason'])}" for one in left_out]
+        lines += [f"- {markdown(run['key'])}: {markdown(run['reason'])}" for run in left_out]
     return lines
 
 
@@ -180,7 +180,7 @@ def _moved(name: str, column: _Json, old: _Json | None, new: _Json | None) -> st
             difference = f"{moved:+.1e}"
         elif not moved:
             difference = "" if ranks[0] != ranks[1] else "group or published value"
-    rank = " → ".join("–" if one is None else str(one) for one in ranks) if ranks[0] != ranks[1] else ""
+    rank = " → ".join("–" if rank is None else str(rank) for rank in ranks) if ranks[0] != ranks[1] else ""
     return f"| {name} | {markdown(column['label'])} | {before} | {now} | {difference} | {rank} |"
 
 

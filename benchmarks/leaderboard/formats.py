@@ -101,14 +101,14 @@ def _with_code(text: str) -> str:
 def _templates() -> jinja2.Environment:
     import jinja2
 
-    made = jinja2.Environment(  # noqa: S701 - the output is Markdown
+    environment = jinja2.Environment(  # noqa: S701 - the output is Markdown
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"md": markdown, "md_with_code": _with_code, "html": _html}
-    return made
+    environment.filters |= {"md": markdown, "md_with_code": _with_code, "html": _html}
+    return environment
 
 
 def readme(board: Board) -> dict[str, bytes]:
@@ -173,11 +173,11 @@ def _grid(table: TaskTable, rows: Sequence[BoardRow], marks: dict[str, int]) -> 
         if "Model" in names[1:]:
             first.append(markdown(row.model))
         for number, column in enumerate(table.columns):
-            one = row.cells[number]
+            entry = row.cells[number]
             if measured:
-                first.append(_measured(one, column, marks))
+                first.append(_measured(entry, column, marks))
             if printed[number]:
-                first.append(_published(one, column))
+                first.append(_published(entry, column))
         if measured:
             first.append(f"{cell.n:,}" if cell and row.kind == "measured" else "")
         yield first
@@ -286,17 +286,17 @@ def latex_files(board: Board) -> dict[str, bytes]:
 def latex(text: str) -> str:
     """Escape text for LaTeX; characters that it cannot print become their code point."""
     plain = unicodedata.normalize("NFC", " ".join(text.split()))
-    return "".join(_character(one) for one in plain)
+    return "".join(_character(char) for char in plain)
 
 
-def _character(one: str) -> str:
-    if one in _SPECIAL:
-        return _SPECIAL[one]
-    if one in _GREEK:
-        return rf"$\{_GREEK[one]}$"
-    if " " <= one <= "~" or _LATIN.fullmatch(one):
-        return one
-    return f"[U+{ord(one):04X}]"
+def _character(char: str) -> str:
+    if char in _SPECIAL:
+        return _SPECIAL[char]
+    if char in _GREEK:
+        return rf"$\{_GREEK[char]}$"
+    if " " <= char <= "~" or _LATIN.fullmatch(char):
+        return char
+    return f"[U+{ord(char):04X}]"
 
 
 def _free(name: str, files: dict[str, bytes]) -> str:
@@ -375,7 +375,10 @@ def board_json(board: Board, files: Sequence[str] = ()) -> dict[str, Any]:
         "tables": [_table(table) for table in board.tables],
         "suites": [asdict(suite) for suite in board.suites],
         "ranks": [
-            {**vars(ranks), "tau": [{"first": one, "second": two, "tau": tau} for (one, two), tau in ranks.tau.items()]}
+            {
+                **vars(ranks),
+                "tau": [{"first": first, "second": two, "tau": tau} for (first, two), tau in ranks.tau.items()],
+            }
             for ranks in board.ranks
         ],
         "runs": [
@@ -389,7 +392,7 @@ def board_json(board: Board, files: Sequence[str] = ()) -> dict[str, Any]:
             }
             for run in board.runs
         ],
-        "left_out": [asdict(one) for one in board.left_out],
+        "left_out": [asdict(run) for run in board.left_out],
         "files": sorted(files),
     }
 

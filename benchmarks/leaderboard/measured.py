@@ -66,17 +66,17 @@ class MeasuredRow:
 def measured_metrics(runs: Sequence[BoardRun]) -> list[MeasuredRow]:
     """Return one row per metric and model, from the newest of the runs with the most documents."""
     names = _names_of_models(runs)
-    found: dict[tuple[str, str], MeasuredRow] = {}
+    by_model: dict[tuple[str, str], MeasuredRow] = {}
     for run in sorted(runs, key=_merit, reverse=True):
         by_metric: dict[str, dict[str, MeasuredValue]] = {}
         for key, result in _shown(run.record).items():
             column = ".".join(filter(None, (result.statistic, result.category)))
             by_metric.setdefault(result.metric, {})[column] = MeasuredValue(result, run, key)
         for metric, values in by_metric.items():
-            model = " + ".join(names[one] for one in models_of_metric(run.record, metric))
+            model = " + ".join(names[role] for role in models_of_metric(run.record, metric))
             label = next(iter(values.values())).result.label[0]
-            found.setdefault((metric, model), MeasuredRow(label, model, metric, run, values))
-    rows = list(found.values())
+            by_model.setdefault((metric, model), MeasuredRow(label, model, metric, run, values))
+    rows = list(by_model.values())
     known = Counter((row.name, row.model) for row in rows)
     # Two settings of a metric may have the same label.
     return _same_data(
@@ -111,11 +111,11 @@ def measured_models(runs: Sequence[BoardRun]) -> list[MeasuredRow]:
             for key, result in run.record.results.items():
                 column = key
                 if result.metric in several:
-                    by = " + ".join(names[one] for one in models_of_metric(run.record, result.metric))
+                    by = " + ".join(names[role] for role in models_of_metric(run.record, result.metric))
                     column = f"{key} [{by}]"
                 if column not in values or (values[column].result.value is None and result.value is not None):
                     values[column] = MeasuredValue(result, run, key)
-        most = Counter(one.run.key for one in values.values())
+        most = Counter(value.run.key for value in values.values())
         main = max((first, *others), key=lambda run: (most[run.key], _merit(run)))
         rows.append(MeasuredRow(labels[identity], "", "", main, values))
     return _same_data(rows, with_captions=False)
@@ -127,7 +127,7 @@ def models_of_metric(record: Record, metric: str) -> list[tuple[str, str]]:
     needs: Iterable[str] = ("encoder", "judge")
     if name in known_metrics and isinstance(stated := known_metrics[name].needs, frozenset):
         needs = stated
-    return [_named(one) for role, one in record.settings.metric_models.items() if role in needs]
+    return [_named(model) for role, model in record.settings.metric_models.items() if role in needs]
 
 
 def _named(model: UsedModel) -> tuple[str, str]:
@@ -163,7 +163,7 @@ def _row_names(runs: Sequence[BoardRun]) -> dict[tuple[str, ...], str]:
 
 def _names_of_models(runs: Sequence[BoardRun]) -> dict[tuple[str, str], str]:
     """Return the name of each encoder or judge, with its arguments if the name is ambiguous."""
-    known = {_named(one) for run in runs for one in run.record.settings.metric_models.values()}
+    known = {_named(model) for run in runs for model in run.record.settings.metric_models.values()}
     shared = Counter(name for name, _ in known)
     return {
         (name, arguments): f"{name} ({settings_text(json.loads(arguments))})" if shared[name] > 1 else name
@@ -196,7 +196,7 @@ def _same_data(rows: list[MeasuredRow], *, with_captions: bool) -> list[Measured
     counts = Counter(map(data, whole))
     latest = {data(row): row.run.record.date for row in sorted(whole, key=lambda row: row.run.record.date)}
     of_all = {data(row) for row in whole if row.run.record.subset is None}
-    usual = max(counts, key=lambda one: (one in of_all, counts[one], latest[one], one), default=None)
+    usual = max(counts, key=lambda value: (value in of_all, counts[value], latest[value], value), default=None)
     return [
         row
         if data(row) == usual and row.run.record.is_whole
@@ -229,10 +229,10 @@ def groups_of_metrics(columns: Sequence[Column], rows: Sequence[MeasuredRow]) ->
     several = False
     for column in columns:
         values = {id(row): row.values[column.key] for row in rows if row.has(column.key)}
-        runs = {one.run.key: one.run.record for one in values.values()}
+        runs = {value.run.key: value.run.record for value in values.values()}
         if len(runs) == 1:
             (record,) = runs.values()
-            groups[column.key] = {at: (record.letters(one.result), None) for at, one in values.items()}
+            groups[column.key] = {at: (record.letters(value.result), None) for at, value in values.items()}
         several = several or len(runs) > 1
     note = "No groups, as the rows come from several runs; `bench compare RUN RUN` tests differences."
     return groups, [note] if several else []
@@ -254,7 +254,7 @@ def groups_of_models(columns: Sequence[Column], rows: Sequence[MeasuredRow]) -> 
         if reason:
             reasons.setdefault(reason, []).append(column.label)
             continue
-        groups[column.key] = {id(row): one for row, one in zip(measured, of_rows, strict=True)}
+        groups[column.key] = {id(row): mark for row, mark in zip(measured, of_rows, strict=True)}
         if not of_rows[0][0] and column.higher_is_better is not None:
             crowded.append(column.label)
     notes = [f"{', '.join(labels)}: no groups, as {reason}." for reason, labels in reasons.items()]
@@ -267,15 +267,15 @@ def _groups(
     column: Column, measured: Sequence[MeasuredRow], samples: dict[Path, _SampleColumns | None]
 ) -> tuple[list[Group], str]:
     values = [row.values[column.key] for row in measured]
-    metric, records = values[0].result.metric, [one.run.record for one in values]
-    made = [record.made_by.get(metric) for record in records]
-    if made[0] is None:
+    metric, records = values[0].result.metric, [value.run.record for value in values]
+    origins = [record.made_by.get(metric) for record in records]
+    if origins[0] is None:
         return [], "these are not metrics"
-    if any(one != made[0] for one in made):
+    if any(origin != origins[0] for origin in origins):
         return [], "the settings of the metric differ between runs"
     if records[0].is_of_corpus(metric):
         return [], "these are corpus-level values, not means over captions"
-    scores, reason = _common([one.run for one in values], metric, samples)
+    scores, reason = _common([value.run for value in values], metric, samples)
     if scores is None:
         return [], reason
     order = sorted(
@@ -314,10 +314,10 @@ def _common(
     if any(ids is not scores[0][0] for ids, _ in scores):
         ids_of = [ids.to_pylist() for ids, _ in scores]
         shared = set(ids_of[0]).intersection(*ids_of[1:])
-        places = [{one: n for n, one in enumerate(ids)} for ids in ids_of]
-        wanted = [one for one in ids_of[0] if one in shared]
+        places = [{identity: n for n, identity in enumerate(ids)} for ids in ids_of]
+        wanted = [identity for identity in ids_of[0] if identity in shared]
         aligned = [
-            values[[at[one] for one in wanted]] if wanted else values[:0]
+            values[[at[identity] for identity in wanted]] if wanted else values[:0]
             for at, values in zip(places, aligned, strict=True)
         ]
     stacked = np.stack(aligned)

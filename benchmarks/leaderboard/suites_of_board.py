@@ -40,7 +40,7 @@ def suite_tables(runs: Sequence[BoardRun], index: TaskIndex, outdated: set[str])
 
 
 def _table(suite: Suite, by_task: Mapping[str, Sequence[BoardRun]]) -> SuiteTable | None:
-    found: dict[tuple[RowModels, str, str], dict[tuple[str, str], Result]] = {}
+    by_place: dict[tuple[RowModels, str, str], dict[tuple[str, str], Result]] = {}
     keys: dict[int, str] = {}
     reasons: dict[tuple[RowModels, str, str], str] = {}
     for models, tasks in wanted_runs(suite).items():
@@ -49,15 +49,15 @@ def _table(suite: Suite, by_task: Mapping[str, Sequence[BoardRun]]) -> SuiteTabl
                 place = (models, task, metric)
                 for run in by_task.get(task, ()):
                     if results := _results(run.record, models, metric):
-                        found[place] = {(one.statistic, one.category): one for one in results}
-                        keys.update({id(one): run.key for one in results})
+                        by_place[place] = {(result.statistic, result.category): result for result in results}
+                        keys.update({id(result): run.key for result in results})
                         break
-                reasons.setdefault(place, "" if place in found else NOT_RUN)
-    if not found:
+                reasons.setdefault(place, "" if place in by_place else NOT_RUN)
+    if not by_place:
         return None
     rows: dict[str, dict[str, SuiteCell]] = {}
     heads: dict[str, None] = {}
-    for cell in suite_cells(suite, found, reasons):
+    for cell in suite_cells(suite, by_place, reasons):
         heads[cell.head] = None
         known = rows.setdefault(cell.label, {}).get(cell.head)
         # Rows with the same label are merged, for example if a table uses another metric for videos.
@@ -78,7 +78,7 @@ def _results(record: Record, models: RowModels, metric: str) -> list[Result]:
         return []
     results = list(record.results.values())
     if metric:
-        results = [one for one in results if one.metric == metric]
+        results = [result for result in results if result.metric == metric]
     if not results:
         return []
     names = [name for name, _ in models_of_metric(record, results[0].metric)] if metric else []

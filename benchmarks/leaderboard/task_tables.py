@@ -48,7 +48,7 @@ def task_table(runs: Sequence[BoardRun]) -> tuple[TaskTable, set[str]]:
         for row in measured
     ]
     printed, sources = published_rows(subject, newest.published_table, columns, measured)
-    used = {one.run.key for row in measured for one in row.values.values()}
+    used = {value.run.key for row in measured for value in row.values.values()}
     about = " ".join(newest.description.split())
     return (
         TaskTable(
@@ -74,19 +74,19 @@ def main_column(subject: Subject, columns: Sequence[Column]) -> Column | None:
 
 def _marks(row: MeasuredRow) -> tuple[str, ...]:
     """Return the marks of a row and of all its runs."""
-    behind = {one.run.key: one.run for one in row.values.values()}
+    behind = {value.run.key: value.run for value in row.values.values()}
     of_runs = [mark for key in sorted(behind) for mark in behind[key].marks]
     return tuple(dict.fromkeys([*of_runs, *row.marks]))
 
 
 def _columns(subject: Subject, measured: Sequence[MeasuredRow]) -> list[Column]:
     # Runs on all the data come first and set the order of columns.
-    found: dict[str, Result] = {}
+    results: dict[str, Result] = {}
     for row in sorted(measured, key=lambda row: (not row.ranked, -row.run.record.date, row.run.key)):
-        for key, one in row.values.items():
-            found.setdefault(key, one.result)
+        for key, value in row.values.items():
+            results.setdefault(key, value.result)
     place = 0 if subject == "model" else 1
-    labels = [result.label[place] for result in found.values()]
+    labels = [result.label[place] for result in results.values()]
     return [
         Column(
             key,
@@ -95,7 +95,7 @@ def _columns(subject: Subject, measured: Sequence[MeasuredRow]) -> list[Column]:
             _decimals(key, result.scale, measured),
             result.higher_is_better,
         )
-        for key, result in found.items()
+        for key, result in results.items()
     ]
 
 
@@ -108,7 +108,7 @@ def _label(key: str, label: str, labels: Sequence[str]) -> str:
 
 def _decimals(key: str, scale: float, measured: Sequence[MeasuredRow]) -> int:
     shown = decimals_for(scale, (row.values[key].result.value for row in measured if key in row.values))
-    printed = [printed_decimals(one.printed) for row in measured if (one := beside(row, key))]
+    printed = [printed_decimals(number.printed) for row in measured if (number := beside(row, key))]
     return min(_MOST_DECIMALS, max(shown, *printed, 0))
 
 
@@ -162,8 +162,8 @@ def beside(row: MeasuredRow, column: str) -> PrintedValue | None:
     """Return the published counterpart of a measured value, from the run's record."""
     if column not in row.values:
         return None
-    one = row.values[column].run.record.published.get(row.values[column].key)
-    return None if one is None else PrintedValue(one.value, one.printed, citation(one.paper), one.table)
+    number = row.values[column].run.record.published.get(row.values[column].key)
+    return None if number is None else PrintedValue(number.value, number.printed, citation(number.paper), number.table)
 
 
 def published_rows(
@@ -197,33 +197,33 @@ def published_rows(
             continue
         category = category if subject == "metric" else ""
         called = table.metrics.get(column.label, column.label)
-        for one in records.get(table.task.replace("{category}", category or "mean"), ()):
-            printed = PrintedValue(one.value / one.scale, one.printed, one.citation, one.table)
-            if subject == "metric" and one.statistic == table.statistics.get(statistic, statistic):
-                rows.setdefault((one.metric, one.model or ""), {})[column.key] = printed
-            elif subject == "model" and one.model and _plain(one.metric) == _plain(called):
-                rows.setdefault((one.model, ""), {})[column.key] = printed
-    found = [
+        for record in records.get(table.task.replace("{category}", category or "mean"), ()):
+            printed = PrintedValue(record.value / record.scale, record.printed, record.citation, record.table)
+            if subject == "metric" and record.statistic == table.statistics.get(statistic, statistic):
+                rows.setdefault((record.metric, record.model or ""), {})[column.key] = printed
+            elif subject == "model" and record.model and _plain(record.metric) == _plain(called):
+                rows.setdefault((record.model, ""), {})[column.key] = printed
+    shown = [
         BoardRow(
             name,
             model,
             "published",
             "",
-            tuple(Cell(None, published=cells[one.key]) if one.key in cells else None for one in columns),
+            tuple(Cell(None, published=cells[column.key]) if column.key in cells else None for column in columns),
         )
         for (name, model), cells in rows.items()
         if (_plain(name) if subject == "metric" else name) not in covered
     ]
-    return found, [f"Published: {citation(table.paper)}, Table {table.table}."] if rows else []
+    return shown, [f"Published: {citation(table.paper)}, Table {table.table}."] if rows else []
 
 
 @cache
 def _by_task(paper: str, table: int | str) -> dict[str, list[Published]]:
-    found: dict[str, list[Published]] = {}
+    by_task: dict[str, list[Published]] = {}
     for record in load(paper).records:
         if record.table == table:
-            found.setdefault(record.task, []).append(record)
-    return found
+            by_task.setdefault(record.task, []).append(record)
+    return by_task
 
 
 def _covered(subject: Subject, table: PublishedTable, measured: Sequence[MeasuredRow]) -> set[str]:
@@ -276,8 +276,8 @@ def rank_tables(tables: Sequence[TaskTable]) -> tuple[RankTable, ...]:
     all these tasks have. If those are fewer than three, ranks are among the rows that at least two tasks have; the
     rank is None in a task without the row.
     """
-    found = (_rank_table(subject, newest_tables(tables)) for subject in ("metric", "model"))
-    return tuple(one for one in found if one is not None)
+    ranked = (_rank_table(subject, newest_tables(tables)) for subject in ("metric", "model"))
+    return tuple(table for table in ranked if table is not None)
 
 
 def newest_tables(tables: Sequence[TaskTable]) -> list[TaskTable]:
@@ -299,7 +299,7 @@ def _rank_table(subject: Subject, tables: Sequence[TaskTable]) -> RankTable | No
     scored = [
         (table, column, values)
         for table, column, values in scored
-        if any(len(values.keys() & other.keys()) >= _LEAST for one, _, other in scored if one is not table)
+        if any(len(values.keys() & other.keys()) >= _LEAST for rival, _, other in scored if rival is not table)
     ]
     if len(scored) < 2:
         return None
@@ -310,12 +310,12 @@ def _rank_table(subject: Subject, tables: Sequence[TaskTable]) -> RankTable | No
         names = [name for name, count in counts.items() if count > 1]
     by_task = [_with_ties({name: values[name] for name in names if name in values}) for values in all_values]
     ranks = {name: tuple(of_task.get(name) for of_task in by_task) for name in names}
-    pairs = [(one, other) for one in range(len(scored)) for other in range(one + 1, len(scored))]
+    pairs = [(first, other) for first in range(len(scored)) for other in range(first + 1, len(scored))]
     return RankTable(
         subject,
         tuple((table.alias, column.label) for table, column, _ in scored),
         dict(sorted(ranks.items(), key=lambda item: (_mean(item[1]), item[0]))),
-        {(one, other): _tau(all_values[one], all_values[other]) for one, other in pairs},
+        {(first, other): _tau(all_values[first], all_values[other]) for first, other in pairs},
     )
 
 

@@ -60,13 +60,13 @@ def index_page(board: Board, pages: Mapping[str, str], task_pages: Mapping[str, 
     )
 
 
-def overview_page(found: Sequence[Mapping[str, Any]]) -> bytes:
+def overview_page(matrices: Sequence[Mapping[str, Any]]) -> bytes:
     """Return ``overview.html``: all rows of the matrices; the first page has only their first rows.
 
     Args:
-        found: The matrices, from :func:`overviews`.
+        matrices: The matrices, from :func:`overviews`.
     """
-    return rendered("overview_page.html", up="./", overviews=found)
+    return rendered("overview_page.html", up="./", overviews=matrices)
 
 
 def _shown(table: TaskTable, pages: Mapping[str, str], task_pages: Mapping[str, str]) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def chart_runs(runs: Sequence[BoardRun]) -> list[BoardRun]:
     seen: dict[str, int] = {}
     order: list[tuple[bool, int, int]] = []
     for place, run in enumerate(runs):
-        if any(one.ratings for one in run.record.histograms.values()):
+        if any(histogram.ratings for histogram in run.record.histograms.values()):
             task = run.record.task
             seen[task] = seen.get(task, 0) + 1
             order.append((bool(run.marks), seen[task], place))
@@ -97,17 +97,17 @@ def chart_runs(runs: Sequence[BoardRun]) -> list[BoardRun]:
 def _drawn(runs: Sequence[BoardRun], pages: Mapping[str, str]) -> list[dict[str, Any]]:
     drawn = []
     for place, run in enumerate(chart_runs(runs)):
-        found = {name: one for name, one in run.record.histograms.items() if one.ratings}
+        histograms = {name: histogram for name, histogram in run.record.histograms.items() if histogram.ratings}
         drawn.append(
             {
                 "alias": run.record.alias,
                 "to": address(pages[run.key]),
                 "run": _short_key(run),
-                "more": max(len(found) - _MAX_CHARTS_OF_RUN, 0),
+                "more": max(len(histograms) - _MAX_CHARTS_OF_RUN, 0),
                 "marks": run.marks,
                 "charts": [
-                    bubbles(run.record.metric_label(metric), one, f"scatter-{place}-{number}")
-                    for number, (metric, one) in enumerate(list(found.items())[:_MAX_CHARTS_OF_RUN])
+                    bubbles(run.record.metric_label(metric), histogram, f"scatter-{place}-{number}")
+                    for number, (metric, histogram) in enumerate(list(histograms.items())[:_MAX_CHARTS_OF_RUN])
                 ],
             }
         )
@@ -121,7 +121,7 @@ def shown_runs(runs: Sequence[BoardRun], pages: Mapping[str, str]) -> list[dict[
         runs: The runs.
         pages: Path of each run's page, relative to the page with the table, by the key of the run.
     """
-    labels_of = {run.key: dict.fromkeys(one.label[0] for one in run.record.results.values()) for run in runs}
+    labels_of = {run.key: dict.fromkeys(result.label[0] for result in run.record.results.values()) for run in runs}
     return [
         {
             "task": run.record.task,
@@ -196,23 +196,23 @@ def overviews(board: Board, pages: Mapping[str, str], first_page: str = "") -> l
         pages: Path of each run's page, by the key of the run.
         first_page: Path of the page with the tables; empty for that page itself.
     """
-    found = []
+    matrices = []
     subjects: tuple[Subject, ...] = ("metric", "model")
     for subject in subjects:
         places = list(_places(board, subject))
         if len(places) > 1:
             rows = _matrix_rows(board, subject, places, pages)
-            found.append(
+            matrices.append(
                 {
                     "id": f"overview-{subject}",
                     "subject": subject,
                     "tasks": [_matrix_head(place, first_page) for place in places],
                     "rows": rows,
-                    "unranked": any(one and one["shade"] == "unranked" for row in rows for one in row["cells"]),
-                    "timed": any(one and one["timed"] for row in rows for one in row["costs"]),
+                    "unranked": any(cell and cell["shade"] == "unranked" for row in rows for cell in row["cells"]),
+                    "timed": any(cost and cost["timed"] for row in rows for cost in row["costs"]),
                 }
             )
-    return found
+    return matrices
 
 
 def _places(board: Board, subject: Subject) -> Iterator[_Place]:
@@ -246,7 +246,7 @@ def _matrix_rows(
                 names.setdefault((row.name, row.model), {})[at] = row
     records = {run.key: run.record for run in board.runs}
     lasts = [_last(*place) for place in places]
-    found = []
+    rows = []
     for (name, model), of_tasks in names.items():
         cells: list[dict[str, str] | None] = [None] * len(places)
         standings: list[float] = []
@@ -260,8 +260,8 @@ def _matrix_rows(
         costs = [_cost_of_metric(name, model, behind)] if subject == "metric" else _costs_of_model(behind)
         shown = {"name": name, "model": model, "cells": cells, "costs": costs}
         mean = sum(standings) / len(standings) if standings else 0.0
-        found.append(((-len(standings), mean, name, model), shown))
-    return [shown for _, shown in sorted(found, key=lambda one: one[0])]
+        rows.append(((-len(standings), mean, name, model), shown))
+    return [shown for _, shown in sorted(rows, key=lambda row: row[0])]
 
 
 def _last(table: TaskTable, column: Column) -> int:
@@ -297,27 +297,27 @@ def _cost_of_metric(name: str, model: str, behind: Sequence[Record]) -> _Cost | 
 def _costs_of_model(behind: Sequence[Record]) -> list[_Cost | None]:
     """Return the mean number of words per caption, and the seconds per 1,000 documents in runs."""
     written = [
-        (float(one.generation["mean_words"]), int(one.generation.get("captions", 1)))
-        for one in behind
-        if one.generation.get("mean_words")
+        (float(record.generation["mean_words"]), int(record.generation.get("captions", 1)))
+        for record in behind
+        if record.generation.get("mean_words")
     ]
     captions = sum(count for _, count in written)
     words = sum(mean * count for mean, count in written) / captions if captions else None
-    asked = [one for one in behind if one.settings.adapter != _RECORDED]
+    asked = [record for record in behind if record.settings.adapter != _RECORDED]
     return [
         None if words is None else {"value": f"{words:.6g}", "shown": number(words, 1), "timed": False},
-        _timed((one, sum(one.timings.steps.values())) for one in asked),
+        _timed((record, sum(record.timings.steps.values())) for record in asked),
     ]
 
 
 def _timed(runs: Iterable[tuple[Record, float]]) -> _Cost | None:
     """Return the median seconds per 1,000 documents over runs without cache hits."""
-    found = [
+    costs = [
         1000 * seconds / record.documents.effective
         for record, seconds in runs
         if record.documents.effective and not record.store.get("found")
     ]
-    return _cost(median(found), timed=True) if found else None
+    return _cost(median(costs), timed=True) if costs else None
 
 
 def _cost(seconds: float, *, timed: bool) -> _Cost:

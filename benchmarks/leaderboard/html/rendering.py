@@ -39,8 +39,8 @@ def _environment() -> jinja2.Environment:
     style, theme, columns = asset("style.css"), asset("theme.js"), asset("columns.js")
     tables = (_HERE / "tables.js").read_text(encoding="utf-8").strip()
     scripts = " ".join(map(_hash, (theme, columns, tables)))
-    made = templates(_HERE / "templates")
-    made.globals |= {
+    environment = templates(_HERE / "templates")
+    environment.globals |= {
         "policy": Markup(  # noqa: S704 - contains no values of runs
             f"default-src 'none'; style-src {_hash(style)}; script-src {scripts}; img-src data:; base-uri 'none'; "
             "form-action 'none'"
@@ -51,7 +51,7 @@ def _environment() -> jinja2.Environment:
         "columns_script": Markup(columns),  # noqa: S704
         "tables_script": Markup(tables),  # noqa: S704
     }
-    return made
+    return environment
 
 
 def _hash(source: str) -> str:

@@ -44,15 +44,15 @@ def run_page(run: BoardRun, board: Board) -> bytes:
         began=run.began,
         marks=run.marks,
         results=results,
-        with_interval=any(one["interval"] != "–" for one in results),
-        **{f"with_{part}": any(one[part] for one in results) for part in ("letters", "printed", "reason")},
+        with_interval=any(row["interval"] != "–" for row in results),
+        **{f"with_{part}": any(row[part] for row in results) for part in ("letters", "printed", "reason")},
         caption=_caption(record),
-        tested=_tested(record) if any(one["letters"] for one in results) else [],
+        tested=_tested(record) if any(row["letters"] for row in results) else [],
         charts=_charts(record),
         samples=_samples(run),
         failures=failure_rows(record),
         ruled_out=record.ruled_out,
-        checks=[(one.check, one.expected, _plain(one.found), one.passed) for one in record.data_checks],
+        checks=[(check.check, check.expected, _plain(check.found), check.passed) for check in record.data_checks],
         settings=_settings(run),
         metrics=_facts(record.made_by),
         protocol=_facts({"output_type": record.output_type, **record.protocol_choices}),
@@ -75,36 +75,36 @@ def _back(record: Record, board: Board) -> str:
 def _caption(record: Record) -> str:
     """Return the table caption: level and method of intervals, and scale of values."""
     results = record.results.values()
-    made = {result.interval.method for result in results if result.interval} or {"bootstrap"}
+    methods = {result.interval.method for result in results if result.interval} or {"bootstrap"}
     words = {"bootstrap": "bootstrap intervals", "influence": "intervals by influence functions"}
     scale = max((result.scale for result in results), default=1)
     factor = f" Values are multiplied by {scale:g}, except for counts." if scale != 1 else ""
-    return f"{record.settings.level:.0%} {' and '.join(words[method] for method in sorted(made))}.{factor}"
+    return f"{record.settings.level:.0%} {' and '.join(words[method] for method in sorted(methods))}.{factor}"
 
 
 def _tested(record: Record) -> list[str]:
     """Return one sentence on significance letters per test setting, with its statistics."""
     labels = {result.statistic: result.label[1] for result in record.results.values()}
-    found: dict[str, list[str]] = {}
-    for statistic, one in record.significance.items():
-        how = f"{one.alpha} ({one.resamples:,} paired resamples, seed {one.seed}, Holm)"
-        found.setdefault(how, []).append(labels.get(statistic, statistic))
+    by_test: dict[str, list[str]] = {}
+    for statistic, test in record.significance.items():
+        how = f"{test.alpha} ({test.resamples:,} paired resamples, seed {test.seed}, Holm)"
+        by_test.setdefault(how, []).append(labels.get(statistic, statistic))
     return [
         f"{', '.join(statistics)}: metrics with a letter in common are not significantly different at {how}."
-        for how, statistics in found.items()
+        for how, statistics in by_test.items()
     ]
 
 
 def _charts(record: Record) -> list[tuple[str, list[Chart]]]:
     """Return the charts of each metric's scores."""
     drawn = []
-    for place, (metric, one) in enumerate(record.histograms.items()):
+    for place, (metric, histogram) in enumerate(record.histograms.items()):
         label = record.metric_label(metric)
-        charts = [score_histogram(label, one, f"score-{place}")]
-        if one.ratings:
-            charts.append(bubbles(f"{label} by rating", one, f"rating-{place}", full=True))
-        if one.word_counts and record.registered_name(metric) != _WORDS:
-            charts.append(bubbles(f"{label} by length", one, f"words-{place}", by="by_words", full=True))
+        charts = [score_histogram(label, histogram, f"score-{place}")]
+        if histogram.ratings:
+            charts.append(bubbles(f"{label} by rating", histogram, f"rating-{place}", full=True))
+        if histogram.word_counts and record.registered_name(metric) != _WORDS:
+            charts.append(bubbles(f"{label} by length", histogram, f"words-{place}", by="by_words", full=True))
         drawn.append((label, charts))
     return drawn
 
@@ -117,12 +117,12 @@ def _samples(run: BoardRun) -> list[tuple[str, bool, list[tuple[ScoredSample, li
     """
     ends, shown = ends_of_run(run), []
     for name, open_there, at in (("Lowest", True, 1), ("Highest", False, 0)) if ends else ():
-        found: dict[str, tuple[ScoredSample, list[tuple[str, str]]]] = {}
+        samples: dict[str, tuple[ScoredSample, list[tuple[str, str]]]] = {}
         for metric, both in ends.items():
-            for one in both[at]:
-                scores = found.setdefault(one.id, (one, []))[1]
-                scores.append((run.record.metric_label(metric), number(one.score, 4)))
-        shown.append((name, open_there, sorted(found.values(), key=lambda entry: -len(entry[1]))))
+            for sample in both[at]:
+                scores = samples.setdefault(sample.id, (sample, []))[1]
+                scores.append((run.record.metric_label(metric), number(sample.score, 4)))
+        shown.append((name, open_there, sorted(samples.values(), key=lambda entry: -len(entry[1]))))
     return shown
 
 
@@ -135,7 +135,7 @@ def _settings(run: BoardRun) -> list[tuple[str, object]]:
             "documents": f"{record.documents.effective} of {record.documents.original}",
             "data": record.data_origin,
             **record.written_settings,
-            "captions cut": {name: one.to_json() for name, one in record.truncation.items()},
+            "captions cut": {name: cut.to_json() for name, cut in record.truncation.items()},
             "generation": record.generation,
             "git": record.git_hash,
             "fingerprint": record.fingerprint,
@@ -156,9 +156,9 @@ def _plain(value: Any) -> object:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return "; ".join(f"{name}: {_plain(one) if one is not None else 'none'}" for name, one in value.items())
+        return "; ".join(f"{name}: {_plain(item) if item is not None else 'none'}" for name, item in value.items())
     if isinstance(value, list | tuple):
-        return ", ".join(str(_plain(one)) for one in value)
+        return ", ".join(str(_plain(item)) for item in value)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -233,7 +233,7 @@ def _read_ends(run: BoardRun, file: Any) -> dict[str, Ends]:
     # A sample may be highest or lowest for many metrics, and reading its image is slowest.
     shown: dict[int, tuple[str, Mapping[str, Sequence[str]], str]] = {}
     for place, name, row in zip(wanted, table["id"].take(integers(wanted)).to_pylist(), rows, strict=True):
-        captions = {column: texts_of(one) for column, one in row.items()}
+        captions = {column: texts_of(cell) for column, cell in row.items()}
         shown[place] = str(name), captions, _picture(run, str(name)) if allowed else ""
 
     def samples(metric: str, end: Sequence[int]) -> tuple[ScoredSample, ...]:
@@ -247,15 +247,15 @@ def _read_ends(run: BoardRun, file: Any) -> dict[str, Ends]:
 
 def _rows(file: Any, wanted: Sequence[int], columns: list[str]) -> list[dict[str, Any]]:
     """Return rows by ascending index, reading only their row groups."""
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     start = 0
     for group in range(file.num_row_groups):
         end = start + file.metadata.row_group(group).num_rows
         inside = [place - start for place in wanted if start <= place < end]
         if inside:
-            found += file.read_row_group(group, columns, use_threads=False).take(integers(inside)).to_pylist()
+            rows += file.read_row_group(group, columns, use_threads=False).take(integers(inside)).to_pylist()
         start = end
-    return found
+    return rows
 
 
 def _picture(run: BoardRun, sample: str) -> str:

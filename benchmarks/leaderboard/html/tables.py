@@ -45,12 +45,12 @@ class ShownCell(NamedTuple):
 
 def range_of(table: TaskTable, column: int) -> Scale | None:
     """Return the range of a column over values, intervals and published values; None if it is empty."""
-    found: list[float] = []
+    values: list[float] = []
     for row in table.rows:
         if cell := row.cells[column]:
             printed = cell.published.value if cell.published else None
-            found += [one for one in (cell.value, cell.low, cell.high, printed) if one is not None]
-    return Scale(min(found), max(found)) if found else None
+            values += [value for value in (cell.value, cell.low, cell.high, printed) if value is not None]
+    return Scale(min(values), max(values)) if values else None
 
 
 def shown_table(table: TaskTable, pages: Mapping[str, str], all_rows: str = "", total: int = 0) -> dict[str, Any]:
@@ -101,11 +101,11 @@ def shown_table(table: TaskTable, pages: Mapping[str, str], all_rows: str = "", 
 
 def _papers(rows: Sequence[BoardRow]) -> list[str]:
     """Return the papers with published values of these rows, each with its tables."""
-    found: dict[str, dict[str, None]] = {}
+    by_paper: dict[str, dict[str, None]] = {}
     for printed in (cell.published for row in rows for cell in row.cells if cell is not None):
         if printed is not None:
-            found.setdefault(printed.citation, {})[str(printed.table)] = None
-    return [f"{paper}, Table {', '.join(tables)}" for paper, tables in found.items()]
+            by_paper.setdefault(printed.citation, {})[str(printed.table)] = None
+    return [f"{paper}, Table {', '.join(tables)}" for paper, tables in by_paper.items()]
 
 
 def _row(
