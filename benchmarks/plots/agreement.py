@@ -55,9 +55,9 @@ def agreement_figure(
         columns = min(len(panels), 2 if width == "double" else 1)
         letters = 18 if width == "single" or columns == 2 else 40
         rows = [panels[start : start + columns] for start in range(0, len(panels), columns)]
-        labels = {id(one): folded(one.label, letters) for panel in panels for one in panel.estimates}
+        labels = {id(estimate): folded(estimate.label, letters) for panel in panels for estimate in panel.estimates}
         heights = [
-            max(_ROW * sum(labels[id(one)].count("\n") + 1.2 for one in panel.estimates) for panel in row)
+            max(_ROW * sum(labels[id(estimate)].count("\n") + 1.2 for estimate in panel.estimates) for panel in row)
             for row in rows
         ]
         figure = new_figure(width, sum(heights) + 0.72 * len(rows) + 0.3)
@@ -65,9 +65,9 @@ def agreement_figure(
         for place, panel in enumerate(panels):
             row, column = divmod(place, columns)
             axes = figure.add_subplot(grid[row, column])
-            _draw_panel(axes, panel, [labels[id(one)] for one in panel.estimates])
+            _draw_panel(axes, panel, [labels[id(estimate)] for estimate in panel.estimates])
             # Panels of one row have the same distance between metrics.
-            axes.set_ylim(max(len(one.estimates) for one in rows[row]) - 0.4, -0.6)
+            axes.set_ylim(max(len(estimate.estimates) for estimate in rows[row]) - 0.4, -0.6)
         _add_legend(figure, panels)
         describe(figure, "Agreement with human judgement by metric", [_sentence(panel) for panel in panels])
         return figure
@@ -76,16 +76,22 @@ def agreement_figure(
 def _draw_panel(axes: Axes, panel: Panel, labels: Sequence[str]) -> None:
     scale = panel.scale
     places = range(len(panel.estimates))
-    for place, one in zip(places, panel.estimates, strict=True):
-        if one.low is not None and one.high is not None:
-            axes.hlines(place, one.low * scale, one.high * scale, color=BLUE, linewidth=1.4, gid="interval")
-        if one.value is None and one.published is None:
+    for place, estimate in zip(places, panel.estimates, strict=True):
+        if estimate.low is not None and estimate.high is not None:
+            axes.hlines(place, estimate.low * scale, estimate.high * scale, color=BLUE, linewidth=1.4, gid="interval")
+        if estimate.value is None and estimate.published is None:
             axes.text(
                 0.5, place, "undefined", transform=axes.get_yaxis_transform(), color=GREY, ha="center",
                 va="center_baseline",
             )  # fmt: skip
-    measured = [(one.value * scale, place) for place, one in enumerate(panel.estimates) if one.value is not None]
-    printed = [(one.published * scale, place) for place, one in enumerate(panel.estimates) if one.published is not None]
+    measured = [
+        (estimate.value * scale, place) for place, estimate in enumerate(panel.estimates) if estimate.value is not None
+    ]
+    printed = [
+        (estimate.published * scale, place)
+        for place, estimate in enumerate(panel.estimates)
+        if estimate.published is not None
+    ]
     for points, marker, size, face, edge, name in (
         (printed, "D", 6.5, "none", BLACK, "published"),
         (measured, "o", 3.6, BLUE, BLUE, "measured"),
@@ -101,9 +107,9 @@ def _draw_panel(axes: Axes, panel: Panel, labels: Sequence[str]) -> None:
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color="#E4E4E4", linewidth=0.5)
     axes.spines["left"].set_visible(False)
-    for place, one in zip(places, panel.estimates, strict=True):
-        if one.group:
-            axes.text(1.02, place, one.group, transform=axes.get_yaxis_transform(), va="center_baseline")
+    for place, estimate in zip(places, panel.estimates, strict=True):
+        if estimate.group:
+            axes.text(1.02, place, estimate.group, transform=axes.get_yaxis_transform(), va="center_baseline")
     axes.set_title(folded(panel.title, 40, 3), loc="left")
     axes.set_xlabel(f"{panel.axis}  ({panel.counts})")
 
@@ -130,15 +136,15 @@ def _set_scale(axes: Axes, panel: Panel) -> None:
 def _add_legend(figure: Figure, panels: Sequence[Panel]) -> None:
     from matplotlib.lines import Line2D
 
-    estimates = [one for panel in panels for one in panel.estimates]
-    line = "-" if any(one.low is not None for one in estimates) else "none"
-    levels = sorted({panel.level for panel in panels if any(one.low is not None for one in panel.estimates)})
+    estimates = [estimate for panel in panels for estimate in panel.estimates]
+    line = "-" if any(estimate.low is not None for estimate in estimates) else "none"
+    levels = sorted({panel.level for panel in panels if any(estimate.low is not None for estimate in panel.estimates)})
     interval = ", " + "/".join(f"{level * 100:g}%" for level in levels) + " CI" if levels else ""
     handles = [
         Line2D([], [], color=BLUE, linestyle=line, linewidth=1.4, marker="o", markersize=3.6,
                label="measured" + interval)
     ]  # fmt: skip
-    if any(one.published is not None for one in estimates):
+    if any(estimate.published is not None for estimate in estimates):
         handles.append(
             Line2D([], [], linestyle="none", marker="D", markersize=6.5, markerfacecolor="none",
                    markeredgecolor=BLACK, markeredgewidth=0.7, label="published")
@@ -153,20 +159,20 @@ def _add_legend(figure: Figure, panels: Sequence[Panel]) -> None:
 
 
 def _sentence(panel: Panel) -> str:
-    said = ", ".join(_said(one, panel) for one in panel.estimates)
+    said = ", ".join(_said(estimate, panel) for estimate in panel.estimates)
     return f"{panel.title}, {panel.axis}, {panel.counts}: {said}."
 
 
-def _said(one: AgreementEstimate, panel: Panel) -> str:
-    text = f"{one.label} {'undefined' if one.value is None else _fixed(one.value, panel)}"
+def _said(estimate: AgreementEstimate, panel: Panel) -> str:
+    text = f"{estimate.label} {'undefined' if estimate.value is None else _fixed(estimate.value, panel)}"
     notes = []
-    if one.low is not None and one.high is not None:
-        low, high = _fixed(one.low, panel), _fixed(one.high, panel)
+    if estimate.low is not None and estimate.high is not None:
+        low, high = _fixed(estimate.low, panel), _fixed(estimate.high, panel)
         notes.append(f"{panel.level * 100:g}% CI {low} to {high}")
-    if one.published is not None:
-        notes.append(f"published {one.printed}")
-    if one.group:
-        notes.append(f"group {one.group}")
+    if estimate.published is not None:
+        notes.append(f"published {estimate.printed}")
+    if estimate.group:
+        notes.append(f"group {estimate.group}")
     return f"{text} ({'; '.join(notes)})" if notes else text
 
 
@@ -227,21 +233,21 @@ class Panel:
     @property
     def counts(self) -> str:
         """Number of rows of the values, as text."""
-        counts = sorted({one.n for one in self.estimates})
+        counts = sorted({estimate.n for estimate in self.estimates})
         return f"n = {counts[0]:,}" if len(counts) == 1 else f"n = {counts[0]:,}–{counts[-1]:,}"
 
     @property
     def decimals(self) -> int:
         """Digits behind the point in texts, as in tables."""
-        return decimals_for(self.scale, [one.value for one in self.estimates])
+        return decimals_for(self.scale, [estimate.value for estimate in self.estimates])
 
     @property
     def shown(self) -> list[float]:
         """All numbers in the panel."""
         return [
             value
-            for one in self.estimates
-            for value in (one.value, one.low, one.high, one.published)
+            for estimate in self.estimates
+            for value in (estimate.value, estimate.low, estimate.high, estimate.published)
             if value is not None
         ]
 
@@ -289,9 +295,12 @@ def agreement_panels(
         names, own = [name for _, name in _statistics(group[0])], group[0].protocol.statistic
         name = statistic or (own if own in names else names[0])
         chosen = [
-            one
-            for one in choose(group, lambda record, name=name: [one for one, its in _statistics(record) if its == name])
-            if not metrics or one.metric in metrics
+            plotted
+            for plotted in choose(
+                group,
+                lambda record, name=name: [metric for metric, statistic in _statistics(record) if statistic == name],
+            )
+            if not metrics or plotted.metric in metrics
         ]
         if chosen:
             panels.append(_panel(title, chosen, name))
@@ -315,32 +324,32 @@ def _statistics(record: Record) -> list[tuple[str, str]]:
 def _panel(title: str, chosen: Sequence[PlottedMetric], statistic: str) -> Panel:
     record = chosen[0].record
     # Letters are comparable within a run only.
-    one_run = all(one.record is record for one in chosen)
-    estimates = [_estimate(one, statistic, with_letters=one_run) for one in chosen]
+    one_run = all(plotted.record is record for plotted in chosen)
+    estimates = [_estimate(plotted, statistic, with_letters=one_run) for plotted in chosen]
     first = record.results[f"{chosen[0].metric}.{statistic}"]
     significance = record.significance.get(first.statistic)
     sign = -1.0 if first.higher_is_better else 1.0
     return Panel(
-        title=title + limit_note(one.record for one in chosen),
+        title=title + limit_note(plotted.record for plotted in chosen),
         statistic=first.label[1],
         scale=first.scale,
         level=record.settings.level,
-        alpha=significance.alpha if significance and any(one.group for one in estimates) else None,
-        estimates=sorted(estimates, key=lambda one: math.inf if one.value is None else sign * one.value),
+        alpha=significance.alpha if significance and any(estimate.group for estimate in estimates) else None,
+        estimates=sorted(estimates, key=lambda estimate: math.inf if estimate.value is None else sign * estimate.value),
     )
 
 
-def _estimate(one: PlottedMetric, statistic: str, *, with_letters: bool) -> AgreementEstimate:
-    key = f"{one.metric}.{statistic}"
-    result, published = one.record.results[key], one.record.published.get(key)
+def _estimate(plotted: PlottedMetric, statistic: str, *, with_letters: bool) -> AgreementEstimate:
+    key = f"{plotted.metric}.{statistic}"
+    result, published = plotted.record.results[key], plotted.record.published.get(key)
     interval = result.interval
     return AgreementEstimate(
-        label=one.label,
+        label=plotted.label,
         value=result.value,
         low=interval.low if interval else None,
         high=interval.high if interval else None,
         n=result.n,
         published=published.value if published else None,
         printed=published.printed if published else "",
-        group=one.record.letters(result) if with_letters else "",
+        group=plotted.record.letters(result) if with_letters else "",
     )

@@ -79,17 +79,21 @@ def scores_by(records: Sequence[Record], by: By, metrics: Sequence[str], notes: 
     for title, group in by_task([record for record in records if record not in fitting]):
         notes.append(f"{title} is left out: {_why_none(group, by)[0]}")
     require_metrics(metrics, (name for record in fitting for name in record.binned_by(by)))
-    found = []
+    panels = []
     for title, group in by_task(fitting):
-        for one in choose(group, lambda record: record.binned_by(by)):
-            if not metrics or one.metric in metrics:
-                its = one.record.histograms[one.metric]
-                steps, counts = (its.ratings, its.rating_counts) if by == "by_rating" else (its.words, its.word_counts)
-                of, edges = title + limit_note([one.record]), np.asarray(its.edges)
-                found.append(
-                    ScoresBy(of, one.label, edges, np.asarray(steps, np.float64), np.asarray(counts, np.int64))
+        for plotted in choose(group, lambda record: record.binned_by(by)):
+            if not metrics or plotted.metric in metrics:
+                histogram = plotted.record.histograms[plotted.metric]
+                steps, counts = (
+                    (histogram.ratings, histogram.rating_counts)
+                    if by == "by_rating"
+                    else (histogram.words, histogram.word_counts)
                 )
-    return found
+                of, edges = title + limit_note([plotted.record]), np.asarray(histogram.edges)
+                panels.append(
+                    ScoresBy(of, plotted.label, edges, np.asarray(steps, np.float64), np.asarray(counts, np.int64))
+                )
+    return panels
 
 
 def _why_none(records: Sequence[Record], by: By) -> tuple[str, str]:
@@ -100,12 +104,12 @@ def _why_none(records: Sequence[Record], by: By) -> tuple[str, str]:
             f"Run the task again: bench run --task {task}",
         )
     if by == "by_rating" and not records[0].protocol.rated:
-        rated = " or ".join(names_where(lambda one: one.rated))
+        rated = " or ".join(names_where(lambda protocol: protocol.rated))
         return (
             f"the captions of task '{task}' (protocol {protocol}) have no human ratings",
             f"Plot runs of tasks of protocol {rated}: bench ls tasks --tag agreement",
         )
-    single = " or ".join(names_where(lambda one: one.sample == "caption"))
+    single = " or ".join(names_where(lambda protocol: protocol.sample == "caption"))
     return (
         f"the run of task '{task}' (protocol {protocol}) holds no scores of single captions",
         f"Run a task of protocol {single}, with a metric that scores captions one by one.",
@@ -177,10 +181,10 @@ def ratings_figure(
         figure = new_figure(width, sum(heights) + sum(title_heights(titles, columns)) + 0.32 * rows + 0.5)
         grid = figure.add_gridspec(rows, columns, height_ratios=heights)
         axes = [figure.add_subplot(grid[divmod(place, columns)]) for place in range(len(panels))]
-        for one, panel, title in zip(axes, panels, titles, strict=True):
-            _draw_ratings(one, panel)
-            set_ticks(one.xaxis, 3 if columns > 1 else 5)
-            one.set_title(title)
+        for plot, panel, title in zip(axes, panels, titles, strict=True):
+            _draw_ratings(plot, panel)
+            set_ticks(plot.xaxis, 3 if columns > 1 else 5)
+            plot.set_title(title)
         figure.suptitle(shared_task(panels))
         figure.supxlabel("score (line: median)", fontsize=8)
         figure.supylabel("human rating", fontsize=8)

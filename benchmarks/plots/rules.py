@@ -46,29 +46,29 @@ def rules_figure(
     """
     fitting = [record for record in records if record.protocol.by_rule and record.results]
     if not fitting:
-        known = " or ".join(names_where(lambda one: one.by_rule))
+        known = " or ".join(names_where(lambda protocol: protocol.by_rule))
         raise DataError(
             f"no run changes captions; that of task '{records[0].task}' is of protocol {records[0].output_type}",
             f"Plot runs of tasks of protocol {known}: bench ls tasks --tag checklist",
         )
     (task, group), *others = by_task(fitting)
     if notes is not None:
-        left_out = [title for title, _ in (*others, *by_task([one for one in records if one not in fitting]))]
+        left_out = [title for title, _ in (*others, *by_task([record for record in records if record not in fitting]))]
         notes += [f"{title} is left out: a figure has one task of changed captions" for title in left_out]
     require_metrics(metrics, (metric for record in group for metric in record.metrics))
-    chosen = choose(group, lambda record: [one for one in record.metrics if not metrics or one in metrics])
+    chosen = choose(group, lambda record: [metric for metric in record.metrics if not metrics or metric in metrics])
     panels: list[_Panel] = []
-    for one in chosen:
+    for plotted in chosen:
         first: dict[str, Result] = {}
-        for result in one.record.results.values():
-            if result.metric == one.metric:
+        for result in plotted.record.results.values():
+            if result.metric == plotted.metric:
                 first.setdefault(result.category, result)
-        panels.append((one.label, [result for result in first.values() if result.statistic in ("falls", "equal")]))
+        panels.append((plotted.label, [result for result in first.values() if result.statistic in ("falls", "equal")]))
     task += limit_note(group)
     with style():
         rows, columns = grid_shape(len(panels), width)
         # All panels have all rules; a failed metric has no values.
-        labels = list(dict.fromkeys(one.label[1] for _, results in panels for one in results))
+        labels = list(dict.fromkeys(result.label[1] for _, results in panels for result in results))
         figure = new_figure(width, rows * (_ROW * len(labels) + 0.55) + 0.4)
         grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for place, axes in enumerate(grid.flat):
@@ -80,22 +80,22 @@ def rules_figure(
         grid[0, 0].set_ylim(len(labels) - 0.4, -0.6)
         figure.suptitle(folded(task, 60))
         figure.supxlabel("share of changed captions", fontsize=8)
-        describe(figure, f"{task}: how often metrics do what is expected", [_sentence(one) for one in panels])
+        describe(figure, f"{task}: how often metrics do what is expected", [_sentence(panel) for panel in panels])
         return figure
 
 
 def _draw(axes: Axes, panel: _Panel, labels: Sequence[str]) -> None:
     title, results = panel
-    for one in results:
-        place, colour = labels.index(one.label[1]), BLUE if one.statistic == "falls" else ORANGE
-        if one.value is None:
+    for result in results:
+        place, colour = labels.index(result.label[1]), BLUE if result.statistic == "falls" else ORANGE
+        if result.value is None:
             axes.text(0.5, place, "undefined", color=GREY, ha="center", va="center_baseline")
             continue
-        if one.interval is not None and one.interval.low is not None and one.interval.high is not None:
-            axes.hlines(place, one.interval.low, one.interval.high, color=colour, linewidth=1.4)
-        face = colour if one.statistic == "falls" else "white"
+        if result.interval is not None and result.interval.low is not None and result.interval.high is not None:
+            axes.hlines(place, result.interval.low, result.interval.high, color=colour, linewidth=1.4)
+        face = colour if result.statistic == "falls" else "white"
         axes.plot(
-            one.value, place, "o", markersize=3.6, markerfacecolor=face, markeredgecolor=colour, markeredgewidth=0.8
+            result.value, place, "o", markersize=3.6, markerfacecolor=face, markeredgecolor=colour, markeredgewidth=0.8
         )
     axes.set_yticks(range(len(labels)), labels)
     axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
@@ -107,5 +107,5 @@ def _draw(axes: Axes, panel: _Panel, labels: Sequence[str]) -> None:
 
 def _sentence(panel: _Panel) -> str:
     title, results = panel
-    said = (f"{one.label[1]} {'undefined' if one.value is None else number(one.value)}" for one in results)
+    said = (f"{result.label[1]} {'undefined' if result.value is None else number(result.value)}" for result in results)
     return f"{title}: {', '.join(said)}."

@@ -74,13 +74,13 @@ def choose(records: Sequence[Record], metrics_of: Callable[[Record], Iterable[st
         records: Runs of one task.
         metrics_of: Returns the names of a run's metrics that can be plotted.
     """
-    found: list[PlottedMetric] = []
-    for record in sorted(records, key=lambda one: one.date, reverse=True):
+    chosen: list[PlottedMetric] = []
+    for record in sorted(records, key=lambda record: record.date, reverse=True):
         for metric in metrics_of(record):
-            one = PlottedMetric(record, metric, record.metric_label(metric))
-            if not any(_same(one, other) for other in found):
-                found.append(one)
-    return _told_apart(found)
+            plotted = PlottedMetric(record, metric, record.metric_label(metric))
+            if not any(_same(plotted, other) for other in chosen):
+                chosen.append(plotted)
+    return _told_apart(chosen)
 
 
 def require_metrics(wanted: Sequence[str], known: Iterable[str]) -> None:
@@ -98,22 +98,22 @@ def require_metrics(wanted: Sequence[str], known: Iterable[str]) -> None:
             )
 
 
-def _same(one: PlottedMetric, other: PlottedMetric) -> bool:
-    if one.metric != other.metric:
+def _same(plotted: PlottedMetric, other: PlottedMetric) -> bool:
+    if plotted.metric != other.metric:
         return False
-    same_model = one.record.model_name == other.record.model_name
-    if one.record.protocol.needs_captioner:
+    same_model = plotted.record.model_name == other.record.model_name
+    if plotted.record.protocol.needs_captioner:
         return same_model
-    made, made_other = (each.record.made_by.get(one.metric) for each in (one, other))
-    return same_model or made == made_other
+    source, other_source = (each.record.made_by.get(plotted.metric) for each in (plotted, other))
+    return same_model or source == other_source
 
 
-def _told_apart(found: Sequence[PlottedMetric]) -> list[PlottedMetric]:
+def _told_apart(chosen: Sequence[PlottedMetric]) -> list[PlottedMetric]:
     result = []
-    for one in found:
-        namesakes = {other.metric for other in found if other.label == one.label}
-        label = one.metric if len(namesakes) > 1 else one.label
-        if sum(other.metric == one.metric for other in found) > 1:
-            label += f" [{one.record.model_name or 'no model'}]"
-        result.append(replace(one, label=label))
+    for plotted in chosen:
+        namesakes = {other.metric for other in chosen if other.label == plotted.label}
+        label = plotted.metric if len(namesakes) > 1 else plotted.label
+        if sum(other.metric == plotted.metric for other in chosen) > 1:
+            label += f" [{plotted.record.model_name or 'no model'}]"
+        result.append(replace(plotted, label=label))
     return result

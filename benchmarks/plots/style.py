@@ -123,7 +123,7 @@ def number(value: float, digits: int = 3) -> str:
 def distinct_numbers(values: Sequence[float]) -> list[str]:
     """Return numbers as distinct texts."""
     texts = [[number(value, digits) for value in values] for digits in range(3, 18)]
-    return next((one for one in texts if len(set(one)) == len(values)), texts[-1])
+    return next((labels for labels in texts if len(set(labels)) == len(values)), texts[-1])
 
 
 FORMATS = ("png", "svg", "pdf")
