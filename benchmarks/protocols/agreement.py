@@ -132,10 +132,14 @@ class Agreement(Protocol[AgreementSettings]):
         if rule != "keep":
             # A caption may be a reference of its image in any other row: all rows are read first.
             every = list(rated)
-            ruled = apply_reference_rule(rule, self.settings.reference_match, [one.sample for one in every], failures)
+            ruled = apply_reference_rule(
+                rule, self.settings.reference_match, [caption.sample for caption in every], failures
+            )
             ruled_out = ruled.count(None) if rule == "drop_pair" else 0
             rated = (
-                replace(one, sample=sample) for sample, one in zip(ruled, every, strict=True) if sample is not None
+                replace(caption, sample=sample)
+                for sample, caption in zip(ruled, every, strict=True)
+                if sample is not None
             )
         while shard := list(islice(rated, job.shard)):
             tally.add_captions(shard)
@@ -161,7 +165,7 @@ class Agreement(Protocol[AgreementSettings]):
             rated = []
             if metric.scores is not None:
                 rated = self._rated(collected, collected.of_samples(metric.scores.values), aspect)
-            of_aspect = {name: one for name, one in statistics.items() if aspect_of(name, task) == aspect}
+            of_aspect = {name: statistic for name, statistic in statistics.items() if aspect_of(name, task) == aspect}
             # Statistics that have a value, by the index of their result.
             defined: dict[str, Statistic] = {}
             for name, category, statistic in self._measured(of_aspect, collected.summary.categories):
@@ -184,9 +188,9 @@ class Agreement(Protocol[AgreementSettings]):
                 spread |= spreads_of_all(waiting, draws)
                 waiting = {}
         spread |= spreads_of_all(waiting, draws)
-        for place, one in (item for of_metric in spread.values() for item in of_metric.items()):
-            interval = one.interval(job.settings.level)
-            results[int(place)] = replace(results[int(place)], interval=interval, resampled=one)
+        for place, resamples in (item for of_metric in spread.values() for item in of_metric.items()):
+            interval = resamples.interval(job.settings.level)
+            results[int(place)] = replace(results[int(place)], interval=interval, resampled=resamples)
         return results
 
     def _measured(
@@ -212,20 +216,22 @@ class Agreement(Protocol[AgreementSettings]):
         results: Sequence[Result],
     ) -> dict[str, Ranking]:
         """Return which metrics differ; where all scored the same rows, the resamples are those of the intervals."""
-        found: dict[str, Ranking] = {}
+        rankings: dict[str, Ranking] = {}
         for name, statistic in statistics.items():
-            of_metric = {one.metric: one for one in results if one.statistic == name and not one.category}
+            of_metric = {
+                result.metric: result for result in results if result.statistic == name and not result.category
+            }
             scores = {
-                one.name: collected.of_samples(one.scores.values)
-                for one in scored
-                if one.scores is not None and of_metric[one.name].resampled is not None
+                metric.name: collected.of_samples(metric.scores.values)
+                for metric in scored
+                if metric.scores is not None and of_metric[metric.name].resampled is not None
             }
             aspect = aspect_of(name, job.task)
             of_all = self._of_all(statistic, len(collected.summary.categories))
             estimates = self._estimates(job, collected, aspect, of_all, scores, of_metric)
             if len(estimates) > 1:
-                found[name] = rank(estimates, higher_is_better=statistic.higher_is_better)
-        return found
+                rankings[name] = rank(estimates, higher_is_better=statistic.higher_is_better)
+        return rankings
 
     def _estimates(
         self,
@@ -251,7 +257,7 @@ class Agreement(Protocol[AgreementSettings]):
                 estimates |= paired_bootstrap(statistic, {name: rated}, job.settings.draws())
             except UndefinedStatistic:
                 # With fewer metrics there are more common rows.
-                others = {other: one for other, one in scores.items() if other != name}
+                others = {other: score for other, score in scores.items() if other != name}
                 return self._estimates(job, collected, aspect, statistic, others, results)
         return estimates
 
@@ -283,22 +289,22 @@ class Agreement(Protocol[AgreementSettings]):
             for name, values in rows.scores.items()
         }
         first = next(iter(rated.values()))
-        n, groups = sum(map(len, first)), len(np.unique(np.concatenate([one.groups for one in first])))
+        n, groups = sum(map(len, first)), len(np.unique(np.concatenate([part.groups for part in first])))
         estimates = paired_bootstrap(statistic, rated, draws)
-        found = PairedEstimates(estimates, n, groups, statistic.higher_is_better, left_out=rows.left_out)
+        paired = PairedEstimates(estimates, n, groups, statistic.higher_is_better, left_out=rows.left_out)
         if type(statistic) is not Pearson or len(first) > 1:
-            return found
+            return paired
 
-        def williams(one: str, other: str) -> dict[str, float | None]:
-            (mine,), (theirs,) = rated[one], rated[other]
+        def williams(metric: str, other: str) -> dict[str, float | None]:
+            (mine,), (theirs,) = rated[metric], rated[other]
             try:
                 between = Pearson()(mine.scores, theirs.scores, mine.groups)
-                test = williams_test(estimates[one].value, estimates[other].value, between, len(mine))
+                test = williams_test(estimates[metric].value, estimates[other].value, between, len(mine))
             except UndefinedStatistic:
                 return {"Williams": None}
             return {"Williams": test.p}
 
-        return replace(found, classical=williams, supposes_independence="Williams' test" if n > groups else "")
+        return replace(paired, classical=williams, supposes_independence="Williams' test" if n > groups else "")
 
 
 def task_of_ratings(aspects: Sequence[str], *, references: bool) -> dict[str, Any]:
@@ -337,11 +343,11 @@ def measured(
     Returns:
         The value, its number of rows, the p-value of its exact test and its remark; and the reason if undefined.
     """
-    n = sum(statistic.rows(one) if isinstance(statistic, OfCategories) else len(one) for one in rated)
+    n = sum(statistic.rows(part) if isinstance(statistic, OfCategories) else len(part) for part in rated)
     if not rated:
         return None, n, None, "", error
     try:
-        value = float(np.mean([finite_value(statistic.value, one, np.ones(len(one))) for one in rated]))
+        value = float(np.mean([finite_value(statistic.value, part, np.ones(len(part))) for part in rated]))
     except UndefinedStatistic as undefined:
         return None, n, None, "", str(undefined)
     if len(rated) > 1:
@@ -387,13 +393,13 @@ class OfCategories(Statistic):
 
     def influence(self, rated: RatedScores) -> np.ndarray | None:
         """Return the influence of each row on the mean: that on its category, divided by their number."""
-        found = np.zeros(len(rated))
+        of_rows = np.zeros(len(rated))
         for rows, part in self._parts(rated):
             of_part = self.statistic.influence(part)
             if of_part is None:
                 return None
-            found[rows] = of_part / len(self.categories)
-        return found
+            of_rows[rows] = of_part / len(self.categories)
+        return of_rows
 
     def p_value(self, rated: RatedScores) -> float | None:
         """Return that of a single category."""
@@ -407,10 +413,10 @@ class OfCategories(Statistic):
 
     def rows(self, rated: RatedScores) -> int:
         """Return how many rows its categories have."""
-        return sum(len(rated.by_category[one][1]) for one in self.categories if one in rated.by_category)
+        return sum(len(rated.by_category[category][1]) for category in self.categories if category in rated.by_category)
 
     def _parts(self, rated: RatedScores) -> list[tuple[np.ndarray, RatedScores]]:
         """Return the mask and the rows of each category."""
-        if any(one not in rated.by_category for one in self.categories):
+        if any(category not in rated.by_category for category in self.categories):
             raise UndefinedStatistic(_NO_ROW)
-        return [rated.by_category[one] for one in self.categories]
+        return [rated.by_category[category] for category in self.categories]

@@ -66,10 +66,10 @@ def answered(job: Job, questions: Iterator[QuestionT]) -> Iterator[tuple[list[Qu
     def requests() -> Iterator[list[CaptionRequest]]:
         while some := list(islice(questions, job.shard)):
             waiting.append(some)
-            yield [one.request for one in some]
+            yield [document.request for document in some]
 
-    for given in job.asking(requests()) if job.asking else _asked(job, requests()):
-        yield waiting.popleft(), given
+    for captioned in job.asking(requests()) if job.asking else _asked(job, requests()):
+        yield waiting.popleft(), captioned
 
 
 def _asked(job: Job, requests: Iterable[Sequence[CaptionRequest]]) -> Iterator[Captioned]:
@@ -113,21 +113,23 @@ class RequestLog:
         return not self._absent_count or self._job.settings.subset or bool(captioner and captioner.subset)
 
     def take(
-        self, documents: Sequence[QuestionT], given: Captioned, failures: FailureLog
+        self, documents: Sequence[QuestionT], captioned: Captioned, failures: FailureLog
     ) -> Iterator[tuple[QuestionT, Caption | None]]:
         """Count documents, record those without an answer, and yield documents with their captions."""
         self.asked += len(documents)
         for number, document in enumerate(documents):
-            identity, content, answer = document.request.id, document.content(), given.captions.get(number)
+            identity, content, answer = document.request.id, document.content(), captioned.captions.get(number)
             self._documents.update(content)
-            if number in given.absent:
+            if number in captioned.absent:
                 self._absent_count += 1
                 self._absent += [identity] if self._absent_count <= _NAMED_IDS else []
             else:
                 self._present.update(content)
                 if answer is None:
-                    stage = "image" if number in given.unseen else "model"
-                    failures.add(identity, stage, (given.unseen if stage == "image" else given.failures)[number])
+                    stage = "image" if number in captioned.unseen else "model"
+                    failures.add(
+                        identity, stage, (captioned.unseen if stage == "image" else captioned.failures)[number]
+                    )
             if answer is not None and text_fault(answer.text) is None:
                 self._lengths.update(captions=1, words=len(answer.text.split()))
                 if answer.tokens is not None:

@@ -115,7 +115,7 @@ class Battles(Preference):
         fought, rounds = BattlePairs(collected.summary.systems, systems[:, 0], systems[:, 1]), self.settings.elo_rounds
         rank = partial(SystemRanking, fought, prior=self.settings.prior)
         people, voices = rank(share_of_first(shares)), self._voices(collected, scored)
-        rankings = {one.name: rank(share_of_first(one.scores)) for one in voices if one.scores is not None}
+        rankings = {voice.name: rank(share_of_first(voice.scores)) for voice in voices if voice.scores is not None}
 
         def strength(place: int, weights: np.ndarray) -> float:
             return float(people.bradley_terry(weights)[place])
@@ -125,13 +125,15 @@ class Battles(Preference):
 
         asked = {(PEOPLE, system): partial(strength, place) for place, system in enumerate(fought.systems)}
         for name, ranking in rankings.items():
-            asked |= {(name, called): partial(agreement, ranking, one) for called, one in _STATISTICS.items()}
+            asked |= {
+                (name, called): partial(agreement, ranking, statistic) for called, statistic in _STATISTICS.items()
+            }
         numbers, of_people = _numbers(job, collected, asked), people.elo(rounds)
         count, met = len(fought.systems), fought.met
         remark = f"{count} systems, {met} of {count * (count - 1) // 2} pairs met"
 
-        def result(subject: str, label: str, statistic: str, found: _Found, category: str = "") -> Result:
-            value, reason, interval = found
+        def result(subject: str, label: str, statistic: str, number: _Found, category: str = "") -> Result:
+            value, reason, interval = number
             label_of = label, " ".join(filter(None, (LABELS[statistic], category)))
             # Ratings of systems are never percentages.
             scale = 1.0 if subject == PEOPLE else job.task.scale
@@ -154,22 +156,22 @@ class Battles(Preference):
             ("bradley_terry", [numbers[PEOPLE, system] for system in fought.systems]),
             ("online_elo", [_certain(float, rating) for rating in of_people]),
         ):
-            found = zip(fought.systems, of_systems, strict=True)
-            kind = [result(PEOPLE, PEOPLE, statistic, one, system) for system, one in found]
-            results += sorted(kind, key=lambda one: math.inf if one.value is None else -one.value)
-        for one in voices:
-            for statistic, credit in (("", one.credit), ("accuracy_with_ties", one.credit_with_ties)):
-                subject = (one.name, one.label)
-                results += self.accuracies(job, collected, subject, credit, statistic=statistic, reason=one.error)
-            failed: _Found = None, one.error, None
+            pairs = zip(fought.systems, of_systems, strict=True)
+            kind = [result(PEOPLE, PEOPLE, statistic, number, system) for system, number in pairs]
+            results += sorted(kind, key=lambda row: math.inf if row.value is None else -row.value)
+        for voice in voices:
+            for statistic, credit in (("", voice.credit), ("accuracy_with_ties", voice.credit_with_ties)):
+                subject = (voice.name, voice.label)
+                results += self.accuracies(job, collected, subject, credit, statistic=statistic, reason=voice.error)
+            failed: _Found = None, voice.error, None
             for called in _STATISTICS:
-                found = numbers.get((one.name, called), failed)
-                results.append(result(one.name, one.label, f"bt_{called}", found))
-            if ranking := rankings.get(one.name):
+                number = numbers.get((voice.name, called), failed)
+                results.append(result(voice.name, voice.label, f"bt_{called}", number))
+            if ranking := rankings.get(voice.name):
                 elo = ranking.elo(rounds)
                 for called, statistic in _STATISTICS.items():
-                    found = _certain(agreement_of, elo, of_people, statistic)
-                    results.append(result(one.name, one.label, f"elo_{called}", found))
+                    number = _certain(agreement_of, elo, of_people, statistic)
+                    results.append(result(voice.name, voice.label, f"elo_{called}", number))
         return results
 
     def row_scores(
@@ -178,7 +180,7 @@ class Battles(Preference):
         """Return the credit of each battle for a metric, and for a judge."""
         values, reasons = super().row_scores(collected, scored)
         judges = self._voices(collected, scored)[len(scored) :]
-        return values | {one.name: one.credit for one in judges}, reasons
+        return values | {judge.name: judge.credit for judge in judges}, reasons
 
     def _voices(self, collected: Collected, scored: Sequence[ScoredMetric]) -> list[_Voice]:
         """Return the metrics, then the judges whose verdicts are in the data."""
@@ -186,16 +188,16 @@ class Battles(Preference):
         ties = self.settings.model_copy(update={"ties": "wrong", "human_ties": "match"})
         exact = {"metric_ties": "exact"}
         voices: list[_Voice] = []
-        for one in scored:
+        for judge in scored:
             scores, credit, with_ties = None, *np.full((2, collected.rows), np.nan)
-            if one.scores is not None:
-                sign = 1 if one.metric.higher_is_better else -1
-                (some,) = by_size(collected, one.scores.values, self.settings.draws)
+            if judge.scores is not None:
+                sign = 1 if judge.metric.higher_is_better else -1
+                (some,) = by_size(collected, judge.scores.values, self.settings.draws)
                 scores = sign * some.scores.mean(axis=1)
                 if self.settings.metric_ties == "as_many":
                     scores = tied_as_often(scores, int(undecided(shares).sum()))
-                credit, with_ties = self.credit_of(collected, one), preference_credit(scores, shares, ties)
-            voices.append(_Voice(one.name, one.metric.label, scores, credit, with_ties, one.error))
+                credit, with_ties = self.credit_of(collected, judge), preference_credit(scores, shares, ties)
+            voices.append(_Voice(judge.name, judge.metric.label, scores, credit, with_ties, judge.error))
         for key in (key for key in collected.numbers if key.startswith("verdict.")):
             name, scores = key.removeprefix("verdict."), collected.numbers[key].reshape(-1, 2)
             credit, with_ties = (
@@ -252,10 +254,10 @@ class SystemRanking:
         """
         if self._latest is None or self._latest[0] is not weights:
             self._latest = (weights, self._fitted(weights))
-        found = self._latest[1]
-        if isinstance(found, UndefinedStatistic):
-            raise found
-        return found
+        latest = self._latest[1]
+        if isinstance(latest, UndefinedStatistic):
+            raise latest
+        return latest
 
     def _fitted(self, weights: np.ndarray) -> np.ndarray | UndefinedStatistic:
         battles, systems = self._battles, len(self._battles.systems)
@@ -293,21 +295,21 @@ def _numbers(
     job: Job, collected: Collected, asked: Mapping[tuple[str, str], Callable[[np.ndarray], float]]
 ) -> dict[tuple[str, str], _Found]:
     """Return numbers of all battles, with intervals by the same bootstrap resamples of images."""
-    found = {key: _certain(value, np.ones(collected.rows)) for key, value in asked.items()}
-    defined = {str(key): (value, None) for key, value in asked.items() if found[key][0] is not None}
+    numbers = {key: _certain(value, np.ones(collected.rows)) for key, value in asked.items()}
+    defined = {str(key): (value, None) for key, value in asked.items() if numbers[key][0] is not None}
     settings, groups = job.settings, first_seen(collected.numbers["image"])
     if not defined or not settings.resamples:
-        return found
+        return numbers
     spreads = spreads_of_values(defined, groups, settings.draws())
     return {
         key: (value, reason, spreads[str(key)].interval(settings.level) if str(key) in spreads else None)
-        for key, (value, reason, _) in found.items()
+        for key, (value, reason, _) in numbers.items()
     }
 
 
-def _certain(value: Callable[..., float], *given: object) -> _Found:
+def _certain(value: Callable[..., float], *arguments: object) -> _Found:
     """Return a number without an interval: it is already made of resamples."""
     try:
-        return finite_value(value, *given), "", None
+        return finite_value(value, *arguments), "", None
     except UndefinedStatistic as error:
         return None, str(error), None

@@ -64,36 +64,36 @@ def bind(task: TaskConfig, parsed: ParsedFile, faulty: Set[str] = frozenset()) -
     own = [key for key, value in task.templates.items() if value]
     own += [key for key in _NOT_FOR_ALL if getattr(task, key)]
     for key in (key for key in own if key not in reads):
-        if readers := names_where(lambda one, key=key: key in one.reads):
+        if readers := names_where(lambda protocol, key=key: key in protocol.reads):
             faults.append(f"{parsed.where(key)}: {key}: {_not_read(task, readers)}")
         else:
             faults.append(f"{parsed.where(key)}: unknown key '{key}'.{did_you_mean(key, reads)}")
     for key in (key for key in own if key in reads and key.startswith("doc_to_")):
-        several, found = task.templates[key], None
+        several, listed = task.templates[key], None
         if isinstance(several, list) and key not in chosen.lists:
-            found = [*map(str, several)]
+            listed = [*map(str, several)]
         elif isinstance(several, dict) and key not in chosen.mappings:
-            found = {name: str(one) for name, one in several.items()}
-        if found is not None:
-            faults.append(f"{parsed.where(key)}: {key}: expected a column, a template or a !function, found {found}")
+            listed = {name: str(value) for name, value in several.items()}
+        if listed is not None:
+            faults.append(f"{parsed.where(key)}: {key}: expected a column, a template or a !function, found {listed}")
     choices = dict(task.protocol)
     for key in (key for key in task.protocol if key not in fields):
-        if readers := names_where(lambda one, key=key: key in one.Settings.model_fields):
+        if readers := names_where(lambda protocol, key=key: key in protocol.Settings.model_fields):
             faults.append(f"{parsed.where('protocol', key)}: protocol.{key}: {_not_read(task, readers)}")
             del choices[key]
-    given = {*own, *faulty}
+    present = {*own, *faulty}
     protocol = None
     try:
         protocol = chosen(chosen.Settings.model_validate(choices))
     except ValidationError as error:
         faults += faults_of(error, parsed, chosen.Settings, "protocol")
-    if protocol and not faults and (idle := protocol.unread(given)):
+    if protocol and not faults and (idle := protocol.unread(present)):
         faults = [
             f"{parsed.where(key)}: {key}: has no effect with the task's other keys" for key in reads if key in idle
         ]
     # The needed keys may depend on a setting.
-    needed = chosen.needs if protocol is None or "protocol" in faulty else protocol.needed(given)
-    faults += _missing(task, parsed, chosen, given, needed)
+    needed = chosen.needs if protocol is None or "protocol" in faulty else protocol.needed(present)
+    faults += _missing(task, parsed, chosen, present, needed)
     if faults or protocol is None:
         raise TaskError("\n".join(faults))
     return protocol
@@ -127,18 +127,18 @@ def bind_recorded(task: str, name: str, choices: Mapping[str, Any]) -> Protocol[
 
 
 def _missing(
-    task: TaskConfig, parsed: ParsedFile, chosen: type[Protocol[Any]], given: Set[str], needed: Set[str]
+    task: TaskConfig, parsed: ParsedFile, chosen: type[Protocol[Any]], present: Set[str], needed: Set[str]
 ) -> Iterator[str]:
     """Yield a fault for missing keys, and for keys that exclude each other."""
-    one = [key for key in chosen.needs_one if key in given]
-    lacking = {key: key for key in needed - given}
-    if chosen.needs_one and not one:
+    rivals = [key for key in chosen.needs_one if key in present]
+    lacking = {key: key for key in needed - present}
+    if chosen.needs_one and not rivals:
         lacking[chosen.needs_one[0]] = " or ".join(chosen.needs_one)
     if lacking:
         named = ", ".join(lacking[key] for key in chosen.reads if key in lacking)
         yield f"{parsed.where()}: output_type '{task.output_type}' needs {named}"
-    if len(one) > 1:
-        yield f"{parsed.where(one[-1])}: {one[-1]}: means the same as {one[0]}; give one of them"
+    if len(rivals) > 1:
+        yield f"{parsed.where(rivals[-1])}: {rivals[-1]}: means the same as {rivals[0]}; give one of them"
 
 
 def _not_read(task: TaskConfig, readers: list[str]) -> str:

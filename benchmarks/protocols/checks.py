@@ -41,17 +41,17 @@ class DataCheck:
 
 def faults_of_data(checks: Sequence[DataCheck]) -> list[str]:
     """Return the faults of a copy of the data: the categories that it has, if a part, then each number."""
-    rows_of = [one for one in checks if one.check.startswith(ROWS_OF)]
-    there = [one.check.removeprefix(ROWS_OF) for one in rows_of if one.found]
+    rows_of = [check for check in checks if check.check.startswith(ROWS_OF)]
+    there = [check.check.removeprefix(ROWS_OF) for check in rows_of if check.found]
     is_part = 0 < len(there) < len(rows_of)
     faults: list[str] = []
     if is_part:
         more = f" and {len(there) - _NAMED:,} more" if len(there) > _NAMED else ""
         faults.append(f"{len(there)} of {len(rows_of)} categories: mean of {', '.join(there[:_NAMED])}{more}")
     return faults + [
-        f"{one.check}: expected {one.expected:,}, found {'nothing' if one.found is None else f'{one.found:,}'}"
-        for one in checks
-        if not one.passed and (one.found or not (is_part and one in rows_of))
+        f"{check.check}: expected {check.expected:,}, found {'nothing' if check.found is None else f'{check.found:,}'}"
+        for check in checks
+        if not check.passed and (check.found or not (is_part and check in rows_of))
     ]
 
 
@@ -89,7 +89,7 @@ class Levels:
 
 
 def run_checks(
-    job: Job, levels: Levels | None = None, categories: Mapping[str, int] | None = None, **found: int
+    job: Job, levels: Levels | None = None, categories: Mapping[str, int] | None = None, **counts: int
 ) -> list[DataCheck]:
     """Compare counts with the ``checks`` of the task.
 
@@ -97,7 +97,7 @@ def run_checks(
         job: The run; with a limit nothing is compared.
         levels: The ratings, for the check of their distribution.
         categories: Number of rows of each; None where the protocol has none.
-        found: Counts by name of the check.
+        **counts: Counts by name of the check.
 
     Returns:
         The checks of the task.
@@ -107,7 +107,7 @@ def run_checks(
     """
     if job.settings.limit is not None:
         return []
-    values: dict[str, float] = dict(found)
+    values: dict[str, float] = dict(counts)
     values |= {f"{ROWS_OF}{name}": count for name, count in (categories or {}).items()}
     if job.task.checks.references is not None:
         values["references"] = count_references(job)
@@ -186,9 +186,10 @@ class Tally:
         )
 
 
-def no_rows(job: Job, what: str, failures: FailureLog) -> DataError:
+def no_rows(job: Job, message: str, failures: FailureLog) -> DataError:
     """Return the error of a run with nothing to score, with the first failures."""
     first = [*failures.entries[:3], *failures.empty[:3]][:3]
     return DataError(
-        f"task '{job.task.task}': {what}", "; ".join(f"{one.sample}: {one.subject} {one.reason}" for one in first)
+        f"task '{job.task.task}': {message}",
+        "; ".join(f"{failure.sample}: {failure.subject} {failure.reason}" for failure in first),
     )

@@ -120,7 +120,7 @@ class Choice:
     @property
     def known(self) -> list[Any]:
         """Its content without the captions, as JSON values."""
-        return [list(self.shares), list(self.systems), {name: list(one) for name, one in self.verdicts.items()}]
+        return [list(self.shares), list(self.systems), {name: list(shares) for name, shares in self.verdicts.items()}]
 
 
 class Choices(Protocol[SettingsT]):
@@ -185,10 +185,10 @@ class Choices(Protocol[SettingsT]):
         choices = self.choices(job, failures)
         while some := list(islice(choices, job.shard)):
             samples = [row for choice in some for row in self._samples(choice)]
-            tally.add([one.category for one in some], [one.image for one in some], samples)
-            for name in (name for one in some for name in one.systems):
+            tally.add([choice.category for choice in some], [choice.image for choice in some], samples)
+            for name in (name for choice in some for name in choice.systems):
                 systems.setdefault(name, len(systems))
-            parts += sum(len(one.parts) for one in some)
+            parts += sum(len(choice.parts) for choice in some)
             yield self._shard(some, samples, tally.categories, systems, job.by_id)
         if not tally.rows:
             raise no_rows(job, f"no {self.sample} can be scored", failures)
@@ -219,28 +219,28 @@ class Choices(Protocol[SettingsT]):
     ) -> Shard:
         items, item_of_sample, item_numbers = gather(samples, by_id)
         columns: dict[str, Sequence[Any]] = {
-            "id": [one.id for one in choices],
-            "image": [one.image for one in choices],
-            "category": [one.category for one in choices],
-            "preferred": [one.preferred for one in choices],
-            "shares": [list(one.shares) for one in choices],
+            "id": [choice.id for choice in choices],
+            "image": [choice.image for choice in choices],
+            "category": [choice.category for choice in choices],
+            "preferred": [choice.preferred for choice in choices],
+            "shares": [list(choice.shares) for choice in choices],
             "candidates": [
-                [" ".join(texts) for texts in zip(*(part.captions for part in one.parts), strict=True)]
-                for one in choices
+                [" ".join(texts) for texts in zip(*(part.captions for part in choice.parts), strict=True)]
+                for choice in choices
             ],
         }
         numbers = {
-            "image": numbers_of(one.image for one in choices),
-            "category": np.array([categories[one.category] for one in choices]),
-            "captions": np.array([len(one.shares) for one in choices]),
-            "shares": np.array([share for one in choices for share in one.shares]),
-            "parts": np.array([len(one.parts) for one in choices]),
+            "image": numbers_of(choice.image for choice in choices),
+            "category": np.array([categories[choice.category] for choice in choices]),
+            "captions": np.array([len(choice.shares) for choice in choices]),
+            "shares": np.array([share for choice in choices for share in choice.shares]),
+            "parts": np.array([len(choice.parts) for choice in choices]),
         }
         if systems:
-            columns["systems"] = [list(one.systems) for one in choices]
-            numbers["systems"] = np.array([systems[name] for one in choices for name in one.systems])
+            columns["systems"] = [list(choice.systems) for choice in choices]
+            numbers["systems"] = np.array([systems[name] for choice in choices for name in choice.systems])
         for name in choices[0].verdicts:
-            numbers[f"verdict.{name}"] = np.array([share for one in choices for share in one.verdicts[name]])
+            numbers[f"verdict.{name}"] = np.array([share for choice in choices for share in choice.verdicts[name]])
         content = [caption_content(sample, []) for sample in samples] + self.content_of(choices)
         return Shard(items, item_of_sample, columns, numbers, content, item_numbers)
 
@@ -260,9 +260,13 @@ class Choices(Protocol[SettingsT]):
         """Return accuracy by category, then overall, with bootstrap intervals over images."""
         return [
             result
-            for one in scored
+            for metric in scored
             for result in self.accuracies(
-                job, collected, (one.name, one.metric.label), self.credit_of(collected, one), reason=one.error
+                job,
+                collected,
+                (metric.name, metric.metric.label),
+                self.credit_of(collected, metric),
+                reason=metric.error,
             )
         ]
 
@@ -289,7 +293,7 @@ class Choices(Protocol[SettingsT]):
         names = collected.summary.categories
         counts, statistic = np.isfinite(credit), statistic or self.statistic
         of_category = [(collected.numbers["category"] == at) & counts for at in range(len(names))]
-        parts = [(name, [one]) for name, one in zip(names, of_category, strict=True)]
+        parts = [(name, [member]) for name, member in zip(names, of_category, strict=True)]
         whole = of_category if self.average_categories else [np.logical_or.reduce(of_category)]
         # A single category keeps its name.
         parts = [*parts, ("", whole)] if len(names) > 1 else [(names[0], whole)]
@@ -302,7 +306,9 @@ class Choices(Protocol[SettingsT]):
                 (subject[1], " ".join([*statistic.split("_"), *([name] if name or len(names) == 1 else [])])),
                 _mean_credit(credit, members),
                 images,
-                lambda members=members: np.mean([influence_of_mean(credit, 1.0 * one) for one in members], axis=0),
+                lambda members=members: np.mean(
+                    [influence_of_mean(credit, 1.0 * member) for member in members], axis=0
+                ),
                 n=int(sum(mask.sum() for mask in members)),
                 reason=reason,
                 category=name,
@@ -319,7 +325,7 @@ class Choices(Protocol[SettingsT]):
         results: Sequence[Result],
     ) -> dict[str, Ranking]:
         """Return which metrics differ in the mean credit of choices of all categories."""
-        credit = {one.name: self.credit_of(collected, one) for one in scored}
+        credit = {metric.name: self.credit_of(collected, metric) for metric in scored}
         credit = {name: values for name, values in credit.items() if np.isfinite(values).any()}
         if len(credit) < 2 or not job.settings.resamples:
             return {}
@@ -339,34 +345,34 @@ class Choices(Protocol[SettingsT]):
     ) -> list[Result]:
         """Return the results of each metric by category and overall, without values."""
         named = [*categories, ""] if len(categories) > 1 else categories
-        return [expected_result(one, self.statistic, True, category) for one in metrics for category in named]
+        return [expected_result(metric, self.statistic, True, category) for metric in metrics for category in named]
 
     def row_scores(
         self, collected: Collected, scored: Sequence[ScoredMetric]
     ) -> tuple[dict[str, np.ndarray], dict[int, str]]:
         """Return the credit of each choice for a metric (1 right, 0 wrong)."""
-        values = {one.name: self.credit_of(collected, one) for one in scored}
+        values = {metric.name: self.credit_of(collected, metric) for metric in scored}
         unscored: dict[int, list[str]] = {}
-        for one in scored:
-            of_items = np.zeros(len(collected.weights)) if one.scores is None else one.scores.values
+        for metric in scored:
+            of_items = np.zeros(len(collected.weights)) if metric.scores is None else metric.scores.values
             for some in by_size(collected, of_items, self.draws):
                 lacking = ~np.isfinite(some.scores).all(axis=(1, 2))
                 for row in some.rows[lacking].tolist():
                     unscored.setdefault(row, []).append(
-                        f"metric {one.name}: a caption of the {self.sample} has no score"
+                        f"metric {metric.name}: a caption of the {self.sample} has no score"
                     )
         return values, {row: "; ".join(reasons) for row, reasons in sorted(unscored.items())}
 
     def row_details(self, collected: Collected, scored: Sequence[ScoredMetric]) -> dict[str, np.ndarray]:
         """Return the scores of all captions of a choice, by metric."""
-        found: dict[str, np.ndarray] = {}
-        for one in scored:
-            if one.scores is not None:
-                found[one.name] = of_rows = np.empty(collected.rows, object)
-                for some in by_size(collected, one.scores.values, self.draws):
+        columns: dict[str, np.ndarray] = {}
+        for metric in scored:
+            if metric.scores is not None:
+                columns[metric.name] = of_rows = np.empty(collected.rows, object)
+                for some in by_size(collected, metric.scores.values, self.draws):
                     for row, scores in zip(some.rows, some.scores.mean(axis=1).tolist(), strict=True):
                         of_rows[row] = [score if math.isfinite(score) else None for score in scores]
-        return found
+        return columns
 
 
 def compare_credit(rows: ComparedRows, draws: Draws) -> PairedEstimates:
@@ -387,9 +393,9 @@ def compare_credit(rows: ComparedRows, draws: Draws) -> PairedEstimates:
     images = int(groups.max()) + 1
     estimates = paired_means(credit, groups, draws)
 
-    def mcnemar(one: str, other: str) -> dict[str, float | None]:
+    def mcnemar(metric: str, other: str) -> dict[str, float | None]:
         try:
-            test = mcnemar_test(credit[one], credit[other])
+            test = mcnemar_test(credit[metric], credit[other])
         except UndefinedStatistic:
             return {"McNemar": None, "McNemar mid-p": None}
         return {"McNemar": test.p, "McNemar mid-p": test.mid_p}

@@ -210,11 +210,11 @@ class Protocol(ABC, Generic[SettingsT]):
         """Names of its own measures, in place of metrics."""
         return ()
 
-    def needed(self, given: Set[str]) -> Set[str]:
+    def needed(self, keys: Set[str]) -> Set[str]:
         """Return the required keys, given the keys of a task."""
         return self.needs
 
-    def unread(self, given: Set[str]) -> Set[str]:
+    def unread(self, keys: Set[str]) -> Set[str]:
         """Return the keys of a task that have no effect with its other keys and settings."""
         return frozenset()
 
@@ -300,8 +300,8 @@ class Protocol(ABC, Generic[SettingsT]):
             categories: The values of ``category_key``; one empty name where there is none.
         """
         return [
-            expected_result(one, name, statistic.higher_is_better)
-            for one in metrics
+            expected_result(metric, name, statistic.higher_is_better)
+            for metric in metrics
             for name, statistic in statistics.items()
         ]
 
@@ -316,13 +316,13 @@ class Protocol(ABC, Generic[SettingsT]):
         values: dict[str, np.ndarray] = {}
         # Metrics score items, which several samples may share.
         reasons: dict[int, list[str]] = {}
-        for one in scored:
-            if one.scores is None:
-                values[one.name] = np.full(collected.rows, np.nan)
+        for metric in scored:
+            if metric.scores is None:
+                values[metric.name] = np.full(collected.rows, np.nan)
                 continue
-            values[one.name] = collected.of_samples(one.scores.values)
-            for item, reason in one.scores.failures.items():
-                reasons.setdefault(item, []).append(f"metric {one.name}: {reason}")
+            values[metric.name] = collected.of_samples(metric.scores.values)
+            for item, reason in metric.scores.failures.items():
+                reasons.setdefault(item, []).append(f"metric {metric.name}: {reason}")
         if not reasons:
             return values, {}
         faulty = np.flatnonzero(np.isin(collected.item_of_sample, list(reasons)))

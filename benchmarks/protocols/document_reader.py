@@ -84,11 +84,11 @@ class Document:
         """Its category; empty where there are none."""
         return self.name("category")
 
-    def name(self, what: str) -> str:
+    def name(self, key: str) -> str:
         """Return what ``doc_to_WHAT`` gives as a name; empty where the task does not have the key."""
-        value = self[f"doc_to_{what}"]
-        if f"doc_to_{what}" in self.job.task.templates and is_blank(value):
-            raise UnusableDocument("data", f"has no {what}")
+        value = self[f"doc_to_{key}"]
+        if f"doc_to_{key}" in self.job.task.templates and is_blank(value):
+            raise UnusableDocument("data", f"has no {key}")
         return "" if value is None else printable(str(value))
 
     def check_view(self) -> None:
@@ -138,19 +138,19 @@ def read_documents(
     for identity, values in read_values(job, keys, failures):
         document = Document(job, identity, values)
         try:
-            found = list(read(document))
+            samples = list(read(document))
         except UnusableDocument as fault:
             failures.add(identity, fault.stage, str(fault))
-            found = []
-        yield document, found
+            samples = []
+        yield document, samples
 
 
 def read_each(
     job: Job, keys: Sequence[str], read: Callable[[Document], Iterable[_Read]], failures: FailureLog
 ) -> Iterator[_Read]:
     """Yield the results of ``read`` of all documents; as :func:`read_documents`."""
-    for _, found in read_documents(job, keys, read, failures):
-        yield from found
+    for _, samples in read_documents(job, keys, read, failures):
+        yield from samples
 
 
 def read_values(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -194,8 +194,8 @@ def read_values(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator
 def may_read_one_image(job: Job) -> bool:
     """Return whether a document names an image that may be read, or names none."""
     for _, values in read_values(job, ("doc_to_image", "doc_to_images", "doc_to_pixels"), FailureLog(strict=False)):
-        given = values["doc_to_images"] or pixels_value(values)
-        for image in given if is_list(given) else [given]:
+        images = values["doc_to_images"] or pixels_value(values)
+        for image in images if is_list(images) else [images]:
             handle = job.pixels(image)
             if handle is None or not isinstance(handle.source, OutsideFile):
                 return True
@@ -205,4 +205,4 @@ def may_read_one_image(job: Job) -> bool:
 def count_references(job: Job) -> int:
     """Return the total number of references of the documents."""
     values = read_values(job, ("doc_to_target",), FailureLog(strict=False))
-    return sum(len(references_of(one["doc_to_target"])) for _, one in values)
+    return sum(len(references_of(document["doc_to_target"])) for _, document in values)

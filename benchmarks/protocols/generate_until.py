@@ -81,8 +81,8 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
 
     def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
         """Return the number of documents that can be captioned, and the data checks."""
-        found = Counter(document.category for document in read_each(job, self.document_keys, _target, failures))
-        return found.total(), _checks(job, found)
+        categories = Counter(document.category for document in read_each(job, self.document_keys, _target, failures))
+        return categories.total(), _checks(job, categories)
 
     def categories(self, job: Job, failures: FailureLog) -> list[str]:
         """Return the categories of the documents, usable or not."""
@@ -99,9 +99,9 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
         require_captioner(job)
         log, asked, categories = RequestLog(job), Counter[str](), dict[str, int]()
         scored, says_something = 0, False
-        for some, given in answered(job, read_each(job, self.document_keys, _target, failures)):
+        for some, captioned in answered(job, read_each(job, self.document_keys, _target, failures)):
             samples: list[tuple[CaptionRow, str]] = []
-            for document, answer in log.take(some, given, failures):
+            for document, answer in log.take(some, captioned, failures):
                 asked[document.category] += 1
                 if answer is None:
                     continue
@@ -134,7 +134,9 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
         """Return the system-level value of each metric, without a value."""
         parts = [*(categories if len(categories) > 1 else ()), ""]
         return [
-            expected_result(one, one.aggregation, one.metric.higher_is_better, at) for one in metrics for at in parts
+            expected_result(metric, metric.aggregation, metric.metric.higher_is_better, at)
+            for metric in metrics
+            for at in parts
         ]
 
     def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:
@@ -193,15 +195,15 @@ def _shard(job: Job, samples: Sequence[tuple[CaptionRow, str]], categories: Mapp
     if "doc_to_category" in job.task.templates:
         columns["category"] = names
         numbers["category"] = np.array([categories[name] for name in names])
-        content = [[*one, {"category": name}] for one, name in zip(content, names, strict=True)]
+        content = [[*row, {"category": name}] for row, name in zip(content, names, strict=True)]
     return Shard(items, item_of_sample, columns, numbers, content)
 
 
 def _nothing_to_score(job: Job, failures: FailureLog) -> DataError:
     """Return the error of a run without a scorable caption, with the remedy for the most frequent failure."""
     every = [*failures.entries, *failures.empty]
-    steps = Counter(one.stage for one in every)
-    first = next((one for one in every if one.stage == steps.most_common(1)[0][0]), None)
+    steps = Counter(failure.stage for failure in every)
+    first = next((failure for failure in every if failure.stage == steps.most_common(1)[0][0]), None)
     return DataError(
         f"task '{job.task.task}': no caption can be scored"
         + (f"; first failure: {first.sample}: {first.subject} {first.reason}" if first else ""),
@@ -251,9 +253,9 @@ class _ResultPart:
 
     def influence(self, scored: ScoredMetric) -> Influence | None:
         """Return the terms of items in the value; None where the metric has no sums."""
-        found = [scored.influence(members) for members in self.members]
-        known = [one for one in found if one is not None]
-        return Influence.mean(known) if len(known) == len(found) else None
+        influences = [scored.influence(members) for members in self.members]
+        known = [influence for influence in influences if influence is not None]
+        return Influence.mean(known) if len(known) == len(influences) else None
 
 
 def system_results(
@@ -300,7 +302,10 @@ def _parts(collected: Collected, aggregate: CategoryAggregate) -> list[_ResultPa
         members.append(np.zeros_like(everyone))
         members[-1][collected.item_of_sample[category == number]] = True
     of_all = members if aggregate == "categories" else [everyone]
-    return [*(_ResultPart(name, [one]) for name, one in zip(names, members, strict=True)), _ResultPart("", of_all)]
+    return [
+        *(_ResultPart(name, [member]) for name, member in zip(names, members, strict=True)),
+        _ResultPart("", of_all),
+    ]
 
 
 def _value(scored: ScoredMetric, part: _ResultPart, weights: np.ndarray) -> tuple[float | None, str]:
@@ -321,13 +326,13 @@ def _intervals(job: Job, documents: int, asked: Mapping[str, tuple[ScoredMetric,
     settings = job.settings
     if not settings.resamples:
         return {}
-    found: dict[str, Interval] = {}
+    intervals: dict[str, Interval] = {}
     if by_influence(settings.intervals, documents):
         # The influences of only one value are in memory at a time.
         for key, (metric, part) in asked.items():
             if spread := part.influence(metric):
-                found[key] = spread.interval(settings.level)
-    if waiting := {key: part.value(metric) for key, (metric, part) in asked.items() if key not in found}:
+                intervals[key] = spread.interval(settings.level)
+    if waiting := {key: part.value(metric) for key, (metric, part) in asked.items() if key not in intervals}:
         resampled = resample_values(waiting, np.arange(documents), settings.draws(job.progress(INTERVALS)))
-        found |= {key: one.interval(settings.level) for key, one in resampled.items()}
-    return found
+        intervals |= {key: spread.interval(settings.level) for key, spread in resampled.items()}
+    return intervals

@@ -377,7 +377,7 @@ class Result:
     def best_alone(self) -> tuple[str, float] | None:
         """The best image-blind baseline other than chance, and its value."""
         rules = [(rule, value) for rule, value in self.alone.items() if rule != CHANCE]
-        return max(rules, key=lambda one: one[1], default=None)
+        return max(rules, key=lambda rule: rule[1], default=None)
 
 
 def estimated_result(

@@ -132,10 +132,10 @@ class Preference(Choices[PreferenceSettings]):
             chosen = [(name, range(count), shares(document["doc_to_preferred"], count, systems))]
         else:
             pairs = pairs_of_ranking(document["doc_to_ranking"], count)
-            chosen = [(f"{name}|{one}|{other}", (one, other), of_both) for one, other, of_both in pairs]
+            chosen = [(f"{name}|{first}|{other}", (first, other), of_both) for first, other, of_both in pairs]
         verdicts: dict[str, tuple[float, ...]] = {}
-        given: Mapping[str, Any] = document["doc_to_verdict"] or {}
-        for judge, verdict in given.items():
+        by_judge: Mapping[str, Any] = document["doc_to_verdict"] or {}
+        for judge, verdict in by_judge.items():
             # Null counts as missing.
             try:
                 verdicts[judge] = (math.nan,) * count if verdict is None else shares(verdict, count, systems)
@@ -153,16 +153,16 @@ class Preference(Choices[PreferenceSettings]):
             return
         choices: dict[str, Choice] = {}
         broken: set[str] = set()
-        for document, found in read_documents(job, self.document_keys, self.read_document, failures):
-            if not found:
+        for document, of_document in read_documents(job, self.document_keys, self.read_document, failures):
+            if not of_document:
                 broken.add(_pair_of(document))
-            for one in found:
-                choice = choices.setdefault(one.id, one)
-                if (choice.shares, choice.systems) != (one.shares, one.systems):
+            for new in of_document:
+                choice = choices.setdefault(new.id, new)
+                if (choice.shares, choice.systems) != (new.shares, new.systems):
                     failures.add(document.id, "rating", f"contradicts an earlier document of pair '{choice.id}'")
                     broken.add(choice.id)
-                elif choice is not one:
-                    choice.parts.extend(one.parts)
+                elif choice is not new:
+                    choice.parts.extend(new.parts)
         # Without one of its parts a choice would compare other texts than the data set does.
         for part in (part for name in choices if name in broken for part in choices[name].parts):
             failures.add(part.id, "data", "is of a pair of which another document cannot be used")
@@ -170,7 +170,7 @@ class Preference(Choices[PreferenceSettings]):
 
     def content_of(self, choices: Sequence[Choice]) -> list[Any]:
         """Return the votes as values of the row; for a plain preference only the captions, in order."""
-        return [one.known for one in choices if set(one.shares) != {0.0, 1.0} or one.systems]
+        return [choice.known for choice in choices if set(choice.shares) != {0.0, 1.0} or choice.systems]
 
     def references_of(self, part: ChoicePart) -> list[tuple[str, ...]]:
         """Return the references of each draw; they depend on the document's id and the seed, not on other documents."""
@@ -285,10 +285,10 @@ def shares_of(
     Raises:
         UnusableDocument: A value is no vote.
     """
-    given = [vote for vote in (preferred if is_list(preferred) else [preferred]) if vote is not None]
-    if not given:
+    voted = [vote for vote in (preferred if is_list(preferred) else [preferred]) if vote is not None]
+    if not voted:
         raise UnusableDocument("rating", "is missing")
-    votes = [_shares(vote, candidates, systems, tie_words, grades) for vote in given]
+    votes = [_shares(vote, candidates, systems, tie_words, grades) for vote in voted]
     return tuple(math.fsum(column) / len(votes) for column in zip(*votes, strict=True))
 
 
@@ -312,7 +312,7 @@ def _shares(
     if candidates == 2 and 0 <= number <= 1:
         return [1 - number, number]
     if number in range(candidates):
-        return [float(one == number) for one in range(candidates)]
+        return [float(candidate == number) for candidate in range(candidates)]
     reason = f"is a vote for a candidate that does not exist, as there are {candidates} (from 0): {vote!r:.80}"
     raise UnusableDocument("rating", reason)
 
@@ -339,11 +339,11 @@ def pairs_of_ranking(ranking: Any, candidates: int) -> list[tuple[int, int, tupl
     ranks = [
         None if rank is None else _number(rank, f"holds a rank that is no number: {rank!r:.80}") for rank in ranking
     ]
-    found: list[tuple[int, int, tuple[float, float]]] = []
-    for (first, one), (second, other) in combinations(enumerate(ranks), 2):
-        if one is not None and other is not None:
-            share = 0.5 if one == other else float(one > other)
-            found.append((first, second, (1 - share, share)))
-    if not found:
+    pairs: list[tuple[int, int, tuple[float, float]]] = []
+    for (first, place), (second, other) in combinations(enumerate(ranks), 2):
+        if place is not None and other is not None:
+            share = 0.5 if place == other else float(place > other)
+            pairs.append((first, second, (1 - share, share)))
+    if not pairs:
         raise UnusableDocument("rating", "has no two ranks")
-    return found
+    return pairs

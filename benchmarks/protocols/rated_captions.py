@@ -66,7 +66,7 @@ def rated_caption(document: Document, settings: AgreementSettings, failures: Fai
         document.image,
         candidate,
         references[: settings.first_references],
-        max([len(one) - sum(map(math.isnan, one)) for one in ratings.values()]),
+        max([len(values) - sum(map(math.isnan, values)) for values in ratings.values()]),
         objects=objects,
         pixels=document.pixels,
         boxes=document.boxes,
@@ -77,18 +77,18 @@ def rated_caption(document: Document, settings: AgreementSettings, failures: Fai
 def _ratings(document: Document, settings: AgreementSettings) -> dict[str, list[float]]:
     """Return the ratings by aspect, empty for an aspect that a caption lacks."""
     human, aspects = document["doc_to_human"], document.job.task.aspects
-    found: dict[str, list[float]] = {}
+    arranged: dict[str, list[float]] = {}
     for aspect in aspects or [""]:
         of_aspect = ratings_of(human[aspect] if aspects else human, settings.human_range)
         if not isinstance(of_aspect, str):
-            found[aspect] = arrange(of_aspect, settings.raters)
+            arranged[aspect] = arrange(of_aspect, settings.raters)
         elif aspects and of_aspect == "is missing":
-            found[aspect] = []
+            arranged[aspect] = []
         else:
             raise UnusableDocument("rating", f"{aspect} {of_aspect}".strip())
-    if not any(found.values()):
+    if not any(arranged.values()):
         raise UnusableDocument("rating", "is missing")
-    return found
+    return arranged
 
 
 def ratings_of(human: Any, human_range: tuple[float, float] | None) -> list[float] | str:
@@ -98,9 +98,9 @@ def ratings_of(human: Any, human_range: tuple[float, float] | None) -> list[floa
         human: A rating, or one per rater.
         human_range: Least and greatest rating, which are mapped to 0 and 1. None keeps ratings unchanged.
     """
-    given = human if is_list(human) else [human]
+    listed = human if is_list(human) else [human]
     try:
-        ratings = [math.nan if _skipped(rating) else parse_number(rating) for rating in given]
+        ratings = [math.nan if _skipped(rating) else parse_number(rating) for rating in listed]
     except (TypeError, ValueError):
         return f"is not a number: {reprlib.repr(human)}"
     except OverflowError:
@@ -134,8 +134,8 @@ def arrange(rated: list[float], raters: str) -> list[float]:
     """
     if raters == "per_rater_mean":
         return rated
-    given = [rating for rating in rated if not math.isnan(rating)]
-    return [float(np.mean(given))] if raters == "mean" and len(given) > 1 else given
+    known = [rating for rating in rated if not math.isnan(rating)]
+    return [float(np.mean(known))] if raters == "mean" and len(known) > 1 else known
 
 
 class RatedTally(Tally):
@@ -153,18 +153,18 @@ class RatedTally(Tally):
 
     def add_captions(self, rated: Sequence[RatedCaption]) -> None:
         """Count the captions of a shard."""
-        samples = [one.sample for one in rated]
-        first = [next(iter(one.ratings.values())) for one in rated]
+        samples = [caption.sample for caption in rated]
+        first = [next(iter(caption.ratings.values())) for caption in rated]
         self.add(
-            [one.category for one in rated],
+            [caption.category for caption in rated],
             (sample.image for sample in samples),
             samples,
             [sum(not math.isnan(rating) for rating in ratings) for ratings in first],
         )
         self.said = self.said or any(sample.candidate for sample in samples)
-        self._captions_of.update(one.system for one in rated)
+        self._captions_of.update(caption.system for caption in rated)
         for aspect, levels in self._levels.items():
-            levels.add(Ratings.of([one.ratings[aspect] for one in rated]).values)
+            levels.add(Ratings.of([caption.ratings[aspect] for caption in rated]).values)
 
     def checks_of_all(self) -> list[DataCheck]:
         """Compare the counts with what the task expects.
@@ -215,30 +215,30 @@ def shard_of(
         categories: Number of each category.
         by_id: As of ``Job``.
     """
-    samples = [one.sample for one in rated]
+    samples = [caption.sample for caption in rated]
     items, item_of_sample, numbers = gather(samples, by_id)
     columns = caption_columns(samples, [])
     del columns["ratings"]
-    found = {"image": numbers_of(sample.image for sample in samples)}
+    arrays = {"image": numbers_of(sample.image for sample in samples)}
     for aspect in rated[0].ratings:
-        ratings = Ratings.of([one.ratings[aspect] for one in rated])
-        found[f"rating.{aspect}" if aspect else "rating"] = ratings.values
-        found[rating_column(aspect)] = ratings.counts
+        ratings = Ratings.of([caption.ratings[aspect] for caption in rated])
+        arrays[f"rating.{aspect}" if aspect else "rating"] = ratings.values
+        arrays[rating_column(aspect)] = ratings.counts
         columns[rating_column(aspect)] = [
-            [None if rating != rating else rating for rating in one.ratings[aspect]] for one in rated
+            [None if rating != rating else rating for rating in caption.ratings[aspect]] for caption in rated
         ]
     said: list[dict[str, str]] = [{} for _ in rated]
-    for key, names in (("system", [one.system for one in rated]), ("category", [one.category for one in rated])):
+    for key, names in (("system", [row.system for row in rated]), ("category", [row.category for row in rated])):
         if f"doc_to_{key}" in task_keys:
             columns[key] = names
-            found[key] = numbers_of(names) if key == "system" else np.array([categories[name] for name in names])
-            for told, name in zip(said, names, strict=True):
-                told[key] = name
+            arrays[key] = numbers_of(names) if key == "system" else np.array([categories[name] for name in names])
+            for labels, name in zip(said, names, strict=True):
+                labels[key] = name
     content = [
-        caption_content(one.sample, one.ratings.get("", one.ratings)) + ([told] if told else [])
-        for one, told in zip(rated, said, strict=True)
+        caption_content(caption.sample, caption.ratings.get("", caption.ratings)) + ([labels] if labels else [])
+        for caption, labels in zip(rated, said, strict=True)
     ]
-    return Shard(items, item_of_sample, columns, found, content, numbers)
+    return Shard(items, item_of_sample, columns, arrays, content, numbers)
 
 
 def apply_reference_rule(

@@ -40,8 +40,8 @@ def released(answer: str) -> Said:
 
 def strict(answer: str) -> Said:
     """Return the lower-cased first word of an answer if it is yes or no."""
-    found = _FIRST_WORD.search(answer)
-    match found[0].lower() if found else "":
+    first = _FIRST_WORD.search(answer)
+    match first[0].lower() if first else "":
         case "yes":
             return "yes"
         case "no":
@@ -174,12 +174,12 @@ class YesNo(Protocol[ProtocolSettings]):
         """
         require_captioner(job)
         log, images, answers = RequestLog(job), set[str](), 0
-        for some, given in answered(job, read_each(job, self.document_keys, _question, failures)):
+        for some, captioned in answered(job, read_each(job, self.document_keys, _question, failures)):
             images.update(question.image for question in some)
             # An empty answer counts: released code parses it, too.
             said = [
                 (question, "" if text_fault(answer.text) else str(answer.text))
-                for question, answer in log.take(some, given, failures)
+                for question, answer in log.take(some, captioned, failures)
                 if answer is not None
             ]
             if said and log.may_be_part:
@@ -253,7 +253,7 @@ def _shard(said: Sequence[tuple[_Question, str]]) -> Shard:
             **{f"{name}_says": words for name, words in read.items()},
             # As where metrics score rows: a column with the result's name holds each row's terms.
             **{
-                name: [float(_TRUTH.get(one) is truth) for one, truth in zip(words, truths, strict=True)]
+                name: [float(_TRUTH.get(word) is truth) for word, truth in zip(words, truths, strict=True)]
                 for name, words in read.items()
             },
         },
@@ -262,7 +262,7 @@ def _shard(said: Sequence[tuple[_Question, str]]) -> Shard:
             "question": numbers_of(question.request.prompt for question in questions),
             "truth": np.array(truths),
             **{
-                name: np.array([term_of(one, truth) for one, truth in zip(words, truths, strict=True)])
+                name: np.array([term_of(word, truth) for word, truth in zip(words, truths, strict=True)])
                 for name, words in read.items()
             },
         },

@@ -61,7 +61,7 @@ class ReadCaption:
     @cached_property
     def nouns(self) -> frozenset[str]:
         """The lemmas of its nouns."""
-        return frozenset(one.lemma for one in self.tokens if one.kind == "noun")
+        return frozenset(token.lemma for token in self.tokens if token.kind == "noun")
 
     @cached_property
     def sentence_of(self) -> tuple[int, ...]:
@@ -193,37 +193,37 @@ class WordLists:
 def load() -> WordLists:
     """Return the shipped word lists."""
     content = _FILE.read_bytes()
-    given: dict[str, Any] = json.loads(content)
+    words: dict[str, Any] = json.loads(content)
     lists: dict[str, list[str]] = {
-        name: " ".join(given[name]).split() for name in given.keys() - {"sisters"} if isinstance(given[name], list)
+        name: " ".join(words[name]).split() for name in words.keys() - {"sisters"} if isinstance(words[name], list)
     }
-    groups = [group.split() for group in given["sisters"]]
-    irregular: dict[str, str] = given["irregular_plurals"]
-    nouns = [*(noun for group in groups for noun in group), *lists["other_nouns"], *given["synonyms"]]
+    groups = [group.split() for group in words["sisters"]]
+    irregular: dict[str, str] = words["irregular_plurals"]
+    nouns = [*(noun for group in groups for noun in group), *lists["other_nouns"], *words["synonyms"]]
     sides = {"left", "right", "top", "bottom"}
-    spellings: dict[str, str] = given["spellings"]
+    spellings: dict[str, str] = words["spellings"]
     return WordLists(
         digest=hashlib.sha256(content).hexdigest(),
-        sisters={noun: tuple(one for one in group if one != noun) for group in groups for noun in group},
+        sisters={noun: tuple(other for other in group if other != noun) for group in groups for noun in group},
         never_replaced=frozenset(lists["never_replaced"]),
         singular={form: noun for noun in nouns for form in (_plural(noun, irregular), noun)},
         colours=tuple(lists["colours"]),
         spellings=spellings,
-        antonyms=given["antonyms"],
+        antonyms=words["antonyms"],
         materials=tuple(lists["materials"]),
         adjectives=frozenset(
-            [*lists["colours"], *spellings, *given["antonyms"], *lists["materials"], *lists["other_adjectives"]]
+            [*lists["colours"], *spellings, *words["antonyms"], *lists["materials"], *lists["other_adjectives"]]
         ),
         not_swapped=frozenset(lists["not_swapped"]),
-        opposites=given["opposites"],
-        prepositions=frozenset([*given["opposites"], *lists["other_prepositions"]]) - sides,
+        opposites=words["opposites"],
+        prepositions=frozenset([*words["opposites"], *lists["other_prepositions"]]) - sides,
         particles=frozenset(lists["particles"]),
         numbers=tuple(lists["numbers"]),
         articles=frozenset(lists["articles"]),
         auxiliaries=frozenset([*lists["linking"], *lists["modals"]]),
         linking=frozenset(lists["linking"]),
         negated=_negated(lists["verbs"], frozenset(lists["not_verbs"])),
-        synonyms=given["synonyms"],
+        synonyms=words["synonyms"],
         irregular_plurals=irregular,
         an_before=tuple(lists["an_before"]),
         a_before=tuple(lists["a_before"]),
@@ -252,12 +252,12 @@ def _plural(noun: str, irregular: dict[str, str]) -> str:
 
 def _negated(verbs: list[str], no_verbs: frozenset[str]) -> dict[str, str]:
     """Return every form of the verbs with its negation."""
-    found: dict[str, str] = {}
+    negated: dict[str, str] = {}
     for verb in verbs:
-        found[verb] = f"do not {verb}"
-        found[_plural(verb, {"have": "has", "go": "goes"})] = f"does not {verb}"
-        found[_participle(verb)] = f"not {_participle(verb)}"
-    return {form: denied for form, denied in found.items() if form not in no_verbs}
+        negated[verb] = f"do not {verb}"
+        negated[_plural(verb, {"have": "has", "go": "goes"})] = f"does not {verb}"
+        negated[_participle(verb)] = f"not {_participle(verb)}"
+    return {form: denied for form, denied in negated.items() if form not in no_verbs}
 
 
 def _participle(verb: str) -> str:

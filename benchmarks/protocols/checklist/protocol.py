@@ -138,7 +138,7 @@ class Checklist(Protocol[ChecklistSettings]):
     def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
         """Return the number of documents with captions that can be changed, and the data checks."""
         captions = self._captions(job, failures)
-        return len({one.document for one in captions}), _checks(job, captions)
+        return len({caption.document for caption in captions}), _checks(job, captions)
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Read all captions, then change them a shard at a time.
@@ -155,12 +155,12 @@ class Checklist(Protocol[ChecklistSettings]):
             yield _shard(some, rows, job.by_id)
             rows += len(some)
             remarks += [
-                Failure(caption.id, "candidate", f"{one.reason} ({NAMES[one.number]})")
+                Failure(caption.id, "candidate", f"{version.reason} ({NAMES[version.number]})")
                 for caption, all_of_it in some
-                for one in all_of_it
-                if one.row is None
+                for version in all_of_it
+                if version.row is None
             ]
-        return Summary(len({one.document for one in captions}), data_checks=checks, remarks=remarks)
+        return Summary(len({caption.document for caption in captions}), data_checks=checks, remarks=remarks)
 
     def _captions(self, job: Job, failures: FailureLog) -> list[SourceCaption]:
         for name, here in (("rules", VERSION), ("words", load().digest)):
@@ -170,13 +170,13 @@ class Checklist(Protocol[ChecklistSettings]):
                     f"task '{job.task.task}' wants protocol.{name} {asked}; this version has {here}",
                     "Leave the key out, or install the version that the task was written for.",
                 )
-        found = list(read_each(job, self.document_keys, self._source, failures))
-        if len({one.image for one in found}) < 2:
+        captions = list(read_each(job, self.document_keys, self._source, failures))
+        if len({caption.image for caption in captions}) < 2:
             raise DataError(
-                f"task '{job.task.task}': {len(found)} captions can be changed, of fewer than two images",
+                f"task '{job.task.task}': {len(captions)} captions can be changed, of fewer than two images",
                 "; ".join(f"{f.sample}: {f.subject} {f.reason}" for f in failures.entries[:3]),
             )
-        return found
+        return captions
 
     def _source(self, document: Document) -> Iterator[SourceCaption]:
         """Yield the captions of a document for the rules to change."""
@@ -188,8 +188,8 @@ class Checklist(Protocol[ChecklistSettings]):
             raise UnusableDocument("reference", reason)
         document.check_view()
         for number in range(len(captions) if self.settings.captions == "all" else 1):
-            identity, others = f"{document.id}#{number}", (*captions[:number], *captions[number + 1 :])
-            yield SourceCaption(identity, document.id, document.image, captions[number], others, document.pixels)
+            identity, references = f"{document.id}#{number}", (*captions[:number], *captions[number + 1 :])
+            yield SourceCaption(identity, document.id, document.image, captions[number], references, document.pixels)
 
     def results(
         self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
@@ -234,7 +234,7 @@ class Checklist(Protocol[ChecklistSettings]):
         results: Sequence[Result],
     ) -> dict[str, Ranking]:
         """Return which metrics differ, rule by rule."""
-        having = [one for one in scored if one.scores is not None]
+        having = [metric for metric in scored if metric.scores is not None]
         if len(having) < 2 or not job.settings.resamples:
             return {}
         images = first_seen(collected.numbers["image"])
@@ -243,16 +243,16 @@ class Checklist(Protocol[ChecklistSettings]):
             np.repeat(images, len(NAMES)),
             scores,
             categories=NAMES * len(images),
-            lower_is_better={one.name for one in having if not one.metric.higher_is_better},
+            lower_is_better={metric.name for metric in having if not metric.metric.higher_is_better},
         )
-        found: dict[str, Ranking] = {}
+        rankings: dict[str, Ranking] = {}
         for name in COMPARED:
             try:
                 compared = self.compare(replace(rows, by=name), None, job.settings.draws())
             except UndefinedStatistic:
                 continue
-            found[name] = rank(compared.estimates, higher_is_better=True)
-        return found
+            rankings[name] = rank(compared.estimates, higher_is_better=True)
+        return rankings
 
     def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:
         """Return the share of expected changes by metric, over the captions of a rule that all metrics scored."""
@@ -263,7 +263,9 @@ class Checklist(Protocol[ChecklistSettings]):
     ) -> list[Result]:
         """Return the results of each metric, without values."""
         return [
-            expected_result(one, name, _is_better(rule, name), rule.name) for one in metrics for rule, name in _names()
+            expected_result(metric, name, _is_better(rule, name), rule.name)
+            for metric in metrics
+            for rule, name in _names()
         ]
 
     def row_scores(
@@ -273,14 +275,14 @@ class Checklist(Protocol[ChecklistSettings]):
         place = collected.numbers["caption"] * len(NAMES) + collected.numbers["version"]
         values: dict[str, np.ndarray] = {}
         reasons: dict[int, list[str]] = {}
-        for one in scored:
-            values[one.name] = of_rows = np.full(collected.rows, np.nan)
-            if one.scores is None:
+        for metric in scored:
+            values[metric.name] = of_rows = np.full(collected.rows, np.nan)
+            if metric.scores is None:
                 continue
-            of_rows[place] = one.scores.values[collected.item_of_sample]
-            for item, reason in one.scores.failures.items():
+            of_rows[place] = metric.scores.values[collected.item_of_sample]
+            for item, reason in metric.scores.failures.items():
                 for row in place[collected.item_of_sample == item].tolist():
-                    reasons.setdefault(row, []).append(f"metric {one.name}: {reason}")
+                    reasons.setdefault(row, []).append(f"metric {metric.name}: {reason}")
         return values, {row: "; ".join(why) for row, why in sorted(reasons.items())}
 
 
@@ -329,16 +331,16 @@ def changed(
         DataError: A dependency of the reader is missing.
     """
     corpus = _corpus(captions, settings)
-    for caption, read in zip(captions, corpus.reader.read([one.text for one in captions]), strict=True):
-        given = RuleInput(caption.image, caption.text, read, caption.references, corpus)
+    for caption, read in zip(captions, corpus.reader.read([source.text for source in captions]), strict=True):
+        source = RuleInput(caption.image, caption.text, read, caption.references, corpus)
         clean = CaptionRow(caption.id, caption.image, caption.text, caption.references, pixels=caption.pixels)
-        yield caption, [Version(0, clean), *_versions(clean, given)]
+        yield caption, [Version(0, clean), *_versions(clean, source)]
 
 
-def _versions(clean: CaptionRow, given: RuleInput) -> Iterator[Version]:
+def _versions(clean: CaptionRow, source: RuleInput) -> Iterator[Version]:
     for number, rule in enumerate(CHANGES, 1):
         try:
-            text = rule.change(given)
+            text = rule.change(source)
         except NothingToChange as reason:
             yield Version(number, None, str(reason))
             continue
@@ -349,16 +351,16 @@ def _versions(clean: CaptionRow, given: RuleInput) -> Iterator[Version]:
 def _corpus(captions: Sequence[SourceCaption], settings: ChecklistSettings) -> SourceCorpus:
     words, reader = load(), settings.caption_reader()
     seen: Counter[str] = Counter()
-    for texts in {one.image: (one.text, *one.references) for one in captions}.values():
+    for texts in {caption.image: (caption.text, *caption.references) for caption in captions}.values():
         for text in texts:
             seen.update(words_of(text))
-    last = [sentences(one.text)[-1] for one in captions]
+    last = [sentences(caption.text)[-1] for caption in captions]
     donors = [
-        Donor(one.image, sentence, read.nouns)
-        for one, sentence, read in zip(captions, last, reader.read(last), strict=True)
+        Donor(caption.image, sentence, read.nouns)
+        for caption, sentence, read in zip(captions, last, reader.read(last), strict=True)
         if read.nouns
     ]
-    best = typical([one.text for one in captions], seen)
+    best = typical([caption.text for caption in captions], seen)
     return SourceCorpus(words, reader, settings.seed, seen, settings.least_seen, donors, best)
 
 
@@ -381,12 +383,12 @@ class RuleScores:
     def values(self, rule: ChangeRule) -> Iterator[tuple[str, Ratio]]:
         """Yield name and value of each result of a rule; see ``Checklist``."""
         if rule.expected == "game":
-            of_changed, of_clean = (np.where(self._used, one, 0.0) for one in (self.changed, self.clean))
+            of_changed, of_clean = (np.where(self._used, scores, 0.0) for scores in (self.changed, self.clean))
             yield "pays", Ratio(of_changed, of_clean, "the mean of the captions as they were is not above 0")
         else:
             shares = self._shares()
             first = "falls" if rule.expected == "fall" else "equal"
-            for name in sorted(shares, key=lambda one: one != first):
+            for name in sorted(shares, key=lambda name: name != first):
                 yield name, shares[name]
         yield "change", self._change(absolute=rule.expected == "stay")
 
@@ -395,12 +397,12 @@ class RuleScores:
         before, after = settle(self.clean), settle(self.changed)
         every, why = self.applies.astype(float), "no caption was changed"
         with np.errstate(invalid="ignore"):
-            found: Mapping[str, np.ndarray] = {
+            masks: Mapping[str, np.ndarray] = {
                 "falls": after < before,
                 "equal": after == before,
                 "rises": after > before,
             }
-        return {name: Ratio((one & self.applies).astype(float), every, why) for name, one in found.items()}
+        return {name: Ratio((mask & self.applies).astype(float), every, why) for name, mask in masks.items()}
 
     def _change(self, absolute: bool) -> Ratio:
         used = self._used
@@ -475,31 +477,36 @@ def _table(collected: Collected, scored: ScoredMetric) -> np.ndarray:
 
 def _applies(collected: Collected) -> np.ndarray:
     """Return ``[captions, versions]`` the mask of versions that were made."""
-    made = np.zeros((len(collected.numbers["image"]), len(NAMES)), dtype=bool)
-    made[collected.numbers["caption"], collected.numbers["version"]] = True
-    return made
+    present = np.zeros((len(collected.numbers["image"]), len(NAMES)), dtype=bool)
+    present[collected.numbers["caption"], collected.numbers["version"]] = True
+    return present
 
 
 def _shard(captions: Sequence[tuple[SourceCaption, list[Version]]], first: int, by_id: bool) -> Shard:
-    versions = [(caption, one) for caption, all_of_it in captions for one in all_of_it]
-    samples = [one.row for _, one in versions if one.row is not None]
+    versions = [(caption, version) for caption, all_of_it in captions for version in all_of_it]
+    samples = [version.row for _, version in versions if version.row is not None]
     items, item_of_sample, item_numbers = gather(samples, by_id)
-    made = [(first + at, one) for at, (_, all_of_it) in enumerate(captions) for one in all_of_it if one.row is not None]
+    usable = [
+        (first + at, version)
+        for at, (_, all_of_it) in enumerate(captions)
+        for version in all_of_it
+        if version.row is not None
+    ]
     return Shard(
         items,
         item_of_sample,
         {
-            "id": [f"{caption.id}|{NAMES[one.number]}" for caption, one in versions],
+            "id": [f"{caption.id}|{NAMES[version.number]}" for caption, version in versions],
             "image": [caption.image for caption, _ in versions],
-            "category": [NAMES[one.number] for _, one in versions],
-            "caption": [None if one.row is None else one.row.candidate for _, one in versions],
+            "category": [NAMES[version.number] for _, version in versions],
+            "caption": [None if version.row is None else version.row.candidate for _, version in versions],
             "references": [caption.references for caption, _ in versions],
-            "unchanged": [one.reason or None for _, one in versions],
+            "unchanged": [version.reason or None for _, version in versions],
         },
         {
             "image": numbers_of(caption.image for caption, _ in captions),
-            "caption": np.array([number for number, _ in made], dtype=np.int64),
-            "version": np.array([one.number for _, one in made], dtype=np.int64),
+            "caption": np.array([number for number, _ in usable], dtype=np.int64),
+            "version": np.array([version.number for _, version in usable], dtype=np.int64),
         },
         [caption_content(sample, []) for sample in samples],
         item_numbers,
@@ -511,6 +518,6 @@ def _checks(job: Job, captions: Sequence[SourceCaption]) -> list[DataCheck]:
         job,
         documents=len(job.documents.rows),
         rows=len(captions),
-        items=len({(one.image, one.text) for one in captions}),
-        images=len({one.image for one in captions}),
+        items=len({(caption.image, caption.text) for caption in captions}),
+        images=len({caption.image for caption in captions}),
     )

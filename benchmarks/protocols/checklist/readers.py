@@ -227,16 +227,17 @@ def read_doc(doc: Doc, words: WordLists) -> ReadCaption:
     """
     return ReadCaption(
         tuple(
-            Token(one.text, one.whitespace_, _kind(one, words), one.lemma_.lower(), one.tag_ == "NNS") for one in doc
+            Token(token.text, token.whitespace_, _kind(token, words), token.lemma_.lower(), token.tag_ == "NNS")
+            for token in doc
         ),
-        tuple(one.i for one in doc if _is_relation(one, words)),
+        tuple(token.i for token in doc if _is_relation(token, words)),
         tuple(_parsed_phrases(doc, words)),
         tuple(
-            (one.i, one.head.i)
-            for one in doc
-            if one.dep_ == "amod" and one.tag_ == "JJ" and one.head.pos_ == "NOUN" and not _is_joined(one)
+            (token.i, token.head.i)
+            for token in doc
+            if token.dep_ == "amod" and token.tag_ == "JJ" and token.head.pos_ == "NOUN" and not _is_joined(token)
         ),
-        tuple(found for one in doc if (found := _negated(one)) is not None),
+        tuple(negation for token in doc if (negation := _negated(token)) is not None),
     )
 
 
@@ -272,7 +273,7 @@ def _parsed_phrases(doc: Doc, words: WordLists) -> Iterator[tuple[int, int]]:
             continue
         if not any(child.dep_ == "pobj" and child.pos_ == "NOUN" for child in token.children):
             continue
-        subtree = [one.i for one in token.subtree]
+        subtree = [word.i for word in token.subtree]
         if doc[subtree[-1]].is_punct:
             subtree.pop()
         start, end = subtree[0], subtree[-1] + 1
@@ -289,7 +290,7 @@ def _is_joined(token: Parsed) -> bool:
 
 def _negated(token: Parsed) -> tuple[int, str] | None:
     """Return the verb of a sentence and its negation, unless the sentence is negated already."""
-    if any(child.dep_ == "neg" for one in (token, token.head) for child in one.children):
+    if any(child.dep_ == "neg" for word in (token, token.head) for child in word.children):
         return None
     helpers = [child for child in token.children if child.dep_ in ("aux", "auxpass")]
     finite = token.tag_ in (*_FINITE, "MD")
@@ -343,13 +344,13 @@ class WordNetSisters:
         if sense is None or self._file(sense) not in _PHYSICAL:
             return ()
         parents = self._related(sense, "@")
-        grandparents = [one for parent in parents for one in self._related(parent, "@")]
+        grandparents = [grandparent for parent in parents for grandparent in self._related(parent, "@")]
         return self._below(parents, sense), self._below(grandparents, sense)
 
     def _below(self, parents: list[str], sense: str) -> tuple[str, ...]:
-        below = {one for parent in parents for one in self._related(parent, "~")} - {sense}
-        alike = [one for one in below if self._file(one) == self._file(sense)]
-        return tuple(sorted({n for one in alike for n in self._names(one) if self._first_sense(n) == one}))
+        below = {child for parent in parents for child in self._related(parent, "~")} - {sense}
+        alike = [other for other in below if self._file(other) == self._file(sense)]
+        return tuple(sorted({n for other in alike for n in self._names(other) if self._first_sense(n) == other}))
 
     def _first_sense(self, lemma: str) -> str | None:
         line = self._index.get(lemma)
@@ -365,7 +366,7 @@ class WordNetSisters:
         fields = self._data[sense].split()
         names = fields[4 : 4 + 2 * int(fields[3], 16) : 2]
         # Of a plural ("bars") there is no other plural, and no singular behind "a".
-        return [one for one in names if one.isalpha() and one.islower() and (one[-1] != "s" or one[-2:] == "ss")]
+        return [name for name in names if name.isalpha() and name.islower() and (name[-1] != "s" or name[-2:] == "ss")]
 
     def _related(self, sense: str, pointer: str) -> list[str]:
         """Return the senses that one points to; see wndb(5WN)."""

@@ -134,48 +134,48 @@ def drawn(text: str) -> int:
 # --- replaced words
 
 
-def object_replaced(given: RuleInput) -> str:
+def object_replaced(caption: RuleInput) -> str:
     """Replace an object by another of its kind that neither the caption nor a reference names."""
-    corpus, words = given.corpus, given.corpus.words
+    corpus, words = caption.corpus, caption.corpus.words
     sites: list[tuple[int, list[str]]] = []
-    for at, token in enumerate(given.read.tokens):
+    for at, token in enumerate(caption.read.tokens):
         if token.kind != "noun" or token.lemma in words.never_replaced:
             continue
         for tier in corpus.reader.sisters(token.lemma):
-            known = (one for one in tier if one not in words.never_replaced and corpus.is_known(one))
-            if fitting := list(filter(given.is_new, known)):
+            known = (noun for noun in tier if noun not in words.never_replaced and corpus.is_known(noun))
+            if fitting := list(filter(caption.is_new, known)):
                 sites.append((at, fitting))
                 break
-    at, fitting = given.choose("object_replaced", sites, "has no object for which the data knows another of its kind")
-    return _with_noun(given, at, fitting[given.pick("object_replaced|by", len(fitting))])
+    at, fitting = caption.choose("object_replaced", sites, "has no object for which the data knows another of its kind")
+    return _with_noun(caption, at, fitting[caption.pick("object_replaced|by", len(fitting))])
 
 
-def attribute_replaced(given: RuleInput) -> str:
+def attribute_replaced(caption: RuleInput) -> str:
     """Replace a colour or material by another, a size, age or state by its opposite; never by a reference's word."""
     sites: list[tuple[int, list[str]]] = []
-    for at, token in enumerate(given.read.tokens):
-        others = _other_attributes(token, given.corpus.words) if token.kind == "adjective" else []
-        if fitting := [one for one in others if one not in given.said]:
+    for at, token in enumerate(caption.read.tokens):
+        others = _other_attributes(token, caption.corpus.words) if token.kind == "adjective" else []
+        if fitting := [word for word in others if word not in caption.said]:
             sites.append((at, fitting))
-    at, fitting = given.choose(
+    at, fitting = caption.choose(
         "attribute_replaced",
         sites,
         "has no colour, size, age, state or material with another that its references do not say",
     )
-    return _with(given, at, fitting[given.pick("attribute_replaced|by", len(fitting))])
+    return _with(caption, at, fitting[caption.pick("attribute_replaced|by", len(fitting))])
 
 
-def relation_replaced(given: RuleInput) -> str:
+def relation_replaced(caption: RuleInput) -> str:
     """Replace a preposition or a side by its opposite."""
-    at = given.choose("relation_replaced", given.read.relations, "has no preposition or side with an opposite")
-    return _with(given, at, given.corpus.words.opposites[given.read.tokens[at].text.lower()])
+    at = caption.choose("relation_replaced", caption.read.relations, "has no preposition or side with an opposite")
+    return _with(caption, at, caption.corpus.words.opposites[caption.read.tokens[at].text.lower()])
 
 
-def number_replaced(given: RuleInput) -> str:
+def number_replaced(caption: RuleInput) -> str:
     """Add two to a number from two to ten in letters, or to twenty in digits."""
-    numbers = given.corpus.words.numbers
+    numbers = caption.corpus.words.numbers
     sites: list[tuple[int, str]] = []
-    for at, token in enumerate(given.read.tokens):
+    for at, token in enumerate(caption.read.tokens):
         word = token.text.lower()
         if token.kind != "number":
             continue
@@ -183,13 +183,13 @@ def number_replaced(given: RuleInput) -> str:
             sites.append((at, numbers[numbers.index(word) + 2]))
         elif word.isdecimal() and 2 <= int(word) <= 20:
             sites.append((at, str(int(word) + 2)))
-    return _with(given, *given.choose("number_replaced", sites, "counts nothing, or one"))
+    return _with(caption, *caption.choose("number_replaced", sites, "counts nothing, or one"))
 
 
-def attributes_swapped(given: RuleInput) -> str:
+def attributes_swapped(caption: RuleInput) -> str:
     """Swap two adjectives of one sentence that modify different nouns."""
-    tokens, read = given.read.tokens, given.read
-    usable = [one for one in read.modifiers if tokens[one[0]].text.lower() not in given.corpus.words.not_swapped]
+    tokens, read = caption.read.tokens, caption.read
+    usable = [pair for pair in read.modifiers if tokens[pair[0]].text.lower() not in caption.corpus.words.not_swapped]
     pairs = [
         (first, second)
         for (first, noun), (second, other) in combinations(usable, 2)
@@ -197,44 +197,44 @@ def attributes_swapped(given: RuleInput) -> str:
         and read.sentence_of[first] == read.sentence_of[second]
         and tokens[first].text.lower() != tokens[second].text.lower()
     ]
-    first, second = given.choose("attributes_swapped", pairs, "has no sentence with adjectives of two nouns")
-    one, other = tokens[first].text, tokens[second].text
-    by = {first: _in_place_of(one, other), second: _in_place_of(other, one)}
-    return replaced(tokens, by, given.corpus.words)
+    first, second = caption.choose("attributes_swapped", pairs, "has no sentence with adjectives of two nouns")
+    word, other = tokens[first].text, tokens[second].text
+    by = {first: _in_place_of(word, other), second: _in_place_of(other, word)}
+    return replaced(tokens, by, caption.corpus.words)
 
 
-def negated(given: RuleInput) -> str:
+def negated(caption: RuleInput) -> str:
     """Negate a sentence: "is not", "does not run", "not running"."""
     none = "has no verb to deny, or denies something already"
-    return _with(given, *given.choose("negation", given.read.negations, none))
+    return _with(caption, *caption.choose("negation", caption.read.negations, none))
 
 
-def synonym(given: RuleInput) -> str:
+def synonym(caption: RuleInput) -> str:
     """Replace a noun by a synonym."""
-    synonyms = given.corpus.words.synonyms
-    sites = [at for at, token in enumerate(given.read.tokens) if token.kind == "noun" and token.lemma in synonyms]
-    at = given.choose("synonym", sites, "has no noun of the list of synonyms")
-    return _with_noun(given, at, synonyms[given.read.tokens[at].lemma])
+    synonyms = caption.corpus.words.synonyms
+    sites = [at for at, token in enumerate(caption.read.tokens) if token.kind == "noun" and token.lemma in synonyms]
+    at = caption.choose("synonym", sites, "has no noun of the list of synonyms")
+    return _with_noun(caption, at, synonyms[caption.read.tokens[at].lemma])
 
 
 def _other_attributes(token: Token, words: WordLists) -> list[str]:
     word = token.text.lower()
     colour = words.spellings.get(word, word)
     if colour in words.colours:
-        return [one for one in words.colours if one != colour]
+        return [other for other in words.colours if other != colour]
     if word in words.antonyms:
         return [words.antonyms[word]]
-    return [one for one in words.materials if one != word] if word in words.materials else []
+    return [other for other in words.materials if other != word] if word in words.materials else []
 
 
-def _with_noun(given: RuleInput, at: int, noun: str) -> str:
-    words = given.corpus.words
-    return _with(given, at, words.plural(noun) if given.read.tokens[at].plural else noun)
+def _with_noun(caption: RuleInput, at: int, noun: str) -> str:
+    words = caption.corpus.words
+    return _with(caption, at, words.plural(noun) if caption.read.tokens[at].plural else noun)
 
 
-def _with(given: RuleInput, at: int, word: str) -> str:
-    tokens = given.read.tokens
-    return replaced(tokens, {at: cased(word, tokens[at].text)}, given.corpus.words)
+def _with(caption: RuleInput, at: int, word: str) -> str:
+    tokens = caption.read.tokens
+    return replaced(tokens, {at: cased(word, tokens[at].text)}, caption.corpus.words)
 
 
 def _in_place_of(old: str, new: str) -> str:
@@ -245,41 +245,41 @@ def _in_place_of(old: str, new: str) -> str:
 # --- removed words, added sentences, order, punctuation and case
 
 
-def object_left_out(given: RuleInput) -> str:
+def object_left_out(caption: RuleInput) -> str:
     """Drop a prepositional phrase, at most half of the caption."""
     none = "has no prepositional phrase that can be left out"
-    start, end = given.choose("object_left_out", given.read.phrases, none)
-    pieces = [(token.text, token.space) for token in given.read.tokens]
+    start, end = caption.choose("object_left_out", caption.read.phrases, none)
+    pieces = [(token.text, token.space) for token in caption.read.tokens]
     # The space after the phrase moves to the word before it.
     pieces[start - 1] = (pieces[start - 1][0], pieces[end - 1][1])
     return written(pieces[:start] + pieces[end:])
 
 
-def sentence_made_up(given: RuleInput) -> str:
+def sentence_made_up(caption: RuleInput) -> str:
     """Append a sentence of another image that shares no noun with the caption or references."""
-    donors = given.corpus.donors
-    first = given.pick("sentence_made_up", len(donors))
-    nouns, plural = given.read.nouns, given.corpus.words.plural
+    donors = caption.corpus.donors
+    first = caption.pick("sentence_made_up", len(donors))
+    nouns, plural = caption.read.nouns, caption.corpus.words.plural
     for donor in (*donors[first:], *donors[:first]):
         if (
-            donor.image != given.image
+            donor.image != caption.image
             and donor.nouns.isdisjoint(nouns)
-            and given.said.isdisjoint(form for noun in donor.nouns for form in (noun, plural(noun)))
+            and caption.said.isdisjoint(form for noun in donor.nouns for form in (noun, plural(noun)))
         ):
-            return f"{ended(given.text)} {donor.sentence[:1].upper()}{ended(donor.sentence)[1:]}"
+            return f"{ended(caption.text)} {donor.sentence[:1].upper()}{ended(donor.sentence)[1:]}"
     raise NothingToChange("shares a noun with every sentence of other images")
 
 
-def words_shuffled(given: RuleInput) -> str:
+def words_shuffled(caption: RuleInput) -> str:
     """Shuffle the words, without punctuation."""
-    words = [token.text.lower() for token in given.read.tokens if token.kind != "mark"]
+    words = [token.text.lower() for token in caption.read.tokens if token.kind != "mark"]
     if len(set(words)) < 4:
         raise NothingToChange("has fewer than four different words")
     order = range(len(words))
     attempt = 0
     # One in 24 shuffles of four words changes nothing.
     while [words[at] for at in order] == words:
-        key = f"{given.corpus.seed}|words_shuffled|{given.text}|{attempt}"
+        key = f"{caption.corpus.seed}|words_shuffled|{caption.text}|{attempt}"
         order = sorted(range(len(words)), key=lambda at, key=key: drawn(f"{key}|{at}"))
         attempt += 1
     shuffled = " ".join(words[at] for at in order)
@@ -287,43 +287,43 @@ def words_shuffled(given: RuleInput) -> str:
     return f"{shuffled[:1].upper()}{shuffled[1:]} ."
 
 
-def sentence_repeated(given: RuleInput) -> str:
+def sentence_repeated(caption: RuleInput) -> str:
     """Repeat a sentence at the end."""
-    found = given.sentences
-    again = found[given.pick("sentence_repeated", len(found))]
-    return f"{ended(given.text)} {again[:1].upper()}{ended(again)[1:]}"
+    parts = caption.sentences
+    again = parts[caption.pick("sentence_repeated", len(parts))]
+    return f"{ended(caption.text)} {again[:1].upper()}{ended(again)[1:]}"
 
 
-def end_cut(given: RuleInput) -> str:
+def end_cut(caption: RuleInput) -> str:
     """Keep the first two thirds of the words."""
-    words = given.text.split()
+    words = caption.text.split()
     kept = math.ceil(2 * len(words) / 3)
     if len(words) - kept < 2:
         raise NothingToChange("has too few words to lose two of them")
     return " ".join(words[:kept])
 
 
-def case(given: RuleInput) -> str:
+def case(caption: RuleInput) -> str:
     """Lower-case the caption; upper-case it if it has no capitals."""
-    lower = given.text.lower()
-    changed = lower if lower != given.text else given.text.upper()
-    if changed == given.text:
+    lower = caption.text.lower()
+    changed = lower if lower != caption.text else caption.text.upper()
+    if changed == caption.text:
         raise NothingToChange("has no letter with a small and a capital form")
     return changed
 
 
-def punctuation(given: RuleInput) -> str:
+def punctuation(caption: RuleInput) -> str:
     """Remove punctuation except inside words; add a final full stop if the caption has none."""
-    joined = {found.start() for found in _JOINING.finditer(given.text)}
-    plain = "".join(" " if _MARK.match(sign) and at not in joined else sign for at, sign in enumerate(given.text))
-    if plain == given.text:
-        return ended(given.text)
+    joined = {match.start() for match in _JOINING.finditer(caption.text)}
+    plain = "".join(" " if _MARK.match(sign) and at not in joined else sign for at, sign in enumerate(caption.text))
+    if plain == caption.text:
+        return ended(caption.text)
     return " ".join(plain.split())
 
 
-def sentence_order(given: RuleInput) -> str:
+def sentence_order(caption: RuleInput) -> str:
     """Move the first sentence to the end."""
-    first, *others = given.sentences
+    first, *others = caption.sentences
     if not others or [*others, first] == [first, *others]:
         raise NothingToChange("has one sentence alone")
     return " ".join([*others[:-1], ended(others[-1]), first])
@@ -332,23 +332,23 @@ def sentence_order(given: RuleInput) -> str:
 # --- games: captions that could raise a metric and help no reader
 
 
-def blank(given: RuleInput) -> str:
+def blank(caption: RuleInput) -> str:
     """Return an empty caption."""
     return ""
 
 
-def same_for_all(given: RuleInput) -> str:
+def same_for_all(caption: RuleInput) -> str:
     """Return the caption that fits most images."""
-    return given.corpus.typical
+    return caption.corpus.typical
 
 
 def references(count: int) -> Change:
     """Return a change that joins the first ``count`` references."""
 
-    def change(given: RuleInput) -> str:
-        if len(given.references) < count:
+    def change(caption: RuleInput) -> str:
+        if len(caption.references) < count:
             raise NothingToChange(f"has fewer than {count} references")
-        return " ".join(map(ended, given.references[:count])) if count > 1 else given.references[0]
+        return " ".join(map(ended, caption.references[:count])) if count > 1 else caption.references[0]
 
     return change
 
@@ -356,8 +356,8 @@ def references(count: int) -> Change:
 def own(times: int) -> Change:
     """Return a change that repeats the caption ``count`` times."""
 
-    def change(given: RuleInput) -> str:
-        return " ".join([ended(given.text)] * times)
+    def change(caption: RuleInput) -> str:
+        return " ".join([ended(caption.text)] * times)
 
     return change
 

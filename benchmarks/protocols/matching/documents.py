@@ -119,16 +119,16 @@ SHAPE_KEYS = _ENTRIES | _CHOICE | _SQUARE
 keys for captions, negatives and box; two images with two captions."""
 
 
-def shape_of(given: Set[str], settings: MatchingSettings) -> Set[str]:
+def shape_of(keys: Set[str], settings: MatchingSettings) -> Set[str]:
     """Return the keys that have an effect with the others.
 
     Args:
-        given: The keys of the task.
+        keys: The keys of the task.
         settings: Its settings.
     """
     if settings.measure == "square":
         return _SQUARE
-    if "doc_to_entries" in given or not given & (_CHOICE - _ENTRIES):
+    if "doc_to_entries" in keys or not keys & (_CHOICE - _ENTRIES):
         return _ENTRIES
     return _CHOICE if settings.measure == "neg" else _CHOICE - {"doc_to_negatives"}
 
@@ -192,8 +192,8 @@ def read_matched(job: Job, settings: MatchingSettings, keys: Sequence[str], fail
     def entries(document: Document) -> Iterator[tuple[str, Found]]:
         yield _category(document), read(document, settings)
 
-    for document, found in read_documents(job, keys, entries, failures):
-        for category, (name, of_document) in found:
+    for document, groups in read_documents(job, keys, entries, failures):
+        for category, (name, of_document) in groups:
             matched.image_names[document.id] = name
             matched.categories[document.id] = category
             for entry in of_document:
@@ -206,12 +206,12 @@ def read_matched(job: Job, settings: MatchingSettings, keys: Sequence[str], fail
 
 
 def _category(document: Document) -> str:
-    given = document["doc_to_category"]
+    category = document["doc_to_category"]
     if "doc_to_category" not in document.job.task.templates:
         return ""
-    levels = given if is_list(given) else [given]
+    levels = category if is_list(category) else [category]
     if any(map(is_blank, levels)):
-        raise UnusableDocument("data", f"has no category: {given!r:.80}")
+        raise UnusableDocument("data", f"has no category: {category!r:.80}")
     return "/".join(printable(str(level)) for level in levels)
 
 
@@ -226,28 +226,28 @@ def _picked(captions: Sequence[str], settings: MatchingSettings, identity: str) 
 
 def _entries(document: Document, settings: MatchingSettings) -> Found:
     """Return the entries that a document lists."""
-    given = document["doc_to_entries"]
-    if not is_list(given) or not all(isinstance(one, Mapping) for one in given):
+    listed = document["doc_to_entries"]
+    if not is_list(listed) or not all(isinstance(entry, Mapping) for entry in listed):
         raise UnusableDocument("data", "has no list of entries with captions and negatives")
     needed = ("captions", "negatives") if settings.measure == "neg" else ("captions",)
-    for number, one in enumerate(given):
-        name = f"entry {one.get('key', number)}"
-        _box(one.get("box"), f"{name} ")
+    for number, entry in enumerate(listed):
+        name = f"entry {entry.get('key', number)}"
+        _box(entry.get("box"), f"{name} ")
         for key in needed:
-            texts = one.get(key)
+            texts = entry.get(key)
             if not is_list(texts) or not texts:
                 raise UnusableDocument("data", f"{name} has no list of {key}")
             _require_texts(texts, f"{name}: one of its {key}")
     pixels = _pixels(document, document["doc_to_image"])
     entries = [
         MatchEntry(
-            printable(f"{document.id}|{one.get('key', number)}"),
+            printable(f"{document.id}|{entry.get('key', number)}"),
             document.id,
-            ImageHandle(pixels.source, _box(one.get("box"))),
-            tuple(one["captions"]),
-            tuple(one["negatives"]) if settings.measure == "neg" else (),
+            ImageHandle(pixels.source, _box(entry.get("box"))),
+            tuple(entry["captions"]),
+            tuple(entry["negatives"]) if settings.measure == "neg" else (),
         )
-        for number, one in enumerate(given)
+        for number, entry in enumerate(listed)
     ]
     return image_key(document["doc_to_image"]), entries
 
@@ -278,12 +278,12 @@ def _square(document: Document, settings: MatchingSettings) -> Found:
     return " ".join(map(image_key, images)), entries
 
 
-def _texts(given: Any, stage: Stage, what: str) -> tuple[str, ...]:
+def _texts(value: Any, stage: Stage, noun: str) -> tuple[str, ...]:
     """Return one text or a list of some as texts."""
-    texts = given if is_list(given) else [given]
+    texts = value if is_list(value) else [value]
     if not texts:
-        raise UnusableDocument(stage, f"has no {what}")
-    _require_texts(texts, "" if len(texts) == 1 else f"one of its {what}s", stage)
+        raise UnusableDocument(stage, f"has no {noun}")
+    _require_texts(texts, "" if len(texts) == 1 else f"one of its {noun}s", stage)
     return tuple(texts)
 
 

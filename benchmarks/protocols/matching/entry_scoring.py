@@ -53,9 +53,9 @@ def groups_of(entries: Iterable[_EntryT], settings: MatchingSettings) -> Iterato
         settings: The choices of the task.
     """
     if settings.measure == "neg":
-        yield from ([one] for one in entries)
+        yield from ([entry] for entry in entries)
     elif settings.measure == "square" or settings.grouping == "per_image":
-        for _, group in groupby(entries, key=lambda one: one.image):
+        for _, group in groupby(entries, key=lambda entry: entry.image):
             yield list(group)
     else:
         some = iter(entries)
@@ -69,18 +69,18 @@ def cut_to_one(group: Sequence[ScoredEntry]) -> list[bool]:
     Args:
         group: The entries that compete; for a single entry its negatives compete.
     """
-    if not any(one.seen.any() for one in group):
+    if not any(scored.seen.any() for scored in group):
         return [False] * len(group)
-    found: list[bool] = []
-    for number, one in enumerate(group):
-        count = len(one.entry.captions)
-        texts = list(zip(one.entry.texts, one.seen.tolist(), strict=True))
+    repeated: list[bool] = []
+    for number, scored in enumerate(group):
+        count = len(scored.entry.captions)
+        texts = list(zip(scored.entry.texts, scored.seen.tolist(), strict=True))
         rivals = texts[count:]
         for place, other in enumerate(group):
             if place != number:
                 rivals += list(zip(other.entry.captions, other.seen.tolist(), strict=False))
-        found.append(any(a and a == b and mine != theirs for mine, a in texts[:count] for theirs, b in rivals))
-    return found
+        repeated.append(any(a and a == b and mine != theirs for mine, a in texts[:count] for theirs, b in rivals))
+    return repeated
 
 
 class EntryScorer:
@@ -109,7 +109,7 @@ class EntryScorer:
 
     def _by_vectors(self, entries: Sequence[MatchEntry]) -> Iterator[ScoredEntry]:
         done = 0
-        of_images = (list(group) for _, group in groupby(entries, key=lambda one: one.image))
+        of_images = (list(group) for _, group in groupby(entries, key=lambda entry: entry.image))
         pieces = (list(chain.from_iterable(images)) for images in _some_groups(of_images, self._job.shard))
         for piece, encoded in self._encoded(pieces, lambda some: _items(some, [entry.texts for entry in some])):
             assert isinstance(encoded, EncodedItems)  # noqa: S101 - the encoder has vectors

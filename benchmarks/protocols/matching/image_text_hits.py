@@ -99,9 +99,9 @@ def match_captions(table: np.ndarray) -> list[Hit]:
     for number, alike in enumerate(table):
         best = alike.max(axis=1)
         own = best[number] = alike[number].min()
-        found = int(best.argmax())
+        winner = int(best.argmax())
         others = np.delete(best, number)
-        hits.append(Hit(float(found == number), float(own), float(others.max()) if len(others) else float("nan")))
+        hits.append(Hit(float(winner == number), float(own), float(others.max()) if len(others) else float("nan")))
     return hits
 
 
@@ -151,7 +151,7 @@ def match_square(first: Likeness, second: Likeness, ties: Ties = "wrong") -> Squ
         second: The other image, likewise.
         ties: The credit where two are equal: ``wrong`` or ``right``.
     """
-    rows = [np.concatenate([one.own, one.rivals]) for one in (first, second)]
+    rows = [np.concatenate([entry.own, entry.rivals]) for entry in (first, second)]
     cosines = np.array([rows[0], rows[1][::-1]])
 
     def right(table: np.ndarray) -> bool:

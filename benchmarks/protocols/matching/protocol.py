@@ -96,13 +96,13 @@ class Matching(Protocol[MatchingSettings]):
         """The measures of the task: three for squares, else one."""
         return _SQUARE if self.settings.measure == "square" else (self.settings.measure,)
 
-    def needed(self, given: Set[str]) -> Set[str]:
+    def needed(self, keys: Set[str]) -> Set[str]:
         """Return the keys of the documents' shape."""
-        return shape_of(given, self.settings) - {"doc_to_box"}
+        return shape_of(keys, self.settings) - {"doc_to_box"}
 
-    def unread(self, given: Set[str]) -> Set[str]:
+    def unread(self, keys: Set[str]) -> Set[str]:
         """Return the keys of other shapes."""
-        return given & SHAPE_KEYS - shape_of(given, self.settings)
+        return keys & SHAPE_KEYS - shape_of(keys, self.settings)
 
     def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
         """Return the number of matched documents, and the data checks."""
@@ -184,14 +184,14 @@ class Matching(Protocol[MatchingSettings]):
         if not matched.entries:
             raise no_rows(job, "no image can be matched", failures)
         documents = {entry.image for entry in matched.entries}
-        rows = documents if self.settings.measure == "square" else [one.image for one in matched.entries]
+        rows = documents if self.settings.measure == "square" else [entry.image for entry in matched.entries]
         checks = run_checks(
             job,
-            categories=Counter(matched.categories[one] for one in rows),
+            categories=Counter(matched.categories[row] for row in rows),
             documents=len(job.documents.rows),
             rows=len(rows),
             items=len({entry.pixels for entry in matched.entries}),
-            images=len({matched.image_names[one] for one in documents}),
+            images=len({matched.image_names[document] for document in documents}),
         )
         return matched, checks
 
@@ -201,8 +201,8 @@ def _shard(
 ) -> Shard:
     """Return rows with their results, and number new categories."""
     documents = [row.entries[0].image for row in rows]
-    names = [matched.categories[one] for one in documents]
-    images = [matched.image_names[one] for one in documents]
+    names = [matched.categories[document] for document in documents]
+    images = [matched.image_names[document] for document in documents]
     for name in names:
         categories.setdefault(name, len(categories))
     numbers = {
@@ -217,9 +217,9 @@ def _shard(
         {"id": columns.pop("id"), "image": images, **({"category": names} if any(names) else {}), **columns},
         numbers,
         [
-            [image, one.pixels.box, one.captions, one.negatives, *([name] if name else [])]
+            [image, entry.pixels.box, entry.captions, entry.negatives, *([name] if name else [])]
             for row, image, name in zip(rows, images, names, strict=True)
-            for one in row.entries
+            for entry in row.entries
         ],
     )
 
@@ -254,16 +254,16 @@ def _matched(entries: Iterator[ScoredEntry], settings: MatchingSettings) -> Iter
 
 def _square(first: ScoredEntry, second: ScoredEntry, *, settings: MatchingSettings) -> _MatchRow:
     """Return the result of two images and two captions."""
-    found = match_square(first.likeness, second.likeness, settings.ties)
+    hits = match_square(first.likeness, second.likeness, settings.ties)
     image = first.entry.image
     return _MatchRow(
         (first.entry, second.entry),
-        (found.text, found.image, found.group),
+        (hits.text, hits.image, hits.group),
         {
             "id": image,
             "candidates": [first.entry.captions[0], second.entry.captions[0]],
-            **{f"{name}_hit": getattr(found, name) for name in _SQUARE},
-            "cosines": found.cosines.ravel().tolist(),
+            **{f"{name}_hit": getattr(hits, name) for name in _SQUARE},
+            "cosines": hits.cosines.ravel().tolist(),
         },
         (image,) if any(cut_to_one([first, second])) else (),
     )
@@ -296,7 +296,7 @@ class TextAlone:
         plausible = self._plausible(entry)
         return (
             1 / math.comb(own + rivals, own),
-            *(preferred(one[:own], one[own:], self._ties) for one in (-lengths, lengths, plausible)),
+            *(preferred(scores[:own], scores[own:], self._ties) for scores in (-lengths, lengths, plausible)),
         )
 
     def _plausible(self, entry: MatchEntry) -> np.ndarray:
@@ -309,15 +309,15 @@ class TextAlone:
 
         rates = [[rate(mark) for mark in _marks([text])] for text in entry.texts]
         # Exact sums: the same words in another order tie.
-        return np.array([math.fsum(one) / len(one) for one in rates])
+        return np.array([math.fsum(rate) / len(rate) for rate in rates])
 
     def _marks_of(self, image: str) -> tuple[Counter[str], Counter[str]]:
         """Return the counts of each mark in the true and in the false captions of an image."""
         if self._last is None or self._last[0] != image:
             true, false = Counter[str](), Counter[str]()
-            for one in self._of_image[image]:
-                true.update(_marks(one.captions))
-                false.update(_marks(one.negatives))
+            for entry in self._of_image[image]:
+                true.update(_marks(entry.captions))
+                false.update(_marks(entry.negatives))
             self._last = image, true, false
         return self._last[1:]
 
@@ -361,7 +361,7 @@ class CategoryMeans:
         place = np.full(len(names), -1)
         place[kept] = np.arange(len(kept))
         self._used = place[of_row] >= 0
-        self._paths = [tuple(names[one].split("/")) for one in kept.tolist()]
+        self._paths = [tuple(names[number].split("/")) for number in kept.tolist()]
         self._leaf = place[of_row]
         self._parents = _parents(self._paths)
         if average_over == "entries":
@@ -376,16 +376,16 @@ class CategoryMeans:
         """Return the categories of the first levels, parents before their children, in the order of the rows."""
         if len(set(self._paths)) < 2:
             return []
-        found = dict.fromkeys(
+        paths = dict.fromkeys(
             "/".join(path[:level]) for path in self._paths for level in range(1, min(levels, len(path)) + 1)
         )
-        rank = {name: number for number, name in enumerate(found)}
+        rank = {name: number for number, name in enumerate(paths)}
 
         def place(name: str) -> list[int]:
             parts = name.split("/")
             return [rank["/".join(parts[:end])] for end in range(1, len(parts) + 1)]
 
-        return sorted(found, key=place)
+        return sorted(paths, key=place)
 
     def below(self, name: str) -> tuple[np.ndarray, Self]:
         """Return the mask of rows ``[n]`` of a category, and the means of only these.
@@ -393,12 +393,12 @@ class CategoryMeans:
         Args:
             name: A category of any level.
         """
-        inside = np.array([one == name or one.startswith(f"{name}/") for one in self._names])
+        inside = np.array([path == name or path.startswith(f"{name}/") for path in self._names])
         mask = inside[self._all_rows] & self._used
         numbers = np.flatnonzero(inside)
         renumbered = np.zeros(len(self._names), dtype=np.int64)
         renumbered[numbers] = np.arange(len(numbers))
-        rest = [self._names[one].removeprefix(name).removeprefix("/") for one in numbers.tolist()]
+        rest = [self._names[number].removeprefix(name).removeprefix("/") for number in numbers.tolist()]
         means = type(self)(
             rest,
             renumbered[self._all_rows[mask]],
