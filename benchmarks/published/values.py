@@ -151,7 +151,7 @@ def find(
     """
     in_table = _index(paper).get(table)
     if in_table is None:
-        known = ", ".join(str(one) for one in _index(paper))
+        known = ", ".join(str(table) for table in _index(paper))
         raise TaskError(f"'{paper}' has no published table {table!r}.", f"It has: {known}.")
     in_task = in_table.get(task)
     if in_task is None:
@@ -160,15 +160,15 @@ def find(
             f"It has: {_listed(in_table)}.",
         )
     label = SPELLINGS.get(metric, metric)
-    found = [one for one in in_task if (SPELLINGS.get(one.metric, one.metric), one.statistic) == (label, statistic)]
+    fits = [row for row in in_task if (SPELLINGS.get(row.metric, row.metric), row.statistic) == (label, statistic)]
     if model is not None:
-        found = [one for one in found if one.model == model]
-    if len(found) > 1:
+        fits = [row for row in fits if row.model == model]
+    if len(fits) > 1:
         raise TaskError(
-            f"table {table} of '{paper}' has {len(found)} numbers of {metric} ({statistic}) for '{task}'.",
-            f"Name the model: {_listed(str(one.model) for one in found)}.",
+            f"table {table} of '{paper}' has {len(fits)} numbers of {metric} ({statistic}) for '{task}'.",
+            f"Name the model: {_listed(str(row.model) for row in fits)}.",
         )
-    return found[0] if found else None
+    return fits[0] if fits else None
 
 
 def find_in(
