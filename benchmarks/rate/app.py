@@ -53,17 +53,17 @@ class _Pages:
 
     def first(self, request: Request) -> Response:
         """Respond with the sign-in page, or redirect a signed-in rater to the current question."""
-        given = request.query_params.get("name")
-        name = rater_name(given or "")
-        if given is not None and name:
+        typed = request.query_params.get("name")
+        name = rater_name(typed or "")
+        if typed is not None and name:
             return _redirect(f"/raters/{name}")
         return self._html(
             "first.html",
-            200 if given is None else 400,
+            200 if typed is None else 400,
             questions=self._session.design.questions,
             total=self._session.wanted,
             raters=self._desk.raters(),
-            refused=given,
+            refused=typed,
         )
 
     def step(self, request: Request) -> Response:
@@ -82,7 +82,7 @@ class _Pages:
             status,
             **values,
             number=place.step.item,
-            captions=[item.captions[one] for one in place.step.shown],
+            captions=[item.captions[number] for number in place.step.shown],
             references=item.references if session.design.references else (),
             questions=questions,
             cannot_tell=CANNOT_TELL,
@@ -113,10 +113,10 @@ class _Pages:
         from starlette.responses import Response
 
         number = request.path_params["number"]
-        found = self._session.picture(number) if number < len(self._session.items) else None
-        if found is None:
+        image = self._session.picture(number) if number < len(self._session.items) else None
+        if image is None:
             return Response("no such image", 404, media_type="text/plain")
-        return Response(found.content, headers={"cache-control": "private, max-age=600"}, media_type=found.media_type)
+        return Response(image.content, headers={"cache-control": "private, max-age=600"}, media_type=image.media_type)
 
     def nowhere(self, request: Request, error: Exception | None = None) -> Response:
         """Respond with 404."""

@@ -38,19 +38,19 @@ def recorded(files: Sequence[str]) -> list[RecordedCaptions]:
         UsageError: Two files have the same name.
         BenchError: A file has no captions.
     """
-    found: list[RecordedCaptions] = []
+    sources: list[RecordedCaptions] = []
     for text in files:
         name, equals, path = text.partition("=")
         # A path may contain an equals sign.
         named = bool(equals) and not Path(text).expanduser().is_file()
         captions = RecordedCaptions(path if named else text, name if named else None)
-        if any(one.name == captions.name for one in found):
+        if any(other.name == captions.name for other in sources):
             raise UsageError(
                 f"--captions {text}: another file has the name '{captions.name}' already",
                 "Give each file a different name: --captions A=first/captions.jsonl B=second/captions.jsonl",
             )
-        found.append(captions)
-    return found
+        sources.append(captions)
+    return sources
 
 
 def collect(
@@ -89,7 +89,7 @@ def collect(
         numbered = "doc_to_id" not in task.templates
         requests.append(CaptionRequest(identity, values["doc_to_image"], "", numbered=numbered))
         references.append(tuple(target))
-    texts = [_texts(one, requests, task.task, failures, subset=subset) for one in captions]
+    texts = [_texts(source, requests, task.task, failures, subset=subset) for source in captions]
     for number, (request, of_image) in enumerate(zip(requests, references, strict=True)):
         written = [of_system.get(number) for of_system in texts]
         usable = tuple(text for text in written if text is not None)
@@ -99,7 +99,7 @@ def collect(
     if not items:
         raise DataError(
             f"task '{task.task}': no document has a caption in every file",
-            "; ".join(f"{one.sample}: {one.subject} {one.reason}" for one in failures.entries[:3]),
+            "; ".join(f"{failure.sample}: {failure.subject} {failure.reason}" for failure in failures.entries[:3]),
         )
     return items, failures
 
@@ -108,9 +108,9 @@ def _texts(
     captions: RecordedCaptions, requests: Sequence[CaptionRequest], task: str, failures: FailureLog, *, subset: bool
 ) -> dict[int, str]:
     """Return captions by index of the document; log what is excluded."""
-    (given,) = captions.stream(requests)
+    (captioned,) = captions.stream(requests)
     unclaimed = captions.unclaimed()
-    absent = sorted(given.absent)
+    absent = sorted(captioned.absent)
     if absent and (not subset or len(absent) == len(requests)):
         raise _incomplete(captions, [requests[number].id for number in absent], len(requests), unclaimed, task)
     for bad in captions.bad_rows:
@@ -119,14 +119,14 @@ def _texts(
         failures.add(name, "caption", f"is recorded in {captions.path.name} for no usable document of the task")
     for number in absent:
         failures.add(requests[number].id, "caption", f"is not recorded in {captions.path.name}")
-    found: dict[int, str] = {}
-    for number, caption in given.captions.items():
+    texts: dict[int, str] = {}
+    for number, caption in captioned.captions.items():
         text: Any = caption.text
         if fault := candidate_fault(text):
             failures.add(requests[number].id, "caption", f"of {captions.path.name} {fault}")
         else:
-            found[number] = text
-    return found
+            texts[number] = text
+    return texts
 
 
 def _incomplete(
@@ -147,5 +147,5 @@ def _incomplete(
 
 
 def _first(ids: Sequence[str]) -> str:
-    named = ", ".join(f"'{one}'" for one in ids[:_NAMED_IDS])
+    named = ", ".join(f"'{identity}'" for identity in ids[:_NAMED_IDS])
     return named + (", ..." if len(ids) > _NAMED_IDS else "")

@@ -70,7 +70,7 @@ def items_of(path: Path, content: bytes, systems: Sequence[str]) -> tuple[RatedI
     Raises:
         DataError: A line is not an item of these systems.
     """
-    found: dict[str, RatedItem] = {}
+    rated: dict[str, RatedItem] = {}
     for number, line in enumerate(content.splitlines(), 1):
         place = f"{path}:{number}"
         try:
@@ -81,13 +81,13 @@ def items_of(path: Path, content: bytes, systems: Sequence[str]) -> tuple[RatedI
             raise DataError(f"{place}: is not JSON: {error}", REMEDY) from error
         if sorted(row.captions) != sorted(systems):
             raise DataError(f"{place}: captions: are of {_named(row.captions)}, not of {_named(systems)}", REMEDY)
-        if row.id in found:
+        if row.id in rated:
             raise DataError(f"{place}: id: '{row.id}' is a duplicate of an earlier line", REMEDY)
         captions = tuple(row.captions[system] for system in systems)
-        found[row.id] = RatedItem(row.id, row.image, tuple(row.references), captions, row.picture)
-    if not found:
+        rated[row.id] = RatedItem(row.id, row.image, tuple(row.references), captions, row.picture)
+    if not rated:
         raise DataError(f"{path}: has no items", REMEDY)
-    return tuple(found.values())
+    return tuple(rated.values())
 
 
 def _named(systems: Iterable[str]) -> str:
@@ -159,7 +159,7 @@ def read_design(path: Path) -> tuple[Design, str]:
         is_whole = False
     if not is_whole:
         raise changed(path)
-    design = {name: one for name, one in values.items() if name not in (_VERSION_KEY, _ITEMS, _CHECKSUM)}
+    design = {name: value for name, value in values.items() if name not in (_VERSION_KEY, _ITEMS, _CHECKSUM)}
     try:
         return Design.model_validate_json(json.dumps(design), strict=True), str(values.get(_ITEMS))
     except ValidationError as error:
@@ -229,11 +229,11 @@ def steps(items: Sequence[RatedItem], systems: Sequence[str], seed: int, rater: 
         rater: The rater.
         together: Whether all captions of an item are on one page, equal ones only once.
     """
-    found: list[Step] = []
+    order: list[Step] = []
     for number in in_order([item.id for item in items], seed, rater, "items"):
         shown = in_order(systems, seed, rater, items[number].id)
         if together:
-            found.append(Step(number, tuple(one for one in shown if one in items[number].first_equal)))
+            order.append(Step(number, tuple(caption for caption in shown if caption in items[number].first_equal)))
         else:
-            found += [Step(number, (one,)) for one in shown]
-    return found
+            order += [Step(number, (caption,)) for caption in shown]
+    return order

@@ -33,12 +33,12 @@ class TaskFiles:
     unsaid: int
 
 
-def write_task(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> TaskFiles | None:
+def write_task(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -> TaskFiles | None:
     """Write rows and task next to the answers; return None if there are no answers yet.
 
     Args:
         session: The session.
-        given: The current answers by rater.
+        by_rater: The current answers by rater.
 
     Raises:
         UsageError: The folder cannot be written.
@@ -46,7 +46,7 @@ def write_task(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> T
     import yaml
 
     questions = session.design.questions
-    rows = list(_choices(session, given) if questions.better else _ratings(session, given))
+    rows = list(_choices(session, by_rater) if questions.better else _ratings(session, by_rater))
     judged = [row for row in rows if not questions.better or any(vote is not None for vote in row["votes"])]
     if not judged:
         return None
@@ -59,7 +59,7 @@ def write_task(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> T
     )
     task = {
         "task": name,
-        "description": f"Judgements of captions of {session.design.task} by {counted(len(given), 'rater')}.",
+        "description": f"Judgements of captions of {session.design.task} by {counted(len(by_rater), 'rater')}.",
         "dataset_path": "json",
         "dataset_kwargs": {"data_files": f"{name}.jsonl"},
         **keys,
@@ -79,10 +79,12 @@ def write_task(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> T
     return TaskFiles(name, path, len(judged), len(rows) - len(judged))
 
 
-def _ratings(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> Iterator[dict[str, Any]]:
+def _ratings(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -> Iterator[dict[str, Any]]:
     for item in session.items:
         for number, system in enumerate(session.design.systems):
-            of_raters = {rater: one[item.id, number] for rater, one in given.items() if (item.id, number) in one}
+            of_raters = {
+                rater: answers[item.id, number] for rater, answers in by_rater.items() if (item.id, number) in answers
+            }
             if not of_raters:
                 continue
             ratings = {
@@ -101,11 +103,11 @@ def _ratings(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> Ite
             }
 
 
-def _choices(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> Iterator[dict[str, Any]]:
+def _choices(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -> Iterator[dict[str, Any]]:
     systems = session.design.systems
-    decided = {rater: session.decided(rater, answers) for rater, answers in given.items()}
+    decided = {rater: session.decided(rater, answers) for rater, answers in by_rater.items()}
     for item in session.items:
-        of_raters = {rater: one[item.id, None] for rater, one in decided.items() if (item.id, None) in one}
+        of_raters = {rater: answers[item.id, None] for rater, answers in decided.items() if (item.id, None) in answers}
         if of_raters:
             # Equal captions count as one choice, unless all captions are equal.
             same = item.first_equal if item.has_choice else tuple(range(len(systems)))
@@ -116,9 +118,10 @@ def _choices(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> Ite
                 "image": item.image,
                 "picture": f"{IMAGES}/{item.picture}",
                 "systems": [
-                    ", ".join(name for name, first in zip(systems, same, strict=True) if first == one) for one in shown
+                    ", ".join(name for name, first in zip(systems, same, strict=True) if first == caption)
+                    for caption in shown
                 ],
-                "captions": [item.captions[one] for one in shown],
+                "captions": [item.captions[caption] for caption in shown],
                 "references": list(item.references),
                 "votes": [shown.index(same[vote]) if isinstance(vote, int) else vote for vote in votes],
                 "raters": list(of_raters),

@@ -102,28 +102,28 @@ def questions_of(aspects: Sequence[str], better: str) -> Questionnaire:
     Raises:
         UsageError: The questions are invalid.
     """
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for text in aspects:
         name, aspect = _aspect(text)
-        if name in found:
+        if name in by_name:
             raise UsageError(f"--aspect {name}: given twice")
-        found[name] = aspect
+        by_name[name] = aspect
     try:
-        return Questionnaire.model_validate({"aspects": found, "better": better})
+        return Questionnaire.model_validate({"aspects": by_name, "better": better})
     except ValidationError as error:
         faults = {fault["msg"].removeprefix("Value error, ") for fault in error.errors()}
         raise UsageError("; ".join(sorted(faults)), "'bench rate --help' has examples.") from error
 
 
 def _aspect(text: str) -> tuple[str, dict[str, Any]]:
-    found = _ASPECT.fullmatch(text)
-    if found is None:
+    match = _ASPECT.fullmatch(text)
+    if match is None:
         raise UsageError(
             f"--aspect '{text}': expected NAME=LOW-HIGH, or NAME=LOW-HIGH: WORDS | WORDS",
             "Such as --aspect 'precision=1-5: nothing is right | all is right'.",
         )
-    low, high = int(found["low"]), int(found["high"])
-    words = [word.strip() for word in (found["words"] or "").split("|") if found["words"]]
+    low, high = int(match["low"]), int(match["high"])
+    words = [word.strip() for word in (match["words"] or "").split("|") if match["words"]]
     numbers = range(low, high + 1)
     if len(words) == len(numbers):
         named = dict(zip(numbers, words, strict=True))
@@ -131,7 +131,7 @@ def _aspect(text: str) -> tuple[str, dict[str, Any]]:
         named = dict(zip((low, high), words, strict=False))
     else:
         raise UsageError(
-            f"--aspect {found['name']}: has {len(words)} labels, separated by |, for {len(numbers)} scores",
+            f"--aspect {match['name']}: has {len(words)} labels, separated by |, for {len(numbers)} scores",
             "Give two labels for the ends, or one for each score.",
         )
-    return found["name"], {"ends": (low, high), "words": {number: word for number, word in named.items() if word}}
+    return match["name"], {"ends": (low, high), "words": {number: word for number, word in named.items() if word}}

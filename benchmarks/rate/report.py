@@ -20,36 +20,36 @@ from ..tables.text import csv_text, show_interval
 from .session import TIE, Answer, Key, Session, spoken
 
 
-def report(session: Session, given: Mapping[str, Mapping[Key, Answer]], reach: float, fmt: str) -> str:
+def report(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]], reach: float, fmt: str) -> str:
     """Return the report on a session, for a terminal or a paper.
 
     Args:
         session: The session.
-        given: The current answers by rater.
+        by_rater: The current answers by rater.
         reach: Target half-width of intervals, as a fraction of the range of a scale or of 1.
         fmt: ``github`` and ``latex`` give tables, ``json`` and ``csv`` unscaled values.
     """
-    found = figures(session, given) if given else []
+    results = figures(session, by_rater) if by_rater else []
     if fmt in ("json", "csv"):
-        return _plain(session, given, found, reach, fmt)
-    if not found:
-        return _said(session, given)
+        return _plain(session, by_rater, results, reach, fmt)
+    if not results:
+        return _said(session, by_rater)
     raters = [
         {"Rater": name, "Answers": f"{len(answers):,}", "Asked": f"{session.wanted:,}"}
-        for name, answers in sorted(given.items())
+        for name, answers in sorted(by_rater.items())
     ]
-    tables = [tabulated(rows, fmt) for rows in (raters, filled([_row(figure, reach) for figure in found]))]
-    return "\n\n".join([_said(session, given), *tables, "\n".join(_notes(found, reach))])
+    tables = [tabulated(rows, fmt) for rows in (raters, filled([_row(figure, reach) for figure in results]))]
+    return "\n\n".join([_said(session, by_rater), *tables, "\n".join(_notes(results, reach))])
 
 
-def _said(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> str:
-    total = sum(map(len, given.values()))
-    unknown = sum(answer is None for answers in given.values() for answer in answers.values())
+def _said(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -> str:
+    total = sum(map(len, by_rater.values()))
+    unknown = sum(answer is None for answers in by_rater.values() for answer in answers.values())
     cannot = f", {unknown:,} of them 'cannot tell' (not counted)" if unknown else ""
     equal = sum(not item.has_choice for item in session.items) if session.together else 0
     of_equal = f"; {counted(equal, 'image')} with equal captions of all systems count as no difference"
     return (
-        f"{session.folder}: {counted(total, 'answer')} by {counted(len(given), 'rater')}{cannot}; "
+        f"{session.folder}: {counted(total, 'answer')} by {counted(len(by_rater), 'rater')}{cannot}; "
         f"{counted(session.wanted, 'answer')} per rater ({counted(len(session.items), 'image')})"
         f"{of_equal if equal else ''}"
     )
@@ -69,12 +69,12 @@ def _row(figure: Figure, reach: float) -> dict[str, str]:
     }
 
 
-def _notes(found: list[Figure], reach: float) -> list[str]:
+def _notes(results: list[Figure], reach: float) -> list[str]:
     undefined: dict[str, list[str]] = {}
-    for figure in found:
+    for figure in results:
         if figure.reason:
             undefined.setdefault(figure.reason, []).append(" ".join(filter(None, (figure.name, figure.of))))
-    wide = any(figure.span != 1 for figure in found)
+    wide = any(figure.span != 1 for figure in results)
     of = f" (of means: {reach:g} of the range of their scale)" if wide else ""
     return [
         *(f"{', '.join(names)}: {reason}." for reason, names in undefined.items()),
@@ -84,10 +84,10 @@ def _notes(found: list[Figure], reach: float) -> list[str]:
 
 
 def _plain(
-    session: Session, given: Mapping[str, Mapping[Key, Answer]], found: list[Figure], reach: float, fmt: str
+    session: Session, by_rater: Mapping[str, Mapping[Key, Answer]], results: list[Figure], reach: float, fmt: str
 ) -> str:
     rows: list[dict[str, Any]] = []
-    for figure in found:
+    for figure in results:
         more = figure.more(reach) or (None, None)
         rows.append(
             {
@@ -106,7 +106,7 @@ def _plain(
         )
     if fmt == "csv":
         return csv_text(rows)
-    raters = {name: len(answers) for name, answers in sorted(given.items())}
+    raters = {name: len(answers) for name, answers in sorted(by_rater.items())}
     values = {"asked": session.wanted, "raters": raters, "figures": rows}
     return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False)
 
@@ -160,22 +160,22 @@ class Figure:
         return images, math.ceil(images * self.answers / self.images)
 
 
-def figures(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> list[Figure]:
+def figures(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -> list[Figure]:
     """Return the statistics of a session.
 
     Args:
         session: The session.
-        given: The current answers by rater.
+        by_rater: The current answers by rater.
     """
     questions = session.design.questions
     if questions.better:
-        return list(_of_choices(session, given))
-    return [figure for aspect in questions.aspects for figure in _of_aspect(session, given, aspect)]
+        return list(_of_choices(session, by_rater))
+    return [figure for aspect in questions.aspects for figure in _of_aspect(session, by_rater, aspect)]
 
 
-def _of_choices(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> Iterator[Figure]:
+def _of_choices(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -> Iterator[Figure]:
     systems = session.design.systems
-    decided = [session.decided(rater, answers) for rater, answers in given.items()]
+    decided = [session.decided(rater, answers) for rater, answers in by_rater.items()]
     first_equal = np.array([item.first_equal for item in session.items])
     counts = np.zeros((len(session.items), len(systems) + 1), dtype=int)
     for row, item in enumerate(session.items):
@@ -194,12 +194,12 @@ def _of_choices(session: Session, given: Mapping[str, Mapping[Key, Answer]]) -> 
         yield _mean(f"share for {system}", "", shares[:, number], counts.sum(axis=1), np.arange(len(counts)), 0.0, 1.0)
 
 
-def _of_aspect(session: Session, given: Mapping[str, Mapping[Key, Answer]], aspect: str) -> Iterator[Figure]:
+def _of_aspect(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]], aspect: str) -> Iterator[Figure]:
     numbers, systems = session.design.questions.aspects[aspect].numbers, session.design.systems
     counts = np.zeros((len(session.items), len(systems), len(numbers)), dtype=int)
     for row, item in enumerate(session.items):
         for system in range(len(systems)):
-            for answers in given.values():
+            for answers in by_rater.values():
                 answer = answers.get((item.id, system))
                 if isinstance(answer, Mapping):
                     counts[row, system, numbers.index(answer[aspect])] += 1
@@ -222,8 +222,8 @@ def _agreement(answered: AnswerCounts, aspect: str, apart: Sequence[int]) -> Ite
         f"alpha ({answered.level})": lambda weights: alpha(compared, weights),
         "equal pairs": lambda weights: equal_share(compared, weights),
     }
-    for one in apart:
-        named[f"pairs within {one}"] = lambda weights, one=one: equal_share(compared, weights, one)
+    for distance in apart:
+        named[f"pairs within {distance}"] = lambda weights, distance=distance: equal_share(compared, weights, distance)
     for name, value in named.items():
         yield _figure(name, spoken(aspect), value, compared.clusters, answers, 1.0)
 
@@ -246,11 +246,11 @@ def _mean(
 def _figure(name: str, aspect: str, value: Value, clusters: np.ndarray, answers: int, span: float) -> Figure:
     images = int(clusters.max()) + 1 if len(clusters) else 0
     try:
-        found = value(np.ones(len(clusters)))
+        estimate = value(np.ones(len(clusters)))
     except UndefinedStatistic as error:
         return Figure(name, aspect, None, None, images, answers, span, str(error))
     interval = resample_values({"": value}, clusters, Draws(RESAMPLES, processes=1))[""].interval()
-    return Figure(name, aspect, found, interval, images, answers, span, interval.reason)
+    return Figure(name, aspect, estimate, interval, images, answers, span, interval.reason)
 
 
 _Level = Literal["ordinal", "nominal"]

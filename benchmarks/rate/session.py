@@ -84,18 +84,18 @@ class Session:
         """Return whether a step has a page; there is no choice if all captions are equal."""
         return not self.together or len(step.shown) > 1
 
-    def decided(self, rater: str, given: Mapping[Key, Answer]) -> dict[Key, Answer]:
+    def decided(self, rater: str, answers: Mapping[Key, Answer]) -> dict[Key, Answer]:
         """Return a rater's choices, with ties for the steps without a page that the rater has passed."""
-        found, left = dict(given), len(given)
-        for step in self.steps(rater) if given else ():
+        complete, left = dict(answers), len(answers)
+        for step in self.steps(rater) if answers else ():
             key = self.key(step)
             if not self.is_asked(step):
-                found[key] = TIE
-            elif key in given:
+                complete[key] = TIE
+            elif key in answers:
                 left -= 1
             elif not left:
                 break
-        return found
+        return complete
 
     def raters(self) -> list[str]:
         """Return the names of raters with answers, sorted."""
@@ -141,19 +141,19 @@ class Answers:
         Raises:
             DataError: A line is not a valid answer.
         """
-        found = cls(path, session)
+        log = cls(path, session)
         content = path.read_bytes() if path.exists() else b""
         ids = {item.id for item in session.items}
         *lines, rest = content.split(b"\n")
-        found._size = len(content) - len(rest)
+        log._size = len(content) - len(rest)
         for number, line in enumerate(lines, 1):
-            fault = found._take(line, ids)
+            fault = log._take(line, ids)
             if fault:
                 raise DataError(
                     f"{path}:{number}: {fault}",
                     "Was it edited, or is it for other questions? Fix the line, or move the file out of the session.",
                 )
-        return found
+        return log
 
     def _take(self, line: bytes, ids: set[str]) -> str:
         try:
@@ -261,7 +261,7 @@ def begin(
         remove_abandoned(folder.parent.glob(f"{DRAFT}*"))
         (draft / IMAGES).mkdir(parents=True)
         (draft / ANSWERS).mkdir()
-        found: dict[int, RatedItem] = {}
+        sampled: dict[int, RatedItem] = {}
         for number in in_order([item.id for item in items], design.seed, "sample"):
             picture = picture_of_item(items[number])
             if picture is None:
@@ -269,10 +269,10 @@ def begin(
             else:
                 name = f"{hashlib.sha256(picture.content).hexdigest()}.{picture.ending}"
                 (draft / IMAGES / name).write_bytes(picture.content)
-                found[number] = replace(items[number], picture=name)
-            if len(found) == design.sample:
+                sampled[number] = replace(items[number], picture=name)
+            if len(sampled) == design.sample:
                 break
-        named = [found[number] for number in sorted(found)]
+        named = [sampled[number] for number in sorted(sampled)]
         if not named:
             raise DataError(
                 f"task '{design.task}': none of its images is on this machine in a format that browsers "
@@ -334,17 +334,17 @@ def read_session(folder: Path) -> Session:
     return Session(folder, design, items_of(folder / ITEMS, content, design.systems))
 
 
-def require_same(session: Session, given: Mapping[str, Any]) -> None:
+def require_same(session: Session, settings: Mapping[str, Any]) -> None:
     """Raise if settings on the command line differ from the session.
 
     Args:
         session: The session.
-        given: Settings of the design from the command line.
+        settings: Settings of the design from the command line.
 
     Raises:
         UsageError: A setting differs.
     """
-    kept, wanted = session.design.to_json(), {**session.design.to_json(), **given}
+    kept, wanted = session.design.to_json(), {**session.design.to_json(), **settings}
     differing = [name for name in kept if kept[name] != wanted[name]]
     if differing:
         raise UsageError(
@@ -479,13 +479,13 @@ def answer_of(session: Session, step: Step, fields: Mapping[str, str]) -> Answer
         if choice in map(str, range(len(step.shown))):
             return step.shown[int(choice)]
         return ValueError("Choose a caption or one of the other answers.")
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for place, (name, aspect) in enumerate(questions.aspects.items()):
         value = fields.get(f"aspect{place}", "")
         if value not in map(str, aspect.numbers):
             return ValueError(f"Choose a score for {spoken(name)}.")
-        found[name] = int(value)
-    return found
+        numbers[name] = int(value)
+    return numbers
 
 
 def spoken(name: str) -> str:
