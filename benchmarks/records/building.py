@@ -84,7 +84,7 @@ class Finished:
     @property
     def scores(self) -> dict[str, np.ndarray]:
         """The values of each sample, of the metrics that did not fail as a whole."""
-        return {one.name: self.rows[one.name] for one in self.scored if one.scores is not None}
+        return {metric.name: self.rows[metric.name] for metric in self.scored if metric.scores is not None}
 
     @property
     def redistribution(self) -> str:
@@ -105,8 +105,8 @@ def values_of(
     parts = without_folders(plain(_fingerprint_parts(finished)), distinct=True)
     values, intervals, of_results = result_entries(finished.results)
     # Of metrics themselves, too: comparisons may be of their scores.
-    of_metrics = {without_folders(one.name): one.metric.higher_is_better for one in finished.scored}
-    errors = [{"metric": one.name, "reason": one.error} for one in finished.scored if one.scores is None]
+    of_metrics = {without_folders(scored.name): scored.metric.higher_is_better for scored in finished.scored}
+    errors = [{"metric": metric.name, "reason": metric.error} for metric in finished.scored if metric.scores is None]
     failures, remarks = finished.failures, finished.remarks
     if samples == "scores":
         failures, remarks = unquoted_failures(failures), unquoted_failures(remarks)
@@ -140,7 +140,7 @@ def values_of(
         "date": finished.started,
         "total_evaluation_time_seconds": str(round(time.time() - finished.started, 3)),
         "intervals": intervals,
-        "published": {key: published_entry(one) for key, one in finished.published.items()},
+        "published": {key: published_entry(published) for key, published in finished.published.items()},
         "metrics_left_out": finished.left_out,
         "metric_errors": errors,
         "failures": summarise(failures),
@@ -157,8 +157,13 @@ def values_of(
         "samples": samples,
         "truncation": _truncation(finished, encoder.context_length if encoder else None),
         "significance": {
-            name: {"alpha": ALPHA, "resamples": job.settings.resamples, "seed": job.settings.seed, "groups": one.groups}
-            for name, one in finished.rankings.items()
+            name: {
+                "alpha": ALPHA,
+                "resamples": job.settings.resamples,
+                "seed": job.settings.seed,
+                "groups": ranking.groups,
+            }
+            for name, ranking in finished.rankings.items()
         },
         "histograms": histograms(finished.scores, finished.words, ratings),
         "pictures": pictures or {},
@@ -226,14 +231,14 @@ def result_entries(results: Sequence[Result]) -> tuple[dict[str, Any], dict[str,
     return values, intervals, higher
 
 
-def published_entry(one: Published) -> dict[str, Any]:
+def published_entry(published: Published) -> dict[str, Any]:
     """Return the entry of a published value."""
     return {
-        "value": one.value / one.scale,
-        "printed": one.printed,
-        "scale": one.scale,
-        "paper": one.paper,
-        "table": one.table,
+        "value": published.value / published.scale,
+        "printed": published.printed,
+        "scale": published.scale,
+        "paper": published.paper,
+        "table": published.table,
     }
 
 
@@ -247,10 +252,10 @@ def _truncation(finished: Finished, limit: int | None) -> dict[str, Any]:
         return {}
     summary, item_of_sample = finished.collected.summary, finished.collected.item_of_sample
     counts = dict(summary.cut)
-    for one in finished.scored:
-        cut = one.scores.parts.get("truncated") if one.scores is not None else None
+    for metric in finished.scored:
+        cut = metric.scores.parts.get("truncated") if metric.scores is not None else None
         if cut is not None:
-            counts[one.name] = len(item_of_sample), int(np.count_nonzero(cut[item_of_sample] > 0))
+            counts[metric.name] = len(item_of_sample), int(np.count_nonzero(cut[item_of_sample] > 0))
     return {
         name: {
             "captions": captions,

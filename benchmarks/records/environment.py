@@ -56,7 +56,7 @@ def environment() -> Mapping[str, Any]:
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "cpus": os.cpu_count(),
-        "libraries": {name: found for name in _LIBRARIES if (found := version(name))},
+        "libraries": {name: release for name in _LIBRARIES if (release := version(name))},
     }
 
 

@@ -84,7 +84,7 @@ def _put_in_place(draft: Path, folder: Path) -> Path:
 def record_text(record: Record) -> str:
     """Return what ``run.json`` holds: a key a line, a list of numbers in one line."""
     text = json.dumps(plain(record.values), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    return _NUMBERS.sub(lambda found: json.dumps(json.loads(found[0])), text)
+    return _NUMBERS.sub(lambda match: json.dumps(json.loads(match[0])), text)
 
 
 def write_run(root: Path, record: Record, files: Mapping[str, bytes | Path]) -> Path:

@@ -25,9 +25,9 @@ def plain(value: Any) -> Any:
     if kind is int or kind is bool or value is None or (kind is float and math.isfinite(value)):
         return value
     if isinstance(value, dict | Mapping):
-        return {str(key): plain(one) for key, one in cast("Mapping[Any, Any]", value).items()}
+        return {str(key): plain(element) for key, element in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in cast("list[Any]", value)]
+        return [plain(element) for element in cast("list[Any]", value)]
     if isinstance(value, np.generic):
         return plain(value.item())
     if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):

@@ -126,19 +126,19 @@ def histograms(
         return {}
     rated, levels = _by_rating(ratings) if ratings else (None, [])
     worded, edges_of_words = _by_words(words)
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for metric, values in scores.items():
         if (edges := _edges(values)) is None:
             continue
         bins = edges[1:-1].searchsorted(values, side="right")
         bins[~np.isfinite(values)] = -1
-        found[metric] = {
+        entries[metric] = {
             "edges": edges.tolist(),
             "counts": np.bincount(bins[bins >= 0], minlength=BINS).tolist(),
             **({"by_rating": {"ratings": levels, "counts": rated.table(bins)}} if rated and levels else {}),
             "by_words": {"edges": edges_of_words, "counts": worded.table(bins)},
         }
-    return found
+    return entries
 
 
 def _edges(values: np.ndarray) -> np.ndarray | None:
@@ -157,8 +157,8 @@ def _edges(values: np.ndarray) -> np.ndarray | None:
 
 
 def _by_rating(ratings: Ratings) -> tuple[_Rows, list[float]]:
-    given = ~np.isnan(ratings.values)
-    sample, values = ratings.samples[given], ratings.values[given]
+    rated = ~np.isnan(ratings.values)
+    sample, values = ratings.samples[rated], ratings.values[rated]
     levels, row = np.unique(values, return_inverse=True)
     if len(levels) > BINS:
         edges: np.ndarray = np.linspace(float(levels[0]), float(levels[-1]), BINS + 1)

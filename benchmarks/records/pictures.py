@@ -32,12 +32,12 @@ def pictures(
         wide and high, without the metadata of the original. At most 40; the first ones of
         all metrics come before the second ones of any. An image that cannot be read has none.
     """
-    made: dict[str, tuple[str, bytes]] = {}
+    jpegs: dict[str, tuple[str, bytes]] = {}
     for number in _extremes(scores):
         identity, handle = sample(number)
         if isinstance(handle, ImageHandle) and (content := _thumbnail(handle)) is not None:
-            made[identity] = f"{hashlib.sha256(identity.encode()).hexdigest()[:16]}.jpg", content
-    return made
+            jpegs[identity] = f"{hashlib.sha256(identity.encode()).hexdigest()[:16]}.jpg", content
+    return jpegs
 
 
 def _extremes(scores: Sequence[np.ndarray]) -> list[int]:

@@ -53,14 +53,14 @@ def without_folders(value: Any, *, distinct: bool = False) -> Any:
         keys = {key: without_folders(key) for key in mapping}
         if len(set(keys.values())) < len(keys):
             keys = {key: without_folders(key, distinct=True) for key in mapping}
-        return {keys[key]: without_folders(one, distinct=distinct) for key, one in mapping.items()}
+        return {keys[key]: without_folders(element, distinct=distinct) for key, element in mapping.items()}
     if isinstance(value, list | tuple):
-        return [without_folders(one, distinct=distinct) for one in cast("list[Any]", value)]
+        return [without_folders(element, distinct=distinct) for element in cast("list[Any]", value)]
     if not isinstance(value, str):
         return value
     if _WHOLE.fullmatch(value) and _PATH.match(value):
         return _last_part(value, distinct)
-    return _PATH.sub(lambda found: _last_part(found[0], distinct), value)
+    return _PATH.sub(lambda match: _last_part(match[0], distinct), value)
 
 
 def _last_part(path: str, distinct: bool) -> str:
@@ -84,17 +84,17 @@ def unquoted(reason: str, stage: str = "") -> str:
 
 def unquoted_failures(failures: Iterable[Failure]) -> list[Failure]:
     """Return failures with :func:`unquoted` reasons."""
-    return [replace(one, reason=unquoted(one.reason, one.stage)) for one in failures]
+    return [replace(failure, reason=unquoted(failure.reason, failure.stage)) for failure in failures]
 
 
 def origin_name(origin: str) -> str:
     """Return where documents came from: the names of files for paths, a hub id as it is."""
     parts = re.split(r", (?=/|[A-Za-z]:[\\/])", origin)
-    return ", ".join(Path(one).name if Path(one).is_absolute() or Path(one).exists() else one for one in parts)
+    return ", ".join(Path(part).name if Path(part).is_absolute() or Path(part).exists() else part for part in parts)
 
 
 def unquoted_row(failure: str) -> str:
     """Return a sample's failure, ``STAGE REASON`` or ``metric NAME: REASON; metric NAME: REASON``, unquoted."""
     if not failure.startswith("metric "):
         return unquoted(failure)
-    return "; ".join(unquoted(one, "metric") for one in re.split(r"; (?=metric )", failure))
+    return "; ".join(unquoted(part, "metric") for part in re.split(r"; (?=metric )", failure))

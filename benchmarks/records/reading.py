@@ -53,7 +53,7 @@ def find_records(places: Sequence[Path]) -> tuple[list[Path], list[DataError]]:
     Args:
         places: Folders of runs, folders below which runs lie, or files of records.
     """
-    found: dict[Path, Path] = {}
+    records: dict[Path, Path] = {}
     errors: list[DataError] = []
     for place in places:
         files = [place] if place.is_file() else [folder / RECORD_FILE for folder in runs_below(place)]
@@ -63,8 +63,8 @@ def find_records(places: Sequence[Path]) -> tuple[list[Path], list[DataError]]:
             errors.append(DataError(f"{place}: has no runs (no {RECORD_FILE} below it)", _PLACES))
         for file in files:
             # The same run may be named twice, itself and by a folder above it.
-            found.setdefault(file.resolve(), file)
-    return list(found.values()), errors
+            records.setdefault(file.resolve(), file)
+    return list(records.values()), errors
 
 
 def read_record(place: Path) -> Record:

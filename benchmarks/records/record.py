@@ -246,14 +246,14 @@ class Record(RecordEntry):
     @property
     def statistics(self) -> list[StatisticEntry]:
         """The statistics that the task lists."""
-        return [StatisticEntry(**one) for one in self.config.get("statistics", [])]
+        return [StatisticEntry(**entry) for entry in self.config.get("statistics", [])]
 
     @property
     def published_table(self) -> PublishedTable | None:
         """The table that prints the task's numbers; None where there is none that this capbench can read."""
         with suppress(ValidationError):
-            if given := self._task_file.published:
-                return PublishedTable.model_validate(given)
+            if table := self._task_file.published:
+                return PublishedTable.model_validate(table)
         return None
 
     @property
@@ -273,7 +273,8 @@ class Record(RecordEntry):
         For a record from before ``empty_caption``, that choice is inferred from its failures.
         """
         left_out = any(
-            one["stage"] in ("caption", "candidate") and one["reason"].startswith(_NO_CAPTION) for one in self.failures
+            failure["stage"] in ("caption", "candidate") and failure["reason"].startswith(_NO_CAPTION)
+            for failure in self.failures
         )
         return {**({"empty_caption": "leave_out"} if left_out else {}), **(self.parts.task.protocol or {})}
 
@@ -295,55 +296,55 @@ class Record(RecordEntry):
     def results(self) -> dict[str, Result]:
         """The numbers by key (``cider.kendall_c``), in table order."""
         results: dict[str, Result] = {}
-        for key, one in self.intervals.items():
+        for key, entry in self.intervals.items():
             value = self._lm_eval_values[f"{key},none"]
             error = self._lm_eval_values.get(f"{key}_stderr,none", NO_ERROR)
             interval = None
             # No interval was computed for a missing value, or without resamples.
-            if one.resamples or one.method != "bootstrap" or (value is not None and one.reason):
+            if entry.resamples or entry.method != "bootstrap" or (value is not None and entry.reason):
                 stderr = None if error == NO_ERROR else error
-                interval = Interval(one.low, one.high, stderr, one.resamples, one.reason, one.method)
-            whole = f"{one.metric}.{one.statistic}."
+                interval = Interval(entry.low, entry.high, stderr, entry.resamples, entry.reason, entry.method)
+            whole = f"{entry.metric}.{entry.statistic}."
             results[key] = Result(
-                metric=one.metric,
-                statistic=one.statistic,
-                label=(one.label[0], one.label[1]),
+                metric=entry.metric,
+                statistic=entry.statistic,
+                label=(entry.label[0], entry.label[1]),
                 value=value,
-                n=one.n,
-                higher_is_better=self.higher_is_better(key) if self.has_direction(one.metric) else None,
-                scale=self.scale_of(one.metric, one.statistic),
+                n=entry.n,
+                higher_is_better=self.higher_is_better(key) if self.has_direction(entry.metric) else None,
+                scale=self.scale_of(entry.metric, entry.statistic),
                 interval=interval,
                 # Next to a value, the reason is that of the missing interval.
-                reason=one.reason if value is None else "",
+                reason=entry.reason if value is None else "",
                 category=key.removeprefix(whole) if key.startswith(whole) else "",
-                alone=one.text_alone,
-                p=one.p,
-                remark=one.remark,
+                alone=entry.text_alone,
+                p=entry.p,
+                remark=entry.remark,
             )
         return results
 
     @property
     def metrics(self) -> list[str]:
         """Names of the metrics that results are of."""
-        return list(dict.fromkeys(one.metric for one in self.results.values()))
+        return list(dict.fromkeys(result.metric for result in self.results.values()))
 
     def letters(self, result: Result) -> str:
         """Return the significance letters of a result, or of the mean of its categories; empty if untested."""
-        if found := self.significance.get(f"{result.statistic}.{result.category}"):
-            return found.groups.get(without_folders(result.metric), "")
-        if result.category and len({one.category for one in self.results.values()}) > 1:
+        if significance := self.significance.get(f"{result.statistic}.{result.category}"):
+            return significance.groups.get(without_folders(result.metric), "")
+        if result.category and len({other.category for other in self.results.values()}) > 1:
             return ""
-        found = self.significance.get(result.statistic)
-        return found.groups.get(without_folders(result.metric), "") if found else ""
+        significance = self.significance.get(result.statistic)
+        return significance.groups.get(without_folders(result.metric), "") if significance else ""
 
     def metric_label(self, metric: str) -> str:
         """Return a metric's name as tables print it; its own name where there is no result of it."""
-        return next((one.label[0] for one in self.results.values() if one.metric == metric), metric)
+        return next((result.label[0] for result in self.results.values() if result.metric == metric), metric)
 
     def registered_name(self, metric: str) -> str:
         """Return a metric's name in the registry, from its name in the task or of the user."""
-        listed = [one for one in self._task_file.metric_list if not isinstance(one, str)]
-        names = {one.name or one.label or one.metric: one.metric for one in listed}
+        listed = [entry for entry in self._task_file.metric_list if not isinstance(entry, str)]
+        names = {entry.name or entry.label or entry.metric: entry.metric for entry in listed}
         return names.get(metric, metric).partition("[")[0]
 
     def higher_is_better(self, metric: str) -> bool:
@@ -364,8 +365,8 @@ class Record(RecordEntry):
             name = self.registered_name(metric)
             return metrics[name].range if name in metrics else _UNKNOWN
         human = self.config.get("doc_to_human")
-        aspects = [str(one) for one in cast("dict[str, Any]", human)] if isinstance(human, dict) else []
-        called = {name: one.statistic for one in self.statistics for name in one.names(aspects)}.get(statistic)
+        aspects = [str(aspect) for aspect in cast("dict[str, Any]", human)] if isinstance(human, dict) else []
+        called = {name: entry.statistic for entry in self.statistics for name in entry.names(aspects)}.get(statistic)
         return statistics[called].range if isinstance(called, str) and called in statistics else _UNKNOWN
 
     def scale_of(self, metric: str, statistic: str) -> float:
@@ -379,7 +380,7 @@ class Record(RecordEntry):
 
     def binned_by(self, by: By) -> list[str]:
         """Return the metrics whose scores are counted by rating, or by number of words."""
-        return [metric for metric, one in self.histograms.items() if getattr(one, by)]
+        return [metric for metric, histogram in self.histograms.items() if getattr(histogram, by)]
 
     @property
     def documents(self) -> DocumentCount:
@@ -394,29 +395,29 @@ class Record(RecordEntry):
     @property
     def data_checks(self) -> list[DataCheck]:
         """The checks of the data: expected and found values."""
-        return [DataCheck(one.check, one.expected, one.found, one.passed) for one in self.checks]
+        return [DataCheck(check.check, check.expected, check.found, check.passed) for check in self.checks]
 
     @property
     def is_whole(self) -> bool:
         """Whether the data passed its checks and the run is complete, without a limit: only such runs are ranked."""
-        checked = all(one.passed for one in self.checks)
+        checked = all(check.passed for check in self.checks)
         return checked and self.is_complete and self.settings.limit is None
 
     @property
     def empty_count(self) -> int:
         """How many captions were scored as empty ones."""
-        return sum(one["count"] for one in self.empty_captions)
+        return sum(entry["count"] for entry in self.empty_captions)
 
     @property
     def is_complete(self) -> bool:
         """Whether the model captioned every document."""
-        return not any(one["stage"] == "model" for one in self.failures)
+        return not any(failure["stage"] == "model" for failure in self.failures)
 
     @property
     def notes(self) -> list[str]:
         """Notes to show next to the numbers of the run."""
         notes: list[str] = []
-        if unanswered := sum(one["count"] for one in self.failures if one["stage"] == "model"):
+        if unanswered := sum(failure["count"] for failure in self.failures if failure["stage"] == "model"):
             notes.append(f"incomplete: the model failed on {counted(unanswered, 'document')}")
         if faults := faults_of_data(self.data_checks):
             notes.append(f"the data failed its checks ({'; '.join(faults)})")
@@ -424,21 +425,21 @@ class Record(RecordEntry):
             notes.append(f"a subset: {self.subset.documents:,} of {self.subset.of:,} documents")
         if self.empty_count:
             reasons = Counter[str]()
-            for one in self.empty_captions:
-                reasons[one["reason"]] += one["count"]
+            for entry in self.empty_captions:
+                reasons[entry["reason"]] += entry["count"]
             listed = ", ".join(f"{count:,} × {reason}" for reason, count in reasons.items())
             notes.append(f"{counted(self.empty_count, 'caption')} counted as empty: {listed}")
         same = (
-            f"{counted(one.identical, 'choice')} of texts that are the same once cut to {one.context_length} tokens"
-            for one in self.truncation.values()
-            if one.identical
+            f"{counted(entry.identical, 'choice')} of texts that are the same once cut to {entry.context_length} tokens"
+            for entry in self.truncation.values()
+            if entry.identical
         )
         return [*notes, *dict.fromkeys(same)]
 
     @property
     def metric_errors(self) -> dict[str, str]:
         """Metrics that failed as a whole, with the reason."""
-        return {one.metric: one.reason for one in self.errors}
+        return {error.metric: error.reason for error in self.errors}
 
     @property
     def fingerprint_parts(self) -> Mapping[str, Any]:
@@ -449,9 +450,9 @@ class Record(RecordEntry):
     def identity(self) -> str:
         """The fingerprint in one form for records of all versions."""
         # Older ones hold null for keys that the task does not give, and the choices of all protocols.
-        given = {key: one for key, one in self.fingerprint_parts["task"].items() if one is not None}
+        task = {key: value for key, value in self.fingerprint_parts["task"].items() if value is not None}
         choices = plain(self.protocol.fingerprint())
-        return hash_of_json({**self.fingerprint_parts, "task": {**given, "protocol": choices}})
+        return hash_of_json({**self.fingerprint_parts, "task": {**task, "protocol": choices}})
 
     @property
     def made_by(self) -> Mapping[str, Mapping[str, Any]]:
@@ -465,7 +466,7 @@ class Record(RecordEntry):
     @property
     def timings(self) -> Timings:
         """How long each step, and each metric, took."""
-        steps = {name: one for name, one in self.seconds_of_steps.items() if isinstance(one, float)}
+        steps = {name: seconds for name, seconds in self.seconds_of_steps.items() if isinstance(seconds, float)}
         metrics = self.seconds_of_steps.get("each_metric", {})
         return Timings(steps, metrics if isinstance(metrics, dict) else {})
 
@@ -475,8 +476,8 @@ def _is_deep(value: Any) -> bool:
     for _ in range(_DEEPEST):
         level = [
             inner
-            for one in level
-            for inner in (one.values() if isinstance(one, dict) else one)
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
             if isinstance(inner, dict | list)
         ]
     return bool(level)

@@ -76,7 +76,7 @@ class Samples:
         for columns in self.parts():
             rows = range(first, first + len(columns["id"]))
             first = rows.stop
-            values = {name: one[rows.start : rows.stop] for name, one in self.scores.items()}
+            values = {name: column[rows.start : rows.stop] for name, column in self.scores.items()}
             whole = {**columns, **values, "failure": [self.reasons.get(row) for row in rows]}
             names = list(whole)
             yield whole
@@ -131,7 +131,7 @@ def _column(name: str, values: Any) -> Any:
     if all(value is None for value in values):
         return pyarrow.nulls(len(values))
     if all(value is None or isinstance(value, Real) for value in values):
-        return arrow.floats(np.array([math.nan if one is None else one for one in values], np.float64))
+        return arrow.floats(np.array([math.nan if value is None else value for value in values], np.float64))
     return pyarrow.array(values)
 
 
@@ -173,7 +173,7 @@ def scores_alone(tables: Callable[[], Iterable[Any]]) -> Iterator[Any]:
         name: Shortened(text for table in tables() for text in table[name].to_pylist()) for name in ("id", "image")
     }
     for table in tables():
-        kept = table.select([one.name for one in table.schema if _is_score(one)])
+        kept = table.select([field.name for field in table.schema if _is_score(field)])
         for name in ("id", "image", "failure"):
             texts = kept[name].to_pylist()
             if name == "failure":
