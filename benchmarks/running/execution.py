@@ -185,7 +185,7 @@ def score_over_shards(
 
     specs = plan.captioner, plan.encoder, plan.judge
     parts: list[Any] = [plan.task.fingerprint(), plan.protocol.fingerprint(), metric_fingerprints(plan.metrics)]
-    parts.append([one and (one.name, one.adapter, one.arguments) for one in specs])
+    parts.append([spec and (spec.name, spec.adapter, spec.arguments) for spec in specs])
     total = len(job.documents.rows)
     mapped = open_shard_map(
         execution,

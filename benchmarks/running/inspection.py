@@ -134,7 +134,7 @@ def missing(planned: PlannedRun, locations: DataLocations) -> Iterator[Missing]:
     yield from missing_data(planned, locations)
     checks: list[Callable[[], object]] = [planned.pixels.require] if planned.looks_at_images else []
     checks += [spec.check for spec in (planned.captioner, planned.encoder, planned.judge) if spec is not None]
-    checks += [one.metric.check for one in planned.metrics]
+    checks += [metric.metric.check for metric in planned.metrics]
     for check in checks:
         yield from _told(check)
 
@@ -143,8 +143,8 @@ def missing_data(planned: PlannedRun, locations: DataLocations) -> Iterator[Miss
     """Yield the missing data of a run, without images."""
     # Tasks may share a data set, which is listed once; images are listed with their task.
     named = f"task '{planned.task.task}': "
-    for one in _told(lambda: require_data(planned.task, planned.path, locations)):
-        yield Missing(one.what.removeprefix(named), one.how)
+    for error in _told(lambda: require_data(planned.task, planned.path, locations)):
+        yield Missing(error.what.removeprefix(named), error.how)
 
 
 def _told(check: Callable[[], object]) -> Iterator[Missing]:

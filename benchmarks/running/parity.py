@@ -77,7 +77,7 @@ class Values:
     @classmethod
     def of_answers(cls, ours: Iterable[object], golden: Iterable[object]) -> Values:
         """Return answers that are equal or not (words, token ids) as differences of 0 and 1."""
-        same = [one == other for one, other in zip(ours, golden, strict=True)]
+        same = [value == other for value, other in zip(ours, golden, strict=True)]
         return cls(np.asarray(same, dtype=np.float64), np.ones(len(same)))
 
     @property
@@ -197,11 +197,11 @@ def all_components() -> Iterator[Component]:
 
 def _coefficients(name: str) -> Values:
     ours, golden = [], read_golden("statistics")["cases"].values()
-    for one in golden:
-        human = one["human"]
-        rated = RatedScores(np.array(one["scores"]), np.array(human), np.arange(len(human)))
+    for case in golden:
+        human = case["human"]
+        rated = RatedScores(np.array(case["scores"]), np.array(human), np.arange(len(human)))
         ours.append(statistics[name]().value(rated, np.ones(len(human), dtype=int)))
-    return Values.of_numbers(ours, [one[name] for one in golden])
+    return Values.of_numbers(ours, [case[name] for case in golden])
 
 
 @cache
@@ -253,13 +253,13 @@ def _frames(name: str, against: str) -> Values:
         corpus = folder / "train.json"
         corpus.write_text(json.dumps({"video": golden["corpus"]}), encoding="utf-8")
         weighed: dict[str, Mapping[str, Any]] = {"idf_off": {}, "idf_on": {"idf": str(corpus), "idf_max_words": 66}}
-        files = {name: _features(folder / f"{name}.npy", *made) for name, made in golden["videos"].items()}
+        files = {name: _features(folder / f"{name}.npy", *spec) for name, spec in golden["videos"].items()}
         for idf, settings in weighed.items():
             for number, (video, candidate, references, frames) in enumerate(golden["items"]):
                 items = golden_items([candidate], [references], images=[VideoHandle(files[video])])
                 metric = build_metric(name, {"frames": frames, **settings})
                 scores = metric.score(items, Context(encoder=encoder))
-                ours.append([*(scores.parts[one][0] for one in _PARTS_OF_EMSCORE), scores.values[0]])
+                ours.append([*(scores.parts[part][0] for part in _PARTS_OF_EMSCORE), scores.values[0]])
                 released.append(golden[idf][number][against])
     return Values.of_numbers(ours, released)
 
@@ -286,7 +286,7 @@ def _levels() -> Values:
     pixels, failed = transform.collate(read)
     if failed:
         raise AdapterError(f"pictures cannot be read: {failed}")
-    released = [np.frombuffer(base64.b64decode(one), dtype=np.uint8) for one in golden.values()]
+    released = [np.frombuffer(base64.b64decode(encoded), dtype=np.uint8) for encoded in golden.values()]
     return Values.of_numbers((255 * pixels["pixel_values"]).flatten(1).numpy(), released)
 
 
@@ -294,7 +294,7 @@ def _clip_tokens() -> Values:
     from ...adapters.encoders.clip_tokens import clip_token_ids, clip_tokenizer
 
     texts, ids = zip(*read_golden("clip_inputs")["tokens"], strict=True)
-    return Values.of_answers((one[1:-1] for one in clip_token_ids(clip_tokenizer(), texts)), ids)
+    return Values.of_answers((tokens[1:-1] for tokens in clip_token_ids(clip_tokenizer(), texts)), ids)
 
 
 def _information() -> Values:
@@ -303,10 +303,10 @@ def _information() -> Values:
     golden, generator = read_golden("mid"), np.random.default_rng(7)
     x = generator.normal(size=(40, 5))
     y = 0.7 * x + generator.normal(size=(40, 5))
-    made = 0.5 * x + generator.normal(size=(40, 5))
-    x, y, made = (one / np.linalg.norm(one, axis=1, keepdims=True) for one in (x, y, made))
+    noisy = 0.5 * x + generator.normal(size=(40, 5))
+    x, y, noisy = (features / np.linalg.norm(features, axis=1, keepdims=True) for features in (x, y, noisy))
     ours = []
-    for candidate in (made, x):
+    for candidate in (noisy, x):
         information, distance = pointwise_information(x, y, candidate, y)
         ours.append([*(information + distance), information + distance.sum() / 39])
     released = [[*golden[kind]["pointwise"], golden[kind]["value"]] for kind in ("made", "real")]
@@ -332,7 +332,7 @@ def minilm() -> Path:
 
 def _words() -> Values:
     words, golden = wordnet.load(wordnet.find()), read_golden("capture_wordnet")["words"]
-    ours = [[words.lemma(one, "noun"), words.lemma(one, "adj"), sorted(words.synonyms(one))] for one in golden]
+    ours = [[words.lemma(word, "noun"), words.lemma(word, "adj"), sorted(words.synonyms(word))] for word in golden]
     return Values.of_answers(ours, golden.values())
 
 
@@ -345,20 +345,20 @@ def _capture() -> Values:
     ]
     candidates = [row["caption"] for row in rows[::2]]
     references = [[row["caption"]] for row in rows[1::2]]
-    given = {"encoder": str(minilm())}
-    scores = _scored("capture", given, rows, golden_items(candidates, references))
+    settings = {"encoder": str(minilm())}
+    scores = _scored("capture", settings, rows, golden_items(candidates, references))
     ours = np.stack([scores.values, *(scores.parts[name] for name in _PARTS)], axis=1)
     return Values.of_numbers(ours, [pair["values"] for pair in golden])
 
 
 def _spice() -> Values:
     golden = read_golden("graph_spice")["graphs"]
-    items = golden_items([one["candidate"] for one in golden], [one["references"] for one in golden])
-    rows = [{"caption": text, "graph": text} for one in golden for text in (one["candidate"], *one["references"])]
+    items = golden_items([case["candidate"] for case in golden], [case["references"] for case in golden])
+    rows = [{"caption": text, "graph": text} for case in golden for text in (case["candidate"], *case["references"])]
     encoder = {"encoder": str(minilm())}
     ours = [
-        _scored(metric, {"lemmatize": False, "empty": "phrase", **given}, rows, items).values
-        for metric, given in (
+        _scored(metric, {"lemmatize": False, "empty": "phrase", **settings}, rows, items).values
+        for metric, settings in (
             ("factual_spice", {}),
             ("factual_spice", {"synonyms": False}),
             ("factual_spice", {"compare": "merged"}),
@@ -368,7 +368,7 @@ def _spice() -> Values:
         )
     ]
     names = ("spice", "exact", "merged", "set_match", "soft_spice", "both")
-    return Values.of_numbers(ours, [[one[name] for one in golden] for name in names])
+    return Values.of_numbers(ours, [[case[name] for case in golden] for name in names])
 
 
 def _scored(metric: str, settings: dict[str, Any], rows: list[dict[str, Any]], items: Items) -> Scores:
@@ -376,8 +376,8 @@ def _scored(metric: str, settings: dict[str, Any], rows: list[dict[str, Any]], i
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "graphs.jsonl"
         file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-        given = {"parser": "recorded", "parser_model": str(file), **settings}
-        return build_metric(metric, given).score(items, Context())
+        arguments = {"parser": "recorded", "parser_model": str(file), **settings}
+        return build_metric(metric, arguments).score(items, Context())
 
 
 def _graph(objects: list[str], attributes: list[Any], relations: list[Any]) -> dict[str, Any]:

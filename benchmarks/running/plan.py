@@ -86,7 +86,7 @@ class PlannedRun:
     @property
     def looks_at_images(self) -> bool:
         """Whether the run reads images or videos."""
-        return self.protocol.needs_encoder or any("image" in one.metric.needs for one in self.metrics)
+        return self.protocol.needs_encoder or any("image" in planned.metric.needs for planned in self.metrics)
 
     def _repr_html_(self) -> str:
         """Return the HTML for notebooks: the steps of the run."""
@@ -102,7 +102,7 @@ class PlannedRun:
             resamples: Number of bootstrap resamples; 0 for no intervals.
         """
         own = [step for step in self.protocol.steps if resamples or step != INTERVALS]
-        return [*([CAPTIONS] if self.captioner else []), *(one.name for one in self.metrics), *own]
+        return [*([CAPTIONS] if self.captioner else []), *(metric.name for metric in self.metrics), *own]
 
     @property
     def model(self) -> ModelSpec | None:
@@ -251,7 +251,7 @@ def plan_task(
         _find_published(task, protocol, metrics, chosen)
     except TaskError as error:
         raise TaskError(f"{parsed.where('published')}: {error.message}", error.hint) from error
-    needs = {need for one in metrics for need in one.metric.needs}
+    needs = {need for planned in metrics for need in planned.metric.needs}
     return PlannedRun(
         task,
         entry.path,
@@ -291,12 +291,12 @@ def _find_published(
         # No model has this name: this only checks the table.
         for metric in table.metrics:
             find_in(table, metric, protocol.statistic, model="")
-    for one in planned:
-        if one.metric.needs & OF_MODELS:
+    for entry in planned:
+        if entry.metric.needs & OF_MODELS:
             # Its number belongs to a model: the lookup uses the paper's name of metric and model together.
             continue
-        for name in chosen or (one.aggregation,):
-            find_in(table, one.metric.label, name)
+        for name in chosen or (entry.aggregation,):
+            find_in(table, entry.metric.label, name)
 
 
 def make_statistic(entry: StatisticEntry) -> Statistic:
@@ -333,9 +333,9 @@ def described(planned: PlannedRun) -> list[tuple[str, str]]:
         ("task", f"{task.task} (version {task.version}, {task.output_type})"),
         ("data", str(planned.data or _declared_data(task))),
         ("model", f"{model.name} ({model.adapter})" if model else "none needed"),
-        ("metrics", ", ".join([*(one.name for one in planned.metrics), *planned.protocol.measures])),
+        ("metrics", ", ".join([*(metric.name for metric in planned.metrics), *planned.protocol.measures])),
     ]
-    lines += [("cannot run", f"{one.name}: {one.error}") for one in planned.metrics if one.error]
+    lines += [("cannot run", f"{metric.name}: {metric.error}") for metric in planned.metrics if metric.error]
     if planned.encoder is not None and planned.captioner is not None:
         lines.append(("encoder", f"{planned.encoder.name} ({planned.encoder.adapter})"))
     if planned.judge is not None and planned.judge is not planned.model:
@@ -358,8 +358,8 @@ def published_results(plan: PlannedRun, results: Sequence[Result]) -> dict[str, 
     table = plan.task.published
     if table is None:
         return {}
-    found: dict[str, Published] = {}
-    metrics = {one.name for one in plan.metrics}
+    values: dict[str, Published] = {}
+    metrics = {metric.name for metric in plan.metrics}
     categories = {result.category for result in results if result.category and result.metric in metrics}
     for result in results:
         if table.categories is not None and result.category not in ("", *table.categories):
@@ -368,14 +368,14 @@ def published_results(plan: PlannedRun, results: Sequence[Result]) -> dict[str, 
         if table.categories is not None and not result.category and categories != set(table.categories):
             continue
         look_up = _published_of_metric if plan.protocol.takes_metrics else _published_of_model
-        one = look_up(plan, table, result)
-        if one is not None:
-            found[result.key] = one
-    return found
+        number = look_up(plan, table, result)
+        if number is not None:
+            values[result.key] = number
+    return values
 
 
 def _published_of_metric(plan: PlannedRun, table: PublishedTable, result: Result) -> Published | None:
-    planned = next((one for one in plan.metrics if one.name == result.metric), None)
+    planned = next((metric for metric in plan.metrics if metric.name == result.metric), None)
     if planned is None:
         # Results of people, or of a judge whose verdicts are in the data.
         return find_in(table, result.label[0], result.statistic, result.category)
@@ -392,4 +392,4 @@ def _published_of_metric(plan: PlannedRun, table: PublishedTable, result: Result
 def _published_of_model(plan: PlannedRun, table: PublishedTable, result: Result) -> Published | None:
     names = plan.encoder.published_as.get(table.paper, ()) if plan.encoder else ()
     numbers = (find_in(table, result.label[0], result.statistic, result.category, name) for name in names)
-    return next((one for one in numbers if one is not None), None)
+    return next((number for number in numbers if number is not None), None)

@@ -67,7 +67,7 @@ def pool_of(planned: PlannedMetric) -> str:
 
 def finds_by_id(planned: Iterable[PlannedMetric]) -> bool:
     """Return whether a runnable metric looks up scores by the ids of rows."""
-    return any(not one.error and one.metric.by_id for one in planned)
+    return any(not metric.error and metric.metric.by_id for metric in planned)
 
 
 def metric_fingerprints(planned: Sequence[PlannedMetric]) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def require_one(planned: Sequence[PlannedMetric]) -> None:
     Raises:
         MetricError: None can; with the message of the first.
     """
-    if planned and all(one.error for one in planned):
+    if planned and all(metric.error for metric in planned):
         message, _, hint = planned[0].error.partition("\n")
         raise MetricError(f"metric '{planned[0].name}': {message}", hint)
 
@@ -100,10 +100,10 @@ def require_family(planned: Sequence[PlannedMetric], encoder: str, family: str) 
     Raises:
         UsageError: The families differ.
     """
-    for one in planned:
-        if not _takes(one.metric, family):
+    for metric in planned:
+        if not _takes(metric.metric, family):
             raise UsageError(
-                f"metric '{one.name}' {_mismatch(one.metric, encoder, family)}.",
+                f"metric '{metric.name}' {_mismatch(metric.metric, encoder, family)}.",
                 "'bench ls models' lists the models (adapter pac: family pac; blip_itm and flava: pairwise, which "
                 "the metric itm_score takes; the others: clip).",
             )
@@ -146,12 +146,12 @@ def _left_out(planned: Sequence[PlannedMetric], models: NamedModels) -> dict[str
     """Return the metrics in a task's list without a fitting model, with the reason."""
     encoder = models.encoder
     reasons: dict[str, str] = {}
-    for one in planned:
+    for metric in planned:
         for need, (reason, _) in _NEEDS_MODEL.items():
-            if need in one.metric.needs and getattr(models, need) is None:
-                reasons.setdefault(one.name, reason)
-        if encoder and not _takes(one.metric, encoder.family):
-            reasons.setdefault(one.name, _mismatch(one.metric, encoder.name, encoder.family))
+            if need in metric.metric.needs and getattr(models, need) is None:
+                reasons.setdefault(metric.name, reason)
+        if encoder and not _takes(metric.metric, encoder.family):
+            reasons.setdefault(metric.name, _mismatch(metric.metric, encoder.name, encoder.family))
     return reasons
 
 
@@ -175,7 +175,7 @@ def plan_metrics(
         UsageError: The user names such a metric; or no metric of the task can be used.
     """
     # A metric that the task lists keeps the task's settings.
-    listed = {one.called: one for one in task.metric_list}
+    listed = {entry.called: entry for entry in task.metric_list}
     entries = [listed.get(name) or read_metric(name) for name in names] or task.metric_list
     # Unusable metrics of a task are excluded; those of a user are errors.
     offers: set[Need] = {need for need in OF_MODELS if not names or getattr(models, need) is not None}
@@ -189,11 +189,11 @@ def plan_metrics(
             if names:
                 raise
             raise placed(error, parsed.where("metric_list", str(number))) from error
-    require_distinct(task, "metric", [one.name for one in planned])
+    require_distinct(task, "metric", [metric.name for metric in planned])
     if names and models.encoder is not None:
         require_family(planned, models.encoder.name, models.encoder.family)
     left_out = {} if names else _left_out(planned, models)
-    kept = [one for one in planned if one.name not in left_out] if left_out else planned
+    kept = [metric for metric in planned if metric.name not in left_out] if left_out else planned
     if entries and not kept:
         reasons = dict.fromkeys(left_out.values())
         raise UsageError(
@@ -244,9 +244,9 @@ def look_at_images(names: Sequence[str]) -> bool:
     Args:
         names: As :func:`~..inputs.settings.read_metric` reads them.
     """
-    typed = (str(read_metric(one).metric) for one in names)
+    typed = (str(read_metric(name).metric) for name in names)
     known = [metrics[name] if name in metrics else None for name in typed]  # noqa: SIM401 - no dict
-    return any(one is None or "image" in one.needs for one in known)
+    return any(metric is None or "image" in metric.needs for metric in known)
 
 
 def plan_metric(

@@ -58,7 +58,7 @@ class Rescored:
     @property
     def differing(self) -> list[str]:
         """The metrics whose values differ."""
-        return [one for one in self.metrics if one in self.faults or self.differences.get(one, 0.0) > SAME]
+        return [metric for metric in self.metrics if metric in self.faults or self.differences.get(metric, 0.0) > SAME]
 
 
 def score_again(
@@ -140,8 +140,8 @@ def _call(
         if (alias := aliases.get(used.name)) is not None:
             # Folders of another machine are replaced by those of the alias here.
             own = without_folders(alias.arguments)
-            given = {key: value for key, value in used.arguments.items() if own.get(key) != value}
-            models |= {role: used.name, f"{role}_args": given}
+            arguments = {key: value for key, value in used.arguments.items() if own.get(key) != value}
+            models |= {role: used.name, f"{role}_args": arguments}
         else:
             adapter = used.name if captioner else record.settings.adapter
             models |= {role: adapter, f"{role}_args": used.arguments}
@@ -163,29 +163,29 @@ def _settings(record: Record) -> RunSettings:
 
 
 def _compared(run: TaskRun, again: TaskRun) -> Rescored:
-    record, made = run.record, again.record
+    record, rerun = run.record, again.record
     failed = _failed_here(record, again)
-    if made.data_hash != record.data_hash:
-        if record.documents_hash and made.documents_hash == record.documents_hash:
+    if rerun.data_hash != record.data_hash:
+        if record.documents_hash and rerun.documents_hash == record.documents_hash:
             fault = "the captions that the run kept are not those that it scored"
             return Rescored(faults=dict.fromkeys(record.metrics, fault))
         return Rescored(reason=failed.get("") or "the data here is not what the run scored")
     table = next(scores_alone(lambda: [again.samples])) if record.samples == "scores" else again.samples
     kept, rows = _scored_samples(run), _scored_rows(table)
-    errors = {metric: why for metric, why in made.metric_errors.items() if metric in record.metrics}
+    errors = {metric: why for metric, why in rerun.metric_errors.items() if metric in record.metrics}
     not_checkable = {metric: why for metric, why in failed.items() if metric in record.metrics} | errors
     differences: dict[str, float] = {}
     faults: dict[str, str] = {}
-    for metric in (one for one in record.metrics if one not in errors):
+    for metric in (name for name in record.metrics if name not in errors):
         parts: list[_Values] = []
         if kept is not None and metric in kept.column_names:
             parts.append(_of_captions(kept, rows, metric, metric in failed))
         if metric not in failed:
-            parts.append(_of_results(record, made, metric))
-        largest = [one.largest for one in parts if one.largest is not None]
+            parts.append(_of_results(record, rerun, metric))
+        largest = [part.largest for part in parts if part.largest is not None]
         if largest or metric not in failed:
             differences[metric] = max(largest, default=0.0)
-        if missing := [fault for one in parts for fault in one.faults()]:
+        if missing := [fault for part in parts for fault in part.faults()]:
             faults[metric] = "; ".join(missing)
     return Rescored(differences, faults, not_checkable)
 
@@ -193,13 +193,15 @@ def _compared(run: TaskRun, again: TaskRun) -> Rescored:
 def _failed_here(record: Record, again: TaskRun) -> dict[str, str]:
     """Return the failures on more samples than in the run, with the reason: by metric, or '' for documents."""
     before: Counter[str] = Counter()
-    for one in record.failures:
-        before[_metric_of(one)] += one["count"]
+    for failure in record.failures:
+        before[_metric_of(failure)] += failure["count"]
     here: dict[str, list[FailureSummary]] = {}
-    for one in again.failures:
-        here.setdefault(without_folders(_metric_of(one)), []).append(one)
+    for failure in again.failures:
+        here.setdefault(without_folders(_metric_of(failure)), []).append(failure)
     more = {
-        metric: failures for metric, failures in here.items() if sum(one["count"] for one in failures) > before[metric]
+        metric: failures
+        for metric, failures in here.items()
+        if sum(failure["count"] for failure in failures) > before[metric]
     }
     return {
         metric: describe(first) + (f"; and {counted(len(others), 'more reason')}" if others else "")
@@ -254,13 +256,13 @@ def _scored_rows(samples: Any) -> Any:
     return samples.filter(samples["image"].is_valid())
 
 
-def _of_results(record: Record, made: Record, metric: str) -> _Values:
+def _of_results(record: Record, rerun: Record, metric: str) -> _Values:
     pairs = [
-        (result, made.results.get(key, replace(result, value=None, reason="there is no such result")))
+        (result, rerun.results.get(key, replace(result, value=None, reason="there is no such result")))
         for key, result in record.results.items()
         if result.metric == metric
     ]
-    values = np.array([[one.value, other.value] for one, other in pairs], dtype=np.float64).reshape(-1, 2)
+    values = np.array([[first.value, other.value] for first, other in pairs], dtype=np.float64).reshape(-1, 2)
     return _Values(values[:, 0], values[:, 1], (lambda at: pairs[at][0].reason, lambda at: pairs[at][1].reason))
 
 
@@ -269,7 +271,7 @@ def _of_captions(kept: Any, rows: Any, metric: str, has_failed: bool) -> _Values
     if metric not in rows.column_names or not kept["id"].equals(rows["id"]):
         nothing = np.full(len(kept), np.nan)
         return _Values(np.zeros(len(kept)), nothing, (str, lambda at: "the run has other samples"))
-    run, here = (np.array(one[metric].to_pylist(), dtype=np.float64) for one in (kept, rows))
+    run, here = (np.array(table[metric].to_pylist(), dtype=np.float64) for table in (kept, rows))
     if has_failed:
         run = np.where(np.isnan(here), np.nan, run)
     return _Values(run, here, (_reasons(kept), _reasons(rows)))

@@ -76,7 +76,7 @@ def plan_rows(metrics: Sequence[str], named: NamedModels) -> list[PlannedMetric]
     planned: list[PlannedMetric] = []
     for name in dict.fromkeys(metrics):
         planned.append(plan_metric(read_metric(name), offers))
-        if planned[-1].name in [one.name for one in planned[:-1]]:
+        if planned[-1].name in [metric.name for metric in planned[:-1]]:
             raise UsageError(f"two metrics are called '{planned[-1].name}'", "Give the second one another 'label'.")
     require_one(planned)
     if named.encoder is not None:
@@ -112,7 +112,7 @@ def score_rows(
     Raises:
         DataError: No row can be scored.
     """
-    needs = frozenset[str]().union(*(one.metric.needs for one in metrics))
+    needs = frozenset[str]().union(*(planned.metric.needs for planned in metrics))
     scorer = Scorer(metrics, models, store, progress)
 
     def over_shards(shards: Generator[Shard, None, Summary]) -> Scored:
@@ -129,13 +129,13 @@ def score_rows(
         {}, {}, {}, dict(scored.counts), summarise(failures.entries), summarise(failures.empty), {},
         summarise(scored.remarks), scored.corpus.columns, {},
     )  # fmt: skip
-    for planned, one in zip(metrics, scored.metrics, strict=True):
-        table.system[one.name] = one.value_of_all(collected.weights)
-        table.labels[one.name] = planned.metric.label
-        table.aggregations[one.name] = planned.aggregation
-        table.values[one.name] = None if one.scores is None else collected.of_samples(one.scores.values)
-        if one.scores is None:
-            table.metric_errors[one.name] = one.error
+    for planned, metric in zip(metrics, scored.metrics, strict=True):
+        table.system[metric.name] = metric.value_of_all(collected.weights)
+        table.labels[metric.name] = planned.metric.label
+        table.aggregations[metric.name] = planned.aggregation
+        table.values[metric.name] = None if metric.scores is None else collected.of_samples(metric.scores.values)
+        if metric.scores is None:
+            table.metric_errors[metric.name] = metric.error
     return table
 
 
@@ -158,7 +158,7 @@ def _collect(
         first = next(iter((*failures.entries, *failures.empty)), None)
         raise DataError(
             "no row can be scored" + (f"; {first.sample}: {first.subject} {first.reason}" if first else ""),
-            f"A row needs {', '.join(_COLUMNS[one] for one in ('candidate', *sorted(needs & _COLUMNS.keys())))}.",
+            f"A row needs {', '.join(_COLUMNS[need] for need in ('candidate', *sorted(needs & _COLUMNS.keys())))}.",
         )
     return Summary(count)
 
@@ -223,18 +223,18 @@ def given_rows(rows: Rows | None, predictions: Column | None, references: Column
     columns: dict[str, Any] = {name: column for name, column in named.items() if column is not None}
     if any(isinstance(column, Mapping) for column in columns.values()):
         columns = _joined(columns)
-    given = {name: _listed(name, column) for name, column in columns.items()}
-    if len({*map(len, given.values())}) > 1:
-        counts = ", ".join(f"{len(column):,} of '{name}'" for name, column in given.items())
+    lists = {name: _listed(name, column) for name, column in columns.items()}
+    if len({*map(len, lists.values())}) > 1:
+        counts = ", ".join(f"{len(column):,} of '{name}'" for name, column in lists.items())
         raise UsageError(f"each prediction has its own references and image, and there are {counts}", _HOW)
-    return _encoded(dict(zip(given, row, strict=True)) for row in zip(*given.values(), strict=True))
+    return _encoded(dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True))
 
 
-def require_list(what: str, column: Any) -> None:
+def require_list(subject: str, column: Any) -> None:
     """Raise if a column is a mapping by id, which would be iterated as ids.
 
     Args:
-        what: Description of the column.
+        subject: Description of the column.
         column: The column.
 
     Raises:
@@ -242,7 +242,7 @@ def require_list(what: str, column: Any) -> None:
     """
     if isinstance(column, Mapping):
         raise UsageError(
-            f"{what} are a mapping by id, where a list is expected",
+            f"{subject} are a mapping by id, where a list is expected",
             "capbench.score takes {ID: [CAPTION]} with {ID: [TEXT, ...]}, and joins them.",
         )
 
@@ -252,21 +252,21 @@ def _joined(columns: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
     by_id = {name: column for name, column in columns.items() if isinstance(column, Mapping)}
     if others := columns.keys() - by_id.keys():
         raise UsageError(f"'{next(iter(by_id))}' is by id, and '{min(others)}' is not", _HOW_BY_ID)
-    ids = dict.fromkeys(one for column in by_id.values() for one in column)
+    ids = dict.fromkeys(identity for column in by_id.values() for identity in column)
     for name, column in by_id.items():
-        if missing := [one for one in ids if one not in column]:
+        if missing := [identity for identity in ids if identity not in column]:
             more = f", and {len(missing) - _NAMED_IDS} more" if len(missing) > _NAMED_IDS else ""
             named = ", ".join(map(repr, missing[:_NAMED_IDS]))
             raise UsageError(f"'{name}' has nothing of {named}{more}", _HOW_BY_ID)
-    lists = {name: [column[one] for one in ids] for name, column in by_id.items()}
+    lists = {name: [column[identity] for identity in ids] for name, column in by_id.items()}
     return {**lists, "id": list(ids), "candidate": list(map(_only, ids, lists["candidate"]))}
 
 
-def _only(identity: Any, given: Any) -> str:
+def _only(identity: Any, captions: Any) -> str:
     """Return the caption of an id."""
-    texts = [given] if isinstance(given, str) else given
+    texts = [captions] if isinstance(captions, str) else captions
     if not isinstance(texts, list | tuple) or len(texts) != 1 or not isinstance(texts[0], str):
-        raise UsageError(f"of {identity!r} there is not one caption: {given!r:.80}", _HOW_BY_ID)
+        raise UsageError(f"of {identity!r} there is not one caption: {captions!r:.80}", _HOW_BY_ID)
     return texts[0]
 
 
@@ -276,7 +276,7 @@ def _listed(name: str, column: Sequence[Any]) -> Sequence[Any]:
         raise UsageError(f"'{name}' is one text, where a list is expected", _HOW)
     if name != "references":
         return list(column)
-    return [[one] if isinstance(one, str) else one for one in column]
+    return [[value] if isinstance(value, str) else value for value in column]
 
 
 def _encoded(rows: Rows) -> Iterator[Mapping[str, Any] | BadRow]:

@@ -91,10 +91,10 @@ def run(
 
         rows, samples = samples_of(plan, scored, failures)
         summary = collected.summary
-        lost = any(one.stage == "model" for one in failures.entries)
+        lost = any(failure.stage == "model" for failure in failures.entries)
         whole = settings.limit is None and summary.subset is None and not lost
         comparable = whole and all(check.passed for check in summary.data_checks)
-        read = (Failure(one.place, "data", one.reason) for one in job.documents.remarks)
+        read = (Failure(remark.place, "data", remark.reason) for remark in job.documents.remarks)
         scoring = "captions and metrics" if plan.captioner else "metrics" if plan.metrics else "matches"
         steps = ["data", scoring, "statistics", "significance"]
         seconds = {step: round(end - start, 4) for step, (start, end) in zip(steps, pairwise(laps), strict=True)}

@@ -81,7 +81,7 @@ class ScoreTable:
                 "value": value,
                 "aggregation": self.aggregations[name],
                 "n": self.counts[name],
-                "empty": sum(one["count"] for one in self.empty),
+                "empty": sum(entry["count"] for entry in self.empty),
             }
             for name, value in self.system.items()
         ]
@@ -90,15 +90,15 @@ class ScoreTable:
         """Return the HTML for notebooks: the values of metrics, the first captions, and the excluded rows."""
         from ..tables.text import html_lines, html_output, html_table
 
-        shown = [{**one, "value": _shown(one["value"])} for one in self.summary()]
+        shown = [{**row, "value": _shown(row["value"])} for row in self.summary()]
         first = [{name: _shown(value) for name, value in row.items()} for row in islice(self, _FIRST)]
-        told = [f"{outcome(one)}: {describe(one)}" for one in self.failures]
-        told += [f"counted as empty: {describe(one)}" for one in self.empty]
-        told += [f"metric {name} failed: {reason}" for name, reason in self.metric_errors.items()]
+        lines = [f"{outcome(failure)}: {describe(failure)}" for failure in self.failures]
+        lines += [f"counted as empty: {describe(entry)}" for entry in self.empty]
+        lines += [f"metric {name} failed: {reason}" for name, reason in self.metric_errors.items()]
         return html_output(
             html_table(shown, ("metric", "label", "aggregation")),
             html_table(first, KEPT, "the first captions"),
-            html_lines(told),
+            html_lines(lines),
         )
 
     def to_pandas(self) -> pandas.DataFrame:

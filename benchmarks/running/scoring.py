@@ -250,8 +250,8 @@ def score_shards(
         except StopIteration as end:
             items = waiting[0].items
             pieces: dict[str, list[PieceScores]] = {}
-            for made in scorer.score(items):
-                pieces[made.name] = [PieceScores(0, len(items), made, items.ids)]
+            for scored in scorer.score(items):
+                pieces[scored.name] = [PieceScores(0, len(items), scored, items.ids)]
             remarks: list[Failure] = []
             for item, text in remarks_on(items, scorer.metrics).items():
                 remarks.append(Failure(items.ids[item], "candidate", text))
@@ -363,18 +363,18 @@ class _MergedPieces:
 
     def add(self, piece: PieceScores) -> None:
         """Add the next piece."""
-        first, size, made, ids = piece
-        self.seconds += made.seconds
-        self.counted += made.counted
-        if (scores := made.scores) is None:
-            self._first_error = self._first_error or made.error
-            self.model_error = self.model_error or (made.error if made.of_model else "")
+        first, size, scored, ids = piece
+        self.seconds += scored.seconds
+        self.counted += scored.counted
+        if (scores := scored.scores) is None:
+            self._first_error = self._first_error or scored.error
+            self.model_error = self.model_error or (scored.error if scored.of_model else "")
             # Where it failed on all pieces, the metric's error is reported instead.
-            self.lost |= {first + item: (ids[item], made.error) for item in range(len(ids))}
+            self.lost |= {first + item: (ids[item], scored.error) for item in range(len(ids))}
             self._columns.append((size, None))
             return
-        if made.sums is not None:
-            self.sums = made.sums if self.sums is None else add_sums([self.sums, made.sums])
+        if scored.sums is not None:
+            self.sums = scored.sums if self.sums is None else add_sums([self.sums, scored.sums])
         self.lost |= {first + item: (ids[item], reason) for item, reason in scores.failures.items()}
         for item, text in scores.remarks.items():
             number = first + item if self._distinct is None else int(self._distinct[1][first + item])
@@ -410,21 +410,21 @@ class _MergedPieces:
 
 def _reviewable(pieces: Iterable[PieceScores]) -> Iterator[tuple[Scores, Mapping[int, str]]]:
     """Yield the scores of each piece with scores, and the ids of the items that could not be scored."""
-    for _, _, made, ids in pieces:
-        if made.scores is not None:
-            yield made.scores, {item: ids[item] for item in made.scores.failures}
+    for _, _, scored, ids in pieces:
+        if scored.scores is not None:
+            yield scored.scores, {item: ids[item] for item in scored.scores.failures}
 
 
 def _terms(
     planned: PlannedMetric, pieces: Callable[[], Iterable[PieceScores]], chosen: np.ndarray | None
 ) -> Iterator[np.ndarray]:
     """Yield ``[m, t]`` the terms of distinct items in the sums of a metric, piece by piece."""
-    for first, size, made, _ in pieces():
-        if made.scores is None:
-            like = next(one.made.scores for one in pieces() if one.made.scores is not None)
+    for first, size, scored, _ in pieces():
+        if scored.scores is None:
+            like = next(piece.made.scores for piece in pieces() if piece.made.scores is not None)
             terms = np.zeros((size, planned.aggregate.terms(like).shape[1]))
         else:
-            terms = planned.aggregate.terms(made.scores)
+            terms = planned.aggregate.terms(scored.scores)
         yield terms if chosen is None else terms[chosen[slice(*np.searchsorted(chosen, [first, first + size]))] - first]
 
 
@@ -433,10 +433,10 @@ def remarks_on(items: Items, metrics: Sequence[PlannedMetric]) -> dict[int, str]
     remarks: dict[int, str] = {}
     limits: dict[int, list[str]] = {}
     splits_words = False
-    for one in metrics:
-        splits_words = splits_words or one.metric.splits_words
-        if (longest := one.metric.longest_caption) is not None:
-            limits.setdefault(longest, []).append(one.metric.label)
+    for planned in metrics:
+        splits_words = splits_words or planned.metric.splits_words
+        if (longest := planned.metric.longest_caption) is not None:
+            limits.setdefault(longest, []).append(planned.metric.label)
     for item, candidate in enumerate(items.candidates if splits_words else ()):
         if not candidate.isascii() and _UNSPACED.search(candidate):
             remarks[item] = _UNSPACED_REMARK
