@@ -90,8 +90,8 @@ class Executor(ABC):
         Raises:
             UsageError: The cluster file names pools of models, and none of this role.
         """
-        if found := self.pools.get(role or "cpu"):
-            return found
+        if pool := self.pools.get(role or "cpu"):
+            return pool
         if role and set(self.pools) - {"cpu"}:
             raise UsageError(
                 f"this run needs workers with a model in the role '{role}', which the cluster file does not name",
@@ -301,14 +301,14 @@ def cores() -> int:
 
 def _available_bytes() -> int:
     """Return the bytes of memory available now, within the limits of this process's control group."""
-    found = [os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    limits = [os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for line in _lines(Path("/proc/meminfo")):
         if line.startswith("MemAvailable:"):
-            found = [int(line.split()[1]) << 10]
+            limits = [int(line.split()[1]) << 10]
     limit, used = (_lines(Path("/sys/fs/cgroup") / name) for name in ("memory.max", "memory.current"))
     if limit and used and limit[0] != "max":
-        found.append(int(limit[0]) - int(used[0]))
-    return min(found)
+        limits.append(int(limit[0]) - int(used[0]))
+    return min(limits)
 
 
 def _lines(path: Path) -> list[str]:

@@ -137,33 +137,33 @@ class ShardWork:
             else:
                 done = self._make(call, cache)
             if isinstance(self.cache, Path):
-                found, new = _counts(cache)
-                done = replace(done, found=found - hits, computed=new - computed)
+                cached, new = _counts(cache)
+                done = replace(done, found=cached - hits, computed=new - computed)
             return done
 
     def _make(self, call: ShardCall, cache: Cache) -> ShardDone:
-        metrics = [one for one in self.metrics if one.name in call.metrics]
+        metrics = [metric for metric in self.metrics if metric.name in call.metrics]
         before = {role: model_facts(self.models, role) for role in ([call.asked] if call.asked else roles_of(metrics))}
         faults: dict[str, str] = {}
-        made, is_whole = self._ask(call, cache) if call.asked else self._score(call, metrics, cache, faults)
+        result, is_whole = self._ask(call, cache) if call.asked else self._score(call, metrics, cache, faults)
         facts = {
             role: after.since(known)
             for role, known in before.items()
             if known and (after := model_facts(self.models, role))
         }
         name = call.result if is_whole and not faults else f"{call.result}-failed-{self.attempt}"
-        self.files.put(name, made, facts)
+        self.files.put(name, result, facts)
         return ShardDone(name, faults, facts)
 
     def _ask(self, call: ShardCall, cache: Cache) -> tuple[Any, bool]:
         """Return captions or features, and whether the model failed on none."""
-        given = self.files.read(call.given[0])
+        shard = self.files.read(call.given[0])
         if call.asked == "encoder":
-            encoded = encode_items(given, self.models.encoder, cache, self.progress)
+            encoded = encode_items(shard, self.models.encoder, cache, self.progress)
             return encoded, encoded.is_whole
         assert self.models.captioner is not None  # noqa: S101 - it is asked
         report = self.progress("captions")
-        captioned = merged(answers(self.models.captioner, given, cache, self.batch_size, report, len(given)))
+        captioned = merged(answers(self.models.captioner, shard, cache, self.batch_size, report, len(shard)))
         return captioned, not captioned.failures
 
     def _score(
@@ -191,11 +191,13 @@ class ShardWork:
                     planned.metric.restore(items, kept)
         results = scorer.score(items, metrics, states)
         remarks = remarks_on(items, self.metrics) if call.with_remarks else {}
-        named = {item for one in results if one.scores for item in (*one.scores.failures, *one.scores.remarks)}
+        named = {
+            item for result in results if result.scores for item in (*result.scores.failures, *result.scores.remarks)
+        }
         ids = {item: items.ids[item] for item in sorted(named | remarks.keys())}
-        failed = any(one.error for one in results) or any(
-            one.scores and one.scores.failures and roles_of([planned])
-            for one, planned in zip(results, metrics, strict=True)
+        failed = any(result.error for result in results) or any(
+            result.scores and result.scores.failures and roles_of([planned])
+            for result, planned in zip(results, metrics, strict=True)
         )
         return ShardScores(results, ids, remarks), not failed
 
@@ -222,7 +224,7 @@ def _counts(cache: Cache) -> tuple[int, int]:
 
 def roles_of(metrics: Iterable[PlannedMetric]) -> list[str]:
     """Return the roles of models that runnable metrics need."""
-    needs = {need for one in metrics if not one.error for need in one.metric.needs}
+    needs = {need for metric in metrics if not metric.error for need in metric.metric.needs}
     return [role for role in ROLES if role in needs]
 
 
@@ -275,13 +277,13 @@ class ShardMap:
             for role, own in (pools or {"cpu": []}).items():
                 with_remarks = not results
                 done = self._map(self._first_calls(refs, own, states, with_remarks), role, total)
-                refs, names = corpus.refs, [one.result for one in done]
-                results |= {one.name: names for one in own if not one.metric.corpus_dependent}
+                refs, names = corpus.refs, [shard.result for shard in done]
+                results |= {metric.name: names for metric in own if not metric.metric.corpus_dependent}
                 if with_remarks:
                     results[""] = names
-                for one in done:
-                    errors = {**one.faults, **errors}
-            by_state = [one for one in metrics if one.metric.has_state and one.name not in errors]
+                for shard in done:
+                    errors = {**shard.faults, **errors}
+            by_state = [metric for metric in metrics if metric.metric.has_state and metric.name not in errors]
             merged: dict[str, str] = {}
             for planned in by_state:
                 assert isinstance(planned.metric, CorpusMetric)  # noqa: S101 - it has a state
@@ -290,18 +292,18 @@ class ShardMap:
                     _, error = attempt(partial(merge_states, files, name, planned.metric, states[planned.name]))
                     errors |= {planned.name: error} if error else {}
             for role in pools:
-                if own := [one for one in by_state if one.name not in errors and pool_of(one) == role]:
+                if own := [metric for metric in by_state if metric.name not in errors and pool_of(metric) == role]:
                     calls: list[ShardCall] = []
                     for ref in corpus.refs:
-                        known = {one.name: (merged[one.name], states[one.name][ref.number]) for one in own}
+                        known = {metric.name: (merged[metric.name], states[metric.name][ref.number]) for metric in own}
                         result = f"scores-{self._name(ref, own, sorted(known.values()))}"
                         calls.append(ShardCall(_called(ref, own), result, [ref.items], list(known), merged=known))
                     done = self._map(calls, role, total)
-                    results |= {one.name: [each.result for each in done] for one in own}
+                    results |= {metric.name: [each.result for each in done] for metric in own}
             of_all = {
-                one.name: self._score_all(corpus, one)
-                for one in metrics
-                if one.metric.corpus_dependent and not one.metric.has_state
+                metric.name: self._score_all(corpus, metric)
+                for metric in metrics
+                if metric.metric.corpus_dependent and not metric.metric.has_state
             }
             return merge_results(metrics, corpus, files, results, of_all, errors, failures)
 
@@ -313,14 +315,18 @@ class ShardMap:
         with_remarks: bool,
     ) -> Iterator[ShardCall]:
         """Yield the calls for each shard as soon as it exists."""
-        now = [one for one in metrics if not one.metric.corpus_dependent]
+        now = [metric for metric in metrics if not metric.metric.corpus_dependent]
         said = metric_fingerprints(self.work.metrics) if with_remarks else None
         for ref in refs:
-            own = {one.name: f"state-{self._name(ref, [one], 'state')}" for one in metrics if one.metric.has_state}
+            own = {
+                metric.name: f"state-{self._name(ref, [metric], 'state')}"
+                for metric in metrics
+                if metric.metric.has_state
+            }
             for name, state in own.items():
                 states.setdefault(name, []).append(state)
             result = f"scores-{self._name(ref, now, said, sorted(own.values()))}"
-            names = [one.name for one in now]
+            names = [metric.name for metric in now]
             yield ShardCall(_called(ref, metrics), result, [ref.items], names, own, with_remarks=with_remarks)
 
     def _score_all(self, corpus: ShardedCorpus, planned: PlannedMetric) -> str:
@@ -343,10 +349,14 @@ class ShardMap:
         """
 
         def calls() -> Iterator[ShardCall]:
-            for number, given in enumerate(shards):
-                name = self.work.files.put_named("given", given if isinstance(given, Items) else list(given))
+            for number, shard in enumerate(shards):
+                name = self.work.files.put_named("given", shard if isinstance(shard, Items) else list(shard))
                 # The content of a file may change under the same name.
-                pixels = given.images if isinstance(given, Items) else [one.pixels for one in given if one.pixels]
+                pixels = (
+                    shard.images
+                    if isinstance(shard, Items)
+                    else [request.pixels for request in shard if request.pixels]
+                )
                 result = name_of(self.identities[role], name, *map(str, digests(pixels)))
                 step = _STEPS[role]
                 yield ShardCall(f"shard {number} ({step})", f"{step}-{result}", [name], asked=role)
@@ -363,34 +373,34 @@ class ShardMap:
             for begun, call in enumerate(calls, 1):  # noqa: B007 - used below
                 yield call
 
-        found: dict[int, ShardDone] = {}
+        finished: dict[int, ShardDone] = {}
         resources = self.executor.resources_for("" if role == "cpu" else role)
         for number, done in self.executor.map(self.work, counted(), resources):
-            found[number] = done
-            report(len(found), max(begun, total))
-            for of, one in done.facts.items():
-                self.facts.setdefault(of, []).append(one)
+            finished[number] = done
+            report(len(finished), max(begun, total))
+            for of, fact in done.facts.items():
+                self.facts.setdefault(of, []).append(fact)
             if isinstance(self.cache, Store):
                 self.cache.hits += done.found
                 self.cache.computed += done.computed
-        return [found[number] for number in sorted(found)]
+        return [finished[number] for number in sorted(finished)]
 
     def model_facts(self) -> dict[str, ModelFacts]:
         """Return the facts of the models that workers used, by role."""
         return {role: added_up(facts, role) for role, facts in self.facts.items()}
 
     def _name(self, ref: ShardRef, metrics: Sequence[PlannedMetric], *more: Any) -> str:
-        images = ref.images if any("image" in one.metric.needs for one in metrics) else None
+        images = ref.images if any("image" in metric.metric.needs for metric in metrics) else None
         return name_of(ref.items, images, self._made_by(metrics), *more)
 
     def _made_by(self, metrics: Sequence[PlannedMetric]) -> list[Any]:
         models = [self.identities[role] for role in roles_of(metrics)]
-        return [metric_fingerprints(metrics), [one.error for one in metrics], models]
+        return [metric_fingerprints(metrics), [metric.error for metric in metrics], models]
 
 
 def _called(ref: ShardRef, metrics: Sequence[PlannedMetric]) -> str:
     items = f"items {ref.first_item:,} to {ref.first_item + ref.n_items - 1:,}"
-    return f"shard {ref.number} ({items}; {', '.join(one.name for one in metrics)})"
+    return f"shard {ref.number} ({items}; {', '.join(metric.name for metric in metrics)})"
 
 
 def model_identities(named: NamedModels, models: AnyModels) -> dict[str, str]:
@@ -400,18 +410,18 @@ def model_identities(named: NamedModels, models: AnyModels) -> dict[str, str]:
     content of files in its arguments (a checkpoint may have been trained again), and versions of libraries. A file
     that only workers have is identified by its name.
     """
-    found: dict[str, str] = {}
+    identities: dict[str, str] = {}
     for role in ROLES:
         if (spec := getattr(named, role)) is not None:
             facts = model_facts(models, role)
             identity = facts.fingerprint if facts else _named_identity(spec)
-            found[role] = json.dumps(identity, sort_keys=True, default=str)
-    return found
+            identities[role] = json.dumps(identity, sort_keys=True, default=str)
+    return identities
 
 
 def _named_identity(spec: ModelSpec) -> dict[str, Any]:
     """Return the identity of a model without loading it."""
-    named = {name: _files(one) for name, one in spec.arguments.items() if one and isinstance(one, str | Path)}
+    named = {name: _files(value) for name, value in spec.arguments.items() if value and isinstance(value, str | Path)}
     return {
         "adapter": spec.adapter,
         "arguments": spec.arguments,

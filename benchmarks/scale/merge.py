@@ -174,7 +174,7 @@ class ShardedCorpus:
 
     def sample(self, row: int) -> tuple[str, ImageHandle | VideoHandle | None]:
         """Return the id and the image of a row that is a single caption."""
-        ref = next(one for one in reversed(self.refs) if one.first_row <= row)
+        ref = next(ref for ref in reversed(self.refs) if ref.first_row <= row)
         item = int(self._arrays["item_of_sample"][ref.number][row - ref.first_row]) - ref.first_item
         images = self._files.read(ref.items).images
         return self._rows_of_shards.read(ref.columns)["id"][row - ref.first_row], images[item] if images else None
@@ -263,8 +263,8 @@ def merge_results(
             shards = [(result, ref.first_item, ref.n_items, ref.items) for result, ref in refs]
         for result, first, size, items in shards:
             shard: ShardScores = files.read(result)
-            made = next(one for one in shard.metrics if one.name == metric)
-            ids = files.read(items).ids if made.scores is None and items else shard.ids
-            yield PieceScores(first, size, made, ids)
+            scored = next(scored for scored in shard.metrics if scored.name == metric)
+            ids = files.read(items).ids if scored.scores is None and items else shard.ids
+            yield PieceScores(first, size, scored, ids)
 
     return merge_scores(metrics, corpus, pieces, candidates.values(), failures, of_all=of_all, errors=errors)

@@ -341,11 +341,11 @@ def _looker() -> Callable[[str, str], str | bool]:
         import platform
 
         try:
-            found = importlib.metadata.version("capbench")
+            installed = importlib.metadata.version("capbench")
         except importlib.metadata.PackageNotFoundError:
             return f"{platform.node()} has no capbench"
-        if found != wanted:
-            return f"{platform.node()} has capbench {found}"
+        if installed != wanted:
+            return f"{platform.node()} has capbench {installed}"
         return os.path.exists(file)  # noqa: PTH110 - keeps the imports on another machine small
 
     return look

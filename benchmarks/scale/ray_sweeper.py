@@ -59,8 +59,8 @@ def left(mark: str) -> Iterator[int]:
 def _sweep(mark: str) -> None:
     """Wait for the end of the driver, or of the cluster; kill the marked processes and their new children."""
     sys.stdin.read()
-    while found := list(left(mark)):
-        for process in found:
+    while processes := list(left(mark)):
+        for process in processes:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         time.sleep(0.02)

@@ -85,8 +85,8 @@ class KeptFrames:
 
 
 _CLASSES: Mapping[str, type[Any]] = {
-    one.__name__: one
-    for one in (
+    kind.__name__: kind
+    for kind in (
         Caption, Captioned, CaptionRequest, EncodedItems, Features, ImageHandle, MetricScores, ModelFacts, PairScores,
         ScoredItems, Scores, ShardScores, VideoHandle,
     )
@@ -139,7 +139,7 @@ def encode(value: Any) -> bytes:
                 # An image without a name is named by its key.
                 return plain(replace(value, image=image_key(image)))
             case _ if type(value).__name__ in _CLASSES:
-                known = {one.name: getattr(value, one.name) for one in fields(value)}
+                known = {entry.name: getattr(value, entry.name) for entry in fields(value)}
                 # Keys of mappings may be numbers.
                 known = {k: {"\0dict": [*v.items()]} if isinstance(v, Mapping) else v for k, v in known.items()}
                 return {_MARK + type(value).__name__: known}
@@ -149,9 +149,9 @@ def encode(value: Any) -> bytes:
     blobs.insert(0, json.dumps(value, default=plain).encode())
     arrays = [
         pa.Array.from_buffers(
-            pa.large_binary(), 1, [None, pa.py_buffer(np.array([0, memoryview(one).nbytes])), pa.py_buffer(one)]
+            pa.large_binary(), 1, [None, pa.py_buffer(np.array([0, memoryview(blob).nbytes])), pa.py_buffer(blob)]
         )
-        for one in blobs
+        for blob in blobs
     ]
     batch = pa.RecordBatch.from_arrays(arrays, names=list(map(str, range(len(arrays)))))
     sink = pa.BufferOutputStream()
@@ -175,7 +175,9 @@ class Originals:
     def in_row(self, column: str, row: int) -> RowImage:
         """Return the image in a row of the documents."""
         # The images of all rows are available, also for failed documents.
-        return next(replace(image, row=row) for one in self.rows() if isinstance(image := one.get(column), RowImage))
+        return next(
+            replace(image, row=row) for record in self.rows() if isinstance(image := record.get(column), RowImage)
+        )
 
 
 def decode(content: Any, originals: Originals = Originals()) -> Any:
@@ -200,7 +202,7 @@ def decode(content: Any, originals: Originals = Originals()) -> Any:
         # Handles are hashed.
         return kind(**{k: tuple(v) if k in ("box", "span") and v else v for k, v in known.items()})
 
-    made: dict[str, Callable[[Any], Any]] = {
+    builders: dict[str, Callable[[Any], Any]] = {
         "array": array,
         "bytes": lambda number: blobs[number].to_pybytes(),
         "set": frozenset,
@@ -216,8 +218,8 @@ def decode(content: Any, originals: Originals = Originals()) -> Any:
     def restored(known: dict[str, Any]) -> Any:
         key = next(iter(known), "")
         name = key.removeprefix(_MARK) if key.startswith(_MARK) else ""
-        if name in made:
-            return made[name](known[key])
+        if name in builders:
+            return builders[name](known[key])
         # Other names, such as those of arrays, may have the prefix, too.
         return one_of(_CLASSES[name], known[key]) if name in _CLASSES else known
 
@@ -231,7 +233,7 @@ def decode(content: Any, originals: Originals = Originals()) -> Any:
 
 def _columns_of(items: Items) -> dict[str, Any]:
     """Return items as columns, in which shared values occur once."""
-    columns: dict[str, Any] = {one: getattr(items, one) for one in ("ids", "candidates", "boxes", "objects")}
+    columns: dict[str, Any] = {name: getattr(items, name) for name in ("ids", "candidates", "boxes", "objects")}
     columns = {name: list(column) for name, column in columns.items()}
     for name in ("references", "images", "image_names"):
         column = getattr(items, name)

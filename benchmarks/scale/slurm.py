@@ -179,9 +179,9 @@ def _minutes(duration: str | bool) -> int:
     Raises:
         UsageError: It is not a duration.
     """
-    if not (found := _DURATION.fullmatch(str(duration))):
+    if not (match := _DURATION.fullmatch(str(duration))):
         raise UsageError(f"--time={duration} is not a duration of sbatch", "Use 04:00:00 or 2-12:00.")
-    days, numbers = found["days"], [int(number or 0) for number in found.group("first", "second", "third")]
+    days, numbers = match["days"], [int(number or 0) for number in match.group("first", "second", "third")]
     if days is not None:
         return int(days) * 1440 + numbers[0] * 60 + numbers[1]
-    return numbers[0] * 60 + numbers[1] if found["third"] else numbers[0] or 1
+    return numbers[0] * 60 + numbers[1] if match["third"] else numbers[0] or 1
