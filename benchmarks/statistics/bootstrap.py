@@ -133,12 +133,12 @@ def resample_all(
             are averaged. The same number in ``groups`` is the same image for all of them.
         draws: The resamples.
     """
-    found: dict[str, dict[str, Resamples]] = {name: {} for name in metrics}
+    resamples: dict[str, dict[str, Resamples]] = {name: {} for name in metrics}
     before, total = 0, draws.resamples * sum(len(rated) for _, rated in metrics.values())
     for names in _together({name: rated for name, (_, rated) in metrics.items()}):
         several = [metrics[name][1] for name in names]
         places = [(name, statistic) for name in names for statistic in metrics[name][0]]
-        images, image_of_row = code_images([one.groups for one in several[0]])
+        images, image_of_row = code_images([part.groups for part in several[0]])
         sums, reasons = np.zeros((draws.resamples, len(places))), [""] * len(places)
         for rater, image in enumerate(image_of_row):
             values = [
@@ -156,8 +156,8 @@ def resample_all(
             sums += of_rater
             reasons = [new or old for new, old in zip(why, reasons, strict=True)]
         for at, (name, statistic) in enumerate(places):
-            found[name][statistic] = Resamples(sums[:, at] / len(image_of_row), images, reasons[at])
-    return found
+            resamples[name][statistic] = Resamples(sums[:, at] / len(image_of_row), images, reasons[at])
+    return resamples
 
 
 def _together(metrics: Mapping[str, Sequence[RatedScores]]) -> Iterator[list[str]]:
@@ -170,7 +170,7 @@ def _together(metrics: Mapping[str, Sequence[RatedScores]]) -> Iterator[list[str
             name
             for name, rated in left.items()
             if len(first) == len(rated)
-            and all(np.array_equal(one.groups, other.groups) for one, other in zip(first, rated, strict=True))
+            and all(np.array_equal(part.groups, other.groups) for part, other in zip(first, rated, strict=True))
         )
         names = list(islice(alike, most))
         for name in names:
@@ -188,8 +188,8 @@ def resample_values(values: Mapping[str, Value], groups: np.ndarray, draws: Draw
         draws: The resamples, drawn once for all values.
     """
     images, (image,) = code_images([groups])
-    found, reasons = on_resamples(list(values.values()), image, images, draws)
-    return {name: Resamples(found[:, place], images, reasons[place]) for place, name in enumerate(values)}
+    drawn, reasons = on_resamples(list(values.values()), image, images, draws)
+    return {name: Resamples(drawn[:, place], images, reasons[place]) for place, name in enumerate(values)}
 
 
 def code_images(groups: Sequence[np.ndarray]) -> tuple[int, list[np.ndarray]]:
@@ -271,7 +271,7 @@ def on_resamples(values: Sequence[Value], image: np.ndarray, images: int, draws:
         block = min(max(_BLOCK_BYTES // (8 * max(len(image), 1)), 1), _MOST_IN_BLOCK)
 
     def part(first: int, last: int, report: Reporter | None = None) -> Found:
-        found, reasons = np.zeros((last - first, len(values))), [""] * len(values)
+        estimates, reasons = np.zeros((last - first, len(values))), [""] * len(values)
         drawn = draw(image, images, last, draws.seed, first)
         for start in range(0, last - first, block):
             some = list(islice(drawn, block))
@@ -280,14 +280,14 @@ def on_resamples(values: Sequence[Value], image: np.ndarray, images: int, draws:
                     calls = [partial(value.pool, sums) for sums in value.sums(np.array(some))]
                 else:
                     calls = [partial(value, weights) for weights in some]
-                for number, one in enumerate(calls, start):
+                for number, call in enumerate(calls, start):
                     try:
-                        found[number, place] = finite_value(one)
+                        estimates[number, place] = finite_value(call)
                     except UndefinedStatistic as error:
-                        found[number, place], reasons[place] = np.nan, str(error)
+                        estimates[number, place], reasons[place] = np.nan, str(error)
             if report:
                 report(start + len(some), last - first)
-        return found, reasons
+        return estimates, reasons
 
     blocks = -(-resamples // block)
     workers = min(_workers(draws.processes, work), max(blocks - 1, 1))
@@ -303,18 +303,18 @@ def on_resamples(values: Sequence[Value], image: np.ndarray, images: int, draws:
     # Blocks do not depend on the number of processes, so sums are added up in one order.
     bounds = [block * (1 + (blocks - 1) * worker // workers) for worker in range(workers)]
     own, *others = (partial(part, start, end) for start, end in pairwise([*bounds, resamples]))
-    children = [Fork(one) for one in others]
+    children = [Fork(work) for work in others]
     try:
         # The block of a killed process is computed here.
-        parts = [first, own(passed), *(child.made() or one() for child, one in zip(children, others, strict=True))]
+        parts = [first, own(passed), *(child.made() or work() for child, work in zip(children, others, strict=True))]
     finally:
         for child in children:
             child.end()
     if draws.progress:
         draws.progress(resamples, resamples)
     why = zip(*(reasons for _, reasons in reversed(parts)), strict=True)
-    return np.concatenate([found for found, _ in parts]), [
-        next((one for one in of_value if one), "") for of_value in why
+    return np.concatenate([drawn for drawn, _ in parts]), [
+        next((reason for reason in of_value if reason), "") for of_value in why
     ]
 
 

@@ -100,10 +100,10 @@ class Concordance:
     @cached_property
     def balance_of_cell(self) -> np.ndarray:
         """Of a row of each cell: rows that it is concordant with, less those that it is discordant with."""
-        found = np.zeros(len(self.score_code))
+        balances = np.zeros(len(self.score_code))
         for level in self._levels():
-            level.add_balances(self.rows_of_cell, found)
-        return found
+            level.add_balances(self.rows_of_cell, balances)
+        return balances
 
     def cell_weights(self, weights: np.ndarray) -> np.ndarray:
         """Return the total weight of each cell, ``[cells]`` float64, for row weights ``[n]``."""
@@ -211,7 +211,7 @@ class _Level(NamedTuple):
     bounds: np.ndarray
     ends: np.ndarray
 
-    def add_balances(self, cell_weights: np.ndarray, found: np.ndarray) -> None:
+    def add_balances(self, cell_weights: np.ndarray, balances: np.ndarray) -> None:
         """Add to ``found [cells]`` what each cell is concordant with in this level, less what it is discordant with.
 
         Of the lower cells of its node, an upper cell is concordant with those below it on the other side and
@@ -221,14 +221,14 @@ class _Level(NamedTuple):
         (lower_sizes, upper_sizes), (lower_ends, upper_ends) = sizes.T, self.ends.T
         # Term by term: of a million rows each array is 4 MB and more.
         weight = np.concatenate([[0.0], np.cumsum(cell_weights[self.lower])])
-        found[self.upper] += weight[self.below]
-        found[self.upper] += weight[self.upto]
-        found[self.upper] -= np.repeat(weight[lower_ends - lower_sizes] + weight[lower_ends], upper_sizes)
+        balances[self.upper] += weight[self.below]
+        balances[self.upper] += weight[self.upto]
+        balances[self.upper] -= np.repeat(weight[lower_ends - lower_sizes] + weight[lower_ends], upper_sizes)
         weight = np.concatenate([[0.0], np.cumsum(cell_weights[self.upper])])
-        found[self.lower] += np.repeat(weight[upper_ends - upper_sizes] + weight[upper_ends], lower_sizes)
+        balances[self.lower] += np.repeat(weight[upper_ends - upper_sizes] + weight[upper_ends], lower_sizes)
         # Upper cells that do not have the lower one at some place below them, and those that have it above them.
         for not_over in (self.below, self.upto):
-            found[self.lower] -= weight[np.cumsum(np.bincount(not_over, minlength=len(self.lower) + 1))[:-1]]
+            balances[self.lower] -= weight[np.cumsum(np.bincount(not_over, minlength=len(self.lower) + 1))[:-1]]
 
 
 def _levels(other: np.ndarray, leaf: np.ndarray, leaves: int) -> Iterator[_Level]:

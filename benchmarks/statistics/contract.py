@@ -66,7 +66,7 @@ class RatedScores:
         """
         if self.categories is None:
             raise UndefinedStatistic("the rows name no categories")
-        rows_of = {int(one): np.flatnonzero(self.categories == one) for one in np.unique(self.categories)}
+        rows_of = {int(code): np.flatnonzero(self.categories == code) for code in np.unique(self.categories)}
         return {category: (rows, self.at(rows)) for category, rows in rows_of.items()}
 
     @cached_property
@@ -103,18 +103,18 @@ class UndefinedStatistic(Exception):  # noqa: N818 - often it is no error
     """The statistic has no value on these rows; the message says why."""
 
 
-def require_finite(values: np.ndarray, what: str) -> None:
+def require_finite(values: np.ndarray, subject: str) -> None:
     """Check that all numbers are finite.
 
     Args:
         values: ``[n]`` numbers.
-        what: Their name in the message.
+        subject: Their name in the message.
 
     Raises:
         UndefinedStatistic: One is not; the message counts them and gives the first.
     """
     if len(bad := values[~np.isfinite(values)]):
-        raise UndefinedStatistic(f"{len(bad)} of {len(values)} {what} are not finite: {bad[0]}")
+        raise UndefinedStatistic(f"{len(bad)} of {len(values)} {subject} are not finite: {bad[0]}")
 
 
 def dot(first: np.ndarray, second: np.ndarray) -> float:

@@ -30,8 +30,8 @@ class Pearson(Statistic):
         weights = np.ones(len(rated))
         value = self.value(rated, weights)
         u, v = (
-            one / math.sqrt(dot(one, one))
-            for one in (_centred(rated.scores, weights, "scores"), _centred(rated.human, weights, "ratings"))
+            values / math.sqrt(dot(values, values))
+            for values in (_centred(rated.scores, weights, "scores"), _centred(rated.human, weights, "ratings"))
         )
         return u * v - value * (u**2 + v**2) / 2
 
@@ -70,9 +70,9 @@ class Spearman(Statistic):
         both = ranks[0] * ranks[1] + moved(0, 1) + moved(1, 0) - centre
         squares = [ranks[side] ** 2 + 2 * moved(side, side) - centre for side in (0, 1)]
         spreads = [dot(cells, ranks[side] ** 2) - total**3 / 4 for side in (0, 1)]
-        found = both / math.sqrt(spreads[0] * spreads[1])
-        found -= value / 2 * (squares[0] / spreads[0] + squares[1] / spreads[1])
-        return found[rows.cell_of_row]
+        of_cell = both / math.sqrt(spreads[0] * spreads[1])
+        of_cell -= value / 2 * (squares[0] / spreads[0] + squares[1] / spreads[1])
+        return of_cell[rows.cell_of_row]
 
 
 class KendallB(Statistic):
@@ -115,8 +115,8 @@ class KendallB(Statistic):
         ]
         (scores, of_score), (human, of_human) = untied
         scale = math.sqrt(scores) * math.sqrt(human)
-        found = rows.balance_of_cell - pairs.balance / 2 * (of_score / scores + of_human / human)
-        return (found / scale)[rows.cell_of_row]
+        of_cell = rows.balance_of_cell - pairs.balance / 2 * (of_score / scores + of_human / human)
+        return (of_cell / scale)[rows.cell_of_row]
 
 
 class KendallC(Statistic):
@@ -173,22 +173,22 @@ def _require_two_rows(weights: np.ndarray) -> None:
         raise UndefinedStatistic("fewer than 2 rows")
 
 
-def _centred(values: np.ndarray, weights: np.ndarray, what: str) -> np.ndarray:
+def _centred(values: np.ndarray, weights: np.ndarray, subject: str) -> np.ndarray:
     """Return ``values`` less their weighted mean, scaled so that squares neither overflow nor vanish."""
     low, high = float(values.min()), float(values.max())
     if low == high:
-        raise UndefinedStatistic(f"all {what} are equal")
+        raise UndefinedStatistic(f"all {subject} are equal")
     if math.isinf(high - low):
-        raise UndefinedStatistic(f"the {what} spread too widely for floating point")
+        raise UndefinedStatistic(f"the {subject} spread too widely for floating point")
     # Moved and scaled to 0..1 first: the mean of large, nearly equal values would lose their differences.
     scaled = (values - low) / (high - low)
     return scaled - dot(weights, scaled) / float(np.sum(weights))
 
 
-def _centred_ranks(weights: np.ndarray, what: str) -> np.ndarray:
+def _centred_ranks(weights: np.ndarray, subject: str) -> np.ndarray:
     """Return the mean rank of each distinct value (ascending, with its weight), less the mean of all."""
     if np.count_nonzero(weights) < 2:
-        raise UndefinedStatistic(f"all {what} are equal")
+        raise UndefinedStatistic(f"all {subject} are equal")
     return np.cumsum(weights) - (weights + weights.sum()) / 2
 
 

@@ -64,10 +64,10 @@ class Influence:
         if len(several) == 1:
             return several[0]
         return cls(
-            float(np.mean([one.value for one in several])),
-            np.mean([one.of_image for one in several], axis=0),
-            all(one.is_correlation for one in several),
-            next((one.reason for one in several if one.reason), ""),
+            float(np.mean([part.value for part in several])),
+            np.mean([part.of_image for part in several], axis=0),
+            all(part.is_correlation for part in several),
+            next((part.reason for part in several if part.reason), ""),
         )
 
     def __sub__(self, other: Influence) -> Influence:
@@ -83,7 +83,7 @@ class Influence:
         mean = self.of_image.mean()
         # Some at a time: there may be many millions.
         pieces = (self.of_image[first : first + _AT_ONCE] for first in range(0, images, _AT_ONCE))
-        return math.sqrt(images / (images - 1) * math.fsum(float(((one - mean) ** 2).sum()) for one in pieces))
+        return math.sqrt(images / (images - 1) * math.fsum(float(((piece - mean) ** 2).sum()) for piece in pieces))
 
     def fault(self) -> str:
         """Return why the number has no standard error; empty where it has one."""
@@ -132,11 +132,11 @@ def spreads_of_all(
     for metric, (statistics, rated) in metrics.items():
         known[metric] = {}
         if by_influence(draws.intervals, max(map(len, rated))):
-            images, image_of_row = code_images([one.groups for one in rated])
+            images, image_of_row = code_images([part.groups for part in rated])
             for name, statistic in statistics.items():
                 if of_rater := _of_raters(statistic, rated, image_of_row, images):
                     known[metric][name] = Influence.mean(of_rater)
-        if left := {name: one for name, one in statistics.items() if name not in known[metric]}:
+        if left := {name: statistic for name, statistic in statistics.items() if name not in known[metric]}:
             others[metric] = left, rated
     drawn = resample_all(others, draws)
     return {
@@ -148,17 +148,17 @@ def spreads_of_all(
 def _of_raters(
     statistic: Statistic, rated: Sequence[RatedScores], image_of_row: Sequence[np.ndarray], images: int
 ) -> list[Influence]:
-    found: list[Influence] = []
-    for one, image in zip(rated, image_of_row, strict=True):
+    influences: list[Influence] = []
+    for part, image in zip(rated, image_of_row, strict=True):
         try:
-            of_row = _influence(statistic, one)
+            of_row = _influence(statistic, part)
             if of_row is None:
                 return []
-            value = statistic.value(one, np.ones(len(one)))
+            value = statistic.value(part, np.ones(len(part)))
         except UndefinedStatistic as error:
             return [Influence(math.nan, np.full(images, np.nan), reason=str(error))]
-        found.append(Influence.of_rows(value, of_row, image, images, is_correlation=statistic.is_correlation))
-    return found
+        influences.append(Influence.of_rows(value, of_row, image, images, is_correlation=statistic.is_correlation))
+    return influences
 
 
 def _influence(statistic: Statistic, rated: RatedScores) -> np.ndarray | None:
@@ -195,15 +195,15 @@ def spreads_of_values(
         groups: ``[n]`` integers: which image a row belongs to.
         draws: The resamples, which are the same for all values.
     """
-    found: dict[str, Spread] = {}
+    spreads: dict[str, Spread] = {}
     if by_influence(draws.intervals, len(groups)):
         images, (image,) = code_images([groups])
         for name, (value, influence) in values.items():
             if influence is not None:
-                found[name] = Influence.of_rows(value(np.ones(len(groups))), influence(), image, images)
-    if others := {name: value for name, (value, _) in values.items() if name not in found}:
-        found |= resample_values(others, groups, draws)
-    return {name: found[name] for name in values}
+                spreads[name] = Influence.of_rows(value(np.ones(len(groups))), influence(), image, images)
+    if others := {name: value for name, (value, _) in values.items() if name not in spreads}:
+        spreads |= resample_values(others, groups, draws)
+    return {name: spreads[name] for name in values}
 
 
 def influence_of_mean(values: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
@@ -246,8 +246,8 @@ def along(slope: np.ndarray, pieces: Iterable[np.ndarray]) -> np.ndarray:
         pieces: As of :func:`influence_of_sums`.
     """
     # Not by BLAS, whose rounding depends on how many rows it is given.
-    found = (np.add.reduce([column * by for column, by in zip(one.T, slope, strict=True)]) for one in pieces)
-    return np.concatenate([np.zeros(0), *found])
+    sums = (np.add.reduce([column * by for column, by in zip(piece.T, slope, strict=True)]) for piece in pieces)
+    return np.concatenate([np.zeros(0), *sums])
 
 
 def gradient(value: Value, totals: np.ndarray) -> np.ndarray:
@@ -312,21 +312,21 @@ def ratio_intervals(ratios: Mapping[str, Ratio], images: np.ndarray, draws: Draw
     count = int(images.max()) + 1
     if by_influence(draws.intervals, len(images)):
         return {
-            name: Influence.of_rows(one.value(), one.influence(), images, count).interval(level)
-            for name, one in ratios.items()
+            name: Influence.of_rows(ratio.value(), ratio.influence(), images, count).interval(level)
+            for name, ratio in ratios.items()
         }
     # Of each image, what its captions add to each number.
     above, below = (
-        np.array([np.bincount(images, one, minlength=count) for one in sums]).T
+        np.array([np.bincount(images, column, minlength=count) for column in sums]).T
         for sums in zip(*((ratio.of, ratio.by) for ratio in ratios.values()), strict=True)
     )
-    found = np.full((draws.resamples, len(ratios)), np.nan)
+    drawn = np.full((draws.resamples, len(ratios)), np.nan)
     weights = draw(np.arange(count), count, draws.resamples, draws.seed)
     for first in range(0, draws.resamples, _RATIOS_AT_ONCE):
         some = np.array(list(islice(weights, _RATIOS_AT_ONCE)))
         denominators = some @ below
-        np.divide(some @ above, denominators, out=found[first : first + len(some)], where=denominators > 0)
+        np.divide(some @ above, denominators, out=drawn[first : first + len(some)], where=denominators > 0)
     return {
-        name: Resamples(found[:, place], count, one.why).interval(level)
-        for place, (name, one) in enumerate(ratios.items())
+        name: Resamples(drawn[:, place], count, ratio.why).interval(level)
+        for place, (name, ratio) in enumerate(ratios.items())
     }

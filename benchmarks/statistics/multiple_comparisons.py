@@ -53,14 +53,14 @@ def significance_letters(count: int, different: Iterable[tuple[int, int]]) -> li
         (``"y-ab,ad"``).
     """
     alike = _alike(count, different)
-    unshared = [one & ~(1 << number) for number, one in enumerate(alike)]
+    unshared = [bits & ~(1 << number) for number, bits in enumerate(alike)]
     groups: list[list[int]] = []
     lettered = 0
-    for one in range(count):
-        while unshared[one] or not lettered >> one & 1:
-            other = (unshared[one] or 1 << one).bit_length() - 1
-            whole = 1 << one | 1 << other
-            free = alike[one] & alike[other] & ~whole
+    for start in range(count):
+        while unshared[start] or not lettered >> start & 1:
+            other = (unshared[start] or 1 << start).bit_length() - 1
+            whole = 1 << start | 1 << other
+            free = alike[start] & alike[other] & ~whole
             while free:
                 newest = (free & -free).bit_length() - 1
                 whole |= 1 << newest
@@ -89,8 +89,8 @@ def rank_ranges(count: int, different: Iterable[tuple[int, int]]) -> list[tuple[
     alike = _alike(count, different)
     better = [(1 << number) - 1 for number in range(count)]
     return [
-        (1 + number - (one & before).bit_count(), number + (one & ~before).bit_count())
-        for number, (one, before) in enumerate(zip(alike, better, strict=True))
+        (1 + number - (bits & before).bit_count(), number + (bits & ~before).bit_count())
+        for number, (bits, before) in enumerate(zip(alike, better, strict=True))
     ]
 
 
@@ -118,7 +118,7 @@ def _label(letters: Sequence[int], in_all: int) -> str:
             runs.append([letter])
     parts: list[str] = []
     for run in runs:
-        names = [_letter(one) for one in run]
+        names = [_letter(number) for number in run]
         parts += names if len(run) < 3 else [f"{names[0]}-{names[-1]}"]
     return ("" if in_all <= len(ascii_lowercase) else ",").join(parts)
 

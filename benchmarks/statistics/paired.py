@@ -64,19 +64,19 @@ def paired_bootstrap(
     first = next(iter(rated.values()))
     for other in rated.values():
         same = len(first) == len(other) and all(
-            np.array_equal(one.human, two.human) and np.array_equal(one.groups, two.groups)
-            for one, two in zip(first, other, strict=True)
+            np.array_equal(part.human, twin.human) and np.array_equal(part.groups, twin.groups)
+            for part, twin in zip(first, other, strict=True)
         )
         if not same:
             raise ValueError("a paired comparison needs the same rows, in the same order, for all metrics")
     values: dict[str, float] = {}
     for name, rows in rated.items():
         try:
-            values[name] = float(np.mean([finite_value(statistic.value, one, np.ones(len(one))) for one in rows]))
+            values[name] = float(np.mean([finite_value(statistic.value, part, np.ones(len(part))) for part in rows]))
         except UndefinedStatistic as error:
             raise UndefinedStatistic(f"'{name}': {error}") from error
-    found = spreads_of_all({name: ({"": statistic}, rows) for name, rows in rated.items()}, draws)
-    return {name: SpreadEstimate(value, found[name][""]) for name, value in values.items()}
+    spreads = spreads_of_all({name: ({"": statistic}, rows) for name, rows in rated.items()}, draws)
+    return {name: SpreadEstimate(value, spreads[name][""]) for name, value in values.items()}
 
 
 def paired_means(values: Mapping[str, np.ndarray], groups: np.ndarray, draws: Draws) -> dict[str, SpreadEstimate]:
@@ -91,15 +91,15 @@ def paired_means(values: Mapping[str, np.ndarray], groups: np.ndarray, draws: Dr
         UndefinedStatistic: A value is not finite; the message names the metric.
     """
     means: dict[str, tuple[Callable[[np.ndarray], float], Callable[[], np.ndarray]]] = {}
-    for name, one in values.items():
-        require_finite(one, f"values of '{name}'")
+    for name, column in values.items():
+        require_finite(column, f"values of '{name}'")
 
-        def mean(weights: np.ndarray, one: np.ndarray = one) -> float:
-            return dot(weights, one) / float(weights.sum())
+        def mean(weights: np.ndarray, column: np.ndarray = column) -> float:
+            return dot(weights, column) / float(weights.sum())
 
-        means[name] = mean, partial(influence_of_mean, one)
-    found, ones = spreads_of_values(means, groups, draws), np.ones(len(groups))
-    return {name: SpreadEstimate(finite_value(mean, ones), found[name]) for name, (mean, _) in means.items()}
+        means[name] = mean, partial(influence_of_mean, column)
+    spreads, ones = spreads_of_values(means, groups, draws), np.ones(len(groups))
+    return {name: SpreadEstimate(finite_value(mean, ones), spreads[name]) for name, (mean, _) in means.items()}
 
 
 def difference(first: SpreadEstimate, second: SpreadEstimate, level: float = 0.95) -> Difference:

@@ -39,7 +39,7 @@ def first_seen(names: Sequence[str] | np.ndarray) -> np.ndarray:
     """Return ``[n]`` int32: names, or integers, numbered in the order in which they first occur."""
     if not isinstance(names, np.ndarray):
         numbers: dict[str, int] = {}
-        return np.fromiter((numbers.setdefault(one, len(numbers)) for one in names), np.int32, len(names))
+        return np.fromiter((numbers.setdefault(name, len(numbers)) for name in names), np.int32, len(names))
     order = np.argsort(names, kind="stable").astype(np.int32)
     ordered = names[order]
     is_first = np.ones(len(names), bool)
@@ -51,9 +51,9 @@ def first_seen(names: Sequence[str] | np.ndarray) -> np.ndarray:
     # Each name by its place among the sorted ones, and each of these by where it first occurs.
     rank = np.empty(len(first), np.int32)
     rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
-    found = np.empty(len(names), np.int32)
-    found[order] = np.repeat(rank, np.diff(np.append(np.flatnonzero(is_first), len(names))))
-    return found
+    codes = np.empty(len(names), np.int32)
+    codes[order] = np.repeat(rank, np.diff(np.append(np.flatnonzero(is_first), len(names))))
+    return codes
 
 
 def rated_rows(
@@ -93,4 +93,4 @@ def rated_rows(
         return [every]
     starts = np.cumsum(ratings.counts) - ratings.counts
     rater = np.flatnonzero(used) - starts[of_row]
-    return [every.at(np.flatnonzero(rater == one)) for one in np.unique(rater)]
+    return [every.at(np.flatnonzero(rater == code)) for code in np.unique(rater)]

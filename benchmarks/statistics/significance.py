@@ -47,8 +47,8 @@ def rank(estimates: Mapping[str, SpreadEstimate], *, higher_is_better: bool, alp
     """
     names = sorted(estimates, key=lambda name: estimates[name].value, reverse=higher_is_better)
     indices = list(itertools.combinations(range(len(names)), 2))
-    pairs = [(names[one], names[other]) for one, other in indices]
-    differences = [difference(estimates[one], estimates[other], 1 - alpha) for one, other in pairs]
-    corrected = holm([one.p for one in differences])
+    pairs = [(names[first], names[other]) for first, other in indices]
+    differences = [difference(estimates[first], estimates[other], 1 - alpha) for first, other in pairs]
+    corrected = holm([gap.p for gap in differences])
     different = [pair for pair, p in zip(indices, corrected, strict=True) if p is not None and p < alpha]
     return Ranking(names, significance_letters(len(names), different), pairs, differences, corrected)

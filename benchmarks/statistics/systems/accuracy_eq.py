@@ -152,8 +152,8 @@ def _pairs_within(group: np.ndarray) -> np.ndarray:
         raise UndefinedStatistic(f"{count:,} pairs are more than {MOST_PAIRS:,}: choose those of an image (by: image)")
     order = np.argsort(group, kind="stable")
     group = group[order]
-    found: list[np.ndarray] = []
+    pairs: list[np.ndarray] = []
     for step in range(1, int(sizes.max())):
         first = np.flatnonzero(group[step:] == group[:-step])
-        found.append(np.stack([order[first], order[first + step]], axis=1))
-    return np.concatenate(found)
+        pairs.append(np.stack([order[first], order[first + step]], axis=1))
+    return np.concatenate(pairs)

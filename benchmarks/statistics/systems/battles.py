@@ -52,9 +52,9 @@ def strengths(wins: np.ndarray, names: Sequence[str] = ()) -> np.ndarray:
     if fault := _fault(wins, names or [str(number) for number in range(len(wins))]):
         raise UndefinedStatistic(fault)
     met: np.ndarray = wins + wins.T
-    found: np.ndarray = np.zeros(len(wins))
+    logits: np.ndarray = np.zeros(len(wins))
     for _ in range(_STEPS):
-        chance = 1 / (1 + np.exp(np.subtract.outer(found, found).T))
+        chance = 1 / (1 + np.exp(np.subtract.outer(logits, logits).T))
         slope = (wins - met * chance).sum(axis=1)
         spread = met * chance * (1 - chance)
         # Strengths that all grow alike change nothing: the share of 1 holds their sum.
@@ -62,10 +62,10 @@ def strengths(wins: np.ndarray, names: Sequence[str] = ()) -> np.ndarray:
         step = np.asarray(np.linalg.solve(curvature, slope), np.float64)  # pyright: ignore[reportUnknownMemberType]
         longest = float(np.abs(step).max())
         # A full step may leap over the top where one hardly ever wins.
-        found = found + step / max(longest, 1.0)
+        logits = logits + step / max(longest, 1.0)
         if longest < 1e-12:
             break
-    return found - found.mean()
+    return logits - logits.mean()
 
 
 def _fault(wins: np.ndarray, names: Sequence[str]) -> str:
@@ -78,9 +78,9 @@ def _fault(wins: np.ndarray, names: Sequence[str]) -> str:
         return ""
     groups = [np.flatnonzero(row) for row in np.unique(both, axis=0)]
     met = leads | leads.T
-    if len(apart := [one for one in groups if not np.delete(met[one[0]], one).any()]) > 0:
+    if len(apart := [group for group in groups if not np.delete(met[group[0]], group).any()]) > 0:
         return f"{_named(apart[0], names)} never met the others, nor any that did"
-    undefeated = [one for one in groups if not np.delete(leads[:, one[0]], one).any()]
+    undefeated = [group for group in groups if not np.delete(leads[:, group[0]], group).any()]
     return f"{_named(undefeated[0], names)} never lost to the others"
 
 
@@ -88,9 +88,9 @@ def _named(systems: np.ndarray, names: Sequence[str]) -> str:
     return ", ".join(f"'{names[number]}'" for number in systems.tolist())
 
 
-def as_elo(found: np.ndarray) -> np.ndarray:
+def as_elo(logits: np.ndarray) -> np.ndarray:
     """Return strengths on Elo's scale: 400 for odds of ten, 1,000 for the mean."""
-    return ELO_SCALE * found + ELO_START
+    return ELO_SCALE * logits + ELO_START
 
 
 _ELO_STEP = 4.0
@@ -121,10 +121,10 @@ def online_elo(
     ratings = np.full((rounds, systems), ELO_START)
     every = np.arange(rounds)
     for battle in drawn.T:
-        one, other = first[battle], second[battle]
-        expected = 1 / (1 + 10 ** ((ratings[every, other] - ratings[every, one]) / 400.0))
+        own, other = first[battle], second[battle]
+        expected = 1 / (1 + 10 ** ((ratings[every, other] - ratings[every, own]) / 400.0))
         moved = _ELO_STEP * (share[battle] - expected)
-        ratings[every, one] += moved
+        ratings[every, own] += moved
         ratings[every, other] -= moved
     fought = np.zeros((rounds, systems), bool)
     for side in (first, second):

@@ -51,9 +51,9 @@ class OverPairs(Statistic):
         systems = len(scores)
         if systems > MOST_PERMUTED:
             return None
-        one, other = np.triu_indices(systems, 1)
+        first, other = np.triu_indices(systems, 1)
         orders = _orders(systems)
-        values = self.agreement(scores[one, other], human[orders[:, one], orders[:, other]])
+        values = self.agreement(scores[first, other], human[orders[:, first], orders[:, other]])
         return float(np.count_nonzero(values >= values[0] - 1e-12) / len(values))
 
     def remark(self, rated: RatedScores) -> str:
@@ -69,10 +69,10 @@ class _Coefficient(OverPairs):
     def agreement(self, scores: np.ndarray, human: np.ndarray) -> np.ndarray:
         """Return the coefficient, from -1 to 1."""
         # The spread of ratings is that of any order of them.
-        spreads = [dot(one, one) for one in (scores, human.reshape(-1, len(scores))[0])]
-        for spread, what in zip(spreads, ("scores", "ratings"), strict=True):
+        spreads = [dot(column, column) for column in (scores, human.reshape(-1, len(scores))[0])]
+        for spread, noun in zip(spreads, ("scores", "ratings"), strict=True):
             if spread == 0:
-                raise UndefinedStatistic(f"all systems have equal {what}")
+                raise UndefinedStatistic(f"all systems have equal {noun}")
         return np.clip((human * scores).sum(axis=-1) / math.prod(map(math.sqrt, spreads)), -1, 1)
 
 

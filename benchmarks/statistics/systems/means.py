@@ -35,7 +35,7 @@ def system_means(rated: RatedScores, weights: np.ndarray) -> tuple[np.ndarray, n
     counts = np.bincount(systems, weights)
     if not counts.all():
         raise UndefinedStatistic("a system has no caption")
-    scores, human = (np.bincount(systems, weights * one) / counts for one in (rated.scores, rated.human))
+    scores, human = (np.bincount(systems, weights * column) / counts for column in (rated.scores, rated.human))
     return settle(scores), settle(human)
 
 

@@ -52,7 +52,7 @@ class SoftPairwiseAccuracy(Statistic):
         drawn = np.repeat(np.arange(len(first_row)), weights[first_row].astype(np.int64))
         if not len(drawn):
             raise UndefinedStatistic("no image has captions of all systems")
-        of_scores, of_human = (self._ps(one[:, drawn]) for one in (scores, human))
+        of_scores, of_human = (self._ps(column[:, drawn]) for column in (scores, human))
         return 1.0 - float(np.mean(np.abs(of_human - of_scores)))
 
     def remark(self, rated: RatedScores) -> str:
@@ -74,27 +74,27 @@ class SoftPairwiseAccuracy(Statistic):
             counts = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
             whole = np.flatnonzero(counts.all(axis=0))
             scores, human = (
-                np.bincount(cell, one, minlength=counts.size).reshape(shape)[:, whole] / counts[:, whole]
-                for one in (rated.scores, rated.human)
+                np.bincount(cell, column, minlength=counts.size).reshape(shape)[:, whole] / counts[:, whole]
+                for column in (rated.scores, rated.human)
             )
             self._latest = (rated, (scores, human, first_row[whole]))
         return self._latest[1]
 
     def _ps(self, values: np.ndarray) -> np.ndarray:
         """Return ``[pairs]`` the p of each pair of ``[systems, images]``."""
-        one, other = np.triu_indices(len(values), 1)
+        first, other = np.triu_indices(len(values), 1)
         if self.variant == "released":
             # Sums of float32 depend on their order, which is that of memory.
             values = np.ascontiguousarray(values, np.float32)
             sums = np.matmul(_signs(self.permutations, values.shape[1], self.seed), values.T)
             seen = values.sum(axis=1)
-            return np.mean(sums[:, one] - sums[:, other] >= seen[one] - seen[other], axis=0)
+            return np.mean(sums[:, first] - sums[:, other] >= seen[first] - seen[other], axis=0)
         images = values.shape[1]
         signs = _all_signs(images) if images <= MOST_ENUMERATED else None
         if signs is None:
             signs = _signs(self.permutations, images, self.seed).astype(np.float64)
         sums, seen = np.matmul(signs, values.T), values.sum(axis=1)
-        above = sums[:, one] - sums[:, other] - (seen[one] - seen[other])
+        above = sums[:, first] - sums[:, other] - (seen[first] - seen[other])
         tied = np.abs(above) <= 1e-12 * np.abs(values).sum(axis=1).max()
         return np.mean(np.where(tied, 0.5, above > 0), axis=0)
 
