@@ -288,21 +288,21 @@ def _make(target: Path) -> None:
 
 def _make_folders(folder: Path) -> None:
     """Create missing folders, for this user only."""
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
-    for one in reversed(missing):
-        one.mkdir(mode=0o700, exist_ok=True)
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    for parent in reversed(missing):
+        parent.mkdir(mode=0o700, exist_ok=True)
 
 
 def _inode(target: Path) -> tuple[int, int] | None:
     """Return the identity of a file, None where there is no file."""
     try:
-        found = target.stat()
+        status = target.stat()
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _can_be_written(target: Path) -> bool:
     # SQLite writes its log next to the file.
     effective = os.access in os.supports_effective_ids
-    return all(os.access(one, os.W_OK, effective_ids=effective) for one in (target, target.parent))
+    return all(os.access(path, os.W_OK, effective_ids=effective) for path in (target, target.parent))

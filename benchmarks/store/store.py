@@ -281,8 +281,8 @@ def checked_address(text: str) -> str:
     Raises:
         UsageError: It is invalid or holds credentials; the message does not show them.
     """
-    found = _SCHEME.match(text)
-    scheme, parts = found[1].lower() if found else "", urlsplit(text)
+    match = _SCHEME.match(text)
+    scheme, parts = match[1].lower() if match else "", urlsplit(text)
     user, _, host = parts.netloc.rpartition("@")
     shown = f"{scheme}://{host}{parts.path}"
     # abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PREFIX
