@@ -91,7 +91,7 @@ def read_inputs(suite: Suite, folder: Path) -> RowInputs:
     require_permitted(requests := _requests(folder))
     files: dict[tuple[int, str], Path] = {}
     of_columns: dict[tuple[int, str, str], Path] = {}
-    for file in sorted(one for one in folder.rglob("*") if one.suffix in SUFFIXES and one.is_file()):
+    for file in sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file()):
         parts = file.relative_to(folder).parts
         try:
             row, task, column = _place_of(suite, file, parts)
@@ -101,7 +101,7 @@ def read_inputs(suite: Suite, folder: Path) -> RowInputs:
                 continue
             # The error of a suite with the task, preferably of one with a similar row name.
             own = [error] if parts[0] in _tasks_of(suite) or not faults else []
-            raise min([*own, *faults], key=lambda one: "Did you mean" not in one.message) from None
+            raise min([*own, *faults], key=lambda fault: "Did you mean" not in fault.message) from None
         known = of_columns.get((row, task, column)) if column else files.get((row, task))
         if known is not None:
             raise UsageError(f"--recorded {folder}: {known} and {file} are for one place", "Keep one of them.")
@@ -132,7 +132,7 @@ def _faults_elsewhere(suite: Suite, file: Path, parts: Sequence[str]) -> list[Us
 
 
 def _tasks_of(suite: Suite) -> list[str]:
-    return list(dict.fromkeys(one.task for one in suite.columns if one.task))
+    return list(dict.fromkeys(column.task for column in suite.columns if column.task))
 
 
 def _place_of(suite: Suite, file: Path, parts: Sequence[str]) -> tuple[int, str, str]:
@@ -143,39 +143,39 @@ def _place_of(suite: Suite, file: Path, parts: Sequence[str]) -> tuple[int, str,
         )
     task, tasks = parts[0], _tasks_of(suite)
     if task not in tasks:
-        everywhere = [one for other in [suite, *list_suites()] for one in _tasks_of(other)]
+        everywhere = [name for other in [suite, *list_suites()] for name in _tasks_of(other)]
         raise UsageError(
             f"--recorded {file}: '{task}' is no task of suite '{suite.suite}'."
             f"{'' if task in everywhere else did_you_mean(task, everywhere)}",
             f"Its tasks: {', '.join(tasks)}. 'bench show SUITE' lists tasks and rows of each.",
         )
-    columns = [one for one in suite.columns if one.task == task]
+    columns = [column for column in suite.columns if column.task == task]
     number = _row_of(suite, file, file.stem if len(parts) == 2 else parts[1], task)
     if len(parts) == 2:
         return number, task, ""
-    measured = [one for one in columns if one.metric]
-    found = [
-        one.name
-        for one in measured
-        if file.stem in {file_name(name) for name in (one.name, one.printed_metric) if name}
+    measured = [column for column in columns if column.metric]
+    matches = [
+        column.name
+        for column in measured
+        if file.stem in {file_name(name) for name in (column.name, column.printed_metric) if name}
     ]
-    if len(found) != 1:
-        known = [one.name for one in measured]
+    if len(matches) != 1:
+        known = [column.name for column in measured]
         raise UsageError(
-            f"--recorded {file}: '{file.stem}' is {'several columns' if found else 'no column'} of task '{task}' in "
+            f"--recorded {file}: '{file.stem}' is {'several columns' if matches else 'no column'} of task '{task}' in "
             f"suite '{suite.suite}' that scores of captions fill.{did_you_mean(file.stem, known)}",
             f"Its columns: {', '.join(known) or 'none'}.",
         )
-    return number, task, found[0]
+    return number, task, matches[0]
 
 
 def _row_of(suite: Suite, file: Path, called: str, task: str = "") -> int:
     """Return the number of the row with a name."""
     rows = [(at, row) for at, row in enumerate(suite.rows) if not (task and row.only and task not in row.only)]
     names = {at: file_name(suite.name(row)) for at, row in rows}
-    short = {at: [file_name(one) for one in (suite.label(row), row.printed_model) if one] for at, row in rows}
-    found = [at for at, _ in rows if called in (names[at], *short[at])]
-    exact = [at for at in found if names[at] == called] or found
+    short = {at: [file_name(name) for name in (suite.label(row), row.printed_model) if name] for at, row in rows}
+    matches = [at for at, _ in rows if called in (names[at], *short[at])]
+    exact = [at for at in matches if names[at] == called] or matches
     if len(exact) != 1:
         several = f" is of several: {', '.join(names[at] for at in exact)}" if exact else " is of none"
         known = list(dict.fromkeys(names.values()))
@@ -202,13 +202,13 @@ def _models(suite: Suite, file: Path) -> dict[int, RowModel]:
     if not file.is_file():
         return {}
     parsed = parse(file)
-    known = [one.suite for one in list_suites()]
+    known = [suite.suite for suite in list_suites()]
     for name, rows in parsed.values.items():
         if name not in (*known, suite.suite):
             raise TaskError(f"{parsed.where(name)}: there is no suite '{name}'.{did_you_mean(name, known)}")
         if not isinstance(rows, dict):
             raise TaskError(f"{parsed.where(name)}: expected ROW: {{model: NAME, ...}}")
-    found: dict[int, RowModel] = {}
+    models: dict[int, RowModel] = {}
     for called, values in parsed.values.get(suite.suite, {}).items():
         number = _row_of(suite, file, file_name(str(called)))
         if suite.rows[number].metric == RECORDED:
@@ -217,13 +217,14 @@ def _models(suite: Suite, file: Path) -> dict[int, RowModel]:
                 "Fill the row with precomputed scores: DIR/TASK/ROW.jsonl.",
             )
         try:
-            found[number] = RowModel.model_validate({"model": values} if isinstance(values, str) else values)
+            models[number] = RowModel.model_validate({"model": values} if isinstance(values, str) else values)
         except ValidationError as error:
             faults = [
-                f"{parsed.where(suite.suite, called, *map(str, one['loc']))}: {one['msg']}" for one in error.errors()
+                f"{parsed.where(suite.suite, called, *map(str, detail['loc']))}: {detail['msg']}"
+                for detail in error.errors()
             ]
             raise TaskError("\n".join(faults)) from error
-    return found
+    return models
 
 
 def describe(suite: Suite) -> str:

@@ -106,16 +106,16 @@ def places(suite: Suite, given: RowInputs = NOTHING) -> Iterator[TablePlace]:
         yield TablePlace(row, column, models, metric, needs, None if needs else recorded)
 
 
-def _models(row: SuiteRow, column: SuiteColumn, given: RowModel | None) -> RowModels:
-    if given is None:
+def _models(row: SuiteRow, column: SuiteColumn, model: RowModel | None) -> RowModels:
+    if model is None:
         return RowModels(row.model, column.encoder, row.judge, _as_json(row.generation_kwargs))
     return RowModels(
-        given.model or row.model,
+        model.model or row.model,
         column.encoder,
-        given.judge or row.judge,
-        _as_json(row.generation_kwargs | given.generation_kwargs),
-        _as_json(given.model_args),
-        _as_json(given.judge_args),
+        model.judge or row.judge,
+        _as_json(row.generation_kwargs | model.generation_kwargs),
+        _as_json(model.model_args),
+        _as_json(model.judge_args),
     )
 
 

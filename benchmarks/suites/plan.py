@@ -76,9 +76,9 @@ def plan_suite(
                     plan.reasons[key] = error.message.partition("\n")[0]
                     continue
                 if gone:
-                    plan.reasons[key] = " ".join(one.what.partition("\n")[0] for one in gone)
-                    for one in gone:
-                        lacking.setdefault(one.what, one)
+                    plan.reasons[key] = " ".join(absent.what.partition("\n")[0] for absent in gone)
+                    for absent in gone:
+                        lacking.setdefault(absent.what, absent)
                 else:
                     runnable.append(metric)
             if runnable:

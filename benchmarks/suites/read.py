@@ -74,7 +74,7 @@ class SuiteColumn(_Strict):
     @property
     def averaged(self) -> list[str]:
         """The categories that ``mean`` is of."""
-        return self.mean_of or [one for one in self.categories if one != "mean"]
+        return self.mean_of or [category for category in self.categories if category != "mean"]
 
 
 class SuiteRow(_Strict):

@@ -89,13 +89,13 @@ def run_suite(
     where = {key: options[key] for key in ("include_path", "allow_outside") if key in options}
     plan = plan_suite(suite, given=given, data=data, **where)
     on_missing(plan.missing)
-    found: dict[tuple[RowModels, str, str], dict[tuple[str, str], Result]] = {}
+    results: dict[tuple[RowModels, str, str], dict[tuple[str, str], Result]] = {}
 
     def keep(run: TaskRun, models: RowModels, asked: Mapping[str, str]) -> None:
         finished.runs.append(run)
         for result in run.results:
             key = (models, run.record.task, asked.get(result.metric, result.metric))
-            found.setdefault(key, {})[result.statistic, result.category] = result
+            results.setdefault(key, {})[result.statistic, result.category] = result
         for metric, reason in run.failed_metrics.items():
             plan.reasons[models, run.record.task, asked.get(metric, metric)] = reason.partition("\n")[0]
         on_finish(run)
@@ -105,9 +105,9 @@ def run_suite(
             try:
                 if REFERENCES in metrics:
                     for task in tasks:
-                        found[models, task, REFERENCES] = describe_references(task, data=data, **where)
+                        results[models, task, REFERENCES] = describe_references(task, data=data, **where)
                 else:
-                    asked = {read_metric(one).called: one for one in metrics if one}
+                    asked = {read_metric(name).called: name for name in metrics if name}
                     evaluate(
                         tasks=tasks,
                         metrics=[metric for metric in metrics if metric],
@@ -121,18 +121,18 @@ def run_suite(
                 for task in tasks:
                     for metric in metrics:
                         plan.reasons.setdefault((models, task, metric), error.message.partition("\n")[0])
-    finished.cells += suite_cells(suite, found, plan.reasons, given)
+    finished.cells += suite_cells(suite, results, plan.reasons, given)
     return finished
 
 
 def suite_cells(
-    suite: Suite, found: Found, reasons: Mapping[tuple[RowModels, str, str], str], given: RowInputs = NOTHING
+    suite: Suite, results: Found, reasons: Mapping[tuple[RowModels, str, str], str], given: RowInputs = NOTHING
 ) -> Iterator[TableCell]:
     """Yield the cells of a suite, row by row.
 
     Args:
         suite: The suite.
-        found: The measured results.
+        results: The measured results.
         reasons: Reasons for missing results, by models, task and metric.
         given: User-provided inputs for its rows.
     """
@@ -141,14 +141,14 @@ def suite_cells(
         by_statistic = None
         if not place.needs:
             # A task may have one measure itself, under any name.
-            keys = [place.key] if place.metric else [key for key in found if key[:2] == place.key[:2]]
-            by_statistic = found.get(keys[0]) if keys else None
+            keys = [place.key] if place.metric else [key for key in results if key[:2] == place.key[:2]]
+            by_statistic = results.get(keys[0]) if keys else None
         for statistic in column.statistics:
             for category in column.categories:
                 result = (by_statistic or {}).get((statistic, "" if category == "mean" else category))
                 reason = place.needs or reasons.get(place.key, "") or (result.reason if result else "")
-                here = {one for _, one in by_statistic or {}}
-                lacking = [one for one in column.averaged if one not in here]
+                here = {category for _, category in by_statistic or {}}
+                lacking = [category for category in column.averaged if category not in here]
                 if result is not None and category == "mean" and lacking:
                     result, reason = None, f"the data here lacks {', '.join(lacking)}"
                 published = suite.published(row, column, statistic, category)
