@@ -138,9 +138,9 @@ def _printed_row(
     decimals = max(decimals_for(scale, [result.value]), published.decimals if published else 0)
     metric, statistic = result.label
     # Where metrics, or variants of a statistic, have the same label, their names follow it in brackets.
-    if any(one.label[0] == metric and one.metric != result.metric for one in run.results):
+    if any(other.label[0] == metric and other.metric != result.metric for other in run.results):
         metric = f"{metric} ({result.metric})"
-    if sum((one.metric, one.label) == (result.metric, result.label) for one in run.results) > 1:
+    if sum((other.metric, other.label) == (result.metric, result.label) for other in run.results) > 1:
         statistic = f"{statistic} ({result.statistic})"
     if run.record.protocol.subject == "model":
         metric += mark(result)
@@ -196,16 +196,16 @@ def _rule_tables(run: TaskRun) -> list[tuple[str, list[dict[str, str]]]]:
 
 
 def _rule_rows(run: TaskRun, rules: Mapping[str, Result], decimals: int) -> list[dict[str, str]]:
-    labels = {one.metric: one.label[0] for one in run.results}
+    labels = {result.metric: result.label[0] for result in run.results}
     counts = Counter(labels.values())
     rows: list[dict[str, str]] = []
     for rule, shown in rules.items():
         # A metric whose label another has, too, has its name as column.
         cells = {label if counts[label] == 1 else metric: "" for metric, label in labels.items()}
-        for one in run.results:
-            if one.category == rule and one.statistic == shown.statistic:
-                label = labels[one.metric]
-                cells[label if counts[label] == 1 else one.metric] = _rule_cell(run, one, decimals)
+        for result in run.results:
+            if result.category == rule and result.statistic == shown.statistic:
+                label = labels[result.metric]
+                cells[label if counts[label] == 1 else result.metric] = _rule_cell(run, result, decimals)
         rows.append({"Change": shown.label[1], **cells, "n": f"{shown.n:,}"})
     return rows
 
@@ -241,11 +241,11 @@ def _values_said(runs: Sequence[TaskRun]) -> Iterator[str]:
     """Yield directions, scales and upper limits of values."""
     results = [result for run in runs for result in run.results]
     arrows = {True: "↑ higher is better", False: "↓ lower is better"}
-    if said := [text for up, text in arrows.items() if any(one.higher_is_better is up for one in results)]:
+    if said := [text for up, text in arrows.items() if any(result.higher_is_better is up for result in results)]:
         yield "; ".join(said)
-    scales = {one.scale for one in results} - {1.0}
+    scales = {result.scale for result in results} - {1.0}
     if scales:
-        times = ", ".join(f"{one:g}" for one in sorted(scales))
+        times = ", ".join(f"{scale:g}" for scale in sorted(scales))
         yield f"values are × {times}; unscaled in csv, json and records"
     tops: dict[str, str] = {}
     for run in runs:
@@ -263,35 +263,35 @@ def _values_said(runs: Sequence[TaskRun]) -> Iterator[str]:
 def _columns_said(runs: Sequence[TaskRun]) -> Iterator[str]:
     """Yield the meaning of the columns of intervals, letters, published values and image-blind baselines."""
     results = [(run, result) for run in runs for result in run.results]
-    methods = {one.interval.method for _, one in results if one.interval and one.interval.low is not None}
+    methods = {result.interval.method for _, result in results if result.interval and result.interval.low is not None}
     if methods:
         drawn = " or ".join(dict.fromkeys(run.record.protocol.resampled for run in runs))
         words = {"bootstrap": "bootstrap", "influence": "influence functions"}
-        made = " or ".join(word for name, word in words.items() if name in methods)
-        yield f"{_interval_name(runs)}: {made} over {drawn}"
-    alphas = {one.alpha for run in runs for one in run.record.significance.values()}
-    if alphas and any(run.record.letters(one) for run, one in results):
+        method = " or ".join(word for name, word in words.items() if name in methods)
+        yield f"{_interval_name(runs)}: {method} over {drawn}"
+    alphas = {entry.alpha for run in runs for entry in run.record.significance.values()}
+    if alphas and any(run.record.letters(result) for run, result in results):
         yield (
             "Group: metrics with a letter in common are not significantly different "
-            f"(p ≥ {', '.join(f'{one:g}' for one in sorted(alphas))} after Holm; 'bench compare RUN')"
+            f"(p ≥ {', '.join(f'{alpha:g}' for alpha in sorted(alphas))} after Holm; 'bench compare RUN')"
         )
-    papers = dict.fromkeys(f"{one.paper}, Table {one.table}" for run in runs for one in run.published.values())
+    papers = dict.fromkeys(f"{value.paper}, Table {value.table}" for run in runs for value in run.published.values())
     if papers:
-        has_difference = any(one.value is not None and one.key in run.published for run, one in results)
+        has_difference = any(result.value is not None and result.key in run.published for run, result in results)
         difference = "; Diff: ours minus published" if has_difference else ""
         yield f"Published: {'; '.join(papers)}{difference}"
-    if any(one.best_alone for _, one in results):
+    if any(result.best_alone for _, result in results):
         yield "No image: best image-blind baseline (its rule)"
 
 
 def _terms_said(runs: Sequence[TaskRun]) -> Iterator[str]:
     """Yield the meaning of labels and categories."""
     for run in runs:
-        labels = {one.label[0] for one in run.results}
-        yield from (f"{term}: {what}" for term, what in run.record.protocol.terms.items() if term in labels)
-        categories = {one.category for one in run.results}
+        labels = {result.label[0] for result in run.results}
+        yield from (f"{term}: {meaning}" for term, meaning in run.record.protocol.terms.items() if term in labels)
+        categories = {result.category for result in run.results}
         named: Mapping[str, str] = run.record.config.get("category_names", {})
-        yield from (f"{name}: {what}" for name, what in named.items() if name in categories)
+        yield from (f"{name}: {meaning}" for name, meaning in named.items() if name in categories)
 
 
 def _counts_said(runs: Sequence[TaskRun]) -> Iterator[str]:
@@ -301,7 +301,7 @@ def _counts_said(runs: Sequence[TaskRun]) -> Iterator[str]:
             f"{run.record.alias} has {run.record.documents.effective:,} documents"
             for run in runs
             if run.record.protocol.counted == counted
-            and any(one.n != run.record.documents.effective for one in run.results)
+            and any(result.n != run.record.documents.effective for result in run.results)
         )
         if of:
             yield f"n: {counted}; {of}"

@@ -106,14 +106,14 @@ _BIDI_CONTROLS = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
 
 def readable(value: object) -> str:
     """Return a value as text, with bidirectional controls as code points (``[U+202E]``)."""
-    return _BIDI_CONTROLS.sub(lambda found: f"[U+{ord(found[0]):04X}]", str(value))
+    return _BIDI_CONTROLS.sub(lambda match: f"[U+{ord(match[0]):04X}]", str(value))
 
 
 def texts_of(value: Any) -> list[str]:
     """Return a caption, or several, as texts; none of None."""
     if value is None:
         return []
-    return [str(one) for one in value] if isinstance(value, list) else [str(value)]
+    return [str(item) for item in value] if isinstance(value, list) else [str(value)]
 
 
 def html_text(value: object) -> str:

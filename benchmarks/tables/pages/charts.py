@@ -83,26 +83,26 @@ class Chart:
     knots: Sequence[tuple[str, str]] = field(default_factory=tuple)
 
 
-def score_histogram(label: str, one: Histogram, name: str) -> Chart:
+def score_histogram(label: str, histogram: Histogram, name: str) -> Chart:
     """Return a histogram of scores.
 
     Args:
         label: Name of the metric.
-        one: Its histogram.
+        histogram: Its histogram.
         name: Prefix of the chart's ids, unique in the page.
     """
-    most = max(*one.counts, 1)
-    step = ACROSS / len(one.counts)
+    most = max(*histogram.counts, 1)
+    step = ACROSS / len(histogram.counts)
     columns = "".join(
         f"M{LEFT + place * step + 0.5:.1f} {FLOOR}V{FLOOR - count / most * DOWN:.1f}"
         f"H{LEFT + (place + 1) * step - 0.5:.1f}V{FLOOR}z"
-        for place, count in enumerate(one.counts)
+        for place, count in enumerate(histogram.counts)
         if count
     )
-    total, mean = sum(one.counts), _short(one.mean(one.counts))
+    total, mean = sum(histogram.counts), _short(histogram.mean(histogram.counts))
     ticks = [
         Tick(LEFT + share * ACROSS, FLOOR + 15, anchor, _short(end))
-        for share, anchor, end in zip((0, 0.5, 1), ("start", "middle", "end"), _ends_and_middle(one), strict=True)
+        for share, anchor, end in zip((0, 0.5, 1), ("start", "middle", "end"), _ends_and_middle(histogram), strict=True)
     ]
     ticks.append(Tick(LEFT - 6, TOP + 4, "end", str(most) if most < 10_000 else f"{most / 1000:.0f}k"))
     return Chart(
@@ -116,7 +116,7 @@ def score_histogram(label: str, one: Histogram, name: str) -> Chart:
         ("Score", "Captions"),
         [
             (f"{_short(low)} to {_short(high)}", f"{count:,}")
-            for low, high, count in zip(one.edges, one.edges[1:], one.counts, strict=False)
+            for low, high, count in zip(histogram.edges, histogram.edges[1:], histogram.counts, strict=False)
         ],
         columns=columns,
     )
@@ -139,14 +139,14 @@ class _Groups:
     counts: Sequence[Sequence[int]]
 
     @classmethod
-    def of(cls, one: Histogram, by: By) -> _Groups:
+    def of(cls, histogram: Histogram, by: By) -> _Groups:
         """Return the ratings of a histogram, or its numbers of words."""
         if by == "by_rating":
-            names = [_short(round(rating, 2)) for rating in one.ratings]
-            return cls("human rating", names, one.ratings, one.rating_counts)
-        ends = list(itertools.pairwise(one.words))
+            names = [_short(round(rating, 2)) for rating in histogram.ratings]
+            return cls("human rating", names, histogram.ratings, histogram.rating_counts)
+        ends = list(itertools.pairwise(histogram.words))
         names = [f"{low}–{high - 1}" if high - low > 1 else str(low) for low, high in ends]
-        return cls("words", names, [(low + high) / 2 for low, high in ends], one.word_counts)
+        return cls("words", names, [(low + high) / 2 for low, high in ends], histogram.word_counts)
 
     @property
     def across(self) -> list[float]:
@@ -157,31 +157,31 @@ class _Groups:
         return list(map(Scale(low, high, LEFT + pad, ACROSS - 2 * pad), self.places))
 
 
-def bubbles(label: str, one: Histogram, name: str, by: By = "by_rating", full: bool = False) -> Chart:
+def bubbles(label: str, histogram: Histogram, name: str, by: By = "by_rating", full: bool = False) -> Chart:
     """Return a chart of scores over ratings or lengths: circles whose area is the number of captions.
 
     Args:
         label: Name of the metric.
-        one: Its histogram.
+        histogram: Its histogram.
         name: Prefix of the chart's ids, unique in the page.
         by: The x axis.
         full: Whether the table below has every count rather than a summary a group.
     """
-    groups = _Groups.of(one, by)
-    means = [mean for mean in map(one.mean, groups.counts) if mean is not None]
+    groups = _Groups.of(histogram, by)
+    means = [mean for mean in map(histogram.mean, groups.counts) if mean is not None]
     summary = f"{sum(map(sum, groups.counts)):,} captions by {groups.unit}"
     if means:
         summary += f"; mean score about {_short(means[0])} at the lowest, {_short(means[-1])} at the highest"
     knots = [
-        (f"{x:.1f}", f"{_height(one, mean):.1f}")
+        (f"{x:.1f}", f"{_height(histogram, mean):.1f}")
         for x, counts in zip(groups.across, groups.counts, strict=True)
-        if (mean := one.mean(counts)) is not None
+        if (mean := histogram.mean(counts)) is not None
     ]
     caption, heads = f"{label} by {groups.unit}", ("Captions", "Mean score, about")
-    rows = [(f"{sum(counts):,}", _short(one.mean(counts))) for counts in groups.counts]
+    rows = [(f"{sum(counts):,}", _short(histogram.mean(counts))) for counts in groups.counts]
     if full:
         caption = f"{label}: captions by {groups.unit} and by the middle of the score's bin"
-        heads = tuple(map(_short, one.centres))
+        heads = tuple(map(_short, histogram.centres))
         rows = [tuple(f"{count:,}" for count in counts) for counts in groups.counts]
     return Chart(
         name,
@@ -189,30 +189,33 @@ def bubbles(label: str, one: Histogram, name: str, by: By = "by_rating", full: b
         summary,
         groups.unit,
         "score",
-        [*_ticks_of_scores(one), *_ticks_of_groups(groups)],
+        [*_ticks_of_scores(histogram), *_ticks_of_groups(groups)],
         caption,
         (groups.unit.capitalize(), *heads),
         [(name, *row) for name, row in zip(groups.names, rows, strict=True)],
         grid="".join(f"M{x:.1f} {TOP}V{FLOOR}" for x in groups.across),
-        circles=list(_circles(one, groups)),
+        circles=list(_circles(histogram, groups)),
         mean="M" + "L".join(" ".join(knot) for knot in knots) if len(knots) > 1 else "",
         knots=knots,
     )
 
 
-def _circles(one: Histogram, groups: _Groups) -> Iterator[tuple[str, str, str]]:
+def _circles(histogram: Histogram, groups: _Groups) -> Iterator[tuple[str, str, str]]:
     most = max((count for counts in groups.counts for count in counts), default=0) or 1
-    largest = max(min(DOWN / len(one.counts), ACROSS / len(groups.counts)) * 0.62, 5)
+    largest = max(min(DOWN / len(histogram.counts), ACROSS / len(groups.counts)) * 0.62, 5)
     for x, counts in zip(groups.across, groups.counts, strict=True):
-        for centre, count in zip(one.centres, counts, strict=True):
+        for centre, count in zip(histogram.centres, counts, strict=True):
             if count:
                 radius = max(largest * math.sqrt(count / most), 0.6)
-                yield f"{x:.1f}", f"{_height(one, centre):.1f}", f"{radius:.1f}"
+                yield f"{x:.1f}", f"{_height(histogram, centre):.1f}", f"{radius:.1f}"
 
 
-def _ticks_of_scores(one: Histogram) -> list[Tick]:
-    ends = _ends_and_middle(one)
-    return [Tick(LEFT - 6, _height(one, end) + at, "end", _short(end)) for end, at in zip(ends, (0, 4, 8), strict=True)]
+def _ticks_of_scores(histogram: Histogram) -> list[Tick]:
+    ends = _ends_and_middle(histogram)
+    return [
+        Tick(LEFT - 6, _height(histogram, end) + at, "end", _short(end))
+        for end, at in zip(ends, (0, 4, 8), strict=True)
+    ]
 
 
 def _ticks_of_groups(groups: _Groups) -> list[Tick]:
@@ -225,12 +228,12 @@ def _ticks_of_groups(groups: _Groups) -> list[Tick]:
     return shown
 
 
-def _ends_and_middle(one: Histogram) -> tuple[float, float, float]:
-    return one.edges[0], (one.edges[0] + one.edges[-1]) / 2, one.edges[-1]
+def _ends_and_middle(histogram: Histogram) -> tuple[float, float, float]:
+    return histogram.edges[0], (histogram.edges[0] + histogram.edges[-1]) / 2, histogram.edges[-1]
 
 
-def _height(one: Histogram, score: float) -> float:
-    return Scale(one.edges[0], one.edges[-1], FLOOR, -DOWN)(score)
+def _height(histogram: Histogram, score: float) -> float:
+    return Scale(histogram.edges[0], histogram.edges[-1], FLOOR, -DOWN)(score)
 
 
 def _short(value: float | None) -> str:
@@ -257,8 +260,8 @@ class Bar(NamedTuple):
 def interval_bar(scale: Scale, value: float | None, interval: tuple[float, float] | None, printed: float | None) -> Bar:
     """Return the bar of a value; None is not drawn."""
 
-    def at(one: float) -> str:
-        return f"{scale(one):.1f}".removesuffix(".0")
+    def at(value: float) -> str:
+        return f"{scale(value):.1f}".removesuffix(".0")
 
     return Bar(
         (at(interval[0]), at(interval[1])) if interval else None,
@@ -351,10 +354,10 @@ def scatter(x: np.ndarray, y: np.ndarray) -> Scatter:
     columns, lines = _round_numbers(across), _round_numbers(up)
     return Scatter(
         list(zip(drawn.tolist(), xs.round(1).tolist(), ys.round(1).tolist(), strict=True)),
-        [Tick(across(one), SCATTER_FLOOR + 22, "middle", f"{one:.6g}".replace("-", "−")) for one in columns]
-        + [Tick(SCATTER_LEFT - 7, up(one) + 4, "end", f"{one:.6g}".replace("-", "−")) for one in lines],
-        "".join(f"M{across(one):.1f} {SCATTER_TOP}V{SCATTER_FLOOR}" for one in columns)
-        + "".join(f"M{SCATTER_LEFT} {up(one):.1f}H{SCATTER_RIGHT}" for one in lines),
+        [Tick(across(value), SCATTER_FLOOR + 22, "middle", f"{value:.6g}".replace("-", "−")) for value in columns]
+        + [Tick(SCATTER_LEFT - 7, up(value) + 4, "end", f"{value:.6g}".replace("-", "−")) for value in lines],
+        "".join(f"M{across(value):.1f} {SCATTER_TOP}V{SCATTER_FLOOR}" for value in columns)
+        + "".join(f"M{SCATTER_LEFT} {up(value):.1f}H{SCATTER_RIGHT}" for value in lines),
         int(rows.size),
         spread,
     )
@@ -371,6 +374,6 @@ def _round_numbers(scale: Scale) -> list[float]:
     """Return round numbers of a scale, four to nine of them."""
     rough = (scale.high - scale.low) / 6
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(one * power for one in (1, 2, 5, 10) if one * power >= rough)
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
     first = math.ceil(scale.low / step)
     return [number * step for number in range(first, math.floor(scale.high / step) + 1)]

@@ -34,7 +34,7 @@ def templates(folder: Path) -> jinja2.Environment:
     """
     import jinja2
 
-    made = jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([folder, _HERE]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -43,8 +43,8 @@ def templates(folder: Path) -> jinja2.Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters["number"] = number
-    return made
+    environment.filters["number"] = number
+    return environment
 
 
 def _shown(value: Any) -> Any:

@@ -43,8 +43,8 @@ def failure_rows(record: Record) -> list[FailureRow]:
         ("remark", record.remarks),
     ):
         rows += [
-            FailureRow(kind, one["stage"], f"{one['count']:,}", one["reason"], one["samples"][:_FIRST])
-            for one in summaries
+            FailureRow(kind, row["stage"], f"{row['count']:,}", row["reason"], row["samples"][:_FIRST])
+            for row in summaries
         ]
     return rows
 

@@ -185,8 +185,8 @@ class Guard:
                 await self.app(scope, receive, send)
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[-1]
-        by_address = secrets.compare_digest(given.encode(), self.token.encode())
+        token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[-1]
+        by_address = secrets.compare_digest(token.encode(), self.token.encode())
         reason = self._refusal(scope["method"], headers, by_address)
 
         async def send_guarded(message: Message) -> None:
@@ -227,10 +227,10 @@ class Guard:
 
     def _has_cookie(self, header: str) -> bool:
         try:
-            found = SimpleCookie(header).get(self.cookie)
+            cookie = SimpleCookie(header).get(self.cookie)
         except CookieError:
             return False
-        return found is not None and secrets.compare_digest(found.value.encode(), self.token.encode())
+        return cookie is not None and secrets.compare_digest(cookie.value.encode(), self.token.encode())
 
 
 def _name(address: str) -> str | None:
