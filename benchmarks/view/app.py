@@ -46,11 +46,11 @@ def application(site: Site) -> Starlette:
 
     def image(request: Request) -> Response:
         try:
-            found = picture(site, request.path_params["key"], request.path_params["sample"])
+            image = picture(site, request.path_params["key"], request.path_params["sample"])
         except BenchError as error:
             return Response(error.message.encode("utf-8", "replace"), 404, media_type="text/plain")
         kept = {"cache-control": "private, max-age=600"}
-        return Response(found.content, media_type=found.media_type, headers=kept)
+        return Response(image.content, media_type=image.media_type, headers=kept)
 
     return Starlette(
         routes=[ASSETS.route(), Route("/runs/{key}/pictures/{sample}", image), Route("/{path:path}", page)]

@@ -52,15 +52,15 @@ def compare_page(site: Site, query: Mapping[str, str]) -> str:
         runs, (first.record.fingerprint, second.record.fingerprint), metrics, "influence" if many else "auto"
     )
     comparison = None if isinstance(verdict, BenchError) else verdict
-    by: By = next((one for one in get_args(By) if one == query.get("by")), "either")
-    found = differences(*sides, by)
+    by: By = next((choice for choice in get_args(By) if choice == query.get("by")), "either")
+    gaps = differences(*sides, by)
     names = _names(sides)
     ahead = _ahead(sides[0], of_ranks=not of_models)
-    page = page_of(page_number(query.get("page", "1")), len(found), PAGE, STATIC_PAGES if site.static else None)
+    page = page_of(page_number(query.get("page", "1")), len(gaps), PAGE, STATIC_PAGES if site.static else None)
 
     def values(**changes: Any) -> dict[str, object]:
-        told = {"a": first.key, "b": second.key, "x": sides[0].metric, "y": sides[1].metric}
-        return {**told, "by": "" if by == "either" else by, **changes}
+        params = {"a": first.key, "b": second.key, "x": sides[0].metric, "y": sides[1].metric}
+        return {**params, "by": "" if by == "either" else by, **changes}
 
     return site.render(
         "compare.html",
@@ -72,7 +72,7 @@ def compare_page(site: Site, query: Mapping[str, str]) -> str:
         selects=_selects(site, sides, of_models),
         fault=verdict.in_one_line if isinstance(verdict, BenchError) else "",
         comparison=comparison,
-        compared=[_value(comparison, one) for one in comparison.compared] if comparison else [],
+        compared=[_value(comparison, entry) for entry in comparison.compared] if comparison else [],
         sentence=_sentence(comparison) if comparison else "",
         by_influence=comparison is not None and comparison.settings.intervals == "influence",
         values=values,
@@ -82,8 +82,8 @@ def compare_page(site: Site, query: Mapping[str, str]) -> str:
             ("second", f"{names[1]} {ahead}"),
         ],
         by=by,
-        said=_said(found),
-        found=_pairs(site, sides, names, found, range(page.first, page.last)),
+        said=_said(gaps),
+        found=_pairs(site, sides, names, gaps, range(page.first, page.last)),
         **page.links(lambda at: address("compare", **values(page=at if at > 1 else ""))),
     )
 
@@ -101,7 +101,7 @@ def _sides(
         if sides and of_models:
             chosen = sides[0].metric
         elif sides and first.key == second.key:
-            chosen = query.get(name) or next((one for one in known if one != sides[0].metric), known[0])
+            chosen = query.get(name) or next((metric for metric in known if metric != sides[0].metric), known[0])
         else:
             chosen = query.get(name) or known[0]
         if chosen not in known:
@@ -132,7 +132,7 @@ def _names(sides: tuple[Side, Side]) -> tuple[str, str]:
 def _selects(site: Site, sides: tuple[Side, Side], of_models: bool) -> list[dict[str, Any]]:
     runs = [sides[0].run, *comparable(sides[0].run, site.runs.all()[0])]
     choices = [(run.key, run.name) for run in runs]
-    found = [
+    menus = [
         {"name": name, "says": says, "choices": choices, "chosen": side.run.key}
         for name, says, side in (("a", "First run", sides[0]), ("b", "Second run", sides[1]))
     ]
@@ -140,25 +140,25 @@ def _selects(site: Site, sides: tuple[Side, Side], of_models: bool) -> list[dict
     if not of_models:
         axes = [("x", "First metric", sides[0]), ("y", "Second metric", sides[1])]
     for name, says, side in axes:
-        metrics = [one for one in side.samples.metrics if one in side.run.record.made_by]
-        shown = [(one, label(side.run, one)) for one in metrics]
-        found.append({"name": name, "says": says, "choices": shown, "chosen": side.metric})
-    return found
+        metrics = [metric for metric in side.samples.metrics if metric in side.run.record.made_by]
+        shown = [(metric, label(side.run, metric)) for metric in metrics]
+        menus.append({"name": name, "says": says, "choices": shown, "chosen": side.metric})
+    return menus
 
 
-def _value(comparison: Comparison, one: RankedValue) -> dict[str, str]:
+def _value(comparison: Comparison, entry: RankedValue) -> dict[str, str]:
     decimals, scale = comparison.decimals, comparison.scale
     return {
-        "label": one.label,
-        "value": number(one.value * scale, decimals),
-        "interval": ends(one.interval, scale, decimals),
-        "letters": one.letters,
+        "label": entry.label,
+        "value": number(entry.value * scale, decimals),
+        "interval": ends(entry.interval, scale, decimals),
+        "letters": entry.letters,
     }
 
 
 def _sentence(comparison: Comparison) -> str:
     """Return the result of the test as a sentence."""
-    labels = {one.name: one.label for one in comparison.compared}
+    labels = {entry.name: entry.label for entry in comparison.compared}
     pair: Pair = comparison.pairs[0]
     decimals, scale, alpha = comparison.decimals, comparison.scale, comparison.settings.alpha
     by = " of ".join(filter(None, [comparison.statistic_label, comparison.metric_label]))
@@ -177,19 +177,19 @@ def _sentence(comparison: Comparison) -> str:
     )
 
 
-def _said(found: Differences) -> str:
-    if not len(found):
+def _said(gaps: Differences) -> str:
+    if not len(gaps):
         return "The two have no scored samples in common."
-    what = "in relative rank (0 to 1), as the metrics have different scales" if found.of_ranks else "in score"
-    marked = "" if found.of_ranks else "; differing words are marked"
-    return f"{len(found):,} samples with scores on both sides, sorted by difference {what}{marked}."
+    unit = "in relative rank (0 to 1), as the metrics have different scales" if gaps.of_ranks else "in score"
+    marked = "" if gaps.of_ranks else "; differing words are marked"
+    return f"{len(gaps):,} samples with scores on both sides, sorted by difference {unit}{marked}."
 
 
 def _pairs(
-    site: Site, sides: tuple[Side, Side], names: tuple[str, str], found: Differences, places: range
+    site: Site, sides: tuple[Side, Side], names: tuple[str, str], gaps: Differences, places: range
 ) -> list[dict[str, Any]]:
     """Return template values for pairs of samples."""
-    rows = found.rows[places.start : places.stop]
+    rows = gaps.rows[places.start : places.stop]
     shown = [
         [
             summary(site, side.run, side.samples, row, values)
@@ -197,24 +197,24 @@ def _pairs(
         ]
         for side, its_rows in zip(sides, rows.T.tolist(), strict=True)
     ]
-    return [_pair(sides, names, found, at, (mine, theirs)) for at, mine, theirs in zip(places, *shown, strict=True)]
+    return [_pair(sides, names, gaps, at, (mine, theirs)) for at, mine, theirs in zip(places, *shown, strict=True)]
 
 
 def _pair(
     sides: tuple[Side, Side],
     names: tuple[str, str],
-    found: Differences,
+    gaps: Differences,
     at: int,
     shown: tuple[dict[str, Any], dict[str, Any]],
 ) -> dict[str, Any]:
-    rows = found.rows[at].tolist()
-    texts = [" / ".join(one["texts"]) for one in shown]
-    difference = found.differences[at]
+    rows = gaps.rows[at].tolist()
+    texts = [" / ".join(sample["texts"]) for sample in shown]
+    difference = gaps.differences[at]
     ahead = names[0] if difference > 0 else names[1]
     return {
         "id": shown[0]["id"],
         "picture": shown[0]["picture"] or shown[1]["picture"],
-        "difference": f"{ahead} {_ahead(sides[0], of_ranks=found.of_ranks)} by {number(abs(difference), 4)}"
+        "difference": f"{ahead} {_ahead(sides[0], of_ranks=gaps.of_ranks)} by {number(abs(difference), 4)}"
         if difference
         else "",
         "text": texts[0] if texts[0] == texts[1] and rows[0] == rows[1] else "",
@@ -314,11 +314,11 @@ Words = list[tuple[str, bool]]
 def word_differences(first: str, second: str) -> tuple[Words, Words]:
     """Split two texts into common and differing parts, by words."""
     words = first.split(), second.split()
-    found: tuple[Words, Words] = [], []
-    folded = [[one.lower().strip(".,;:!?\"'") for one in side] for side in words]
+    parts: tuple[Words, Words] = [], []
+    folded = [[word.lower().strip(".,;:!?\"'") for word in side] for side in words]
     matcher = SequenceMatcher(None, *folded, autojunk=False)
     for kind, *at in matcher.get_opcodes():
         for side, start, end in ((0, *at[:2]), (1, *at[2:])):
             if end > start:
-                found[side].append((" ".join(words[side][start:end]), kind == "equal"))
-    return found
+                parts[side].append((" ".join(words[side][start:end]), kind == "equal"))
+    return parts

@@ -83,10 +83,10 @@ def _write(site: Site, folder: Path, progress: Reporter) -> int:
         text = page_of_address(site, parts.path, dict(parse_qsl(parts.query)))
         own = names[address]
 
-        def relative(found: re.Match[str], own: str = own) -> str:
-            path, sharp, part = unescape(found[2]).partition("#")
+        def relative(match: re.Match[str], own: str = own) -> str:
+            path, sharp, part = unescape(match[2]).partition("#")
             to = posixpath.relpath(name_of(path), posixpath.dirname(own) or ".")
-            return f'{found[1]}="{escape(to + sharp + part)}"'
+            return f'{match[1]}="{escape(to + sharp + part)}"'
 
         _put(folder / own, _ADDRESS.sub(relative, text).encode("utf-8", "replace"))
         for known in list(contents):
@@ -108,10 +108,10 @@ def _file(site: Site, address: str) -> tuple[str, bytes | None]:
     if path[0] == "assets":
         return f"assets/{path[1]}", (ASSETS.text(path[1]) or "").encode()
     if "pictures" in path:
-        found = picture(site, path[1], path[3])
-        if found == NOTHING:
-            return "assets/no-image.svg", found.content
-        return f"runs/{path[1]}/pictures/{path[3]}.{found.ending}", found.content
+        image = picture(site, path[1], path[3])
+        if image == NOTHING:
+            return "assets/no-image.svg", image.content
+        return f"runs/{path[1]}/pictures/{path[3]}.{image.ending}", image.content
     name = "/".join(re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip(".") for part in path)
     if parts.query:
         said = re.sub(r"[^A-Za-z0-9]+", "-", parts.query)[:60].strip("-")

@@ -43,8 +43,8 @@ class ShownRun:
     @property
     def model(self) -> str:
         """The model or its substitute, with decoding settings from the command line."""
-        given = settings_text(self.record.settings.decoding)
-        return f"{self.record.model_name or 'no model'}{f' [{given}]' if given else ''}"
+        decoding = settings_text(self.record.settings.decoding)
+        return f"{self.record.model_name or 'no model'}{f' [{decoding}]' if decoding else ''}"
 
     @property
     def name(self) -> str:
@@ -72,12 +72,12 @@ class Runs:
         faults = [("", error.in_one_line) for error in errors]
         runs: dict[str, ShownRun] = {}
         for file in files:
-            found = self._record(file)
-            if isinstance(found, Record):
+            record = self._record(file)
+            if isinstance(record, Record):
                 key = _key(file.parent, runs)
-                runs[key] = ShownRun(key, file.parent, found)
+                runs[key] = ShownRun(key, file.parent, record)
             else:
-                faults.append((str(file.parent), found.in_one_line.removeprefix(f"{file}: ")))
+                faults.append((str(file.parent), record.in_one_line.removeprefix(f"{file}: ")))
         self._by_key = runs
         by_task = sorted(runs.values(), key=lambda run: run.record.date, reverse=True)
         return sorted(by_task, key=lambda run: (run.record.alias, run.record.task)), faults
@@ -209,8 +209,8 @@ def _kept(run: ShownRun, sample: str) -> bytes | None:
 def comparable(run: ShownRun, runs: Sequence[ShownRun]) -> list[ShownRun]:
     """Return the other runs of the same task and version; empty if ``bench compare`` cannot compare its protocol."""
     return [
-        one for one in runs
+        other for other in runs
         if run.record.protocol.comparable
-        and one.key != run.key
-        and (one.record.task, one.record.version) == (run.record.task, run.record.version)
+        and other.key != run.key
+        and (other.record.task, other.record.version) == (run.record.task, run.record.version)
     ]  # fmt: skip

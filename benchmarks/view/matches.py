@@ -75,13 +75,13 @@ class Explainer:
             raise MetricError("cannot explain: the sample has no score of this metric")
         explain = _EXPLAINERS[record.registered_name(metric)]
         with self._lock:
-            found, value = explain(self, record, metric, candidate, references)
+            explanation, value = explain(self, record, metric, candidate, references)
         if abs(value - score) > _SAME:
             raise MetricError(
                 f"cannot explain: the recomputed score is {value:.4f}, the recorded one {score:.4f}",
                 "Models, word lists or versions differ; rerun the task on this machine.",
             )
-        return found
+        return explanation
 
     def capture(
         self, record: Record, metric: str, candidate: str, references: Sequence[str]
@@ -92,11 +92,13 @@ class Explainer:
 
         with Store(parse_store(None).file) as store:
             scorer = self._capture(record, metric)
-            found = scorer.explain(candidate, references, Context(cache=store))
-        parts = [reference_matches(candidate, reference, one) for reference, one in zip(references, found, strict=True)]
-        made = f"the mean over references of {_what_capture_is(scorer)}"
+            matches = scorer.explain(candidate, references, Context(cache=store))
+        parts = [
+            reference_matches(candidate, reference, match) for reference, match in zip(references, matches, strict=True)
+        ]
+        method = f"the mean over references of {_what_capture_is(scorer)}"
         hows = {str(how): meaning for how, meaning in CAPTURE_HOWS.items()}
-        return SampleExplanation(hows, made, parts), sum(one.value for one in found) / len(found)
+        return SampleExplanation(hows, method, parts), sum(match.value for match in matches) / len(matches)
 
     def meteor(
         self, record: Record, metric: str, candidate: str, references: Sequence[str]
@@ -104,9 +106,11 @@ class Explainer:
         """Return the alignments of METEOR, and its score."""
         from ...metrics.meteor.metric import explain
 
-        found = explain(candidate, references)
-        made = "the maximum over references"
-        return SampleExplanation(METEOR_HOWS, made, [_of_meteor(one) for one in found]), max(one.value for one in found)
+        explanations = explain(candidate, references)
+        method = "the maximum over references"
+        return SampleExplanation(METEOR_HOWS, method, [_of_meteor(alignment) for alignment in explanations]), max(
+            alignment.value for alignment in explanations
+        )
 
     def _capture(self, record: Record, metric: str) -> Capture:
         from ...metrics.capture.metric import Capture
@@ -133,9 +137,9 @@ def _entry(record: Record, metric: str) -> MetricEntry:
     Raises:
         BenchError: The settings cannot be read.
     """
-    for one in record.config.get("metric_list", []):
+    for listed in record.config.get("metric_list", []):
         try:
-            entry = MetricEntry.model_validate({"metric": one} if isinstance(one, str) else one)
+            entry = MetricEntry.model_validate({"metric": listed} if isinstance(listed, str) else listed)
         except ValueError as error:
             raise BenchError(f"cannot read the settings of metric '{metric}': {error}") from error
         if entry.called == metric:
@@ -152,18 +156,18 @@ def _what_capture_is(scorer: Capture) -> str:
     return f"the {spelled} of objects, attributes and relations, weighted {weights}"
 
 
-def _of_meteor(one: Alignment) -> ReferenceMatches:
-    mine = list(_marked(one.candidate, [(found.candidate, found.how) for found in one.aligned]))
-    theirs = list(_marked(one.reference, [(found.reference, found.how) for found in one.aligned]))
+def _of_meteor(alignment: Alignment) -> ReferenceMatches:
+    mine = list(_marked(alignment.candidate, [(pair.candidate, pair.how) for pair in alignment.aligned]))
+    theirs = list(_marked(alignment.reference, [(pair.reference, pair.how) for pair in alignment.aligned]))
     aligned = [sum(end - start for start, end in places) for places in (
-        [found.candidate for found in one.aligned], [found.reference for found in one.aligned]
+        [pair.candidate for pair in alignment.aligned], [pair.reference for pair in alignment.aligned]
     )]  # fmt: skip
     counts = {
-        "aligned words of the caption": f"{aligned[0]} of {len(one.candidate)}",
-        "aligned words of the reference": f"{aligned[1]} of {len(one.reference)}",
-        "chunks": str(one.chunks),
+        "aligned words of the caption": f"{aligned[0]} of {len(alignment.candidate)}",
+        "aligned words of the reference": f"{aligned[1]} of {len(alignment.reference)}",
+        "chunks": str(alignment.chunks),
     }
-    return ReferenceMatches(one.value, mine, theirs, counts)
+    return ReferenceMatches(alignment.value, mine, theirs, counts)
 
 
 def _marked(words: Sequence[str], places: Sequence[tuple[tuple[int, int], str]]) -> Iterator[Any]:

@@ -38,7 +38,7 @@ def samples_page(site: Site, key: str, query: Mapping[str, str]) -> str:
     order = _order(samples, state)
     page = page_of(state.page, len(order), PAGE, STATIC_PAGES if site.static else None)
     wanted = order[page.first : page.last].tolist()
-    found = [
+    listed = [
         summary(site, run, samples, sample, row)
         | {"to": address("runs", key, "samples", sample, **({} if site.static else state.values(page=1)))}
         for sample, row in zip(wanted, samples.rows(wanted), strict=True)
@@ -49,7 +49,7 @@ def samples_page(site: Site, key: str, query: Mapping[str, str]) -> str:
         run=run,
         state=state,
         sorts=[(name, label(run, name)) for name in sortable(samples)],
-        found=found,
+        found=listed,
         said=_said(run, state, len(order), len(samples), page.pages * PAGE),
         **page.links(lambda at: address("runs", key, "samples", **state.values(page=at))),
     )
@@ -72,8 +72,8 @@ def label(run: ShownRun, name: str) -> str:
     return run.record.metric_label(name)
 
 
-def _said(run: ShownRun, state: ListState, found: int, total: int, shown: int) -> str:
-    parts = [f"{found:,} of {total:,} samples" if found < total else f"{total:,} samples"]
+def _said(run: ShownRun, state: ListState, matching: int, total: int, shown: int) -> str:
+    parts = [f"{matching:,} of {total:,} samples" if matching < total else f"{total:,} samples"]
     if state.query:
         parts.append(f"with “{state.query}”")
     if state.failed:
@@ -81,7 +81,7 @@ def _said(run: ShownRun, state: ListState, found: int, total: int, shown: int) -
     if state.sort:
         parts.append(f"by {label(run, state.sort)}, {'highest' if state.descending else 'lowest'} first")
     said = " ".join(parts)
-    return f"{said} (first {shown:,} exported)" if found > shown else said
+    return f"{said} (first {shown:,} exported)" if matching > shown else said
 
 
 def summary(site: Site, run: ShownRun, samples: RunSamples, sample: int, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def sample_page(site: Site, key: str, text: str, query: Mapping[str, str]) -> st
         run=run,
         shown=shown,
         **_place_in_list(site, run, samples, state, sample),
-        explained_any=any(one["why"] for one in shown["scores"]),
+        explained_any=any(score["why"] for score in shown["scores"]),
         matches=metric,
         matches_label=label(run, metric),
         explained=explained,
@@ -146,7 +146,7 @@ def sample_page(site: Site, key: str, text: str, query: Mapping[str, str]) -> st
 def _place_in_list(site: Site, run: ShownRun, samples: RunSamples, state: ListState, sample: int) -> dict[str, str]:
     """Return URLs of the list and of the previous and next sample, and the position in the list."""
     order = _order(samples, state)
-    at = int(found[0]) if (found := np.flatnonzero(order == sample)).size else None
+    at = int(places[0]) if (places := np.flatnonzero(order == sample)).size else None
     page = at // PAGE + 1 if at is not None else 1
     back = address("runs", run.key, "samples", **state.values(page=min(page, STATIC_PAGES) if site.static else page))
     if at is None or (site.static and len(samples) > _STATIC_SAMPLES):
@@ -175,11 +175,11 @@ def _whole(
         score["to"] = address("runs", run.key, "samples", sort=name)
         why = explainable and rank is not None and can_explain(run.record, name)
         score["why"] = address("runs", run.key, "samples", sample, **values, matches=name) + "#matches" if why else ""
-    told = {"id", "image", "failure", *_TITLES, *samples.metrics}
+    known = {"id", "image", "failure", *_TITLES, *samples.metrics}
     facts = [
         (name, _fact(row[name]))
         for name in samples.columns
-        if name not in told and row[name] is not None and row[name] not in ("", [])
+        if name not in known and row[name] is not None and row[name] not in ("", [])
     ]
     named_texts = [(_TITLES[name], texts) for name, texts in named.items()]
     return shown | {"image": row.get("image") or "–", "named_texts": named_texts, "facts": facts}
@@ -187,7 +187,7 @@ def _whole(
 
 def _fact(value: Any) -> str:
     if isinstance(value, list):
-        return ", ".join("–" if one is None else _fact(one) for one in value)
+        return ", ".join("–" if item is None else _fact(item) for item in value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 

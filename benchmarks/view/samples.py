@@ -39,15 +39,15 @@ class RunSamples:
         schema = self._file.schema_arrow
         self.columns: list[str] = schema.names
         self.metrics = [
-            one.name
-            for one in schema
-            if pyarrow.types.is_floating(one.type) and one.name.partition(".")[0] not in COLUMNS
+            field.name
+            for field in schema
+            if pyarrow.types.is_floating(field.type) and field.name.partition(".")[0] not in COLUMNS
         ]
-        self.ratings = [one for one in self.columns if one.partition(".")[0] == "ratings"]
+        self.ratings = [name for name in self.columns if name.partition(".")[0] == "ratings"]
         self._texts = [
-            one.name for one in schema
-            if pyarrow.types.is_string(one.type)
-            or (pyarrow.types.is_list(one.type) and pyarrow.types.is_string(one.type.value_type))
+            field.name for field in schema
+            if pyarrow.types.is_string(field.type)
+            or (pyarrow.types.is_list(field.type) and pyarrow.types.is_string(field.type.value_type))
         ]  # fmt: skip
         self.numbers, self.counts = cache(self._read_numbers), cache(self._counts)
         self._last: tuple[int, Any] | None = None
@@ -96,9 +96,9 @@ class RunSamples:
             chosen &= self._with_failure()
         if query:
             chosen &= self._containing(query)
-        found = np.flatnonzero(chosen)
-        values = self.numbers(sort)[found] if sort else np.zeros(len(found))
-        return found[np.argsort(-values if descending else values, kind="stable")]
+        rows = np.flatnonzero(chosen)
+        values = self.numbers(sort)[rows] if sort else np.zeros(len(rows))
+        return rows[np.argsort(-values if descending else values, kind="stable")]
 
     def rows(self, wanted: Sequence[int]) -> list[dict[str, Any]]:
         """Return samples as rows in the given order; reads only their row groups."""
@@ -110,7 +110,7 @@ class RunSamples:
                 part = self._part(group)
                 # Not 'take': creating the array of indices imports pandas.
                 rows.update((row, part.slice(row - start, 1).to_pylist()[0]) for row in inside.tolist())
-        return [rows[one] for one in wanted_rows.tolist()]
+        return [rows[number] for number in wanted_rows.tolist()]
 
     def _part(self, group: int) -> Any:
         """Return a row group; the last one is cached, as users page through neighbours."""
@@ -169,9 +169,9 @@ def _means(column: Any) -> np.ndarray:
     """Return the mean of the finite values of each list; NaN if there are none."""
     values, counts = numbers_in_lists(column)
     of_list, there = np.repeat(np.arange(len(counts)), counts), np.isfinite(values)
-    given = np.bincount(of_list[there], minlength=len(counts))
+    known = np.bincount(of_list[there], minlength=len(counts))
     sums = np.bincount(of_list[there], values[there], minlength=len(counts))
-    return np.divide(sums, given, out=np.full(len(counts), np.nan), where=given > 0)
+    return np.divide(sums, known, out=np.full(len(counts), np.nan), where=known > 0)
 
 
 def relative_ranks(values: np.ndarray) -> np.ndarray:

@@ -52,9 +52,9 @@ class Site:
 
     @cached_property
     def _templates(self) -> Any:
-        made = templates(Path(__file__).parent / "templates")
-        made.globals |= {"own": "view", "address": address, "static": self.static, "policy": self.policy}
-        return made
+        environment = templates(Path(__file__).parent / "templates")
+        environment.globals |= {"own": "view", "address": address, "static": self.static, "policy": self.policy}
+        return environment
 
     def render(self, template: str, **values: Any) -> str:
         """Render a template."""
@@ -66,10 +66,10 @@ class Site:
         Raises:
             NoSuchPageError: There is no such run.
         """
-        found = self.runs.get(key)
-        if found is None:
+        run = self.runs.get(key)
+        if run is None:
             raise NoSuchPageError(f"there is no run '{key}'", "The first page lists all runs.")
-        return found
+        return run
 
 
 def index_page(site: Site, query: Mapping[str, str]) -> str:
@@ -87,7 +87,7 @@ def index_page(site: Site, query: Mapping[str, str]) -> str:
         "index.html",
         total=sum(map(len, tasks.values())),
         query=query.get("q", ""),
-        tasks=[_task(its) for its in tasks.values()],
+        tasks=[_task(runs) for runs in tasks.values()],
         faults=faults,
     )
 
@@ -95,8 +95,8 @@ def index_page(site: Site, query: Mapping[str, str]) -> str:
 def _task(runs: Sequence[ShownRun]) -> dict[str, Any]:
     newest = runs[0].record
     # Headers omit the statistic if all results are means or corpus-level values.
-    plain = all(one.statistic in ("mean", "corpus") for one in newest.results.values())
-    heads = {key: " ".join(filter(None, one.label[: 1 if plain else 2])) for key, one in newest.results.items()}
+    plain = all(result.statistic in ("mean", "corpus") for result in newest.results.values())
+    heads = {key: " ".join(filter(None, result.label[: 1 if plain else 2])) for key, result in newest.results.items()}
     shown = dict(list(heads.items())[:MOST_VALUES])
     by_model: dict[str | None, list[Record]] = {}
     for run in runs:
@@ -184,7 +184,7 @@ def _tables(site: Site) -> tuple[SuiteTable, ...]:
 def suites_page(site: Site) -> str:
     """Return the page of all published tables."""
     tables = _tables(site)
-    known = {one.suite for one in tables}
+    known = {table.suite for table in tables}
     others = [suite for suite in list_suites() if suite.suite not in known]
     return site.render("suites.html", measured=tables, others=others)
 
@@ -195,7 +195,7 @@ def suite_page(site: Site, name: str) -> str:
     Raises:
         NoSuchPageError: No run fills a cell of such a table.
     """
-    table = next((one for one in _tables(site) if one.suite == name), None)
+    table = next((table for table in _tables(site) if table.suite == name), None)
     if table is None:
         raise NoSuchPageError(f"no run has a value for suite '{name}'", "The page of suites lists measured suites.")
     return site.render("suite.html", suite=shown_suite(table, lambda key: address("runs", key) if key else ""))
@@ -208,8 +208,8 @@ class NoSuchPageError(BenchError):
 def address(*parts: object, **query: object) -> str:
     """Return the URL path of a page, with its non-empty query parameters."""
     path = "/" + "/".join(quote(str(part), safe="") for part in parts)
-    given = {name: value for name, value in query.items() if value not in ("", None)}
-    return f"{path}?{urlencode(given, errors='replace')}" if given else path
+    params = {name: value for name, value in query.items() if value not in ("", None)}
+    return f"{path}?{urlencode(params, errors='replace')}" if params else path
 
 
 @dataclass(frozen=True)
