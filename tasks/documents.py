@@ -61,12 +61,12 @@ class RowsByNeed(Sequence[Mapping[str, Any]]):
             DataError: The files or the number of rows changed since they were counted.
         """
         self._require_unchanged(self.total)
-        found = 0
+        count = 0
         for row in self.read():
             if not isinstance(row, BadRow):
-                found += 1
+                count += 1
                 yield row
-        self._require_unchanged(found)
+        self._require_unchanged(count)
 
     @overload
     def __getitem__(self, index: int) -> Mapping[str, Any]: ...
@@ -78,13 +78,11 @@ class RowsByNeed(Sequence[Mapping[str, Any]]):
         if isinstance(numbers, int):
             return next(islice(self, numbers, None))
         wanted = set(numbers)
-        found = {
-            number: row for number, row in enumerate(islice(self, max(wanted, default=-1) + 1)) if number in wanted
-        }
-        return [found[number] for number in numbers]
+        rows = {number: row for number, row in enumerate(islice(self, max(wanted, default=-1) + 1)) if number in wanted}
+        return [rows[number] for number in numbers]
 
-    def _require_unchanged(self, found: int) -> None:
-        if found != self.total or stamps_of(self.files) != self.stamps:
+    def _require_unchanged(self, count: int) -> None:
+        if count != self.total or stamps_of(self.files) != self.stamps:
             raise DataError(
                 f"{self.origin}: changed while it was read ({self.total:,} rows at first)",
                 "Large data sets are read more than once: run again, and leave the files unchanged during the run.",
@@ -97,7 +95,7 @@ Stamp = tuple[int, int, int]
 
 def stamps_of(files: Sequence[Path]) -> list[Stamp]:
     """Return the stamps of the files that exist."""
-    return [(one.st_size, one.st_mtime_ns, one.st_ino) for one in map(Path.stat, filter(Path.exists, files))]
+    return [(stat.st_size, stat.st_mtime_ns, stat.st_ino) for stat in map(Path.stat, filter(Path.exists, files))]
 
 
 def collect(read: Read, origin: str, files: Sequence[Path] = ()) -> tuple[Sequence[Mapping[str, Any]], list[BadRow]]:
@@ -109,13 +107,13 @@ def collect(read: Read, origin: str, files: Sequence[Path] = ()) -> tuple[Sequen
         files: The files that it is read from; none where only its reader knows.
     """
     stamps = stamps_of(files)
-    given = read()
-    is_whole = isinstance(given, Sequence) or any(file.suffix == ".json" for file in files)
+    rows = read()
+    is_whole = isinstance(rows, Sequence) or any(file.suffix == ".json" for file in files)
     kept: list[Mapping[str, Any]] = []
     bad: list[BadRow] = []
     columns: set[str] = set()
     count = 0
-    for row in given:
+    for row in rows:
         if isinstance(row, BadRow):
             bad.append(row)
             continue
@@ -147,33 +145,33 @@ def reader_of(
     assert function is not None  # noqa: S101 - see Args
     read, place = function.resolve(), f"{display_path(path)}: custom_dataset ({function})"
     if source is not None and source.generated:
-        given, keywords = (), task.dataset_kwargs
+        arguments, keywords = (), task.dataset_kwargs
     elif located is not None:
-        given, keywords = (located,), task.dataset_kwargs
+        arguments, keywords = (located,), task.dataset_kwargs
     else:
         # As lm-eval calls it; what both name is the reader's argument.
-        given, keywords = (), {**task.metadata, **task.dataset_kwargs}
+        arguments, keywords = (), {**task.metadata, **task.dataset_kwargs}
     signature = inspect.signature(read)
     try:
-        signature.bind(*given, **keywords)
+        signature.bind(*arguments, **keywords)
     except TypeError as error:
-        if not given and _binds(signature, (path,), task.dataset_kwargs):
+        if not arguments and _binds(signature, (path,), task.dataset_kwargs):
             raise DataError(
                 f"task '{task.task}': its data is not on this machine.",
                 f"Name it with --data {task.task}=PATH, or in the task file as dataset_path: {function} reads a path.",
             ) from error
-        called = ", ".join([*map(str, given), *(f"{name}=" for name in keywords)])
+        called = ", ".join([*map(str, arguments), *(f"{name}=" for name in keywords)])
         raise TaskError(
             f"{place}: cannot be called with ({called}): {error}",
             "It gets a path (of --data TASK=PATH, dataset_path or a data card) and dataset_kwargs; "
             "without a path, metadata and dataset_kwargs, as in lm-eval: accept **kwargs.",
         ) from error
-    return lambda: _split(read(*given, **keywords), task, place)
+    return lambda: _split(read(*arguments, **keywords), task, place)
 
 
-def _binds(signature: inspect.Signature, given: tuple[Any, ...], keywords: Mapping[str, Any]) -> bool:
+def _binds(signature: inspect.Signature, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> bool:
     try:
-        signature.bind(*given, **keywords)
+        signature.bind(*arguments, **keywords)
     except TypeError:
         return False
     return True
@@ -257,8 +255,8 @@ def load_documents(task: TaskConfig, path: Path, locations: DataLocations) -> Do
         documents.remarks.extend(joined.without)
     if task.process_docs is not None:
         # What is made of all of them is a list, too.
-        given = list(documents.rows) if isinstance(documents.rows, RowsByNeed) else documents.rows
-        processed = list(task.process_docs.resolve()(given))
+        rows = list(documents.rows) if isinstance(documents.rows, RowsByNeed) else documents.rows
+        processed = list(task.process_docs.resolve()(rows))
         documents = documents.replaced(lambda: processed)
     if not documents.rows:
         faults = "".join(f"\n{bad.place}: {bad.reason}" for bad in documents.bad_rows[:5])
@@ -355,15 +353,15 @@ def _data_files(
         declared = declared.get(task.test_split, [])
     names = [declared] if isinstance(declared, str) else list(declared)
     folder = located or task_path.parent
-    found = {name: _matching(folder, name, boundary) for name in names}
-    if located is not None and task.task not in locations.named and not any(found.values()):
+    matches = {name: _matching(folder, name, boundary) for name in names}
+    if located is not None and task.task not in locations.named and not any(matches.values()):
         # The folder of a data set whose texts ship may hold nothing but its images.
         beside = {name: _matching(task_path.parent, name, boundary) for name in names}
-        found = beside if all(beside.values()) else found
-    files = list(chain.from_iterable(found.values()))
+        matches = beside if all(beside.values()) else matches
+    files = list(chain.from_iterable(matches.values()))
     if not files and located is not None:
         files = _only_data_set(task, located)
-    elif missing := [name for name, of_name in found.items() if not of_name]:
+    elif missing := [name for name, of_name in matches.items() if not of_name]:
         names, files = missing, []
     if not files and located is None and source is not None:
         raise missing_data(task, source, locations)
@@ -385,11 +383,11 @@ def _matching(folder: Path, name: str, boundary: Boundary) -> list[Path]:
         return []
     parts = Path(name).parts
     first = next((at for at, part in enumerate(parts) if "*" in part), len(parts))
-    found = [folder.joinpath(*parts[:first])]
+    paths = [folder.joinpath(*parts[:first])]
     for part in parts[first:]:
         # A folder that a link puts outside is not even looked into.
-        found = [one for place in found if boundary.holds(place) for one in place.glob(part)]
-    return sorted(file for file in found if file.is_file())
+        paths = [path for place in paths if boundary.holds(place) for path in place.glob(part)]
+    return sorted(file for file in paths if file.is_file())
 
 
 def _only_data_set(task: TaskConfig, folder: Path) -> list[Path]:

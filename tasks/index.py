@@ -72,11 +72,11 @@ class TaskIndex:
         Raises:
             UsageError: A name is not known; the nearest one is proposed.
         """
-        found: dict[str, IndexEntry] = {}
+        entries: dict[str, IndexEntry] = {}
         for name in names:
             for entry in self._expand(name, (), set()):
-                found[entry.name] = entry
-        return list(found.values())
+                entries[entry.name] = entry
+        return list(entries.values())
 
     def expand_names(self, named: Mapping[str, T]) -> dict[str, T]:
         """Return the values of ``--data`` by task, from tasks, groups and tags; a task's own name wins.
@@ -138,8 +138,8 @@ def build_index(include_paths: Sequence[str | Path] = ()) -> TaskIndex:
         for folder in [BUILTIN_FOLDER, *plugin_folders(), *map(Path, include_paths)]:
             folder = folder.expanduser()
             if not folder.is_dir():
-                what = "is a file; name the folder it is in" if folder.is_file() else "there is no such folder"
-                raise UsageError(f"--include_path {folder}: {what}")
+                fault = "is a file; name the folder it is in" if folder.is_file() else "there is no such folder"
+                raise UsageError(f"--include_path {folder}: {fault}")
             for path in sorted(_yaml_files(folder)):
                 try:
                     entry = read_entry(path, files)

@@ -45,7 +45,7 @@ class JoinedFile:
         Raises:
             DataError: One is missing, has not the columns, or two rows have one key and differ.
         """
-        found = cls(join, task)
+        joined = cls(join, task)
         numbers: dict[_Key, list[tuple[str, Row]]] = {}
         for name in join.file:
             if not (folder / name).is_file():
@@ -55,12 +55,12 @@ class JoinedFile:
                 )
             for number, row in enumerate(read_rows(folder / name), 1):
                 if isinstance(row, BadRow):
-                    found.bad_rows.append(row)
+                    joined.bad_rows.append(row)
                 else:
-                    key, columns = found._keyed(row, place := f"{Path(name).name}: row {number}")
+                    key, columns = joined._keyed(row, place := f"{Path(name).name}: row {number}")
                     numbers.setdefault(key, []).append((place, columns))
-        found.rows = {key: found._one(key, rows) for key, rows in numbers.items()}
-        return found
+        joined.rows = {key: joined._one(key, rows) for key, rows in numbers.items()}
+        return joined
 
     def joined(self, documents: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any] | BadRow]:
         """Yield each document with its row's columns.
@@ -165,5 +165,5 @@ def _said(columns: Iterable[str], key: _Key) -> str:
 
 def _listed(columns: Iterable[str], keys: Iterable[_Key]) -> str:
     names = list(columns)
-    found = [_said(names, key) for key, _ in zip(keys, range(_NAMED), strict=False)]
-    return "; ".join(found) or "no row"
+    listed = [_said(names, key) for key, _ in zip(keys, range(_NAMED), strict=False)]
+    return "; ".join(listed) or "no row"

@@ -81,14 +81,14 @@ class DataLocations:
             return copy
         if task.custom_dataset is None or task.dataset_path is None or (source is not None and source.generated):
             return None
-        found = path.parent / Path(task.dataset_path).expanduser()
-        if not found.exists():
+        local = path.parent / Path(task.dataset_path).expanduser()
+        if not local.exists():
             raise DataError(
                 f"{display_path(path)}: dataset_path '{task.dataset_path}': there is no such file or folder in "
                 f"{path.parent}",
                 f"A reader is given it as its path; --data {task.task}=PATH names another.",
             )
-        return found
+        return local
 
     def _copy(self, task: TaskConfig, source: DataSource | None) -> Path | None:
         """Return the copy that the user named, or put where the data card's is looked for."""

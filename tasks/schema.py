@@ -57,8 +57,8 @@ def faults_of(error: ValidationError, parsed: ParsedFile, model: type[BaseModel]
         model: The model.
         section: The keys that lead to what was validated; none for the whole file.
     """
-    told = (one for fault in error.errors() for one in _explain(fault, parsed, model, section))
-    return list(dict.fromkeys(told))
+    faults = (message for fault in error.errors() for message in _explain(fault, parsed, model, section))
+    return list(dict.fromkeys(faults))
 
 
 def _explain(fault: Any, parsed: ParsedFile, model: type[BaseModel], section: Sequence[str]) -> Iterator[str]:
@@ -75,7 +75,7 @@ def _explain(fault: Any, parsed: ParsedFile, model: type[BaseModel], section: Se
         yield f"{place}: unknown key '{keys[-1]}'.{nearest}"
     elif fault["type"] == "missing":
         field = _fields(model, inner[:-1]).get(inner[-1])
-        said = " or ".join(f"'{inner[-1]}: {one}'" for one in (field and field.examples) or ())
+        said = " or ".join(f"'{inner[-1]}: {example}'" for example in (field and field.examples) or ())
         yield f"{place}: key '{'.'.join(keys)}' is missing{f'; write {said}' if said else ''}"
     else:
         name = ".".join(keys)
@@ -93,7 +93,7 @@ def _fields(model: type[BaseModel], keys: Sequence[str]) -> dict[str, FieldInfo]
         if get_origin(annotation) in (dict, list):
             next(left, None)  # a user-defined name, or a number
         members = (annotation, *get_args(annotation))  # of "PublishedTable | None", the former
-        nested = [one for one in members if isinstance(one, type) and issubclass(one, BaseModel)]
+        nested = [member for member in members if isinstance(member, type) and issubclass(member, BaseModel)]
         if not nested:
             return {}
         model = nested[0]
@@ -356,8 +356,8 @@ class TaskConfig(_Strict):
         templates = {key: value for key, value in values.items() if str(key).startswith("doc_to_")}
         others = {key: value for key, value in values.items() if key not in templates}
         # A file may take back a key that it includes.
-        given = {key: value for key, value in templates.items() if value is not None}
-        return {**others, GATHERED_TEMPLATES: given} if given else others
+        present = {key: value for key, value in templates.items() if value is not None}
+        return {**others, GATHERED_TEMPLATES: present} if present else others
 
     @model_validator(mode="after")
     def _complete(self) -> TaskConfig:
@@ -416,8 +416,8 @@ class TaskConfig(_Strict):
 
     def to_json(self) -> dict[str, Any]:
         """Return the keys that the file sets as JSON values; functions become ``!function module.name``."""
-        given = {key: getattr(self, key) for key in self.model_fields_set - {"templates"}} | self.templates
-        return _to_json(dict(sorted(given.items())), str, only_set=True)
+        values = {key: getattr(self, key) for key in self.model_fields_set - {"templates"}} | self.templates
+        return _to_json(dict(sorted(values.items())), str, only_set=True)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what decides the numbers: every key but names and texts, functions with their code's hash.
@@ -425,8 +425,8 @@ class TaskConfig(_Strict):
         Defaults are spelled out, so that a file which states one is the same task.
         """
         left_out = _NOT_IN_FINGERPRINT | {key for key in _ONLY_WHERE_GIVEN if not getattr(self, key)}
-        given = {key: value for key, value in vars(self).items() if key not in left_out}
-        return _to_json(given | self.templates, FunctionReference.fingerprint, only_set=False)
+        values = {key: value for key, value in vars(self).items() if key not in left_out}
+        return _to_json(values | self.templates, FunctionReference.fingerprint, only_set=False)
 
 
 _NOT_IN_FINGERPRINT = {
@@ -483,7 +483,7 @@ def load_task(path: Path) -> tuple[TaskConfig, ParsedFile]:
         return TaskConfig.model_validate(parsed.values), parsed
     except ValidationError as error:
         faults = faults_of(error, parsed, TaskConfig)
-        faulty = {str(one["loc"][0]) for one in error.errors() if one["loc"]}
+        faulty = {str(detail["loc"][0]) for detail in error.errors() if detail["loc"]}
         task = _without(faulty, parsed)
         if faulty:
             # Pydantic looks at the whole only where every value is of the right type.
@@ -496,5 +496,5 @@ def _without(faulty: Set[str], parsed: ParsedFile) -> TaskConfig:
     stand_ins: dict[str, Any] = {"task": parsed.path.stem, "metadata": {"version": 0}}
     known = TaskConfig.model_fields.keys() - faulty - {"templates"}
     kept = {key: value for key, value in parsed.values.items() if key in known}
-    given = {key: one for key, one in parsed.values.items() if str(key).startswith("doc_to_") and one}
-    return TaskConfig.model_construct(**(stand_ins | kept), templates=given)
+    present = {key: value for key, value in parsed.values.items() if str(key).startswith("doc_to_") and value}
+    return TaskConfig.model_construct(**(stand_ins | kept), templates=present)

@@ -111,7 +111,7 @@ def requests_of_card(task: TaskConfig, task_path: Path) -> list[Request]:
     """
     parsed = _card_of(task, task_path)
     asked = requests_of(parsed.values, parsed.path, parsed.where) if parsed else []
-    return [one for one in asked if one.kind == "addresses"]
+    return [source for source in asked if source.kind == "addresses"]
 
 
 def _card_of(task: TaskConfig, task_path: Path) -> ParsedFile | None:
