@@ -97,7 +97,7 @@ class RunSettings:
         Raises:
             UsageError: A name is unknown, or a value invalid.
         """
-        known = [one.name for one in fields(cls)]
+        known = [entry.name for entry in fields(cls)]
         for name in arguments:
             if name not in known:
                 raise UsageError(f"unknown setting '{name}'.{did_you_mean(name, known)}", f"Known: {', '.join(known)}.")
