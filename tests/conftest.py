@@ -128,7 +128,7 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _meteor_tables: Path) -> None:
     """Keep tests away from the user's store and data sets."""
-    cache = tmp_path.with_name(f"{tmp_path.name}.cache")
+    cache = tmp_path / "cache"
     cache.mkdir()
     (cache / "meteor").symlink_to(_meteor_tables)
     monkeypatch.setenv("BENCH_CACHE", str(cache))
