@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from opened_pages import WIDTHS, open_browser, served, violations
+from opened_pages import MANY_PAGES_WIDTHS, open_browser, served, violations
 from rated_session import SYSTEMS, make_session, make_task
 
 from capbench.benchmarks.rate.app import application
@@ -63,6 +63,7 @@ def number_of(page: Page) -> int:
     return int(heading.split()[0]) - 1 if heading[0].isdigit() else ANSWERS
 
 
+@pytest.mark.costly
 def test_no_answer_is_lost_though_the_server_is_killed_twice(browser: Browser, tmp_path: Path) -> None:
     make_task(tmp_path, ANSWERS // len(SYSTEMS))
     context = browser.new_context(viewport={"width": 390, "height": 700})
@@ -102,7 +103,7 @@ def pages_of(session: Session, port: int = 0) -> AbstractContextManager[str]:
     return served(application(RatingQueue(session)), "rate", port)
 
 
-@pytest.mark.parametrize(("width", "themes"), WIDTHS)
+@pytest.mark.parametrize(("width", "themes"), MANY_PAGES_WIDTHS)
 def test_every_page_fits_is_accessible_in_both_themes_and_asks_nobody_else(
     browser: Browser, addresses: dict[str, str], axe: str, width: int, themes: list[str]
 ) -> None:

@@ -244,9 +244,15 @@ def look(
     return ended
 
 
+_SPELLED = re.compile("above|by a link|by links|through a link|after a space|by a pattern|by an address")
+
+
 def dear(attacks: Iterable[str], *costly: str) -> list[Any]:
-    """Return attacks, those marked that import a library for seconds."""
-    return [pytest.param(one, marks=pytest.mark.costly if one in costly else ()) for one in attacks]
+    """Return attacks; costly are other spellings of the path of another one, and those that import for seconds."""
+    return [
+        pytest.param(attack, marks=pytest.mark.costly if attack in costly or _SPELLED.search(attack) else ())
+        for attack in attacks
+    ]
 
 
 def came_to_its_end(attack: str, ended: Mapping[str, int], but: tuple[str, ...] = ()) -> None:
@@ -772,7 +778,7 @@ def write_files_that_are_no_images(world: World) -> None:
     world.write("list.mp4", "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n{server}/x.ts\n#EXT-X-ENDLIST\n")
 
 
-@pytest.mark.parametrize("attack", IMAGES)
+@pytest.mark.parametrize("attack", dear(IMAGES))
 def test_rows_images_and_captions(attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
     image = IMAGES[attack]
     world.write("strange.yaml", TASK)
@@ -905,7 +911,7 @@ def linked(path: Path, target: Path) -> None:
     path.symlink_to(target)
 
 
-@pytest.mark.parametrize("attack", OF_RUNS)
+@pytest.mark.parametrize("attack", dear(OF_RUNS))
 def test_run_and_leaderboard(attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
     assert (
         typed(

@@ -41,6 +41,13 @@ RATED = [("a cat", 1), ("a dog", 2), ("a dog runs", 3), ("the dog runs fast", 4)
 
 
 @pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of inputs that holds nothing else."""
+    (made := tmp_path / "given").mkdir()
+    return made
+
+
+@pytest.fixture
 def suite(tmp_path: Path) -> Suite:
     """Two tasks of the same data, and rows of which two are of one metric."""
     rows = [
@@ -199,21 +206,21 @@ def test_model_of_a_file_stands_for_a_row_with_its_arguments(tmp_path: Path, sui
     assert said["CLIP-S (ViT-L/14)", "small"] == (None, f"not released: {SCORES_OR_MODEL}")
 
 
-def test_row_of_an_encoder_takes_a_model_or_scores_of_images_and_texts(tmp_path: Path):
+def test_row_of_an_encoder_takes_a_model_or_scores_of_images_and_texts(folder: Path):
     suite = load_suite("dci_table7")
     row = "sDCI Pick1 LLM Rand"
     assert {one.needs for one in places(suite) if one.row.printed_model == row} == {
         "released as dci_pick1, a LoRA (model: clip-vit-base-patch32, model_args: {peft: FOLDER}): " + MODEL
     }
-    (tmp_path / "models.yaml").write_text(
+    (folder / "models.yaml").write_text(
         f"dci_table7:\n  {row}: {{model: clip-vit-base-patch32, model_args: {{peft: there}}}}\n"
     )
-    taken = {one.models for one in places(suite, read_inputs(suite, tmp_path)) if one.row.printed_model == row}
+    taken = {one.models for one in places(suite, read_inputs(suite, folder)) if one.row.printed_model == row}
     assert taken == {RowModels("clip-vit-base-patch32", model_args='{"peft": "there"}')}
-    file = put_lines(tmp_path / f"dci_all_scm/{row}.jsonl")
+    file = put_lines(folder / f"dci_all_scm/{row}.jsonl")
     taken = {
         (one.column.task, one.models, one.needs)
-        for one in places(suite, read_inputs(suite, tmp_path))
+        for one in places(suite, read_inputs(suite, folder))
         if one.row.printed_model == row and one.column.task in ("dci_all_scm", "dci_all_neg")
     }
     # The file is for its task; the others have the model.
@@ -260,7 +267,7 @@ def places_of(suite: str, given: Any = NOTHING) -> list[TablePlace]:
     return list(places(load_suite(suite), given))
 
 
-def test_no_row_stands_under_a_column_that_holds_images_it_was_trained_on(tmp_path: Path):
+def test_no_row_stands_under_a_column_that_holds_images_it_was_trained_on(folder: Path):
     seen = "the model was trained on images that this column is measured on: sdci_train, sdci_valid"
     suite = load_suite("dci_table2")
     best = [one for one in places_of("dci_table2") if "best sDCI" in (one.row.printed_model or "")]
@@ -273,10 +280,10 @@ def test_no_row_stands_under_a_column_that_holds_images_it_was_trained_on(tmp_pa
     printed = [suite.published(one.row, one.column, "accuracy", "") for one in best]
     assert [one and one.printed for one in printed] == [None] * 6 + ["64.02", "31.60"]
     # A model that a user names may say so, too.
-    (tmp_path / "models.yaml").write_text(
+    (folder / "models.yaml").write_text(
         "dci_table2:\n  NegCLIP: {model: open_clip, trained_on: [sdci_train, sdci_valid]}\n"
     )
-    given = read_inputs(suite, tmp_path)
+    given = read_inputs(suite, folder)
     assert {one.needs for one in places(suite, given) if one.row.printed_model == "NegCLIP"} == {seen}
 
 
@@ -344,14 +351,14 @@ def test_row_that_a_models_file_misspells_is_refused(tmp_path: Path, suite: Suit
         read_inputs(suite, tmp_path / "given")
 
 
-def test_one_folder_serves_several_suites(tmp_path: Path):
-    put(tmp_path, "flickr8k_expert", "TIGEr")
-    put(tmp_path, "flickr8k_expert", "Polos")
+def test_one_folder_serves_several_suites(folder: Path):
+    put(folder, "flickr8k_expert", "TIGEr")
+    put(folder, "flickr8k_expert", "Polos")
     first, fifth = load_suite("pacspp_table1"), load_suite("pacspp_table5")
-    assert {file.stem for file in read_inputs(first, tmp_path).files.values()} == {"TIGEr"}
-    assert {file.stem for file in read_inputs(fifth, tmp_path).files.values()} == {"Polos"}
-    (tmp_path / "models.yaml").write_text("dci_table2: {NegCLIP: x}")
-    assert read_inputs(first, tmp_path).models == {}
+    assert {file.stem for file in read_inputs(first, folder).files.values()} == {"TIGEr"}
+    assert {file.stem for file in read_inputs(fifth, folder).files.values()} == {"Polos"}
+    (folder / "models.yaml").write_text("dci_table2: {NegCLIP: x}")
+    assert read_inputs(first, folder).models == {}
 
 
 def test_folder_that_is_not_there_or_without_a_suite_is_refused(
@@ -368,7 +375,7 @@ def test_folder_that_is_not_there_or_without_a_suite_is_refused(
 
 @pytest.mark.parametrize("suite", list_suites(), ids=lambda suite: suite.suite)
 @pytest.mark.parametrize("by", ["files", "models"])
-def test_every_place_runs_or_says_what_fills_it(suite: Suite, tmp_path: Path, by: str):
+def test_every_place_runs_or_says_what_fills_it(suite: Suite, folder: Path, by: str):
     fillable = [
         one
         for one in places(suite)
@@ -380,13 +387,13 @@ def test_every_place_runs_or_says_what_fills_it(suite: Suite, tmp_path: Path, by
         called = suite.name(place.row).replace("/", "-")
         if MODEL in place.needs and by == "models":
             continue
-        put_lines(tmp_path / place.column.task / f"{called}.jsonl")
+        put_lines(folder / place.column.task / f"{called}.jsonl")
         if place.metric == "recorded" and place.column.metric:
-            put_lines(tmp_path / place.column.task / called / f"{place.column.name}.jsonl")
+            put_lines(folder / place.column.task / called / f"{place.column.name}.jsonl")
     named = [suite.name(one.row).replace("/", "-") for one in fillable if MODEL in one.needs]
     models = {name: {"model": "clip-vit-base-patch32"} for name in named}
     if by == "models":
-        (tmp_path / "models.yaml").write_text(json.dumps({suite.suite: models}))
+        (folder / "models.yaml").write_text(json.dumps({suite.suite: models}))
     left = [(one.row, one.column, one.needs) for one in places(suite) if one.needs and one not in fillable]
-    filled = places(suite, read_inputs(suite, tmp_path))
+    filled = places(suite, read_inputs(suite, folder))
     assert [(one.row, one.column, one.needs) for one in filled if one.needs] == left
