@@ -722,7 +722,7 @@ OF_RECIPE_COMMANDS = {
 @pytest.mark.parametrize(
     ("kind", "attack"),
     [
-        (kind, attack)
+        pytest.param(kind, attack, marks=pytest.mark.costly if _SPELLED.search(attack) else ())
         for kind, of in (("pipeline", OF_PIPELINES), ("recipe", OF_RECIPES), ("loop", OF_LOOPS))
         for attack in of
     ],

@@ -121,6 +121,7 @@ def test_empty_texts_and_separators_and_a_second_run_that_starts_no_java(make_it
 
 
 @pytest.mark.usefixtures("_small_table")
+@pytest.mark.costly
 def test_killed_child_is_replaced_and_an_item_that_hangs_fails_alone(many: Items, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("capbench.metrics.meteor.jar._BATCH", 20)
     many = many.subset(np.arange(0, 600, 10))
