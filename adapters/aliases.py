@@ -147,7 +147,7 @@ class ModelSpec:
         known = inspect.signature(adapters[self.adapter]).parameters
         return replace(self, arguments={**self.arguments, "device": device}) if "device" in known else self
 
-    def lend(self, device: str) -> TrainableModel:
+    def to_trainable(self, device: str) -> TrainableModel:
         """Build the adapter on a device, and return its module to be trained.
 
         Args:
@@ -156,7 +156,7 @@ class ModelSpec:
         Raises:
             BenchError: The model could not be loaded, or has no module that can be trained here.
         """
-        return self.on(device).load().lend()
+        return self.on(device).load().to_trainable()
 
     def _arguments_of(self, build: Callable[..., Any]) -> dict[str, Any]:
         known = inspect.signature(build).parameters

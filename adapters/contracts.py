@@ -101,7 +101,7 @@ class Model:
         """Return why it cannot use an image, as far as known before it is loaded; else an empty string."""
         return ""
 
-    def lend(self) -> TrainableModel:
+    def to_trainable(self) -> TrainableModel:
         """Return the model's module and its parts for training.
 
         Raises:

@@ -173,7 +173,7 @@ def score(
     Raises:
         BenchError: A metric is unknown, nothing can be scored, or lengths of lists or ids of mappings differ.
     """
-    given = given_rows(rows, predictions, references, images)
+    source = given_rows(rows, predictions, references, images)
     rule, failures, names = require_rule(empty_caption), FailureLog(strict), split_metrics(metrics)
     with permit(Permissions.of(allow_outside, allow_server, trust_remote_code=trust_remote_code)):
         named, models = NamedModels(), Models()
@@ -186,7 +186,7 @@ def score(
             models = Models() if execution.is_always_elsewhere else load_models(named)
         with Store(file, late=True) as opened:
             return score_rows(
-                given, planned, failures, rule,
+                source, planned, failures, rule,
                 named=named, models=models, store=opened, progress=progress or by_place(), execution=execution,
             )  # fmt: skip
 

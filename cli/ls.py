@@ -122,7 +122,7 @@ def _adapters(options: argparse.Namespace) -> list[dict[str, str]]:
 
 def _suites(options: argparse.Namespace) -> list[dict[str, str]]:
     """Return the suites, with how many of their cells can be measured here."""
-    from ..benchmarks.suites.given import NOTHING, read_inputs
+    from ..benchmarks.suites.inputs import NOTHING, read_inputs
     from ..benchmarks.suites.plan import count_cells
     from ..benchmarks.suites.read import list_suites
     from ..tasks.index import build_index

@@ -317,5 +317,5 @@ def serve_pages(application: Any, options: argparse.Namespace, visitor: str) -> 
         holds=visitor,
         host=options.host,
         port=options.port,
-        told=lambda address: print(f"Open {address}\nCtrl-C ends it.", flush=True),
+        announce=lambda address: print(f"Open {address}\nCtrl-C ends it.", flush=True),
     )

@@ -321,7 +321,7 @@ def _run_suite(options: argparse.Namespace, data: dict[str, Path], **settings: A
         **settings: As :func:`capbench.evaluate` takes them.
     """
     from ..access import request_lines
-    from ..benchmarks.suites.given import NOTHING, read_inputs
+    from ..benchmarks.suites.inputs import NOTHING, read_inputs
     from ..benchmarks.suites.places import places
     from ..benchmarks.suites.plan import plan_suite
     from ..benchmarks.suites.read import load_suite
@@ -343,9 +343,9 @@ def _run_suite(options: argparse.Namespace, data: dict[str, Path], **settings: A
             for name, about in dict.fromkeys((suite.name(place.row), _said(place)) for place in places(suite, inputs)):
                 print(f"{name}: {about}")
             where = {"include_path": options.include_path, "allow_outside": options.allow_outside}
-            _say_what_is_missing(plan_suite(suite, given=inputs, data=data, **where).missing)
+            _say_what_is_missing(plan_suite(suite, inputs=inputs, data=data, **where).missing)
         return 0
-    finished = run_suite(suite, given=inputs, data=data, on_missing=_say_what_is_missing, on_finish=_tell, **settings)
+    finished = run_suite(suite, inputs=inputs, data=data, on_missing=_say_what_is_missing, on_finish=_tell, **settings)
     table = render_suite(finished, options.format)
     print(table)
     if options.table_path:

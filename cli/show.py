@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the explanation of each task, of a suite, or of what is registered under the name."""
-    from ..benchmarks.suites.given import describe
+    from ..benchmarks.suites.inputs import describe
     from ..benchmarks.suites.read import load_suite, suite_names
     from ..errors import UsageError
     from ..tasks.index import build_index, read_entry

@@ -21,6 +21,9 @@ _KEEP_SECONDS = 1.0
 Need = Literal["references", "image", "boxes", "objects", "encoder", "judge"]
 """Required parts of an item (references, image, boxes, objects) or of the context (encoder, judge)."""
 
+COLUMN_OF: Mapping[Need, str] = {"references": "references", "image": "images", "boxes": "boxes", "objects": "objects"}
+"""The column of ``Items`` for each need of the data."""
+
 State = Mapping[str, np.ndarray]
 """A metric's state of the whole corpus, or of a part of it: arrays of numbers by name, stored without pickle."""
 
@@ -191,6 +194,11 @@ def add_sums(sums: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     return {name: np.sum([shard[name] for shard in sums], axis=0) for name in sums[0]}
 
 
+def is_built_in(metric: type) -> bool:
+    """Return whether a class is of this package: its code is known by the version, and its needs are tested."""
+    return metric.__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
 class Metric(Aggregate, ABC):
     """Scores captions one by one.
 
@@ -207,7 +215,7 @@ class Metric(Aggregate, ABC):
     """Whether a system that has more of it is better, or worse. False for a count such as ``length``: tables
     have no arrow and no ranks. Comparisons with ratings or another caption still use ``higher_is_better``."""
     needs: frozenset[Need] = frozenset()
-    """What must be there for it."""
+    """What ``score`` reads besides candidates; a class of your own that reads more is stopped."""
     encoder_family: str | None = None
     """The family of encoders that it is defined with (``Encoder.family``); None for any."""
     source: str

@@ -244,7 +244,7 @@ class DcScore(Metric):
         for item, known in enumerate(self._oracles(items, questions, context)):
             image = items.images[item]
             if not items.candidates[item].strip():
-                checks[item] = "says nothing"
+                checks[item] = "is empty"
             elif isinstance(known, str):
                 checks[item] = known
             elif not isinstance(image, ImageHandle):
@@ -301,7 +301,7 @@ class DcScore(Metric):
         facts = questions.facts([text for text in texts if text], context)
         oracles: list[OracleCaption | str] = []
         for text in texts:
-            extracted = facts.get(text, "say nothing")
+            extracted = facts.get(text, "are empty")
             oracles.append(f"references: {extracted}" if isinstance(extracted, str) else OracleCaption(text, extracted))
         return oracles
 

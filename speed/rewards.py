@@ -61,7 +61,7 @@ class Loop:
         self._clip = CLIPModel.from_pretrained(model, dtype=torch.float32).eval()
         self._tokenizer = AutoTokenizer.from_pretrained(model)
         # The encoder's own transform, so that the pixels are the same.
-        self._transform = resolve_model("shapes-clip").lend("cpu").transform
+        self._transform = resolve_model("shapes-clip").to_trainable("cpu").transform
 
     def score(self, rows: Sequence[TrainingRow], captions: Sequence[str], each: int, keeps_images: bool) -> np.ndarray:
         """Return the reward of captions, ``each`` a row; either keeps the image of a row, or encodes it each time."""
@@ -114,7 +114,7 @@ def main() -> int:
     for step in range(options.steps + 1):
         rows = trainer.rows_of(step)
         written = trainer._written([trainer.inputs(rows)], trainer._writing, step)
-        texts = trainer.lent.texts(written)
+        texts = trainer.trainable.texts(written)
         ways: dict[str, Callable[[], np.ndarray]] = {
             "rewards": partial(_total, trainer, rows, written),
             "one by one": partial(loop.score, rows, texts, 5, keeps_images=False),

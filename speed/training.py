@@ -42,22 +42,22 @@ def main() -> None:
         taking.norm()
         taking.take(1e-6)
 
-    lent = resolve_model(options.model).lend("cpu")
-    lent.module.requires_grad_(True)
-    adam = torch.optim.AdamW(lent.module.parameters(), lr=1e-6)
+    trainable = resolve_model(options.model).to_trainable("cpu")
+    trainable.module.requires_grad_(True)
+    adam = torch.optim.AdamW(trainable.module.parameters(), lr=1e-6)
 
     def bare(step: int) -> None:
         drawn = trainer._drawn(step)
-        read = [lent.transform.read(one) for one in drawn.images]
-        inputs, _ = lent.transform.collate(read)
+        read = [trainable.transform.read(one) for one in drawn.images]
+        inputs, _ = trainable.transform.collate(read)
         adam.zero_grad()
-        images = torch.nn.functional.normalize(lent.encode_images(inputs), dim=1)
-        texts = torch.nn.functional.normalize(lent.encode_texts(lent.text_inputs(drawn.texts)), dim=1)
-        pairs = lent.module.logit_scale.exp() * images @ texts.T
+        images = torch.nn.functional.normalize(trainable.encode_images(inputs), dim=1)
+        texts = torch.nn.functional.normalize(trainable.encode_texts(trainable.text_inputs(drawn.texts)), dim=1)
+        pairs = trainable.module.logit_scale.exp() * images @ texts.T
         own = torch.arange(len(pairs))
         loss = torch.nn.functional.cross_entropy(pairs, own) + torch.nn.functional.cross_entropy(pairs.T, own)
         (loss / 2).backward()
-        torch.nn.utils.clip_grad_norm_(lent.module.parameters(), float("inf"))
+        torch.nn.utils.clip_grad_norm_(trainable.module.parameters(), float("inf"))
         adam.step()
 
     spent = {"trainer": 0.0, "bare": 0.0}

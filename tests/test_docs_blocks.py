@@ -23,7 +23,7 @@ from test_docs import DOCUMENTS, PLACEHOLDER, ROOT, commands
 from test_readme import block
 
 from capbench.benchmarks.rate.questions import Questionnaire
-from capbench.benchmarks.suites.given import RowModel
+from capbench.benchmarks.suites.inputs import RowModel
 from capbench.benchmarks.suites.read import load_suite, suite_names
 from capbench.cli.cluster_file import ClusterFile
 from capbench.cli.main import main

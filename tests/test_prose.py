@@ -25,6 +25,17 @@ BETTER = {
     "held against": "compared with",
     "hold against": "compare with",
     "everywhere else": "other modules",
+    "resample draws": "bootstrap over",
+    "differ significantly": "significantly different",
+    "so great a": "this large",
+    "say nothing": "empty captions",
+    "kept by their content": "keyed by content",
+    "read by lists of words": "parsed with word lists",
+    "does not look at the image": "image-blind",
+    "spoils its captions": "degrades its captions",
+    "is the user's to say": "with a user-defined direction",
+    "lends its": "the base model",
+    "among those of other parts": "crop-to-caption retrieval",
 }
 """Phrase to what says it better."""
 

@@ -384,8 +384,8 @@ class HfCaptioner(Captioner):
             "pillow": PIL.__version__.split(".")[0],
         }
 
-    def lend(self) -> TrainableCaptioner:
-        """Return the trainable model in single precision; see ``Model.lend``.
+    def to_trainable(self) -> TrainableCaptioner:
+        """Return the trainable model in single precision; see ``Model.to_trainable``.
 
         Raises:
             AdapterError: It is quantised, spread over devices, or has adapter weights already.

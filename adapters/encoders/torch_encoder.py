@@ -202,8 +202,8 @@ class TorchEncoder(TorchBatches):
             AdapterError: The model has none.
         """
 
-    def lend(self) -> TrainableEncoder:
-        """Return the trainable encoder; see ``Model.lend``.
+    def to_trainable(self) -> TrainableEncoder:
+        """Return the trainable encoder; see ``Model.to_trainable``.
 
         Raises:
             AdapterError: It is not in single precision.

@@ -214,7 +214,7 @@ LONGEST_LABEL = 12
 _SampleColumns = tuple[Any, dict[str, np.ndarray]]
 """Ids of samples, and their scores by column."""
 Group = tuple[str, tuple[int, int] | None]
-"""Significance letters (two rows have a letter in common if and only if they do not differ significantly; empty if only
+"""Significance letters (two rows have a letter in common exactly if they are not significantly different; empty if only
 ranks are given), and the best and worst rank that the tests do not exclude."""
 Groups = Mapping[str, Mapping[int, Group]]
 """Column to ``id`` of a row to group."""

@@ -361,7 +361,7 @@ _NO_ROW = "a category has no row with scores"
 class OfCategories(Statistic):
     """The unweighted mean over categories of a statistic of the category's own rows.
 
-    A resample draws images of all categories together.
+    The bootstrap resamples images of all categories together.
 
     Args:
         statistic: The statistic.

@@ -240,13 +240,13 @@ class Truncation(RecordEntry):
 
 
 class Significance(RecordEntry):
-    """Which metrics differ significantly by a statistic.
+    """Which metrics are significantly different by a statistic.
 
     Attributes:
         alpha: Two differ where p, after Holm's correction, is below it.
         resamples: Number of resamples of the paired bootstrap.
         seed: Seed of the paired bootstrap.
-        groups: Metric to its letters: two have a letter in common if, and only if, they do not differ significantly.
+        groups: Metric to its letters: two have a letter in common exactly if they are not significantly different.
     """
 
     alpha: Share

@@ -125,9 +125,9 @@ class Record(RecordEntry):
     truncation: dict[str, Truncation]
     """Metric, or measure of a matching task, to the number of captions that were truncated to the encoder's limit."""
     significance: dict[str, Significance] = Field({})
-    """Statistic to the letters of the metrics, as of bench compare: two have a letter in common if, and only if, they
-    do not differ significantly at level alpha (paired bootstrap over images, Holm's correction over all pairs). Empty
-    where fewer than two metrics have a value, or without resamples."""
+    """Statistic to the letters of the metrics, as of bench compare: two have a letter in common exactly if they
+    are not significantly different at level alpha (paired bootstrap over images, Holm's correction over all pairs).
+    Empty where fewer than two metrics have a value, or without resamples."""
     histograms: dict[str, Histogram] = Field({})
     """Metric to the distribution of its scores of single captions: 20 equal bins of rising edges; and the same
     bins by rating (a caption counts once a rating) and by number of words. Metrics without such scores, and

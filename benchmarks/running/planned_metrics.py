@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +14,7 @@ from ...adapters.contracts import PAIRWISE
 from ...boundary import Boundary
 from ...errors import MetricError, TaskError, UsageError, placed
 from ...metrics import DIRECTION, EVALUATE_PREFIX, MEAN, Aggregate, Metric, Need, build_metric, configured, metrics
+from ...metrics.contract import is_built_in
 from ...metrics.function_metric import FunctionMetric
 from ...metrics.hf_evaluate import EvaluateMetric
 from ...tasks.schema import MetricEntry, TaskConfig
@@ -30,7 +33,7 @@ class PlannedMetric:
         aggregation: The aggregation of its system-level value.
         default_settings: Whether it has the settings of papers, not those of a variant.
         error: The missing dependency; empty if it can run.
-        code: Name and hash of the code, for a function or class of the task file.
+        code: Name and hash of the code, for a function or class of the task file or of the user.
         entry: The entry that it was built from.
         arguments: Its settings, with resolved paths of files.
     """
@@ -81,6 +84,18 @@ def metric_fingerprints(planned: Sequence[PlannedMetric]) -> dict[str, Any]:
         for plan in planned
         if not plan.error
     }
+
+
+def _code_of(metric: type) -> str:
+    """Return name and hash of the source of a user's class and its bases; empty for a built-in one."""
+    if is_built_in(metric):
+        return ""
+    own = [base for base in metric.__mro__ if base.__module__ != "builtins" and not is_built_in(base)]
+    try:
+        source = "".join(inspect.getsource(base) for base in own if base.__module__ not in sys.stdlib_module_names)
+    except (OSError, TypeError):
+        return f"{metric.__qualname__}@unknown"
+    return f"{metric.__qualname__}@{hashlib.sha256(source.encode()).hexdigest()[:16]}"
 
 
 def require_one(planned: Sequence[PlannedMetric]) -> None:
@@ -313,7 +328,7 @@ def plan_metric(
             for setting, value in entry.arguments.items()
         ),
         error=error,
-        code=entry.metric.fingerprint() if isinstance(entry.metric, FunctionReference) else "",
+        code=entry.metric.fingerprint() if isinstance(entry.metric, FunctionReference) else _code_of(type(metric)),
         entry=entry,
         arguments=placed | direction,
     )

@@ -8,12 +8,13 @@ from collections.abc import Callable, Container, Generator, Iterable, Iterator, 
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from ...errors import AdapterError, BenchError, MetricError
 from ...metrics import Cache, Context, CorpusMetric, Items, Metric, NoCache, Scores, State, add_sums
+from ...metrics.contract import COLUMN_OF, is_built_in
 from ...progress import Progress, silent
 from ..inputs.failures import Failure, FailureLog
 from ..inputs.models import AnyModels, ModelFacts, Models
@@ -203,6 +204,7 @@ def score_metric(metric: Metric, items: Items, context: Context, states: States 
             "A task names their folder with image_folder, inside the data's own (docs/tasks.md); or 'doc_to_image' "
             "gives paths.",
         )
+    items = _declared(metric, items)
     if states is None and (items.corpus is None or not metric.corpus_dependent):
         return _checked(metric.score(items, context), len(items))
     values = np.full(len(items), np.nan)
@@ -223,6 +225,32 @@ def score_metric(metric: Metric, items: Items, context: Context, states: States 
         for name, part in scores.parts.items():
             parts.setdefault(name, np.full((len(items), *part.shape[1:]), np.nan))[which] = part
     return Scores(values, parts, failures, remarks)
+
+
+class _Undeclared(Sequence[Any]):
+    """A column of items that a metric does not declare: it is there for other metrics, so reading it is an error."""
+
+    def __init__(self, need: str) -> None:
+        self._need = need
+
+    def __bool__(self) -> bool:
+        return False
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise MetricError(
+            f"it reads {self._need}, which its 'needs' does not name.",
+            f'Set needs = frozenset({{"{self._need}", ...}}) in its class.',
+        )
+
+    __getitem__ = __len__ = __iter__ = _refuse
+
+
+def _declared(metric: Metric, items: Items) -> Items:
+    """Return the items as a metric of the user's sees them: without the columns that it does not declare."""
+    if is_built_in(type(metric)):
+        return items
+    hidden = {column: _Undeclared(need) for need, column in COLUMN_OF.items() if need not in metric.needs}
+    return replace(items, **hidden) if hidden else items
 
 
 def score_shards(

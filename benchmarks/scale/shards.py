@@ -176,7 +176,7 @@ class Originals:
         """Return the image in a row of the documents."""
         # The images of all rows are available, also for failed documents.
         return next(
-            replace(image, row=row) for record in self.rows() if isinstance(image := record.get(column), RowImage)
+            replace(image, row=row) for values in self.rows() if isinstance(image := values.get(column), RowImage)
         )
 
 

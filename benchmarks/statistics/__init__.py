@@ -23,9 +23,9 @@ Intervals = Literal["auto", "bootstrap", "influence"]
 class Draws:
     """Settings of the cluster bootstrap over images, or of the influence functions in its place.
 
-    A resample draws as many images as there are, with replacement; a row's weight is the number of draws of its image.
-    The draws depend on ``seed`` and the number of images alone, so metrics and statistics of one task see the same
-    resamples.
+    A bootstrap resample holds as many images as the data, drawn with replacement; a row's weight is how often its
+    image was drawn. The draws depend on ``seed`` and the number of images alone, so metrics and statistics of one task
+    see the same resamples.
 
     Attributes:
         resamples: Number of resamples; 0 computes no intervals.

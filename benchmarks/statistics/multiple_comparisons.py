@@ -35,7 +35,7 @@ def holm_of(ps: np.ndarray) -> np.ndarray:
 
 
 def significance_letters(count: int, different: Iterable[tuple[int, int]]) -> list[str]:
-    """Return the letters of each metric: two have a letter in common if, and only if, they do not differ significantly.
+    """Return the letters of each metric: two have a letter in common exactly if they are not significantly different.
 
     A letter stands for a set of metrics of which no two differ, as large as it can be (Piepho 2004, *An algorithm
     for a letter-based representation of all-pairwise comparisons*, whose insert-and-absorb takes time that

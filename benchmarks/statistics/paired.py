@@ -118,7 +118,7 @@ def difference(first: SpreadEstimate, second: SpreadEstimate, level: float = 0.9
 
 
 def p_of_mean_differences(values: np.ndarray, *, alpha: float = 0.05, seed: int = 0) -> np.ndarray:
-    """Return the p of each pair of rows, of the hypothesis that their means do not differ.
+    """Return the p of each pair of rows, of the null hypothesis that their means are equal.
 
     For up to :data:`MOST_RESAMPLED` rows it is that of :func:`difference`, with as many resamples as Holm's
     correction needs to find a difference, and never fewer than 1,000. For more, whose resamples would be

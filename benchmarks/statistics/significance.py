@@ -1,4 +1,4 @@
-"""Which of several metrics differ significantly: paired tests on the same resamples, and significance letters."""
+"""Which of several metrics are significantly different: paired tests on the same resamples, and letters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Ranking:
 
     Attributes:
         names: Best first.
-        letters: Of each: two have a letter in common if, and only if, they do not differ significantly.
+        letters: Of each: two have a letter in common exactly if they are not significantly different.
         pairs: All pairs, the better one first.
         differences: Of each pair.
         corrected: p of each pair after Holm's correction; None where it is undefined.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .given import NOTHING, RowInputs, RowModel
+from .inputs import NOTHING, RowInputs, RowModel
 from .read import RECORDED, Suite, SuiteColumn, SuiteRow
 
 _WITH = "(--recorded DIR: docs/suites.md)"
@@ -79,17 +79,17 @@ class TablePlace:
         return self.models, self.column.task, self.metric
 
 
-def places(suite: Suite, given: RowInputs = NOTHING) -> Iterator[TablePlace]:
+def places(suite: Suite, inputs: RowInputs = NOTHING) -> Iterator[TablePlace]:
     """Yield the places of the table that are meant to be filled, row by row.
 
     Args:
         suite: The suite.
-        given: User-provided inputs for its rows.
+        inputs: User-provided inputs for its rows.
     """
     for number, row, column in suite.places():
-        model = given.models.get(number)
-        file = given.files.get((number, column.task))
-        scores = given.of_columns.get((number, column.task, column.name))
+        model = inputs.models.get(number)
+        file = inputs.files.get((number, column.task))
+        scores = inputs.of_columns.get((number, column.task, column.name))
         models = _models(row, column, model)
         metric = column.metric or row.metric or ""
         if file and column.metric:

@@ -24,7 +24,7 @@ from ..protocols.document_reader import read_values
 from ..protocols.job import Job, Result
 from ..running.inspection import ANY_MODELS, Missing, missing, missing_data
 from ..running.plan import PlannedRun, plan_task, plan_tasks
-from .given import NOTHING, RowInputs
+from .inputs import NOTHING, RowInputs
 from .places import RowModels, places
 from .read import REFERENCES, Suite
 
@@ -47,7 +47,7 @@ class SuitePlan:
 def plan_suite(
     suite: Suite,
     *,
-    given: RowInputs = NOTHING,
+    inputs: RowInputs = NOTHING,
     data: Mapping[str, Path] | None = None,
     include_path: Sequence[str | Path] = (),
     allow_outside: Sequence[str | Path] = (),
@@ -56,7 +56,7 @@ def plan_suite(
 
     Args:
         suite: The suite.
-        given: User-provided inputs for its rows.
+        inputs: User-provided inputs for its rows.
         data: Task name to the path of its local data.
         include_path: Folders with the user's task files.
         allow_outside: Additional folders whose files tasks may read.
@@ -65,7 +65,7 @@ def plan_suite(
     locations = DataLocations.from_environment(index.expand_names(data or {}), allow_outside)
     plan = SuitePlan()
     lacking: dict[str, Missing] = {}
-    for models, wanted in wanted_runs(suite, given).items():
+    for models, wanted in wanted_runs(suite, inputs).items():
         for task, metrics in wanted.items():
             runnable = []
             for metric in metrics:
@@ -88,7 +88,7 @@ def plan_suite(
 
 
 def count_cells(
-    suite: Suite, index: TaskIndex, locations: DataLocations, given: RowInputs = NOTHING
+    suite: Suite, index: TaskIndex, locations: DataLocations, inputs: RowInputs = NOTHING
 ) -> tuple[int, int]:
     """Return how many cells of a suite can be measured here, and how many it has; nothing is loaded.
 
@@ -96,12 +96,12 @@ def count_cells(
         suite: The suite.
         index: The known tasks.
         locations: The locations of their data.
-        given: User-provided inputs for its rows.
+        inputs: User-provided inputs for its rows.
     """
     here = total = 0
     has_data: dict[str, bool] = {}
     can_run: dict[tuple[RowModels, str, str], bool] = {}
-    for place in places(suite, given):
+    for place in places(suite, inputs):
         cells = len(place.column.statistics) * len(place.column.categories)
         total += cells
         if place.needs:
@@ -139,10 +139,10 @@ def _missing(
         yield from missing(planned, locations)
 
 
-def wanted_runs(suite: Suite, given: RowInputs = NOTHING) -> dict[RowModels, dict[str, list[str]]]:
+def wanted_runs(suite: Suite, inputs: RowInputs = NOTHING) -> dict[RowModels, dict[str, list[str]]]:
     """Return, by the models of the rows, the metrics of each task; ``""`` stands for the task's own measures."""
     wanted: dict[RowModels, dict[str, list[str]]] = {}
-    for place in places(suite, given):
+    for place in places(suite, inputs):
         if not place.needs:
             metrics = wanted.setdefault(place.models, {}).setdefault(place.column.task, [])
             if place.metric not in metrics:

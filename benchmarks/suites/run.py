@@ -18,7 +18,7 @@ from ..records.task_run import TaskRun
 from ..running.inspection import Missing
 from ..tables.results import tabulated
 from ..tables.text import csv_text, show_number
-from .given import NOTHING, RowInputs
+from .inputs import NOTHING, RowInputs
 from .places import RowModels, places
 from .plan import describe_references, plan_suite
 from .read import REFERENCES, Suite, SuiteColumn
@@ -66,7 +66,7 @@ class SuiteRun:
 def run_suite(
     suite: Suite,
     *,
-    given: RowInputs = NOTHING,
+    inputs: RowInputs = NOTHING,
     data: Mapping[str, Path] | None = None,
     on_missing: Callable[[list[Missing]], None] = lambda missing: None,
     on_finish: Callable[[TaskRun], None] = lambda run: None,
@@ -76,7 +76,7 @@ def run_suite(
 
     Args:
         suite: The suite.
-        given: User-provided inputs for its rows.
+        inputs: User-provided inputs for its rows.
         data: Task name to the path of its local data.
         on_missing: Called before the runs with missing data and weights, each once.
         on_finish: Called with each finished run.
@@ -87,7 +87,7 @@ def run_suite(
     """
     finished, decoding = SuiteRun(suite), options.pop("generation_kwargs", {})
     where = {key: options[key] for key in ("include_path", "allow_outside") if key in options}
-    plan = plan_suite(suite, given=given, data=data, **where)
+    plan = plan_suite(suite, inputs=inputs, data=data, **where)
     on_missing(plan.missing)
     results: dict[tuple[RowModels, str, str], dict[tuple[str, str], Result]] = {}
 
@@ -121,12 +121,12 @@ def run_suite(
                 for task in tasks:
                     for metric in metrics:
                         plan.reasons.setdefault((models, task, metric), error.message.partition("\n")[0])
-    finished.cells += suite_cells(suite, results, plan.reasons, given)
+    finished.cells += suite_cells(suite, results, plan.reasons, inputs)
     return finished
 
 
 def suite_cells(
-    suite: Suite, results: Found, reasons: Mapping[tuple[RowModels, str, str], str], given: RowInputs = NOTHING
+    suite: Suite, results: Found, reasons: Mapping[tuple[RowModels, str, str], str], inputs: RowInputs = NOTHING
 ) -> Iterator[TableCell]:
     """Yield the cells of a suite, row by row.
 
@@ -134,9 +134,9 @@ def suite_cells(
         suite: The suite.
         results: The measured results.
         reasons: Reasons for missing results, by models, task and metric.
-        given: User-provided inputs for its rows.
+        inputs: User-provided inputs for its rows.
     """
-    for place in places(suite, given):
+    for place in places(suite, inputs):
         row, column = place.row, place.column
         by_statistic = None
         if not place.needs:

@@ -18,7 +18,7 @@ from schemas import alias_keys, page_of, template_keys
 
 import capbench
 from capbench.benchmarks.protocols import protocols
-from capbench.benchmarks.suites.given import RowModel
+from capbench.benchmarks.suites.inputs import RowModel
 from capbench.benchmarks.suites.read import Suite
 from capbench.cli.cluster_file import ClusterFile
 from capbench.recipes.data_synthesis.contract import stages

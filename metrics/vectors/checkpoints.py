@@ -189,7 +189,7 @@ def padded(ids: Sequence[Sequence[int]], pad: int, device: torch.device) -> tupl
 
 
 def batches_that_fit(
-    what: str,
+    component: str,
     size: BatchSize,
     things: Sequence[_One],
     work: Callable[[Sequence[_One]], _Made],
@@ -198,9 +198,9 @@ def batches_that_fit(
     """Yield each batch and its result; see ``BatchSize.batches``.
 
     Args:
-        what: The component's name in messages ("CAPTURE's parser").
+        component: The component's name in messages ("CAPTURE's parser").
         size: How much goes through at once.
-        things: What to work off.
+        things: What to process.
         work: Makes something of a batch.
         length: Of a thing.
 
@@ -210,6 +210,6 @@ def batches_that_fit(
     for batch, result in size.batches(things, work, length):
         if result is None:
             raise MetricError(
-                f"{what}: a single input {TOO_LARGE}.", "The metric's 'device' may be another, such as cpu."
+                f"{component}: a single input {TOO_LARGE}.", "The metric's 'device' may be another, such as cpu."
             )
         yield batch, result

@@ -58,8 +58,8 @@ class CaptionerTrainer(TunedTrainer):
                 "Add rows, or set a smaller objective.batch.",
             )
         hint = f"Trainer '{self.recipe.trainer}' takes captioners."
-        self.lent = self.lend(TrainableCaptioner, "writes no captions.", hint)
-        positions = self.lent.positions
+        self.trainable = self.load_trainable(TrainableCaptioner, "writes no captions.", hint)
+        positions = self.trainable.positions
         if positions is not None and settings.tokens > positions:
             raise UsageError(
                 f"objective.tokens: captions of {settings.tokens} tokens are longer than '{self.name}' can write, "
@@ -68,15 +68,15 @@ class CaptionerTrainer(TunedTrainer):
             )
         ids = [row.id for row in self.rows.rows]
         self.take_batches(Batches(ids, settings.batch, "random", self.recipe.seed))
-        tower = self.lent.tower
+        tower = self.trainable.tower
         is_frozen = tower is not None and not any(parameter.requires_grad for parameter in tower.parameters())
         # Features of a frozen tower are computed once per image, and cached.
-        self._grids = self.lent.grids if is_frozen else None
+        self._grids = self.trainable.grids if is_frozen else None
         self._kept: dict[ImageHandle, Inputs] = {}
         self._bytes = 0
         self._reader = ImageReader(
             lambda image: read_image(image).image.convert("RGB"),
-            lambda images: (self.lent.inputs(images, settings.prompt), {}),
+            lambda images: (self.trainable.inputs(images, settings.prompt), {}),
         )
 
     def pieces(self, rows: Sequence[TrainingRow]) -> list[Sequence[TrainingRow]]:
@@ -95,7 +95,7 @@ class CaptionerTrainer(TunedTrainer):
                 return self._read(rows)
             missing = [row for row in rows if row.image not in self._kept]
             # One by one on a CPU, where the features of an image would otherwise depend on the batch.
-            at_once = max(len(missing), 1) if self.lent.device.type == "cuda" else 1
+            at_once = max(len(missing), 1) if self.trainable.device.type == "cuda" else 1
             new: dict[ImageHandle, Inputs] = {}
             for start in range(0, len(missing), at_once):
                 part = missing[start : start + at_once]
@@ -203,8 +203,8 @@ class CrossEntropyTrainer(CaptionerTrainer):
 
     def _tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the tokens of captions, truncated to the maximum length."""
-        return [ids[: self._settings.tokens] for ids in self.lent.tokens(texts, self._settings.prompt)]
+        return [ids[: self._settings.tokens] for ids in self.trainable.tokens(texts, self._settings.prompt)]
 
     def _sum(self, inputs: dict[str, torch.Tensor], written: Sequence[list[int]]) -> torch.Tensor:
         with self.lower():
-            return -self.lent.log_probs(inputs, written).sum()
+            return -self.trainable.log_probs(inputs, written).sum()

@@ -171,9 +171,11 @@ class ContrastiveTrainer(TunedTrainer):
     def __init__(self, call: TrainingCall) -> None:
         self._settings = call.loaded.settings(ContrastiveSettings)
         super().__init__(call, self._usable)
-        self._lent = self.lend(TrainableEncoder, "is not a dual encoder.", "The contrastive trainer requires one.")
-        self._scale = self._scale_of(self._lent, self.name)
-        transform = _transform(self.recipe, self._lent)
+        self._trainable = self.load_trainable(
+            TrainableEncoder, "is not a dual encoder.", "The contrastive trainer requires one."
+        )
+        self._scale = self._scale_of(self._trainable, self.name)
+        transform = _transform(self.recipe, self._trainable)
         self._reader = ImageReader(transform.read, transform.collate)
         self.take_batches(self._batches_of(self.rows.rows, self.recipe.seed))
         if self.validation:
@@ -227,7 +229,7 @@ class ContrastiveTrainer(TunedTrainer):
         texts = self._text_inputs(self.processes.part(drawn.texts)[:piece])
         pixels = self._reader.read(images, ids)
         with self.lower():
-            both = lambda: (self._lent.encode_images(pixels), self._lent.encode_texts(texts))  # noqa: E731
+            both = lambda: (self._trainable.encode_images(pixels), self._trainable.encode_texts(texts))  # noqa: E731
             return {"activations": saved_bytes(self.module, both)}
 
     def _usable(self, rows: Rows) -> Rows:
@@ -276,20 +278,20 @@ class ContrastiveTrainer(TunedTrainer):
         images = self._reader.read(part(drawn.images), part(_ids(drawn)))
         seeds = [(self.recipe.seed, step, kind, self.processes.number) for kind in (0, 1)]
         return (
-            Encoding(self._lent.encode_images, images, piece, self.lower, seeds[0]),
-            Encoding(self._lent.encode_texts, self._text_inputs(part(drawn.texts)), piece, self.lower, seeds[1]),
+            Encoding(self._trainable.encode_images, images, piece, self.lower, seeds[0]),
+            Encoding(self._trainable.encode_texts, self._text_inputs(part(drawn.texts)), piece, self.lower, seeds[1]),
         )
 
     def _text_inputs(self, texts: Sequence[str]) -> Inputs:
-        inputs = self._lent.text_inputs(texts)
-        return {name: value.to(self._lent.device) for name, value in inputs.items()}
+        inputs = self._trainable.text_inputs(texts)
+        return {name: value.to(self._trainable.device) for name, value in inputs.items()}
 
-    def _scale_of(self, lent: TrainableEncoder, name: str) -> Callable[[], torch.Tensor]:
+    def _scale_of(self, trainable: TrainableEncoder, name: str) -> Callable[[], torch.Tensor]:
         """Return a function that gives the scale of cosines."""
         if self._settings.temperature != "model":
-            fixed = torch.tensor(1 / self._settings.temperature, device=lent.device)
+            fixed = torch.tensor(1 / self._settings.temperature, device=trainable.device)
             return lambda: fixed
-        logarithm = getattr(lent.module, "logit_scale", None)
+        logarithm = getattr(trainable.module, "logit_scale", None)
         if not isinstance(logarithm, torch.Tensor):
             raise UsageError(f"{name} has no logit scale.", "Set objective.temperature to a number.")
         return lambda: logarithm.exp()
@@ -338,10 +340,10 @@ def _ids(drawn: BatchSample) -> list[str]:
     return ids + [ids[number] for number in drawn.with_image]
 
 
-def _transform(recipe: Recipe, lent: TrainableEncoder) -> ImageTransform:
+def _transform(recipe: Recipe, trainable: TrainableEncoder) -> ImageTransform:
     """Return the image transform of the model that will read the result."""
     if recipe.result != "pac":
-        return lent.transform
-    size = lent.module.get_parameter("visual.positional_embedding").shape[0] - 1
-    patch = lent.module.get_submodule("visual.conv1").kernel_size  # pyright: ignore[reportAttributeAccessIssue]
-    return open_clip_transform({"size": round(size**0.5) * int(patch[0])}, "exact", lent.device)  # pyright: ignore[reportIndexIssue, reportArgumentType]
+        return trainable.transform
+    size = trainable.module.get_parameter("visual.positional_embedding").shape[0] - 1
+    patch = trainable.module.get_submodule("visual.conv1").kernel_size  # pyright: ignore[reportAttributeAccessIssue]
+    return open_clip_transform({"size": round(size**0.5) * int(patch[0])}, "exact", trainable.device)  # pyright: ignore[reportIndexIssue, reportArgumentType]

@@ -156,7 +156,7 @@ class ScstTrainer(CaptionerTrainer):
         for number, (inputs, images) in enumerate(pieces):
             these = written[start : start + images * settings.captions]
             advantage = torch.tensor(
-                better.flat[start : start + len(these)], dtype=torch.float32, device=self.lent.device
+                better.flat[start : start + len(these)], dtype=torch.float32, device=self.trainable.device
             )
             start += len(these)
             self.learning(step, 1, number)
@@ -170,9 +170,9 @@ class ScstTrainer(CaptionerTrainer):
         self, inputs: dict[str, torch.Tensor], written: Sequence[list[int]], advantage: torch.Tensor, tokens: int
     ) -> torch.Tensor:
         settings = self._settings
-        lengths = torch.tensor([len(ids) for ids in written], device=self.lent.device)
+        lengths = torch.tensor([len(ids) for ids in written], device=self.trainable.device)
         with self.lower():
-            log_probs = self.lent.log_probs(inputs, written)
+            log_probs = self.trainable.log_probs(inputs, written)
         captions = settings.batch * settings.captions
         return scst_loss(log_probs, lengths, advantage, captions, settings.length_norm, settings.tokens, tokens)
 
@@ -205,7 +205,7 @@ class ScstTrainer(CaptionerTrainer):
         (piece, *_) = self.pieces(self.processes.share(self.rows_of(0)))
         inputs = self.inputs(piece)
         written = self._written([inputs], self._writing, 0)
-        ones = torch.ones(len(written), device=self.lent.device)
+        ones = torch.ones(len(written), device=self.trainable.device)
         self.learning(0, 1, 0)
         return {"activations": saved_bytes(self.module, lambda: self._loss(inputs, written, ones, 1))}
 
@@ -214,7 +214,7 @@ class ScstTrainer(CaptionerTrainer):
         self.module.eval()
         torch.manual_seed(seed_of(self.recipe.seed, step, 0, self.processes.number))
         with self.lower():
-            return [ids for piece in inputs for ids in self.lent.write_captions(piece, writing)]
+            return [ids for piece in inputs for ids in self.trainable.write_captions(piece, writing)]
 
     def _scored(self, rows: Sequence[TrainingRow], written: Sequence[list[int]], each: int) -> RewardValues:
-        return self._rewards.of([row for row in rows for _ in range(each)], self.lent.texts(written))
+        return self._rewards.of([row for row in rows for _ in range(each)], self.trainable.texts(written))

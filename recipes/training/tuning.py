@@ -72,7 +72,7 @@ class TunedTrainer(Trainer):
         source = self.recipe.data.validation
         self.validation: Sequence[TrainingRow] = usable(call.read(source, "data", "validation")).rows if source else []
 
-    def lend(self, kind: type[_L], label: str, hint: str) -> _L:
+    def load_trainable(self, kind: type[_L], label: str, hint: str) -> _L:
         """Return the recipe's model, and select its trainable parameters.
 
         Args:
@@ -89,17 +89,19 @@ class TunedTrainer(Trainer):
         spec = start_of(self.recipe)
         if not {"dtype", "device"}.isdisjoint(spec.arguments):
             raise UsageError("model: 'dtype' and 'device' are not allowed in a recipe.", "Use 'precision'.")
-        lent = spec.lend(self.processes.device)
-        if not isinstance(lent, kind):
+        trainable = spec.to_trainable(self.processes.device)
+        if not isinstance(trainable, kind):
             raise UsageError(f"model: {spec.name} {label}", hint)
         if self.recipe.result == "pac" and not (
-            isinstance(lent, TrainableEncoder) and lent.head_width is not None and lent.quick_gelu is not None
+            isinstance(trainable, TrainableEncoder)
+            and trainable.head_width is not None
+            and trainable.quick_gelu is not None
         ):
             raise UsageError(
                 f"result: pac: {spec.name} is not a CLIP with OpenAI's names.",
                 "Remove the key: the result then has the model's format.",
             )
-        self.name, self.module, self._spec, self._lent = spec.name, lent.module, spec, lent
+        self.name, self.module, self._spec, self._trainable = spec.name, trainable.module, spec, trainable
         self._factors: PacLora | None = None
         self._peft: Any = None
         torch.manual_seed(self.recipe.seed)
@@ -113,7 +115,7 @@ class TunedTrainer(Trainer):
         else:
             self._peft = _with_peft(self.module, lora)
         self.parameters = {name: param for name, param in self.module.named_parameters() if param.requires_grad}
-        return lent
+        return trainable
 
     def _open(self, patterns: list[str]) -> None:
         names = [name for name, _ in self.module.named_parameters()]
@@ -143,7 +145,7 @@ class TunedTrainer(Trainer):
         import torch
 
         lower = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.recipe.precision)
-        return torch.autocast(self._lent.device.type, lower) if lower else nullcontext()
+        return torch.autocast(self._trainable.device.type, lower) if lower else nullcontext()
 
     def write(self, folder: Path) -> Alias:
         """Write the result; see ``Trainer.write``."""
@@ -163,7 +165,7 @@ class TunedTrainer(Trainer):
                 for key, value in self._spec.arguments.items()
             }
             return {"adapter": self._spec.adapter, **arguments, "peft": f"./{WEIGHTS}"}
-        if self.recipe.result == "pac" and isinstance(self._lent, TrainableEncoder):
+        if self.recipe.result == "pac" and isinstance(self._trainable, TrainableEncoder):
             from ...adapters.encoders.pac import write_pac
 
             place.mkdir()
@@ -172,15 +174,15 @@ class TunedTrainer(Trainer):
                 plain,
                 self._factors.factors if self._factors else {},
                 place,
-                self._lent.head_width or 64,
-                bool(self._lent.quick_gelu),
-                self._lent.tokenizer_files,
+                self._trainable.head_width or 64,
+                bool(self._trainable.quick_gelu),
+                self._trainable.tokenizer_files,
             )
         if self._peft is not None:
             self._peft.merge_and_unload()
         if self._factors is not None:
             self._factors.merge()
-        return self._lent.write(place)
+        return self._trainable.write(place)
 
 
 def _with_peft(module: torch.nn.Module, lora: Lora) -> Any:

@@ -58,7 +58,7 @@ def test_bad_rows_are_counted_with_their_place_and_the_others_are_scored(bench, 
     # 5, 3 and 3 words, and four times none.
     assert length == ["length", "length", "1.571429", "mean", "7", "4"]
     assert bleu[0::4] == ["bleu_1", "7"]
-    # Captions that say nothing are left out on request.
+    # Empty captions are left out on request.
     done = bench("score", jsonl, "--metrics", "length", "bleu_1", "--empty_caption", "leave_out").succeeded()
     assert "left out: 1 × candidate is null (first: null)" in done.err
     assert "counted as empty" not in done.err

@@ -234,7 +234,7 @@ def test_oracle_of_the_judge_is_what_it_takes_out_of_the_references(prompts, jud
     assert scores.values[0] == pytest.approx((2 / 3 / (1 + 1 / 3) + 1 / (1 + 1 / 2)) / 2)
     assert scores.failures == {
         1: "references: facts: an answer has no fact (5 tries): '[]'",
-        2: "references: say nothing",
+        2: "references: are empty",
     }
 
 

@@ -1,4 +1,4 @@
-"""What metrics make of captions that say nothing, beside what released code prints for them."""
+"""What metrics make of empty captions, beside what released code prints for them."""
 
 from __future__ import annotations
 

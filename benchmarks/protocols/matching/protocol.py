@@ -140,7 +140,7 @@ class Matching(Protocol[MatchingSettings]):
     ) -> list[Result]:
         """Return the accuracy by category, then overall, with bootstrap intervals over images.
 
-        A resample draws images with the hits of their entries; blocks are not formed anew.
+        The bootstrap resamples images with the hits of their entries; blocks stay as they are.
         """
         settings, numbers = self.settings, collected.numbers
         means = CategoryMeans(

@@ -63,7 +63,7 @@ def serve(
     holds: str,
     host: str = LOOPBACK[0],
     port: int = 0,
-    told: Callable[[str], None] = print,
+    announce: Callable[[str], None] = print,
 ) -> None:
     """Serve until the process is interrupted.
 
@@ -73,7 +73,7 @@ def serve(
         holds: What a visitor with the address can do, for a warning: "sees the runs and their images".
         host: The address of this machine to listen at.
         port: The port; 0 for a free one.
-        told: Called with the address to open, with its token.
+        announce: Called with the address to open, with its token.
 
     Raises:
         UsageError: The address cannot be listened at, or a package is missing.
@@ -94,7 +94,7 @@ def serve(
     # Cookies are shared by all ports of a host.
     guard = Guard(application, token, f"capbench-{command}-{port}", f"bench {command}", hosts)
     shown = f"[{host}]" if ":" in host else host
-    told(f"http://{shown}:{port}/?token={token}")
+    announce(f"http://{shown}:{port}/?token={token}")
     config = uvicorn.Config(guard, log_level="warning", access_log=False, lifespan="off", server_header=False)
     try:
         uvicorn.Server(config).run(sockets=[bound])

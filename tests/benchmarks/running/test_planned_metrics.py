@@ -1,8 +1,69 @@
-"""Plans of metrics: which may look at images."""
+"""Plans of metrics: which may look at images, and what is known of the code of a user's own."""
 
 from __future__ import annotations
 
-from capbench.benchmarks.running.planned_metrics import look_at_images
+import importlib.util
+import itertools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import capbench
+from capbench.benchmarks.inputs.models import NamedModels
+from capbench.benchmarks.running.planned_metrics import look_at_images, metric_fingerprints
+from capbench.benchmarks.running.rows import plan_rows
+
+OWN = """\
+import numpy as np
+from capbench.metrics import Metric, Scores
+class Own(Metric):
+    label, source = "own", "mine"
+    def score(self, items, context):
+        return Scores(np.array([float({count}) for one in range(len(items))]))
+"""
+ROWS = [{"candidate": "a dog", "references": ["a dog runs", "a dog"]}, {"candidate": "a cat", "references": ["cats"]}]
+Register = Callable[[str], str]
+
+
+@pytest.fixture
+def register(tmp_path: Path) -> Register:
+    """Return a function that registers a metric that counts something, and returns its name."""
+    numbers = itertools.count()
+
+    def registered(count: str) -> str:
+        name = f"own_{tmp_path.name}_{next(numbers)}"
+        (tmp_path / f"{name}.py").write_text(OWN.format(count=count))
+        spec = importlib.util.spec_from_file_location(name, tmp_path / f"{name}.py")
+        assert spec is not None and spec.loader is not None
+        module: Any = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+        capbench.register_metric(name)(module.Own)
+        return name
+
+    return registered
+
+
+def test_fingerprint_of_a_users_metric_has_its_code(register: Register):
+    def code(name: str) -> Any:
+        return metric_fingerprints(plan_rows([name], NamedModels()))[name].get("code")
+
+    first, same, other = (code(register(count)) for count in ("1", "1", "2"))
+    assert first == same != other
+    assert first.startswith("Own@")
+    assert code("rouge_l") is None
+
+
+@pytest.mark.parametrize("others", [[], ["cider"]])
+def test_what_a_users_metric_does_not_declare_cannot_be_read(register: Register, others: list[str]):
+    declared, undeclared = register("len(items.candidates[one])"), register("len(items.references[one])")
+    table = capbench.score(ROWS, [declared, undeclared, *others])
+    assert table.system[declared] == 5
+    assert table.system[undeclared] is None
+    assert "it reads references, which its 'needs' does not name" in table.metric_errors[undeclared]
 
 
 def test_metrics_that_need_images_and_unknown_ones_may_look_at_images():

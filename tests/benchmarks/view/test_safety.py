@@ -157,7 +157,7 @@ def test_a_host_that_others_reach_is_warned_of(capsys: pytest.CaptureFixture[str
         patch.setattr(uvicorn.Server, "run", lambda self, sockets: None)
         for host in ("127.0.0.1", "0.0.0.0"):  # noqa: S104 - that is what is warned of
             pages = application(viewed.site())
-            serve(pages, command="view", holds="sees all", host=host, told=addresses.append)
+            serve(pages, command="view", holds="sees all", host=host, announce=addresses.append)
             warned = capsys.readouterr().err
             assert ("bench view: listens" in warned) == ("sees all" in warned)
             assert ("for other machines too" in warned) == (host == "0.0.0.0")  # noqa: S104

@@ -121,7 +121,7 @@ def released_reader(file: Path, like: torch.nn.Module) -> torch.nn.Module:
 
 
 def plain(encoder: Path) -> torch.nn.Module:
-    return resolve_model("open_clip", {"pretrained": str(encoder)}).lend("cpu").module
+    return resolve_model("open_clip", {"pretrained": str(encoder)}).to_trainable("cpu").module
 
 
 def test_pacspp_gives_a_file_that_the_adapter_and_released_code_read_as_the_trained_model(

@@ -55,7 +55,7 @@ def test_gradient_is_that_of_the_equation_caption_by_caption(scst, both, objecti
         rows, np.array_split(np.array(written, object), 4), advantages(rewards, "mean"), strict=True
     ):
         for ids, advantage in zip(captions, better, strict=True):
-            total = trainer.lent.log_probs(trainer.inputs([row]), [list(ids)]).sum()
+            total = trainer.trainable.log_probs(trainer.inputs([row]), [list(ids)]).sum()
             norm = len(ids) if objective.get("length_norm") else 1
             loss = loss - advantage * total / norm / 12
     loss.backward()
@@ -74,10 +74,10 @@ def test_a_caption_alone_is_held_against_the_greedy_one(scst: Make, both: list[d
     rows = trainer.rows_of(0)
     pieces = [trainer.inputs(piece) for piece in trainer.pieces(rows)]
     written = trainer._written(pieces, trainer._writing, 0)
-    greedy = [ids for one in pieces for ids in trainer.lent.write_captions(one, Writing(1, False, 8))]
+    greedy = [ids for one in pieces for ids in trainer.trainable.write_captions(one, Writing(1, False, 8))]
     better = trainer._scored(rows, written, 1).total - trainer._scored(rows, greedy, 1).total
     assert np.abs(better).max() > 0
-    log_probs = trainer.lent.log_probs(trainer.inputs(rows), written)
+    log_probs = trainer.trainable.log_probs(trainer.inputs(rows), written)
     loss = -(torch.tensor(better, dtype=torch.float32) * log_probs.sum(1)).sum() / 4
     loss.backward()
     assert told["loss"] == pytest.approx(loss.item(), abs=1e-5)
@@ -90,7 +90,7 @@ def test_a_caption_alone_is_held_against_the_greedy_one(scst: Make, both: list[d
 def test_validation_is_the_mean_reward_of_greedy_captions_that_have_one(scst, both):
     trainer: Any = opened(scst(data=VALIDATION, objective={"reward": both, "piece": 2}))
     inputs = [trainer.inputs(piece) for piece in trainer.pieces(trainer.validation)]
-    written = [ids for one in inputs for ids in trainer.lent.write_captions(one, Writing(1, False, 8))]
+    written = [ids for one in inputs for ids in trainer.trainable.write_captions(one, Writing(1, False, 8))]
     expected = trainer._scored(trainer.validation, written, 1).total
     assert trainer.validate() == pytest.approx(-expected.mean())
     trainer = opened(scst(data=VALIDATION, objective={"reward": [CIDER, both[1]], "piece": 2}))
@@ -128,21 +128,21 @@ def test_images_of_rewards_are_encoded_once_and_captions_of_an_image_once_a_step
 @pytest.mark.parametrize("folder", ["captioner", "tiny_llava", "tiny_qwen2_vl", "tiny_vit_gpt2"])
 def test_pass_with_gradients_gives_what_the_library_thought_when_it_wrote(folder, request):
     model = HfCaptioner(str(request.getfixturevalue(folder)), device="cpu")
-    lent, asked = model.lend(), "Describe this image in detail."
+    trainable, asked = model.to_trainable(), "Describe this image in detail."
     # Of other sizes, so that instructions are of other lengths where images become as many tokens as they are large.
-    inputs = lent.inputs([Image.new("RGB", (64, 48), "red"), Image.new("RGB", (90, 90), "blue")], asked)
+    inputs = trainable.inputs([Image.new("RGB", (64, 48), "red"), Image.new("RGB", (90, 90), "blue")], asked)
     found = model.model.generate(
         **inputs, generation_config=model.generation_config(max_new_tokens=6), return_dict_in_generate=True,
         output_scores=True,
     )  # fmt: skip
     thought = model.model.compute_transition_scores(found.sequences, found.scores, normalize_logits=True)
-    written = lent.write_captions(inputs, Writing(1, False, 6))
-    log_probs = lent.log_probs(inputs, [ids for ids in written for _ in range(2)])
+    written = trainable.write_captions(inputs, Writing(1, False, 6))
+    log_probs = trainable.log_probs(inputs, [ids for ids in written for _ in range(2)])
     for number, ids in enumerate(written):
         for row in (2 * number, 2 * number + 1):
             torch.testing.assert_close(log_probs[row, : len(ids)], thought[number, : len(ids)], atol=1e-4, rtol=0)
             assert not log_probs[row, len(ids) :].any()
-    beams = lent.write_captions(inputs, Writing(3, False, 6))
+    beams = trainable.write_captions(inputs, Writing(3, False, 6))
     assert len(beams) == 6
     assert len({tuple(ids) for ids in beams[:3]}) == 3
 
@@ -150,10 +150,10 @@ def test_pass_with_gradients_gives_what_the_library_thought_when_it_wrote(folder
 def test_captions_become_tokens_that_answer_the_instruction(captioner: Path, tiny_llava: Path):
     for folder in (captioner, tiny_llava):
         model = HfCaptioner(str(folder), device="cpu")
-        lent = model.lend()
-        (ids,) = lent.tokens(["a small red circle"], "Describe.")
+        trainable = model.to_trainable()
+        (ids,) = trainable.tokens(["a small red circle"], "Describe.")
         assert ids[-1] == model.end_ids[0]
-        assert lent.texts([ids])[0].strip() == "a small red circle"
+        assert trainable.texts([ids])[0].strip() == "a small red circle"
         assert model.processor.tokenizer.bos_token_id not in ids
 
 
@@ -176,7 +176,7 @@ def test_cross_entropy_is_the_mean_over_tokens_and_falls(scst: Make, tmp_path: P
     told = trainer.backward(0)
     rows = trainer.rows_of(0)
     written = trainer._tokens(trainer._drawing.draw(rows, 0).texts)
-    log_probs = trainer.lent.log_probs(trainer.inputs(rows), written)
+    log_probs = trainer.trainable.log_probs(trainer.inputs(rows), written)
     assert told["loss"] == pytest.approx(-log_probs.sum().item() / sum(map(len, written)), rel=1e-5)
     carry_out(made, tmp_path, untold, {}, judge=False)
     lines = read_history(tmp_path)
@@ -195,7 +195,7 @@ def test_lora_tunes_a_llava_whose_adapter_is_read_again(scst: Make, tiny_llava: 
     assert any(one.abs().max() > 0 for name, one in factors.items() if "lora_B" in name)
     tuned = resolve_model(str(tmp_path / "out")).on("cpu").load()
     with pytest.raises(AdapterError, match="cannot be trained with peft"):
-        tuned.lend()
+        tuned.to_trainable()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from rated_task import write_rated
 from tiny_images import noise_image
 
-from capbench.benchmarks.suites.given import NOTHING, read_inputs
+from capbench.benchmarks.suites.inputs import NOTHING, read_inputs
 from capbench.benchmarks.suites.places import (
     CAPTIONS,
     MODEL,
@@ -116,8 +116,8 @@ def captions() -> list[dict[str, Any]]:
     return [{"id": f"p{n}", "caption": f"{text} here"} for n, (text, _) in enumerate(RATED)]
 
 
-def needs(suite: Suite, *, given: Any = NOTHING) -> dict[tuple[str, str], str]:
-    return {(suite.name(one.row), one.column.name or one.column.task): one.needs for one in places(suite, given)}
+def needs(suite: Suite, *, inputs: Any = NOTHING) -> dict[tuple[str, str], str]:
+    return {(suite.name(one.row), one.column.name or one.column.task): one.needs for one in places(suite, inputs)}
 
 
 def test_row_is_filled_where_a_file_is_called_after_it_and_task_and_the_rest_stays(tmp_path: Path, suite: Suite):
@@ -125,7 +125,7 @@ def test_row_is_filled_where_a_file_is_called_after_it_and_task_and_the_rest_sta
     put(scores, "small", "CLIP-S (ViT-B-32)", -1)
     put(scores, "small", "CLIP-S (ViT-L-14)", rows=3)
     put(scores, "other", "length", -1)
-    run = run_suite(suite, given=read_inputs(suite, scores), include_path=[tmp_path], resamples=0)
+    run = run_suite(suite, inputs=read_inputs(suite, scores), include_path=[tmp_path], resamples=0)
     found = {(one.label, one.head): one.result and one.result.value for one in run.cells}
     assert found == {
         ("TIGEr", "Flickr8k-Expert τ-b"): 1,
@@ -156,7 +156,7 @@ def test_captions_fill_the_columns_of_a_row_and_scores_of_them_one(tmp_path: Pat
     put_lines(given / "written/A - B/Polos.jsonl", *({"id": f"p{n}", "score": n} for n in range(4)))
     put_lines(given / "written/mine/Polos.jsonl", *({"id": f"p{n}", "score": n} for n in range(4)))
     read = read_inputs(captioning, given)
-    run = run_suite(captioning, given=read, include_path=[tmp_path], resamples=0)
+    run = run_suite(captioning, inputs=read, include_path=[tmp_path], resamples=0)
     found = {(one.label, one.head): one.result and one.result.value for one in run.cells}
     assert found["A / B", "words"] == pytest.approx((3 + 3 + 4 + 5) / 4)
     assert found["A / B", "Polos"] == pytest.approx(1.5)
@@ -172,7 +172,7 @@ def test_captions_fill_the_columns_of_a_row_and_scores_of_them_one(tmp_path: Pat
 
 def test_captions_without_scores_say_how_their_column_is_filled(tmp_path: Path, captioning: Suite):
     put_lines(tmp_path / "given/written/mine.jsonl", *captions())
-    said = needs(captioning, given=read_inputs(captioning, tmp_path / "given"))
+    said = needs(captioning, inputs=read_inputs(captioning, tmp_path / "given"))
     assert said["mine", "words"] == said["mine", "CLIP-S"] == ""
     assert said["mine", "Polos"] == SCORES_OF_COLUMN
     assert said["A / B", "Polos"] == CAPTIONS
@@ -193,7 +193,7 @@ def test_model_of_a_file_stands_for_a_row_with_its_arguments(tmp_path: Path, sui
     )
     put_models(tmp_path, f'mine: {{mine: "captions:{file}"}}')
     read = read_inputs(captioning, tmp_path / "given")
-    run = run_suite(captioning, given=read, include_path=[tmp_path], resamples=0)
+    run = run_suite(captioning, inputs=read, include_path=[tmp_path], resamples=0)
     found = {(one.label, one.head): one.result and one.result.value for one in run.cells}
     assert found["mine", "words"] == pytest.approx((3 + 3 + 4 + 5) / 4)
     # A row of a metric takes what encodes or judges for it.
@@ -252,7 +252,7 @@ def test_scores_of_images_and_texts_fill_a_row_of_an_encoder(tmp_path: Path):
         for text, score in (("a bus", 0.5), ("a dog", number / 5))
     ]
     put_lines(tmp_path / "given/chosen/X-VLM.jsonl", *scores)
-    run = run_suite(suite, given=read_inputs(suite, tmp_path / "given"), include_path=[tmp_path], resamples=0)
+    run = run_suite(suite, inputs=read_inputs(suite, tmp_path / "given"), include_path=[tmp_path], resamples=0)
     filled, empty = run.cells
     # 0.5 is above 0, 0.2 and 0.4, and not above 0.6.
     assert filled.result is not None and filled.result.value == 0.75
