@@ -179,7 +179,31 @@ def compare_runs(
         )
     if protocol.subject == "metric":
         return [_metrics(runs, settings, progress)]
-    return [_models(metric, runs, settings, progress) for metric in _chosen_metrics(runs, settings)]
+    runs, repeated = _without_copies(runs)
+    comparisons = [_models(metric, runs, settings, progress) for metric in _chosen_metrics(runs, settings)]
+    comparisons[0].notes[:0] = repeated
+    return comparisons
+
+
+def _without_copies(runs: Sequence[FinishedRun]) -> tuple[list[FinishedRun], list[str]]:
+    """Return the runs without those that repeat an earlier one, of the same fingerprint and values, and notes of them.
+
+    Raises:
+        UsageError: All are one run.
+    """
+    kept: list[FinishedRun] = []
+    notes: list[str] = []
+    for run in runs:
+        same = (run.record.fingerprint, {key: result.value for key, result in run.record.results.items()})
+        for other in kept:
+            if same == (other.record.fingerprint, {key: result.value for key, result in other.record.results.items()}):
+                notes.append(f"left out {run.path}: the same run as {other.path}")
+                break
+        else:
+            kept.append(run)
+    if len(kept) < 2 <= len(runs):
+        raise UsageError("; ".join(notes), "Name runs of two captioners, or with different settings.")
+    return kept, notes
 
 
 def _metrics(runs: Sequence[FinishedRun], settings: CompareSettings, progress: Progress) -> Comparison:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -239,6 +240,15 @@ def test_runs_of_one_model_are_told_apart_by_how_they_decoded_or_by_folder(bench
             rewrite(run, lambda record, s=settings: record["configs"]["small"].update(generation_kwargs=s))
     found = as_json(bench("compare", *runs, "--format", "json", "--bootstrap", 20))
     assert set(by_name(found)) == {f"model [{name}]" for name in names}
+
+
+def test_run_that_repeats_another_is_left_out(bench, caption):
+    good, bad = caption("good", captions(7)), caption("bad", captions(3))
+    again = shutil.copytree(good, good.parent / "again")
+    done = bench("compare", good, bad, again, "--format", "json", "--bootstrap", 20)
+    assert [captioner["name"] for captioner in as_json(done)["compared"]] == ["good", "bad"]
+    assert f"left out {again}: the same run as {good}" in done.err
+    bench("compare", good, again).failed(2, "the same run as", "Name runs of two captioners")
 
 
 def test_captioners_with_other_references_and_one_alone_are_refused(bench, caption):
