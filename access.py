@@ -17,7 +17,9 @@ from .permissions import RUN_HINT, Code, is_installed, permitted, server_of
 Kind = Literal["addresses", "variables", "folders", "functions", "remote code"]
 _PROSE = frozenset(("choices", "citation", "description", "homepage", "licence", "note", "paper", "source", "terms"))
 """Keys whose values are read by people alone."""
-_MODEL_FILE = "model.yaml"
+_MODEL_FILES = ("model.yaml", "config.json", "open_clip_config.json", "adapter_config.json")
+"""A folder that holds one of them is a model."""
+_WEIGHTS = (".bin", ".ckpt", ".pt", ".pth", ".safetensors")
 _OF_FILE = re.compile(r"[a-z_]+:(?!//)(.+)")
 """A model of an adapter and its file, such as ``captions:FILE``."""
 _ARGUMENT = re.compile(r"\b(\w*key_env|trust_remote_code)[\"']?\s*[=:]\s*[\"']?([\w.-]+)")
@@ -158,7 +160,8 @@ def _requests_of_text(text: str, folder: Path, boundary: Boundary, place: str) -
         yield from _requests(yaml.safe_load(value), (key,), folder, boundary, lambda *_: place, frozenset())
     for path in local_paths(text):
         # A model is looked for from where the program runs, too.
-        is_of_cwd = len(path.parts) > 1 or (path / _MODEL_FILE).is_file()
+        is_of_cwd = len(path.parts) > 1 or (path.suffix in _WEIGHTS and path.is_file())
+        is_of_cwd = is_of_cwd or any((path / name).is_file() for name in _MODEL_FILES)
         yield from _outside(path, (folder, Path.cwd()) if is_of_cwd else (folder,), boundary, place)
     if named := _OF_FILE.match(text):
         yield from _outside(Path(named[1]).expanduser(), (folder, Path.cwd()), boundary, place)

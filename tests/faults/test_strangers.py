@@ -164,6 +164,8 @@ def world(tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch) -
     for name, one in {"mine": {**TASK, "task": "mine"}, "pipeline": PIPELINE, "recipe": RECIPE}.items():
         (made.desk / f"mine/{name}.yaml").write_text(yaml.safe_dump(one))
     (made.stranger / "evil.py").write_text(EVIL.format(ran=str(made.ran)))
+    (made.desk / "model").mkdir()
+    (made.desk / "model/config.json").write_text(json.dumps({"model_type": "bert"}))
     monkeypatch.chdir(made.desk)
     monkeypatch.setenv("MY_SECRET_TOKEN", SECRET)
     monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path / "cache"))
@@ -208,6 +210,8 @@ def strange(world: World, events: Sequence[Event]) -> list[Event]:
     for one in dict.fromkeys(events):
         if one.kind in ("read", "write"):
             inside = is_below(one.what, *mine, its) if is_below(one.what, root) else is_below(one.what, *LIBRARIES)
+            # The models of the desk are nobody's but the user's.
+            inside = inside and not is_below(one.what, f"{root}/desk/model")
             # To list the folder in which all lie is to look for what lies there.
             if not inside and one.what != root:
                 found.append(one)
@@ -811,6 +815,7 @@ ROWS_OF_SUITE = {
     "read: captions": {"model": "captions:{elsewhere}/rows.jsonl"},
     "read: captions by a link": {"model": "captions:{here}/link.jsonl"},
     "read: checkpoint": {"model": "hf", "model_args": {"pretrained": "../elsewhere"}},
+    "read: checkpoint of the desk": {"model": "hf", "model_args": {"pretrained": "model"}},
     "read: folder of a model": {"model": "{elsewhere}"},
     "read: scores by a link": {"model": "iiw-p5b"},
     "code": {"model": "hf", "model_args": {"pretrained": "{here}/auto", "trust_remote_code": True}},
