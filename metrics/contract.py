@@ -24,6 +24,9 @@ Need = Literal["references", "image", "boxes", "objects", "encoder", "judge"]
 COLUMN_OF: Mapping[Need, str] = {"references": "references", "image": "images", "boxes": "boxes", "objects": "objects"}
 """The column of ``Items`` for each need of the data."""
 
+BUILT_IN = f"{__name__.partition('.')[0]}."
+"""Beginning of the modules of this package: the version tells their code, and tests their needs."""
+
 State = Mapping[str, np.ndarray]
 """A metric's state of the whole corpus, or of a part of it: arrays of numbers by name, stored without pickle."""
 
@@ -192,11 +195,6 @@ MEAN = Aggregate()
 def add_sums(sums: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """Return the sums of all shards of one metric; their order does not matter."""
     return {name: np.sum([shard[name] for shard in sums], axis=0) for name in sums[0]}
-
-
-def is_built_in(metric: type) -> bool:
-    """Return whether a class is of this package: its code is known by the version, and its needs are tested."""
-    return metric.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 class Metric(Aggregate, ABC):

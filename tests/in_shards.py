@@ -116,6 +116,7 @@ class RankOf(Metric):
     label = "Rank"
     source = "a package of one's own"
     range = (0.0, float("inf"))
+    needs = frozenset({"references"})
     corpus_dependent = True
 
     def score(self, items: Items, context: Context) -> Scores:

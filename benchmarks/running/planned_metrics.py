@@ -14,7 +14,7 @@ from ...adapters.contracts import PAIRWISE
 from ...boundary import Boundary
 from ...errors import MetricError, TaskError, UsageError, placed
 from ...metrics import DIRECTION, EVALUATE_PREFIX, MEAN, Aggregate, Metric, Need, build_metric, configured, metrics
-from ...metrics.contract import is_built_in
+from ...metrics.contract import BUILT_IN
 from ...metrics.function_metric import FunctionMetric
 from ...metrics.hf_evaluate import EvaluateMetric
 from ...tasks.schema import MetricEntry, TaskConfig
@@ -87,10 +87,8 @@ def metric_fingerprints(planned: Sequence[PlannedMetric]) -> dict[str, Any]:
 
 
 def _code_of(metric: type) -> str:
-    """Return name and hash of the source of a user's class and its bases; empty for a built-in one."""
-    if is_built_in(metric):
-        return ""
-    own = [base for base in metric.__mro__ if base.__module__ != "builtins" and not is_built_in(base)]
+    """Return name and hash of the source of a user's class and its bases."""
+    own = [base for base in metric.__mro__ if not base.__module__.startswith(BUILT_IN)]
     try:
         source = "".join(inspect.getsource(base) for base in own if base.__module__ not in sys.stdlib_module_names)
     except (OSError, TypeError):
@@ -319,6 +317,9 @@ def plan_metric(
     except MetricError as failure:
         error = str(failure)
     defaults = inspect.signature(type(metric)).parameters
+    code = entry.metric.fingerprint() if isinstance(entry.metric, FunctionReference) else ""
+    if not code and not type(metric).__module__.startswith(BUILT_IN):
+        code = _code_of(type(metric))
     return PlannedMetric(
         name=name,
         metric=metric,
@@ -328,7 +329,7 @@ def plan_metric(
             for setting, value in entry.arguments.items()
         ),
         error=error,
-        code=entry.metric.fingerprint() if isinstance(entry.metric, FunctionReference) else _code_of(type(metric)),
+        code=code,
         entry=entry,
         arguments=placed | direction,
     )

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...errors import AdapterError, BenchError, MetricError
 from ...metrics import Cache, Context, CorpusMetric, Items, Metric, NoCache, Scores, State, add_sums
-from ...metrics.contract import COLUMN_OF, is_built_in
+from ...metrics.contract import BUILT_IN, COLUMN_OF
 from ...progress import Progress, silent
 from ..inputs.failures import Failure, FailureLog
 from ..inputs.models import AnyModels, ModelFacts, Models
@@ -204,7 +204,8 @@ def score_metric(metric: Metric, items: Items, context: Context, states: States 
             "A task names their folder with image_folder, inside the data's own (docs/tasks.md); or 'doc_to_image' "
             "gives paths.",
         )
-    items = _declared(metric, items)
+    if not type(metric).__module__.startswith(BUILT_IN):
+        items = _declared(metric, items)
     if states is None and (items.corpus is None or not metric.corpus_dependent):
         return _checked(metric.score(items, context), len(items))
     values = np.full(len(items), np.nan)
@@ -247,8 +248,6 @@ class _Undeclared(Sequence[Any]):
 
 def _declared(metric: Metric, items: Items) -> Items:
     """Return the items as a metric of the user's sees them: without the columns that it does not declare."""
-    if is_built_in(type(metric)):
-        return items
     hidden = {column: _Undeclared(need) for need, column in COLUMN_OF.items() if need not in metric.needs}
     return replace(items, **hidden) if hidden else items
 
