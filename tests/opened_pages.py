@@ -26,7 +26,7 @@ def served(application: Any, command: str, port: int = 0) -> Iterator[str]:
     run = uvicorn.Server.run
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(uvicorn.Server, "run", lambda server, sockets: (started.append(server), run(server, sockets)))
-        given = {"command": command, "holds": "sees all", "port": port, "told": told.put}
+        given = {"command": command, "holds": "sees all", "port": port, "announce": told.put}
         thread = threading.Thread(target=serve, args=(application,), kwargs=given)
         thread.start()
         yield told.get(timeout=60)
