@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 import yaml
 
-from .boundary import OUTSIDE, Boundary, links_outside, local_paths
+from .boundary import OUTSIDE, Boundary, exists, links_outside, local_paths
 from .errors import UsageError
 from .permissions import RUN_HINT, Code, is_installed, permitted, server_of
 
@@ -160,8 +160,8 @@ def _requests_of_text(text: str, folder: Path, boundary: Boundary, place: str) -
         yield from _requests(yaml.safe_load(value), (key,), folder, boundary, lambda *_: place, frozenset())
     for path in local_paths(text):
         # A model is looked for from where the program runs, too.
-        is_of_cwd = len(path.parts) > 1 or (path.suffix in _WEIGHTS and path.is_file())
-        is_of_cwd = is_of_cwd or any((path / name).is_file() for name in _MODEL_FILES)
+        is_model = (path.suffix in _WEIGHTS and exists(path)) or any(exists(path / name) for name in _MODEL_FILES)
+        is_of_cwd = len(path.parts) > 1 or is_model
         yield from _outside(path, (folder, Path.cwd()) if is_of_cwd else (folder,), boundary, place)
     if named := _OF_FILE.match(text):
         yield from _outside(Path(named[1]).expanduser(), (folder, Path.cwd()), boundary, place)

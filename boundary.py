@@ -144,7 +144,8 @@ def _is_path(folder: Path, path: Path) -> bool:
         return False
 
 
-def _exists(path: Path) -> bool:
+def exists(path: Path) -> bool:
+    """Return whether there is a path; not if it is too long for one, as prompts are."""
     try:
         return path.exists()
     except (OSError, ValueError):
@@ -173,5 +174,5 @@ def local_paths(text: str) -> Iterator[Path]:
         # Words in prompts are no paths, unless there is such a file.
         for part in _SETTING.split(text):
             path = Path(part).expanduser()
-            if len(path.parts) > 1 and (path.is_absolute() or ".." in path.parts) and _exists(path):
+            if len(path.parts) > 1 and (path.is_absolute() or ".." in path.parts) and exists(path):
                 yield path

@@ -71,7 +71,7 @@ class Registry(Generic[T]):
         if name not in self._entries:
             raise UsageError(
                 f"unknown {self.kind} '{name}'.{did_you_mean(name, self._entries)}",
-                f"'bench ls {self.kind}s' lists what there is; one of your own has to be in an installed package.",
+                f"'bench ls {self.kind}s' lists them; yours is registered in Python, or by an installed package.",
             )
         entry = self._entries[name]
         if isinstance(entry, str):

@@ -105,9 +105,9 @@ def _meteor_tables(request: pytest.FixtureRequest, session_folder: Path) -> Path
     """
     metrics = Path(__file__).parents[1] / "metrics"
     code = b"".join((metrics / name).read_bytes() for name in ("mapped.py", "meteor/resources.py"))
-    cache = getattr(request.config, "cache", None)  # there is none with "-p no:cacheprovider"
-    if cache is not None:
-        return cache.mkdir(f"meteor-{hashlib.sha256(code).hexdigest()[:16]}")
+    kept = getattr(request.config, "cache", None)  # there is none with "-p no:cacheprovider"
+    if kept is not None:
+        return kept.mkdir(f"meteor-{hashlib.sha256(code).hexdigest()[:16]}")
     folder = session_folder / "meteor"
     folder.mkdir(exist_ok=True)
     return folder

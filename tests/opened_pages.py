@@ -51,9 +51,8 @@ def open_browser(browser: Browser, address: str, said: list[str], own: str = "",
 
 
 _NARROW, _WIDE = 390, 1400
-WIDTHS = [(_NARROW, ["light"]), (_WIDE, ["light", "dark"])]
-MANY_PAGES_WIDTHS = [WIDTHS[0], pytest.param(*WIDTHS[1], marks=pytest.mark.costly)]
-"""For sites of many pages: the wide ones take long."""
+WIDE = (_WIDE, ["light", "dark"])
+WIDTHS = [(_NARROW, ["light"]), pytest.param(*WIDE, marks=pytest.mark.costly)]
 """How wide pages are looked at, and the themes in which they are."""
 _COLOURS = ["color-contrast", "link-in-text-block"]
 _WHOLE = {"rules": {rule: {"enabled": False} for rule in _COLOURS}}

@@ -9,6 +9,10 @@ import pytest
 from capbench.access import requests_of
 
 
+def test_long_text_is_no_path(tmp_path: Path):
+    assert requests_of({"doc_to_text": "a word " * 100}, tmp_path / "task.yaml", lambda *keys: ".".join(keys)) == []
+
+
 @pytest.mark.parametrize("name", ["model.yaml", "config.json", "open_clip_config.json", "adapter_config.json"])
 def test_model_of_the_working_directory_needs_permission(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for folder in ("desk/mine", "desk/words", "stranger"):

@@ -191,19 +191,15 @@ def _without_copies(runs: Sequence[FinishedRun]) -> tuple[list[FinishedRun], lis
     Raises:
         UsageError: All are one run.
     """
-    kept: list[FinishedRun] = []
+    kept: dict[Any, FinishedRun] = {}
     notes: list[str] = []
     for run in runs:
-        same = (run.record.fingerprint, {key: result.value for key, result in run.record.results.items()})
-        for other in kept:
-            if same == (other.record.fingerprint, {key: result.value for key, result in other.record.results.items()}):
-                notes.append(f"left out {run.path}: the same run as {other.path}")
-                break
-        else:
-            kept.append(run)
+        values = tuple((key, result.value) for key, result in run.record.results.items())
+        if (first := kept.setdefault((run.record.fingerprint, values), run)) is not run:
+            notes.append(f"left out {run.path}: the same run as {first.path}")
     if len(kept) < 2 <= len(runs):
         raise UsageError("; ".join(notes), "Name runs of two captioners, or with different settings.")
-    return kept, notes
+    return list(kept.values()), notes
 
 
 def _metrics(runs: Sequence[FinishedRun], settings: CompareSettings, progress: Progress) -> Comparison:

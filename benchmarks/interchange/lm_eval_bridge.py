@@ -313,7 +313,7 @@ def plan_for_lm_eval(entry: IndexEntry, metrics: Sequence[str], locations: DataL
         raise
     except UsageError as error:
         raise UsageError(f"lm-eval cannot run task '{entry.name}': {error.message}", _HINT) from error
-    look = {metric.name: "looks at images" for metric in plan.metrics if "image" in metric.metric.needs}
+    look = {entry.name: "looks at images" for entry in plan.metrics if "image" in entry.metric.needs}
     kept = [metric for metric in plan.metrics if metric.name not in look]
     if (look and metrics) or not kept:
         raise UsageError(f"lm-eval cannot run task '{entry.name}': metric {', '.join(look)} looks at images.", _HINT)

@@ -104,9 +104,7 @@ def plan_export(
         known = shipped.get(entry.name)
         by_name = known is not None and known.path.resolve() == entry.path.resolve()
         data = locations.named.get(task.task)
-        unscored = [
-            ScoredMetric(metric.name, metric.metric, metric.aggregation, scores=None) for metric in plan.metrics
-        ]
+        unscored = [ScoredMetric(entry.name, entry.metric, entry.aggregation, scores=None) for entry in plan.metrics]
         results = plan.protocol.expected(unscored, plan.statistics, _categories(plan, locations, tell))
         exported.append(
             ExportedTask(

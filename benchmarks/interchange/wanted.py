@@ -253,7 +253,7 @@ def _written(
 def _ask(resolved: ResolvedCall, rows: WantedRows, failures: FailureLog, store: Store, progress: Progress) -> None:
     """Score a task with the recording model; metrics without a model are skipped."""
     (planned,) = resolved.plan
-    metrics = [metric for metric in planned.metrics if metric.metric.needs & {"encoder", "judge"}]
+    metrics = [plan for plan in planned.metrics if plan.metric.needs & {"encoder", "judge"}]
     planned = replace(planned, metrics=metrics)
     root = planned.root
     rows.folder = root if root is None or root.is_dir() else root.parent

@@ -161,28 +161,26 @@ class Agreement(Protocol[AgreementSettings]):
         results: list[Result] = []
         spread: dict[str, dict[str, Spread]] = {}
         waiting: dict[str, tuple[dict[str, Statistic], list[RatedScores]]] = {}
-        for metric, aspect in product(scored, task.aspects or [""]):
+        for entry, aspect in product(scored, task.aspects or [""]):
             rated = []
-            if metric.scores is not None:
-                rated = self._rated(collected, collected.of_samples(metric.scores.values), aspect)
+            if entry.scores is not None:
+                rated = self._rated(collected, collected.of_samples(entry.scores.values), aspect)
             of_aspect = {name: statistic for name, statistic in statistics.items() if aspect_of(name, task) == aspect}
             # Statistics that have a value, by the index of their result.
             defined: dict[str, Statistic] = {}
             for name, category, statistic in self._measured(of_aspect, collected.summary.categories):
-                value, n, p, remark, reason = measured(statistic, rated, metric.error)
+                value, n, p, remark, reason = measured(statistic, rated, entry.error)
                 if value is not None:
                     defined[str(len(results))] = statistic
-                label = metric.metric.label, " ".join(filter(None, (statistic.label, aspect, category)))
+                label = entry.metric.label, " ".join(filter(None, (statistic.label, aspect, category)))
                 better, scale = statistic.higher_is_better, shown_times(task.scale, statistic.range)
                 results.append(
-                    Result(
-                        metric.name, name, label, value, n, better, scale, None, reason, category, p=p, remark=remark
-                    )
+                    Result(entry.name, name, label, value, n, better, scale, None, reason, category, p=p, remark=remark)
                 )
             if not defined or not draws.resamples:
                 continue
             # Names of aspects have no dot.
-            waiting[f"{aspect}.{metric.name}"] = (defined, rated)
+            waiting[f"{aspect}.{entry.name}"] = (defined, rated)
             # One pass per statistic: only its rows are in memory.
             if by_influence(draws.intervals, max(map(len, rated))):
                 spread |= spreads_of_all(waiting, draws)

@@ -260,13 +260,9 @@ class Choices(Protocol[SettingsT]):
         """Return accuracy by category, then overall, with bootstrap intervals over images."""
         return [
             result
-            for metric in scored
+            for entry in scored
             for result in self.accuracies(
-                job,
-                collected,
-                (metric.name, metric.metric.label),
-                self.credit_of(collected, metric),
-                reason=metric.error,
+                job, collected, (entry.name, entry.metric.label), self.credit_of(collected, entry), reason=entry.error
             )
         ]
 

@@ -134,8 +134,8 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
         """Return the system-level value of each metric, without a value."""
         parts = [*(categories if len(categories) > 1 else ()), ""]
         return [
-            expected_result(metric, metric.aggregation, metric.metric.higher_is_better, at)
-            for metric in metrics
+            expected_result(scored, scored.aggregation, scored.metric.higher_is_better, at)
+            for scored in metrics
             for at in parts
         ]
 
@@ -265,25 +265,16 @@ def system_results(
     parts = _parts(collected, aggregate)
     results: list[Result] = []
     defined: dict[str, tuple[ScoredMetric, _ResultPart]] = {}
-    for metric, part in product(scored, parts):
-        value, reason, n = *_value(metric, part, collected.weights), 0
-        if metric.scores is not None and value is not None:
-            n = int((part.items & np.isfinite(metric.scores.values)).sum())
-            defined[str(len(results))] = metric, part
-        label = metric.metric.label, " ".join(filter(None, (metric.aggregation, part.name)))
-        scale = shown_times(job.task.scale, metric.metric.range)
+    for entry, part in product(scored, parts):
+        value, reason, n = *_value(entry, part, collected.weights), 0
+        if entry.scores is not None and value is not None:
+            n = int((part.items & np.isfinite(entry.scores.values)).sum())
+            defined[str(len(results))] = entry, part
+        label = entry.metric.label, " ".join(filter(None, (entry.aggregation, part.name)))
+        scale = shown_times(job.task.scale, entry.metric.range)
         results.append(
             Result(
-                metric.name,
-                metric.aggregation,
-                label,
-                value,
-                n,
-                metric.metric.direction,
-                scale,
-                None,
-                reason,
-                part.name,
+                entry.name, entry.aggregation, label, value, n, entry.metric.direction, scale, None, reason, part.name
             )
         )
     for place, interval in _intervals(job, len(collected.weights), defined).items():

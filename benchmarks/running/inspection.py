@@ -134,7 +134,7 @@ def missing(planned: PlannedRun, locations: DataLocations) -> Iterator[Missing]:
     yield from missing_data(planned, locations)
     checks: list[Callable[[], object]] = [planned.pixels.require] if planned.looks_at_images else []
     checks += [spec.check for spec in (planned.captioner, planned.encoder, planned.judge) if spec is not None]
-    checks += [metric.metric.check for metric in planned.metrics]
+    checks += [plan.metric.check for plan in planned.metrics]
     for check in checks:
         yield from _told(check)
 

@@ -70,7 +70,7 @@ def pool_of(planned: PlannedMetric) -> str:
 
 def finds_by_id(planned: Iterable[PlannedMetric]) -> bool:
     """Return whether a runnable metric looks up scores by the ids of rows."""
-    return any(not metric.error and metric.metric.by_id for metric in planned)
+    return any(not plan.error and plan.metric.by_id for plan in planned)
 
 
 def metric_fingerprints(planned: Sequence[PlannedMetric]) -> dict[str, Any]:
@@ -113,10 +113,10 @@ def require_family(planned: Sequence[PlannedMetric], encoder: str, family: str) 
     Raises:
         UsageError: The families differ.
     """
-    for metric in planned:
-        if not _takes(metric.metric, family):
+    for plan in planned:
+        if not _takes(plan.metric, family):
             raise UsageError(
-                f"metric '{metric.name}' {_mismatch(metric.metric, encoder, family)}.",
+                f"metric '{plan.name}' {_mismatch(plan.metric, encoder, family)}.",
                 "'bench ls models' lists the models (adapter pac: family pac; blip_itm and flava: pairwise, which "
                 "the metric itm_score takes; the others: clip).",
             )
@@ -159,12 +159,12 @@ def _left_out(planned: Sequence[PlannedMetric], models: NamedModels) -> dict[str
     """Return the metrics in a task's list without a fitting model, with the reason."""
     encoder = models.encoder
     reasons: dict[str, str] = {}
-    for metric in planned:
+    for plan in planned:
         for need, (reason, _) in _NEEDS_MODEL.items():
-            if need in metric.metric.needs and getattr(models, need) is None:
-                reasons.setdefault(metric.name, reason)
-        if encoder and not _takes(metric.metric, encoder.family):
-            reasons.setdefault(metric.name, _mismatch(metric.metric, encoder.name, encoder.family))
+            if need in plan.metric.needs and getattr(models, need) is None:
+                reasons.setdefault(plan.name, reason)
+        if encoder and not _takes(plan.metric, encoder.family):
+            reasons.setdefault(plan.name, _mismatch(plan.metric, encoder.name, encoder.family))
     return reasons
 
 

@@ -248,7 +248,12 @@ class _Undeclared(Sequence[Any]):
 
 def _declared(metric: Metric, items: Items) -> Items:
     """Return the items as a metric of the user's sees them: without the columns that it does not declare."""
-    hidden = {column: _Undeclared(need) for need, column in COLUMN_OF.items() if need not in metric.needs}
+    hidden = {
+        column: _Undeclared(need)
+        for need, column in COLUMN_OF.items()
+        if need not in metric.needs and getattr(items, column)
+    }
+    # The same object keeps what metrics derived from the texts.
     return replace(items, **hidden) if hidden else items
 
 

@@ -224,7 +224,7 @@ def _counts(cache: Cache) -> tuple[int, int]:
 
 def roles_of(metrics: Iterable[PlannedMetric]) -> list[str]:
     """Return the roles of models that runnable metrics need."""
-    needs = {need for metric in metrics if not metric.error for need in metric.metric.needs}
+    needs = {need for plan in metrics if not plan.error for need in plan.metric.needs}
     return [role for role in ROLES if role in needs]
 
 
@@ -278,12 +278,12 @@ class ShardMap:
                 with_remarks = not results
                 done = self._map(self._first_calls(refs, own, states, with_remarks), role, total)
                 refs, names = corpus.refs, [shard.result for shard in done]
-                results |= {metric.name: names for metric in own if not metric.metric.corpus_dependent}
+                results |= {plan.name: names for plan in own if not plan.metric.corpus_dependent}
                 if with_remarks:
                     results[""] = names
                 for shard in done:
                     errors = {**shard.faults, **errors}
-            by_state = [metric for metric in metrics if metric.metric.has_state and metric.name not in errors]
+            by_state = [plan for plan in metrics if plan.metric.has_state and plan.name not in errors]
             merged: dict[str, str] = {}
             for planned in by_state:
                 assert isinstance(planned.metric, CorpusMetric)  # noqa: S101 - it has a state
@@ -301,9 +301,9 @@ class ShardMap:
                     done = self._map(calls, role, total)
                     results |= {metric.name: [each.result for each in done] for metric in own}
             of_all = {
-                metric.name: self._score_all(corpus, metric)
-                for metric in metrics
-                if metric.metric.corpus_dependent and not metric.metric.has_state
+                plan.name: self._score_all(corpus, plan)
+                for plan in metrics
+                if plan.metric.corpus_dependent and not plan.metric.has_state
             }
             return merge_results(metrics, corpus, files, results, of_all, errors, failures)
 
@@ -315,14 +315,10 @@ class ShardMap:
         with_remarks: bool,
     ) -> Iterator[ShardCall]:
         """Yield the calls for each shard as soon as it exists."""
-        now = [metric for metric in metrics if not metric.metric.corpus_dependent]
+        now = [plan for plan in metrics if not plan.metric.corpus_dependent]
         said = metric_fingerprints(self.work.metrics) if with_remarks else None
         for ref in refs:
-            own = {
-                metric.name: f"state-{self._name(ref, [metric], 'state')}"
-                for metric in metrics
-                if metric.metric.has_state
-            }
+            own = {plan.name: f"state-{self._name(ref, [plan], 'state')}" for plan in metrics if plan.metric.has_state}
             for name, state in own.items():
                 states.setdefault(name, []).append(state)
             result = f"scores-{self._name(ref, now, said, sorted(own.values()))}"
@@ -390,7 +386,7 @@ class ShardMap:
         return {role: added_up(facts, role) for role, facts in self.facts.items()}
 
     def _name(self, ref: ShardRef, metrics: Sequence[PlannedMetric], *more: Any) -> str:
-        images = ref.images if any("image" in metric.metric.needs for metric in metrics) else None
+        images = ref.images if any("image" in plan.metric.needs for plan in metrics) else None
         return name_of(ref.items, images, self._made_by(metrics), *more)
 
     def _made_by(self, metrics: Sequence[PlannedMetric]) -> list[Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from opened_pages import MANY_PAGES_WIDTHS, WIDTHS, open_browser, violations
+from opened_pages import WIDE, WIDTHS, open_browser, violations
 from synthetic_board import HOSTILE, make_board
 
 from capbench.benchmarks.leaderboard.build import pages
@@ -220,7 +220,7 @@ def test_the_first_tab_stop_skips_to_the_content(page: Page) -> None:
     assert page.evaluate("document.activeElement.id") == "main"
 
 
-@pytest.mark.parametrize(("width", "themes"), MANY_PAGES_WIDTHS)
+@pytest.mark.parametrize(("width", "themes"), WIDTHS)
 def test_every_page_fits_and_is_accessible_in_both_themes(
     page: Page, site: Path, axe: str, width: int, themes: list[str]
 ) -> None:
@@ -239,7 +239,7 @@ def test_every_page_fits_and_is_accessible_in_both_themes(
 
 
 def test_poor_contrast_of_either_theme_is_found_behind_elements_of_one_look(browser: Browser, axe: str) -> None:
-    width, themes = WIDTHS[1]
+    width, themes = WIDE
     page = browser.new_page(viewport={"width": width, "height": 900})
     dark = "@media (prefers-color-scheme: dark) { .dark { color: #ddd } }"
     page.set_content(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from opened_pages import MANY_PAGES_WIDTHS, open_browser, served, violations
+from opened_pages import WIDTHS, open_browser, served, violations
 from rated_session import SYSTEMS, make_session, make_task
 
 from capbench.benchmarks.rate.app import application
@@ -103,7 +103,7 @@ def pages_of(session: Session, port: int = 0) -> AbstractContextManager[str]:
     return served(application(RatingQueue(session)), "rate", port)
 
 
-@pytest.mark.parametrize(("width", "themes"), MANY_PAGES_WIDTHS)
+@pytest.mark.parametrize(("width", "themes"), WIDTHS)
 def test_every_page_fits_is_accessible_in_both_themes_and_asks_nobody_else(
     browser: Browser, addresses: dict[str, str], axe: str, width: int, themes: list[str]
 ) -> None:

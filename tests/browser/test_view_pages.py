@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from opened_pages import MANY_PAGES_WIDTHS, open_browser, served, violations
+from opened_pages import WIDTHS, open_browser, served, violations
 from viewed_runs import METRIC, Viewed
 
 from capbench.benchmarks.view.app import application
@@ -41,7 +41,7 @@ def pages_of(viewed: Viewed) -> dict[str, str]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("width", "themes"), MANY_PAGES_WIDTHS)
+@pytest.mark.parametrize(("width", "themes"), WIDTHS)
 def test_every_page_fits_is_accessible_in_both_themes_and_asks_nobody_else(
     browser: Browser, viewed: Viewed, address: str, axe: str, width: int, themes: list[str]
 ) -> None:

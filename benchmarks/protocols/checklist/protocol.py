@@ -243,7 +243,7 @@ class Checklist(Protocol[ChecklistSettings]):
             np.repeat(images, len(NAMES)),
             scores,
             categories=NAMES * len(images),
-            lower_is_better={metric.name for metric in having if not metric.metric.higher_is_better},
+            lower_is_better={scored.name for scored in having if not scored.metric.higher_is_better},
         )
         rankings: dict[str, Ranking] = {}
         for name in COMPARED:
