@@ -25,7 +25,7 @@ SCHEMA_VERSION = 1
 JSON_FILE = "leaderboard.json"
 _CSV_COLUMNS = (
     "task", "alias", "version", "kind", "name", "model", "column", "label", "value", "low", "high", "n", "rank",
-    "group", "published", "printed", "citation", "table", "run", "marks", "reason",
+    "group", "ranks", "published", "printed", "citation", "table", "run", "marks", "reason",
 )  # fmt: skip
 _MOST_PUBLISHED = 12
 """Maximum number of published rows in the main table; if there are more, they go into a folded table."""
@@ -56,27 +56,12 @@ def value_text(cell: Cell, column: Column) -> str:
     return "" if cell.value is None else show_number(cell.value * column.scale, column.decimals)
 
 
-def interval_text(cell: Cell, column: Column) -> str:
-    """Return the interval as ``low, high``; empty if missing."""
-    if cell.value is None or cell.low is None or cell.high is None:
-        return ""
-    low, high = (show_number(end * column.scale, column.decimals) for end in (cell.low, cell.high))
-    return f"{low}, {high}"
-
-
 def ranks_text(cell: Cell) -> str:
     """Return the range of ranks that the tests do not exclude, as ``3–17``; empty if nothing was tested."""
     if cell.rank_range is None:
         return ""
     best, worst = cell.rank_range
     return str(best) if best == worst else f"{best}–{worst}"
-
-
-def difference_text(cell: Cell, column: Column) -> str:
-    """Return measured minus published, with sign; empty if either is missing."""
-    if cell.value is None or cell.published is None:
-        return ""
-    return show_difference((cell.value - cell.published.value) * column.scale, column.decimals)
 
 
 # --- Markdown
@@ -195,17 +180,20 @@ def _measured(cell: Cell | None, column: Column, marks: dict[str, int]) -> str:
     text = value_text(cell, column)
     text = f"**{text}**" if cell.rank == 1 else text
     group = f" <sup>{cell.group}</sup>" if cell.group else ""
-    below = [interval_text(cell, column).replace(", ", " – ")]
+    interval = [show_number(end * column.scale, column.decimals) for end in (cell.low, cell.high) if end is not None]
+    below = [" – ".join(interval)] if len(interval) == 2 else []
     below += [f"rank {ranks}"] if (ranks := ranks_text(cell)) else []
-    small = "; ".join(filter(None, below))
-    return f"{text}{group}" + (f"<br><sub>{small}</sub>" if small else "")
+    return f"{text}{group}" + (f"<br><sub>{'; '.join(below)}</sub>" if below else "")
 
 
 def _published(cell: Cell | None, column: Column) -> str:
     if cell is None or cell.published is None:
         return ""
-    difference = difference_text(cell, column)
-    return markdown(cell.published.printed) + (f"<br><sub>{difference}</sub>" if difference else "")
+    printed = markdown(cell.published.printed)
+    if cell.value is None:
+        return printed
+    difference = show_difference((cell.value - cell.published.value) * column.scale, column.decimals)
+    return f"{printed}<br><sub>{difference}</sub>"
 
 
 def _suite_grid(suite: SuiteTable, reasons: dict[str, int]) -> Iterator[list[str]]:
@@ -410,36 +398,21 @@ def csv_file(board: Board) -> dict[str, bytes]:
     tested = any(cell and cell.rank_range for table in board.tables for row in table.rows for cell in row.cells)
     rows = [
         {
-            "task": table.task,
-            "alias": table.alias,
-            "version": table.version,
-            "kind": row.kind,
-            "name": row.name,
-            "model": row.model,
+            **(vars(cell.published) if cell.published else {}),
+            **vars(table), **vars(column), **vars(row), **vars(cell),
             "column": column.key,
-            "label": column.label,
-            "value": cell.value,
-            "low": cell.low,
-            "high": cell.high,
             "n": cell.n if row.kind == "measured" else None,
-            "rank": cell.rank,
-            "group": cell.group,
-            **({"ranks": ranks_text(cell)} if tested else {}),
-            "published": cell.published.value if cell.published else None,
-            "printed": cell.published.printed if cell.published else None,
-            "citation": cell.published.citation if cell.published else None,
-            "table": cell.published.table if cell.published else None,
-            "run": row.run,
+            "ranks": ranks_text(cell),
+            "published": cell.published and cell.published.value,
             "marks": "; ".join(row.marks),
-            "reason": cell.reason,
         }
         for table in board.tables
         for row in table.rows
         for column, cell in zip(table.columns, row.cells, strict=True)
         if cell is not None
-    ]
-    text = csv_text(rows) if rows else ",".join(_CSV_COLUMNS)
-    return {"leaderboard.csv": (text + "\n").encode()}
+    ]  # fmt: skip
+    columns = [column for column in _CSV_COLUMNS if tested or column != "ranks"]
+    return {"leaderboard.csv": (csv_text(rows, columns) + "\n").encode()}
 
 
 def _table(table: TaskTable) -> dict[str, Any]:

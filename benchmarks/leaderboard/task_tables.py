@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import combinations
 from typing import TypeVar
 
 import numpy as np
@@ -36,33 +38,14 @@ def task_table(runs: Sequence[BoardRun]) -> tuple[TaskTable, set[str]]:
     ranks = {column.key: _ranks(column, measured) for column in columns}
     groups_of = groups_of_metrics if subject == "metric" else groups_of_models
     groups, notes = groups_of(columns, [row for row in measured if row.ranked])
-    rows = [
-        BoardRow(
-            row.name,
-            row.model,
-            "measured",
-            row.run.key,
-            tuple(_cell(row, column, groups, ranks) for column in columns),
-            _marks(row),
-        )
-        for row in measured
-    ]
+    rows: list[BoardRow] = []
+    for row in measured:
+        cells = tuple(_cell(row, column, groups, ranks) for column in columns)
+        rows.append(BoardRow(row.name, row.model, "measured", row.run.key, cells, _marks(row)))
     printed, sources = published_rows(subject, newest.published_table, columns, measured)
     used = {value.run.key for row in measured for value in row.values.values()}
-    about = " ".join(newest.description.split())
-    return (
-        TaskTable(
-            newest.task,
-            newest.alias,
-            str(newest.version),
-            about,
-            subject,
-            tuple(columns),
-            (*rows, *printed),
-            (*sources, *notes),
-        ),
-        used,
-    )
+    names = newest.task, newest.alias, str(newest.version), " ".join(newest.description.split())
+    return TaskTable(*names, subject, tuple(columns), (*rows, *printed), (*sources, *notes)), used
 
 
 def main_column(subject: Subject, columns: Sequence[Column]) -> Column | None:
@@ -87,16 +70,11 @@ def _columns(subject: Subject, measured: Sequence[MeasuredRow]) -> list[Column]:
             results.setdefault(key, value.result)
     place = 0 if subject == "model" else 1
     labels = [result.label[place] for result in results.values()]
-    return [
-        Column(
-            key,
-            _label(key, result.label[place], labels),
-            result.scale,
-            _decimals(key, result.scale, measured),
-            result.higher_is_better,
-        )
-        for key, result in results.items()
-    ]
+    columns: list[Column] = []
+    for key, result in results.items():
+        label, decimals = _label(key, result.label[place], labels), _decimals(key, result.scale, measured)
+        columns.append(Column(key, label, result.scale, decimals, result.higher_is_better))
+    return columns
 
 
 def _label(key: str, label: str, labels: Sequence[str]) -> str:
@@ -134,10 +112,8 @@ def _ranks(column: Column, measured: Sequence[MeasuredRow]) -> dict[int, int]:
 
 def _with_ties(values: Mapping[_Name, float]) -> dict[_Name, int]:
     """Return the rank of each value, 1 for the greatest; ties get the better rank."""
-    first: dict[float, int] = {}
-    for place, value in enumerate(sorted(values.values(), reverse=True), 1):
-        first.setdefault(value, place)
-    return {name: first[value] for name, value in values.items()}
+    rising = sorted(values.values())
+    return {name: len(rising) - bisect_right(rising, value) + 1 for name, value in values.items()}
 
 
 def _cell(row: MeasuredRow, column: Column, groups: Groups, ranks: Mapping[str, Mapping[int, int]]) -> Cell | None:
@@ -203,17 +179,11 @@ def published_rows(
                 rows.setdefault((record.metric, record.model or ""), {})[column.key] = printed
             elif subject == "model" and record.model and _plain(record.metric) == _plain(called):
                 rows.setdefault((record.model, ""), {})[column.key] = printed
-    shown = [
-        BoardRow(
-            name,
-            model,
-            "published",
-            "",
-            tuple(Cell(None, published=cells[column.key]) if column.key in cells else None for column in columns),
-        )
-        for (name, model), cells in rows.items()
-        if (_plain(name) if subject == "metric" else name) not in covered
-    ]
+    shown: list[BoardRow] = []
+    for (name, model), printed in rows.items():
+        if (_plain(name) if subject == "metric" else name) not in covered:
+            cells = [Cell(None, published=printed[column.key]) if column.key in printed else None for column in columns]
+            shown.append(BoardRow(name, model, "published", "", tuple(cells)))
     return shown, [f"Published: {citation(table.paper)}, Table {table.table}."] if rows else []
 
 
@@ -229,40 +199,22 @@ def _by_task(paper: str, table: int | str) -> dict[str, list[Published]]:
 def _covered(subject: Subject, table: PublishedTable, measured: Sequence[MeasuredRow]) -> set[str]:
     """Return the paper's names of the rows that are shown with measured values."""
     covered: set[str] = set()
+    aliases = list_aliases()
     for row in measured:
         if not any(beside(row, column) for column in row.values):
             continue
         if subject == "model":
-            covered |= {*_published_as().get((table.paper, row.name), ())}
+            covered |= {*aliases[row.name].published_as.get(table.paper, ())} if row.name in aliases else set()
             continue
         label = next(iter(row.values.values())).result.label[0]
-        if row.model:
-            label = _printed_as().get((table.paper, row.model, label), label)
+        if row.model in aliases:
+            label = aliases[row.model].printed_as.get(table.paper, {}).get(label, label)
         covered.add(_plain(table.metrics.get(label, label)))
     return covered
 
 
 def _plain(metric: str) -> str:
     return SPELLINGS.get(metric, metric)
-
-
-@cache
-def _published_as() -> dict[tuple[str, str], tuple[str, ...]]:
-    return {
-        (paper, name): tuple(names)
-        for name, spec in list_aliases().items()
-        for paper, names in spec.published_as.items()
-    }
-
-
-@cache
-def _printed_as() -> dict[tuple[str, str, str], str]:
-    return {
-        (paper, name, label): printed
-        for name, spec in list_aliases().items()
-        for paper, labels in spec.printed_as.items()
-        for label, printed in labels.items()
-    }
 
 
 _LEAST = 3
@@ -276,8 +228,7 @@ def rank_tables(tables: Sequence[TaskTable]) -> tuple[RankTable, ...]:
     all these tasks have. If those are fewer than three, ranks are among the rows that at least two tasks have; the
     rank is None in a task without the row.
     """
-    ranked = (_rank_table(subject, newest_tables(tables)) for subject in ("metric", "model"))
-    return tuple(table for table in ranked if table is not None)
+    return tuple(filter(None, (_rank_table(subject, newest_tables(tables)) for subject in ("metric", "model"))))
 
 
 def newest_tables(tables: Sequence[TaskTable]) -> list[TaskTable]:
@@ -310,7 +261,7 @@ def _rank_table(subject: Subject, tables: Sequence[TaskTable]) -> RankTable | No
         names = [name for name, count in counts.items() if count > 1]
     by_task = [_with_ties({name: values[name] for name in names if name in values}) for values in all_values]
     ranks = {name: tuple(of_task.get(name) for of_task in by_task) for name in names}
-    pairs = [(first, other) for first in range(len(scored)) for other in range(first + 1, len(scored))]
+    pairs = combinations(range(len(scored)), 2)
     return RankTable(
         subject,
         tuple((table.alias, column.label) for table, column, _ in scored),
