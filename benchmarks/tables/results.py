@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import shorten
@@ -17,6 +19,9 @@ from .text import csv_text, decimals_for, no_minus_zero, show_difference, show_i
 FORMATS = ("github", "latex", "csv", "json")
 _WIDEST_REASON = 100
 """Characters; the record and the terminal have the full reason."""
+_WIDTH = 100
+"""Characters of a table where no terminal says otherwise."""
+_HEADINGS = ("Task", "Model")
 LEFT = ("", "Task", "Model", "Metric", "Statistic", "Group", "Note", "Change", "Pair", "Rater", "Figure", "Of")
 """Columns of texts."""
 _TABULATE_FORMATS = {"github": "github", "latex": "latex_booktabs"}
@@ -95,10 +100,58 @@ def filled(rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
 def tabulated(rows: Sequence[Mapping[str, str]], fmt: str) -> str:
     """Return rows as a table, columns of :data:`LEFT` at the left.
 
+    A ``github`` table that is wider than the terminal, or than 100 columns where there is none, is narrowed: notes
+    become numbered lines below it, tasks and models become headings, and what still does not fit is continued below.
+
     Args:
         rows: Column to text, the same columns in each.
         fmt: ``github`` or ``latex``.
     """
+    width = shutil.get_terminal_size((_WIDTH, 24)).columns
+    if fmt != "github" or _width(rows) <= width:
+        return _tabulated(rows, fmt)
+    notes = dict.fromkeys(row["Note"] for row in rows if row.get("Note"))
+    numbers = {note: f"[{number}]" for number, note in enumerate(notes, 1)} | {"": ""}
+    rows = [{**row, "Note": numbers[row["Note"]]} if notes else row for row in rows]
+    blocks = _blocks(rows) if _width(rows) > width else [("", rows)]
+    tables = [
+        f"{heading}\n\n{table}" if heading else table
+        for heading, block in blocks
+        for table in ["\n\n".join(_tabulated(part, fmt) for part in _continued(filled(block), width))]
+    ]
+    return "\n\n".join([*tables, *(["\n".join(f"{numbers[note]} {note}" for note in notes)] if notes else [])])
+
+
+def _width(rows: Sequence[Mapping[str, str]]) -> int:
+    """Return the width of a table; tabulate leaves two spaces more next to the names of its columns."""
+    return sum(max(len(name) + 2, *(len(row[name]) for row in rows)) + 3 for name in rows[0]) + 1
+
+
+def _blocks(rows: Sequence[Mapping[str, str]]) -> list[tuple[str, list[dict[str, str]]]]:
+    """Return the rows of each task and model, without these columns, below a heading of both."""
+    blocks: list[tuple[str, list[dict[str, str]]]] = []
+    for row in rows:
+        heading = ", ".join(row[name] for name in _HEADINGS if row.get(name))
+        if heading or not blocks:
+            blocks.append((heading, []))
+        blocks[-1][1].append({name: text for name, text in row.items() if name not in _HEADINGS})
+    return blocks
+
+
+def _continued(rows: Sequence[Mapping[str, str]], width: int) -> Iterator[list[dict[str, str]]]:
+    """Yield the columns of a table in parts that fit the width, each after the columns of texts at the left."""
+    names = list(rows[0])
+    texts = list(itertools.takewhile(LEFT.__contains__, names))
+    part = [*texts]
+    for name in names[len(texts) :]:
+        if len(part) > len(texts) and _width([{key: row[key] for key in [*part, name]} for row in rows]) > width:
+            yield [{key: row[key] for key in part} for row in rows]
+            part = [*texts]
+        part.append(name)
+    yield [{key: row[key] for key in part} for row in rows]
+
+
+def _tabulated(rows: Sequence[Mapping[str, str]], fmt: str) -> str:
     from tabulate import tabulate
 
     return tabulate(

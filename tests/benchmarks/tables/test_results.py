@@ -63,12 +63,33 @@ def cells(table: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in (lines[0], *lines[2:])]
 
 
-def test_values_intervals_and_published_numbers_are_shown_as_papers_print_them():
+def test_values_intervals_and_published_numbers_are_shown_as_papers_print_them(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "120")
     run = task_run(result(interval=Interval(0.42, 0.4567, 0.01, 1000)), model="m", cider__kendall_c=printed("43.9"))
     assert cells(render([run])) == [
         ["Task", "Model", "Metric", "Statistic", "Value", "95% CI", "Published", "Diff", "n"],
         ["Flickr8k-Expert", "m", "CIDEr", "τ-c ↑", "43.91", "[42.00, 45.67]", "43.9", "+0.01", "16,992"],
     ]
+
+
+def test_wide_table_has_headings_and_numbered_notes_and_continues_below(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "53")
+    run = task_run(result(interval=Interval(0.42, 0.4567, 0.01, 1000)), result("length", p=0.012), model="m")
+    table = render([run])
+    assert max(map(len, table.splitlines())) == 53
+    first, second = table.split("\n\n")[1:3]
+    assert cells(first) == [
+        ["Metric", "Statistic", "Value", "95% CI"],
+        ["CIDEr", "τ-c ↑", "43.91", "[42.00, 45.67]"],
+        ["length", "τ-c ↑", "43.91", ""],
+    ]
+    assert cells(second) == [
+        ["Metric", "Statistic", "n", "Note"],
+        ["CIDEr", "τ-c ↑", "16,992", ""],
+        ["length", "τ-c ↑", "16,992", "[1]"],
+    ]
+    assert table.startswith("Flickr8k-Expert, m\n\n")
+    assert table.endswith("\n\n[1] exact p = 0.012")
 
 
 def test_column_of_intervals_has_their_level_where_all_runs_have_one():
