@@ -99,6 +99,11 @@ class Cell:
     reason: str = ""
     rank_range: tuple[int, int] | None = None
 
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The confidence interval; None if an end is missing."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
 
 @dataclass(frozen=True)
 class Column:

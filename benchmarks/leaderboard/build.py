@@ -148,11 +148,10 @@ def pages(board: Board) -> Iterator[tuple[str, bytes]]:
     if tasks:
         if matrices := overviews(board, paths, "index.html"):
             yield OVERVIEW_PAGE, overview_page(matrices)
-        runs: dict[tuple[str, str], list[BoardRun]] = {}
-        for run in board.runs:
-            runs.setdefault((run.record.task, str(run.record.version)), []).append(run)
         for table in board.tables:
-            yield tasks[table.anchor], task_page(table, runs[table.task, table.version], paths)
+            version = table.task, table.version
+            runs = [run for run in board.runs if (run.record.task, str(run.record.version)) == version]
+            yield tasks[table.anchor], task_page(table, runs, paths)
     for run in board.runs:
         yield paths[run.key], run_page(run, board)
 
@@ -163,15 +162,14 @@ def board_of(runs: Sequence[BoardRun], left_out: Sequence[OmittedRun], index: Ta
     for run in sorted(runs, key=lambda run: run.key):
         by_version.setdefault((run.record.task, str(run.record.version)), []).append(run)
     tables: list[TaskTable] = []
-    used: dict[str, set[str]] = {}
-    for (task, version), of_version in by_version.items():
+    shown: set[str] = set()
+    for of_version in by_version.values():
         table, keys = task_table(of_version)
         tables.append(table)
-        used[f"{task} {version}"] = keys
+        shown |= keys
     # Stable sort: the newest version of a task comes first among tables of the same name.
     tables.sort(key=lambda table: _version(table.version), reverse=True)
     tables.sort(key=lambda table: (table.alias.casefold(), table.task))
-    shown = {key for keys in used.values() for key in keys}
     marked = [_superseded(run, runs, shown) for run in runs]
     outdated = {run.key for run in runs if any(mark.startswith("version ") for mark in run.marks)}
     return Board(
@@ -194,11 +192,8 @@ def _superseded(run: BoardRun, runs: Sequence[BoardRun], shown: set[str]) -> Boa
     if run.key in shown:
         return run
     record = run.record
-    rivals = [
-        other
-        for other in runs
-        if other.key in shown and other.record.task == record.task and other.record.version == record.version
-    ]
+    version = record.task, record.version
+    rivals = [other for other in runs if other.key in shown and (other.record.task, other.record.version) == version]
 
     def likeness(other: BoardRun) -> tuple[bool, int, float, str]:
         shared = set(other.record.metrics) & set(record.metrics)

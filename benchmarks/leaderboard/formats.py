@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import cache
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,19 @@ _GREEK = {
     "Δ": "Delta", "Σ": "Sigma", "Ω": "Omega",
 }  # fmt: skip
 _LATIN = re.compile(r"[À-ÖØ-öø-ÿ]")
+
+
+def ident(name: str) -> str:
+    """Return a name as an ``id`` that needs no escaping in links."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name)
+
+
+def unique_name(name: str, taken: set[str]) -> str:
+    """Return a file name without suffix that is not taken, also on case-insensitive disks, and add it to those."""
+    names = chain([ident(name)], (f"{ident(name)}-{number}" for number in count(2)))
+    chosen = next(name for name in names if name.lower() not in taken)
+    taken.add(chosen.lower())
+    return chosen
 
 
 def value_text(cell: Cell, column: Column) -> str:
@@ -180,10 +194,10 @@ def _measured(cell: Cell | None, column: Column, marks: dict[str, int]) -> str:
     text = value_text(cell, column)
     text = f"**{text}**" if cell.rank == 1 else text
     group = f" <sup>{cell.group}</sup>" if cell.group else ""
-    interval = [show_number(end * column.scale, column.decimals) for end in (cell.low, cell.high) if end is not None]
-    below = [" – ".join(interval)] if len(interval) == 2 else []
+    below = [" – ".join(show_number(end * column.scale, column.decimals) for end in cell.interval or ())]
     below += [f"rank {ranks}"] if (ranks := ranks_text(cell)) else []
-    return f"{text}{group}" + (f"<br><sub>{'; '.join(below)}</sub>" if below else "")
+    small = "; ".join(filter(None, below))
+    return f"{text}{group}" + (f"<br><sub>{small}</sub>" if small else "")
 
 
 def _published(cell: Cell | None, column: Column) -> str:
@@ -262,13 +276,10 @@ def _superscript(letters: str) -> str:
 
 def latex_files(board: Board) -> dict[str, bytes]:
     """Return one file per task table and per suite, in ``latex/``."""
-    files: dict[str, bytes] = {}
-    for name, text in (
-        *((table.anchor, _latex_task(table)) for table in board.tables),
-        *((f"suite-{suite.suite}", _latex_suite(suite)) for suite in board.suites),
-    ):
-        files[_free(re.sub(r"[^A-Za-z0-9_-]+", "-", name), files)] = text.encode()
-    return files
+    texts = [(table.anchor, _latex_task(table)) for table in board.tables]
+    texts += [(f"suite-{suite.suite}", _latex_suite(suite)) for suite in board.suites]
+    taken: set[str] = set()
+    return {f"latex/{unique_name(name, taken)}.tex": text.encode() for name, text in texts}
 
 
 def latex(text: str) -> str:
@@ -285,16 +296,6 @@ def _character(char: str) -> str:
     if " " <= char <= "~" or _LATIN.fullmatch(char):
         return char
     return f"[U+{ord(char):04X}]"
-
-
-def _free(name: str, files: dict[str, bytes]) -> str:
-    """Return an unused path; case does not count, as on case-insensitive file systems."""
-    taken = {path.casefold() for path in files}
-    number, path = 1, f"latex/{name}.tex"
-    while path.casefold() in taken:
-        number += 1
-        path = f"latex/{name}-{number}.tex"
-    return path
 
 
 def _latex_task(table: TaskTable) -> str:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from ...tables.pages.rendering import asset, templates
 from ..board import Board, BoardRun, TaskTable
+from ..formats import ident, unique_name
 
 if TYPE_CHECKING:
     import jinja2
@@ -58,11 +59,6 @@ def _hash(source: str) -> str:
     return f"'sha256-{b64encode(hashlib.sha256(source.encode()).digest()).decode()}'"
 
 
-def ident(name: str) -> str:
-    """Return a name as an ``id`` that needs no escaping in links."""
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", name)
-
-
 def address(path: str) -> str:
     """Return the path of a page, escaped for a link."""
     return quote(path, safe="/#.-_")
@@ -91,12 +87,8 @@ def run_pages(runs: Iterable[BoardRun]) -> dict[str, str]:
 
 def task_pages(board: Board) -> dict[str, str]:
     """Return the path of each table's page by its anchor, unique on case-insensitive disks; empty for a small board."""
-    paths: dict[str, str] = {}
     taken: set[str] = set()
-    for table in board.tables if board.is_large else ():
-        name = first = ident(table.anchor)
-        while name.lower() in taken:
-            name = f"{first}-{len(taken)}"
-        taken.add(name.lower())
-        paths[table.anchor] = f"tasks/{name}.html"
-    return paths
+    return {
+        table.anchor: f"tasks/{unique_name(table.anchor, taken)}.html"
+        for table in (board.tables if board.is_large else ())
+    }

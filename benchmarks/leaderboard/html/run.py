@@ -49,7 +49,7 @@ def run_page(run: BoardRun, board: Board) -> bytes:
         caption=_caption(record),
         tested=_tested(record) if any(row["letters"] for row in results) else [],
         charts=_charts(record),
-        samples=_samples(run),
+        samples=ends_of_run(run),
         failures=failure_rows(record),
         ruled_out=record.ruled_out,
         checks=[(check.check, check.expected, _plain(check.found), check.passed) for check in record.data_checks],
@@ -65,11 +65,8 @@ def run_page(run: BoardRun, board: Board) -> bytes:
 
 
 def _back(record: Record, board: Board) -> str:
-    version = str(record.version)
-    for table in board.tables:
-        if table.task == record.task and str(table.version) == version:
-            return f"../index.html#{task_id(table)}"
-    return "../index.html"
+    table_of = {(table.task, table.version): f"#{task_id(table)}" for table in board.tables}
+    return "../index.html" + table_of.get((record.task, str(record.version)), "")
 
 
 def _caption(record: Record) -> str:
@@ -107,23 +104,6 @@ def _charts(record: Record) -> list[tuple[str, list[Chart]]]:
             charts.append(bubbles(f"{label} by length", histogram, f"words-{place}", by="by_words", full=True))
         drawn.append((label, charts))
     return drawn
-
-
-def _samples(run: BoardRun) -> list[tuple[str, bool, list[tuple[ScoredSample, list[tuple[str, str]]]]]]:
-    """Return the highest and lowest samples, each once with all its scores, those of most metrics first.
-
-    Returns:
-        Heading, whether references are unfolded (only for the lowest), and samples.
-    """
-    ends, shown = ends_of_run(run), []
-    for name, open_there, at in (("Lowest", True, 1), ("Highest", False, 0)) if ends else ():
-        samples: dict[str, tuple[ScoredSample, list[tuple[str, str]]]] = {}
-        for metric, both in ends.items():
-            for sample in both[at]:
-                scores = samples.setdefault(sample.id, (sample, []))[1]
-                scores.append((run.record.metric_label(metric), number(sample.score, 4)))
-        shown.append((name, open_there, sorted(samples.values(), key=lambda entry: -len(entry[1]))))
-    return shown
 
 
 def _settings(run: BoardRun) -> list[tuple[str, object]]:
@@ -173,26 +153,22 @@ class ScoredSample(NamedTuple):
 
     Attributes:
         id: Its id.
-        score: Its score by the metric.
         captions: Its captions that may be shown, by column: one or several texts.
         picture: A ``data:`` URL of its image; empty if there is none.
+        scores: Label of each metric for which it is among the highest or lowest, and its score.
     """
 
     id: str
-    score: float
     captions: Mapping[str, Sequence[str]]
     picture: str
+    scores: Sequence[tuple[str, str]]
 
 
-Ends = tuple[tuple[ScoredSample, ...], tuple[ScoredSample, ...]]
-"""The samples with the highest scores, best first, and with the lowest, worst first."""
+def ends_of_run(run: BoardRun) -> dict[str, list[ScoredSample]]:
+    """Return the ``Lowest`` and the ``Highest`` samples, those of most metrics first.
 
-
-def ends_of_run(run: BoardRun) -> dict[str, Ends]:
-    """Return the highest and lowest samples by metric; empty if the run has no readable samples.
-
-    Captions, references and images are included only if the record has all samples and they may be
-    redistributed.
+    The result is empty if the run has no readable samples. Captions, references and images are included only if the
+    record has all samples and they may be redistributed.
     """
     import pyarrow
 
@@ -203,7 +179,7 @@ def ends_of_run(run: BoardRun) -> dict[str, Ends]:
         return {}
 
 
-def _read_ends(run: BoardRun, file: Any) -> dict[str, Ends]:
+def _read_ends(run: BoardRun, file: Any) -> dict[str, list[ScoredSample]]:
     import pyarrow
 
     schema = file.schema_arrow
@@ -216,33 +192,28 @@ def _read_ends(run: BoardRun, file: Any) -> dict[str, Ends]:
         return {}
     # Threads are slower for the small file of a run, of which there are thousands; so is a second reading.
     table = file.read(["id", *metrics], use_threads=False)
-    places: dict[str, tuple[list[int], list[int]]] = {}
-    values: dict[str, np.ndarray] = {}
+    ends: dict[str, dict[int, list[tuple[str, str]]]] = {"Lowest": {}, "Highest": {}}
     for metric in metrics:
-        values[metric] = numbers(table[metric])
-        usable = np.flatnonzero(np.isfinite(values[metric]))
-        if not usable.size:
-            continue
-        rising = usable[np.argsort(values[metric][usable], kind="stable")]
+        values = numbers(table[metric])
+        usable = np.flatnonzero(np.isfinite(values))
+        rising = usable[np.argsort(values[usable], kind="stable")]
         # Order ties in the same way as the run does, which stored the images of these samples.
-        places[metric] = rising[::-1][:SHOWN].tolist(), rising[:SHOWN].tolist()
-    wanted = sorted({place for ends in places.values() for end in ends for place in end})
+        for end, rows in (("Lowest", rising[:SHOWN]), ("Highest", rising[::-1][:SHOWN])):
+            for row in rows.tolist():
+                ends[end].setdefault(row, []).append((run.record.metric_label(metric), number(values[row], 4)))
+    wanted = sorted({row for rows in ends.values() for row in rows})
+    if not wanted:
+        return {}
     allowed = run.record.samples == run.record.redistribution == "full"
     columns = [name for name in CAPTION_COLUMNS if allowed and name in schema.names]
-    rows = _rows(file, wanted, columns) if columns else [{} for _ in wanted]
+    texts = _rows(file, wanted, columns) if columns else [{} for _ in wanted]
     # A sample may be highest or lowest for many metrics, and reading its image is slowest.
     shown: dict[int, tuple[str, Mapping[str, Sequence[str]], str]] = {}
-    for place, name, row in zip(wanted, table["id"].take(integers(wanted)).to_pylist(), rows, strict=True):
-        captions = {column: texts_of(cell) for column, cell in row.items()}
-        shown[place] = str(name), captions, _picture(run, str(name)) if allowed else ""
-
-    def samples(metric: str, end: Sequence[int]) -> tuple[ScoredSample, ...]:
-        scores = values[metric][end].tolist()
-        return tuple(
-            ScoredSample(shown[place][0], score, *shown[place][1:]) for place, score in zip(end, scores, strict=True)
-        )
-
-    return {metric: (samples(metric, high), samples(metric, low)) for metric, (high, low) in places.items()}
+    for row, name, cells in zip(wanted, table["id"].take(integers(wanted)).to_pylist(), texts, strict=True):
+        captions = {column: texts_of(cell) for column, cell in cells.items()}
+        shown[row] = str(name), captions, _picture(run, str(name)) if allowed else ""
+    by_metrics = {end: sorted(rows.items(), key=lambda entry: -len(entry[1])) for end, rows in ends.items()}
+    return {end: [ScoredSample(*shown[row], scores) for row, scores in rows] for end, rows in by_metrics.items()}
 
 
 def _rows(file: Any, wanted: Sequence[int], columns: list[str]) -> list[dict[str, Any]]:
@@ -265,9 +236,7 @@ def _picture(run: BoardRun, sample: str) -> str:
         return ""
     try:
         path = (run.folder / name).resolve()
-        if not path.is_relative_to(run.folder.resolve()) or not path.is_file():
-            return ""
-        if path.stat().st_size > MAX_PICTURE_BYTES:
+        if not path.is_relative_to(run.folder.resolve()) or path.stat().st_size > MAX_PICTURE_BYTES:
             return ""
         content = read_file(run.folder, run.record, name)
     except (DataError, OSError, ValueError):

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from ...tables.pages.charts import Bar, Scale, interval_bar, rank_lines
 from ...tables.pages.rendering import difference, number
 from ..board import BoardRow, Cell, Column, PrintedValue, RankTable, SuiteCell, SuiteTable, TaskTable
-from ..formats import ranks_text
-from .rendering import address, ident, task_id
+from ..formats import ident, ranks_text
+from .rendering import address, task_id
 
 _ROOMY = 3
 """Maximum number of columns for long bars with published values next to them."""
@@ -38,7 +38,7 @@ class ShownCell(NamedTuple):
     letters: str = ""
     printed: str = ""
     gap: str = ""
-    ends: tuple[str, str] | None = None
+    ends: tuple[str, ...] | None = None
     ranks: str = ""
     bar: Bar | None = None
 
@@ -135,13 +135,24 @@ def _row(
 
 
 def _cell(
-    cell: Cell | None, column: Column, bars: Scale | None, notes: dict[str, int], printed_row: bool
+    cell: Cell | None, column: Column, bars: Scale | None, notes: dict[str, int], printed_row: bool = False
 ) -> ShownCell | None:
     """Return a cell for the template; None if it has neither value nor reason."""
     if cell is None:
         return None
     if cell.value is not None:
-        return measured(cell, cell.value, column, bars)
+        scale, decimals, printed = column.scale, column.decimals, cell.published
+        return ShownCell(
+            f"{cell.value:.6g}",
+            number(cell.value * scale, decimals),
+            rank=cell.rank,
+            letters=cell.group,
+            printed=printed.printed if printed else "",
+            gap=difference((cell.value - printed.value) * scale, decimals) if printed else "",
+            ends=None if cell.interval is None else tuple(number(end * scale, decimals) for end in cell.interval),
+            ranks=ranks_text(cell),
+            bar=_bar(cell, bars),
+        )
     reason = cell.reason or ("" if printed_row or cell.published is None else "not measured")
     note = notes.setdefault(reason, len(notes) + 1) if reason else 0
     if cell.published is None:
@@ -149,37 +160,10 @@ def _cell(
     return ShownCell(f"{cell.published.value:.6g}", cell.published.printed, note=note, bar=_bar(cell, bars))
 
 
-def measured(cell: Cell, value: float, column: Column, bars: Scale | None) -> ShownCell:
-    """Return a measured value for the template: value, letters, bar, published value and interval.
-
-    Args:
-        cell: Its cell.
-        value: The value.
-        column: Its column.
-        bars: Scale of the bars; None for no bar.
-    """
-    scale, decimals, printed = column.scale, column.decimals, cell.published
-    ends = None
-    if cell.low is not None and cell.high is not None:
-        ends = number(cell.low * scale, decimals), number(cell.high * scale, decimals)
-    return ShownCell(
-        f"{value:.6g}",
-        number(value * scale, decimals),
-        rank=cell.rank,
-        letters=cell.group,
-        printed=printed.printed if printed else "",
-        gap=difference((value - printed.value) * scale, decimals) if printed else "",
-        ends=ends,
-        ranks=ranks_text(cell),
-        bar=_bar(cell, bars),
-    )
-
-
 def _bar(cell: Cell, bars: Scale | None) -> Bar | None:
     if bars is None:
         return None
-    interval = None if cell.low is None or cell.high is None else (cell.low, cell.high)
-    return interval_bar(bars, cell.value, interval, cell.published.value if cell.published else None)
+    return interval_bar(bars, cell.value, cell.interval, cell.published.value if cell.published else None)
 
 
 def legend() -> dict[str, Any]:
@@ -187,10 +171,10 @@ def legend() -> dict[str, Any]:
     column = Column("", "", 100.0, 2, True)
     printed = PrintedValue(0.415, "41.5", "", "")
     return {
-        "first": measured(Cell(0.4189, rank=1, group="a"), 0.4189, column, None),
+        "first": _cell(Cell(0.4189, rank=1, group="a"), column, None, {}),
         "bar": _bar(Cell(0.4189, 0.4020, 0.4360, 1000, printed), Scale(0.38, 0.45)),
-        "second": measured(Cell(0.4153, rank=2, group="ab"), 0.4153, column, None),
-        "both": measured(Cell(0.4189, published=printed), 0.4189, column, None),
+        "second": _cell(Cell(0.4153, rank=2, group="ab"), column, None, {}),
+        "both": _cell(Cell(0.4189, published=printed), column, None, {}),
         "marks": ["50 of 400 documents"],
     }
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from finished_runs import make_record
-from synthetic_board import HOSTILE, METRICS, PICTURE, make_board
+from synthetic_board import HOSTILE, METRICS, PICTURE, label, make_board
 
 from capbench.benchmarks.leaderboard.board import (
     TOP_ROWS,
@@ -151,13 +151,13 @@ def test_the_ends_of_the_samples_are_the_highest_and_lowest_scores(board: Board)
     scored = [
         pair for pair in zip(table["cider"].to_pylist(), table["id"].to_pylist(), strict=True) if pair[0] is not None
     ]
-    ends = ends_of_run(run)
-    assert list(ends) == list(METRICS)
-    highest, lowest = ends["cider"]
-    assert [(one.score, one.id) for one in lowest] == sorted(scored)[:5]
-    assert [(one.score, one.id) for one in highest] == sorted(scored, reverse=True)[:5]
     captions = dict(zip(table["id"].to_pylist(), table["candidate"].to_pylist(), strict=True))
-    assert [one.captions["candidate"] for one in highest] == [[captions[one.id]] for one in highest]
+    for end, samples in ends_of_run(run).items():
+        best_first = sorted(scored, reverse=end == "Highest")
+        by_cider = {(dict(sample.scores)["CIDEr"], sample.id) for sample in samples if "CIDEr" in dict(sample.scores)}
+        assert by_cider == {(f"{score:.4f}", name) for score, name in best_first[:5]}
+        assert {label for sample in samples for label, _ in sample.scores} == {label(metric) for metric in METRICS}
+        assert [sample.captions["candidate"] for sample in samples] == [[captions[sample.id]] for sample in samples]
 
 
 @pytest.mark.parametrize("changes", [{"redistribution": "scores"}, {"samples": "scores"}, {"samples": "none"}])
@@ -175,7 +175,7 @@ def pictured(run: BoardRun, name: str) -> bool:
     """Return whether a picture of that name is shown for any sample."""
     pictures = {f"sample {place}": name for place in range(100)}
     ends = ends_of_run(replace(run, record=run.record.model_copy(update={"pictures": pictures})))
-    return any(one.picture for both in ends.values() for end in both for one in end)
+    return any(sample.picture for samples in ends.values() for sample in samples)
 
 
 def test_only_small_jpeg_files_inside_the_runs_folder_are_shown(tmp_path: Path) -> None:
@@ -247,8 +247,8 @@ def test_drawings_have_columns_by_count_and_numbers_beside_their_axes() -> None:
         ("0", 62, 207), ("0.5", 197, 207), ("1", 332, 207), ("2", 56, 16),
     ]  # fmt: skip
     assert drawn.rows == [("0 to 0.5", "2"), ("0.5 to 1", "1")]
-    for count, label in ((12_345, "12k"), (1, "1")):
-        assert score_histogram("CIDEr", Histogram(edges=[0.0, 1.0], counts=[count]), "").ticks[-1].label == label
+    for count, tick in ((12_345, "12k"), (1, "1")):
+        assert score_histogram("CIDEr", Histogram(edges=[0.0, 1.0], counts=[count]), "").ticks[-1].label == tick
     over = bubbles("CIDEr", one, "rating")
     # Room for two numbers is not between 1 and 1.05; a rating that nobody gave has no mean.
     assert [tick.label for tick in over.ticks] == ["0", "0.5", "1", "1", "3"]
