@@ -82,7 +82,7 @@ class _Pages:
             status,
             **values,
             number=place.step.item,
-            captions=[item.captions[number] for number in place.step.shown],
+            captions=[item.texts[number] for number in place.step.shown],
             references=item.references if session.design.references else (),
             questions=questions,
             cannot_tell=CANNOT_TELL,

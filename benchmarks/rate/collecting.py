@@ -91,11 +91,10 @@ def collect(
         references.append(tuple(target))
     texts = [_texts(source, requests, task.task, failures, subset=subset) for source in captions]
     for number, (request, of_image) in enumerate(zip(requests, references, strict=True)):
-        written = [of_system.get(number) for of_system in texts]
-        usable = tuple(text for text in written if text is not None)
-        if len(usable) == len(captions):
+        if all(number in of_system for of_system in texts):
             image = str(request.image) if isinstance(request.image, str | int) else request.id
-            items.append(RatedItem(request.id, image, of_image, usable))
+            usable = {source.name: of_system[number] for source, of_system in zip(captions, texts, strict=True)}
+            items.append(RatedItem(id=request.id, image=image, captions=usable, references=of_image))
     if not items:
         raise DataError(
             f"task '{task.task}': no document has a caption in every file",

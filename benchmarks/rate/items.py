@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,29 +18,32 @@ from ..records.hashes import checksum
 from .questions import Questionnaire
 
 
-@dataclass(frozen=True)
-class RatedItem:
-    """A document of a task with captions of its image.
+class RatedItem(BaseModel):
+    """A document of a task with captions of its image, and a line of ``items.jsonl``."""
 
-    Attributes:
-        id: Id of the document.
-        image: Name of the image in the document, or else its id.
-        references: References of the image.
-        captions: Captions by system.
-        picture: Name of the image file in the session; empty before it is written.
-    """
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     id: str
+    """Id of the document."""
     image: str
+    """Name of the image in the document, or else its id."""
+    picture: str = Field(default="", pattern=r"^[0-9a-f]{64}\.(jpg|png|gif|webp|bmp)$")
+    """Name of the image file in the session; empty before it is written."""
+    captions: dict[str, str]
+    """Captions by system, in the order of the session's systems."""
     references: tuple[str, ...]
-    captions: tuple[str, ...]
-    picture: str = ""
+    """References of the image."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The captions without their systems."""
+        return tuple(self.captions.values())
 
     @property
     def first_equal(self) -> tuple[int, ...]:
         """For each caption, the index of the first equal one; whitespace differences are ignored."""
-        texts = [text.split() for text in self.captions]
-        return tuple(map(texts.index, texts))
+        words = [text.split() for text in self.texts]
+        return tuple(map(words.index, words))
 
     @property
     def has_choice(self) -> bool:
@@ -47,51 +51,24 @@ class RatedItem:
         return any(self.first_equal)
 
 
-class ItemRow(BaseModel):
-    """A line of ``items.jsonl``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    id: str
-    image: str
-    picture: str = Field(pattern=r"^[0-9a-f]{64}\.(jpg|png|gif|webp|bmp)$")
-    captions: dict[str, str]
-    references: list[str]
-
-
 def items_of(path: Path, content: bytes, systems: Sequence[str]) -> tuple[RatedItem, ...]:
     """Parse the items of a file.
 
     Args:
         path: The file.
-        content: Its content.
+        content: Its content, whose hash is that of the design.
         systems: The systems that wrote the captions.
 
     Raises:
         DataError: A line is not an item of these systems.
     """
-    rated: dict[str, RatedItem] = {}
-    for number, line in enumerate(content.splitlines(), 1):
-        place = f"{path}:{number}"
-        try:
-            row = ItemRow.model_validate(parse_json(line.decode()))
-        except ValidationError as error:
-            raise DataError(fault_lines(error, lambda _, place=place: place), REMEDY) from error
-        except ValueError as error:
-            raise DataError(f"{place}: is not JSON: {error}", REMEDY) from error
-        if sorted(row.captions) != sorted(systems):
-            raise DataError(f"{place}: captions: are of {_named(row.captions)}, not of {_named(systems)}", REMEDY)
-        if row.id in rated:
-            raise DataError(f"{place}: id: '{row.id}' is a duplicate of an earlier line", REMEDY)
-        captions = tuple(row.captions[system] for system in systems)
-        rated[row.id] = RatedItem(row.id, row.image, tuple(row.references), captions, row.picture)
-    if not rated:
-        raise DataError(f"{path}: has no items", REMEDY)
-    return tuple(rated.values())
-
-
-def _named(systems: Iterable[str]) -> str:
-    return ", ".join(f"'{system}'" for system in systems) or "no system"
+    try:
+        items = tuple(map(RatedItem.model_validate_json, content.splitlines()))
+    except ValidationError as error:
+        raise changed(path) from error
+    if any(tuple(item.captions) != tuple(systems) for item in items):
+        raise changed(path)
+    return items
 
 
 DESIGN = "design.json"
@@ -148,46 +125,20 @@ def read_design(path: Path) -> tuple[Design, str]:
         OSError: The file cannot be read.
         ValueError: The file is not JSON.
     """
-    text = path.read_text(encoding="utf-8")
-    values = parse_json(text)
+    values = parse_json(path.read_text(encoding="utf-8"))
     if not isinstance(values, dict) or values.get(_VERSION_KEY) != _VERSION:
         raise DataError(f"{path}: is from another version of capbench", REMEDY)
-    try:
-        is_whole = values.get(_CHECKSUM) == checksum(values)
-    except ValueError:
-        # Some strings and numbers from JSON cannot be encoded again.
-        is_whole = False
-    if not is_whole:
-        raise changed(path)
     design = {name: value for name, value in values.items() if name not in (_VERSION_KEY, _ITEMS, _CHECKSUM)}
-    try:
-        return Design.model_validate_json(json.dumps(design), strict=True), str(values.get(_ITEMS))
-    except ValidationError as error:
-        # Each key is on a separate line.
-        lines = {line.split('"')[1]: at for at, line in enumerate(text.split("\n"), 1) if line.startswith('  "')}
-        raise DataError(
-            fault_lines(error, lambda key: f"{path}:{lines[key]}" if key in lines else str(path)), REMEDY
-        ) from error
+    # Some strings and numbers from JSON cannot be encoded again.
+    with suppress(ValueError):
+        if values.get(_CHECKSUM) == checksum(values):
+            return Design.model_validate_json(json.dumps(design), strict=True), str(values.get(_ITEMS))
+    raise changed(path)
 
 
 def changed(path: Path) -> DataError:
     """Return the error for a file that was changed after the session began."""
     return DataError(f"{path}: was changed after the session began, so answers may not match it", REMEDY)
-
-
-def fault_lines(error: ValidationError, where: Callable[[str], str]) -> str:
-    """Return validation errors of a file, one per line.
-
-    Args:
-        error: The validation error.
-        where: Returns file and line of a key; the key is empty if the error has none.
-    """
-    lines: list[str] = []
-    for fault in error.errors():
-        keys = [str(key) for key in fault["loc"]]
-        parts = [where(keys[0] if keys else ""), ".".join(keys), fault["msg"].removeprefix("Value error, ")]
-        lines.append(": ".join(filter(None, parts)))
-    return "\n".join(lines)
 
 
 @dataclass(frozen=True)

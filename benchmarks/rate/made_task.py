@@ -96,7 +96,7 @@ def _ratings(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -> 
                 "image": item.image,
                 "picture": f"{IMAGES}/{item.picture}",
                 "system": system,
-                "caption": item.captions[number],
+                "caption": item.captions[system],
                 "references": list(item.references),
                 **ratings,
                 "raters": list(of_raters),
@@ -121,7 +121,7 @@ def _choices(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -> 
                     ", ".join(name for name, first in zip(systems, same, strict=True) if first == caption)
                     for caption in shown
                 ],
-                "captions": [item.captions[caption] for caption in shown],
+                "captions": [item.texts[caption] for caption in shown],
                 "references": list(item.references),
                 "votes": [shown.index(same[vote]) if isinstance(vote, int) else vote for vote in votes],
                 "raters": list(of_raters),

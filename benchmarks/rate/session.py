@@ -12,7 +12,7 @@ import threading
 import unicodedata
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -269,7 +269,7 @@ def begin(
             else:
                 name = f"{hashlib.sha256(picture.content).hexdigest()}.{picture.ending}"
                 (draft / IMAGES / name).write_bytes(picture.content)
-                sampled[number] = replace(items[number], picture=name)
+                sampled[number] = items[number].model_copy(update={"picture": name})
             if len(sampled) == design.sample:
                 break
         named = [sampled[number] for number in sorted(sampled)]
@@ -284,17 +284,7 @@ def begin(
                 f"task '{design.task}': each image has equal captions of all systems; there is no choice",
                 "Give captions of other systems, or rate these on a scale (--aspect).",
             )
-        rows = [
-            {
-                "id": item.id,
-                "image": item.image,
-                "picture": item.picture,
-                "captions": dict(zip(design.systems, item.captions, strict=True)),
-                "references": item.references,
-            }
-            for item in named
-        ]
-        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+        lines = "".join(json.dumps(item.model_dump(), ensure_ascii=False) + "\n" for item in named).encode()
         (draft / ITEMS).write_bytes(lines)
         text = design_text(design, hashlib.sha256(lines).hexdigest())
         (draft / DESIGN).write_text(text, encoding="utf-8")
@@ -388,13 +378,11 @@ class Assignment:
         step: The current question; None if all are answered.
         number: Index of the current question, from 0.
         total: Number of questions.
-        can_undo: Whether there is an answer to undo.
     """
 
     step: Step | None
     number: int
     total: int
-    can_undo: bool
 
 
 @dataclass
@@ -407,7 +395,7 @@ class RatingQueue:
 
     session: Session
     _seats: dict[str, tuple[list[Step], Answers]] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def raters(self) -> list[tuple[str, int]]:
         """Return raters and their numbers of answers."""
@@ -417,7 +405,10 @@ class RatingQueue:
     def place(self, rater: str) -> Assignment:
         """Return the progress of a rater."""
         with self._lock:
-            return self._place(rater)
+            asked, answers = self._seat(rater)
+            # All earlier steps are answered, as answers are added and undone in order.
+            number = len(answers.given)
+            return Assignment(asked[number] if number < len(asked) else None, number, len(asked))
 
     def answer(self, rater: str, number: int, answer: Answer) -> bool:
         """Save an answer durably.
@@ -434,7 +425,7 @@ class RatingQueue:
             OSError: The answer could not be written.
         """
         with self._lock:
-            place = self._place(rater)
+            place = self.place(rater)
             if place.step is None or place.number != number:
                 return False
             self._seat(rater)[1].add(place.step, answer)
@@ -448,13 +439,6 @@ class RatingQueue:
         """
         with self._lock:
             self._seat(rater)[1].undo()
-
-    def _place(self, rater: str) -> Assignment:
-        asked, answers = self._seat(rater)
-        # All earlier steps are answered, as answers are added and undone in order.
-        number = len(answers.given)
-        step = asked[number] if number < len(asked) else None
-        return Assignment(step, number, len(asked), number > 0)
 
     def _seat(self, rater: str) -> tuple[list[Step], Answers]:
         if rater not in self._seats:

@@ -161,7 +161,7 @@ def test_choices_run_as_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert len(rows) == 6
     assert rows[0]["votes"][0] == 0
     assert rows[0]["votes"][2] is None
-    assert rows[0]["captions"] == list(session.items[0].captions)
+    assert rows[0]["captions"] == list(session.items[0].texts)
     shares = [
         sum(1.0 if vote == 0 else 0.5 if vote == "tie" else 0.0 for vote in row["votes"] if vote is not None)
         / sum(vote is not None for vote in row["votes"])
