@@ -13,12 +13,16 @@ import test_house
 from pydantic import BaseModel
 
 import capbench
+from capbench.adapters import adapters
 from capbench.adapters.aliases import list_aliases
 from capbench.benchmarks.protocols import protocols
 from capbench.benchmarks.statistics import statistics
 from capbench.cli.main import COMMANDS
 from capbench.metrics import metrics
 from capbench.metrics.meteor import metric as formula
+from capbench.recipes.data_synthesis.schema import LoadedPipeline
+from capbench.recipes.self_training.schema import LoadedLoop
+from capbench.recipes.training.schema import LoadedRecipe
 from capbench.tasks.index import build_index
 from capbench.tasks.schema import TaskConfig
 
@@ -48,7 +52,14 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_page_of_the_repository_is_in_the_navigation(pages: Path):
     listed = list(module("stage").navigation())
     assert len(listed) == len(set(listed))
-    assert {path.relative_to(pages).as_posix() for path in pages.rglob("*.md")} == set(listed)
+    staged = {path.relative_to(pages).as_posix() for path in pages.rglob("*.md")}
+    assert set(listed) <= staged
+    # The navigation has the index of a section of the reference, which links to its leaves.
+    leaves = staged - set(listed)
+    for leaf in leaves:
+        folder, _, name = leaf.rpartition("/")
+        assert f"{folder}/index.md" in listed
+        assert f"]({name})" in (pages / folder / "index.md").read_text(encoding="utf-8")
     assert {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} <= set(listed)
     notebooks = (ROOT / "docs/notebooks").glob("*.ipynb")
     assert {f"docs/notebooks/{path.stem}.md" for path in notebooks} <= set(listed)
@@ -63,17 +74,27 @@ def test_page_that_the_navigation_leaves_out_and_link_to_nothing_are_named(tmp_p
     (tmp_path / "docs/gone.md").touch()
     with pytest.raises(LookupError, match=r"the navigation lacks docs/gone\.md$"):
         check(tmp_path)
+    (tmp_path / "docs/gone.md").rename(tmp_path / "docs/verify.md")
+    (tmp_path / "docs/view.md").write_text("[some](../reference/metrics/index.md)")
+    (tmp_path / "reference/metrics").mkdir(parents=True)
+    (tmp_path / "reference/metrics/index.md").write_text("[cider](cider.md)")
+    for name in ("cider", "meteor"):
+        (tmp_path / f"reference/metrics/{name}.md").touch()
+    with pytest.raises(LookupError, match=r"the navigation lacks reference/metrics/meteor\.md$"):
+        check(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("page", "names"),
     [
-        ("metrics.md", [name for name in metrics if metrics[name].__module__.startswith("capbench.")]),
+        ("metrics/index.md", [name for name in metrics if metrics[name].__module__.startswith("capbench.")]),
         ("statistics.md", list(statistics)),
         ("protocols.md", list(protocols)),
         ("models.md", list(list_aliases())),
-        ("tasks.md", [entry.name for entry in build_index().tasks]),
-        ("commands.md", list(COMMANDS)),
+        ("adapters/index.md", list(adapters)),
+        ("recipes/index.md", [*LoadedRecipe.shipped(), *LoadedPipeline.shipped(), *LoadedLoop.shipped()]),
+        ("tasks/index.md", [entry.name for entry in build_index().tasks]),
+        ("commands/index.md", list(COMMANDS)),
         ("python.md", capbench.__all__),
         ("yaml.md", [name for name, one in TaskConfig.model_fields.items() if not one.alias] + TEMPLATES),
     ],
@@ -85,28 +106,38 @@ def test_reference_has_every_name(pages: Path, page: str, names: list[str]):
 
 
 def test_metric_is_told_with_formula_source_and_settings(pages: Path):
-    text = (pages / "reference" / "metrics.md").read_text(encoding="utf-8")
-    section = text.partition("{ #refclip_s }")[2].partition("\n## ")[0]
+    folder = pages / "reference/metrics"
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.md") if path.stem != "index"}
+    section = texts["refclip_s"]
+    assert section.startswith("# RefCLIP-S (`refclip_s`)\n")
     assert "harmonic mean of CLIP-S and the largest cosine" in section
     assert "Hessel et al., EMNLP 2021" in section
     assert "- `w`: Factor of the cosine with the image; it changes ranks." in section
     # What a variant does not say itself, the kind that it is a variant of says.
-    assert "Geometric mean of clipped n-gram" in text.partition("{ #bleu_4 }")[2].partition("\n## ")[0]
-    meteor = text.partition("{ #meteor }")[2].partition("\n## ")[0]
-    assert f"α {formula.ALPHA:g}, β {formula.BETA:g}, γ {formula.GAMMA:g}" in meteor
+    assert "Geometric mean of clipped n-gram" in texts["bleu_4"]
+    assert f"α {formula.ALPHA:g}, β {formula.BETA:g}, γ {formula.GAMMA:g}" in texts["meteor"]
     weights = "an equal word counts {:g}, a stem {:g}, a synonym {:g}, a paraphrase {:g}"
-    assert weights.format(*formula.MODULE_WEIGHTS) in " ".join(meteor.split())
-    assert text.count("- *Source*: ") == text.count("\n## ")
-    assert "*Source*: \n" not in text
+    assert weights.format(*formula.MODULE_WEIGHTS) in " ".join(texts["meteor"].split())
+    assert all(re.search(r"^- \*Source\*: \S", text, re.MULTILINE) for text in texts.values())
     assert "- *Better*: more\n" in section
-    assert "- *Better*: less\n" in text.partition("{ #chair_i }")[2].partition("\n## ")[0]
+    assert "- *Better*: less\n" in texts["chair_i"]
 
 
-def test_task_stands_below_the_card_of_its_data(pages: Path):
-    text = (pages / "reference" / "tasks.md").read_text(encoding="utf-8")
-    card, _, task = text.partition("{ #flickr8k_expert }")
-    assert "Hodosh, Young, Hockenmaier" in card.rpartition("\n## ")[2]
-    assert "raters: flatten (each rating of a caption is one row)" in task.partition("\n### ")[0]
+def test_task_has_a_page_with_the_card_of_its_data(pages: Path):
+    text = (pages / "reference/tasks/flickr8k_expert.md").read_text(encoding="utf-8")
+    task, _, card = text.partition("\n## Data: ")
+    assert "Hodosh, Young, Hockenmaier" in card
+    assert "raters: flatten (each rating of a caption is one row)" in task
+    assert "(version 1.0, tasks/flickr8k/flickr8k_expert.yaml)" in task
+
+
+def test_recipe_has_a_page_with_its_paper_choices_and_file(pages: Path):
+    text = (pages / "reference/recipes/pacspp.md").read_text(encoding="utf-8")
+    assert "Paper: Sarto et al. 2024, PAC-S++, sections 3 and 5.1, Table 7." in text
+    assert "bench train pacspp --dry_run\n" in text
+    assert "- `objective.prompt`: none; the paper" in text
+    assert "objective: {batch: 256" in text
+    assert "bench loop shapes_loop --output DIR\n" in (pages / "reference/recipes/shapes_loop.md").read_text("utf-8")
 
 
 def test_key_is_told_with_what_it_holds_its_default_and_its_meaning(pages: Path):

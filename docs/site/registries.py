@@ -1,4 +1,7 @@
-"""Reference pages of the registries: metrics, statistics, protocols, models, tasks, commands."""
+"""Reference pages of the registries: metrics, statistics, protocols, models, tasks, recipes, commands.
+
+The docstring of a generator here heads its page.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,14 @@ import importlib
 import inspect
 import io
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Callable
-from itertools import groupby
+from collections.abc import Callable, Iterator, Sequence
 from math import isinf
 from pathlib import Path
 from unittest.mock import patch
 
 from docstrings import in_a_cell, items, plain, prose, sections
 
+import capbench
 from capbench.adapters import adapters
 from capbench.adapters.aliases import list_aliases
 from capbench.benchmarks.protocols import protocols
@@ -22,22 +25,58 @@ from capbench.benchmarks.statistics import statistics
 from capbench.cli.main import COMMANDS, main
 from capbench.metrics import metrics
 from capbench.metrics.contract import CorpusMetric, Metric
+from capbench.recipes.data_synthesis.schema import LoadedPipeline
+from capbench.recipes.self_training.schema import LoadedLoop
+from capbench.recipes.training.schema import LoadedRecipe
 from capbench.tasks.index import build_index
 from capbench.tasks.schema import load_task
 from capbench.tasks.sources import DataSource, load_source
 
-
-def metric_pages() -> str:
-    """Return the page of all metrics: definition, inputs and source."""
-    return "".join(_metric(name) for name in metrics)
+Leaf = tuple[str, str, Sequence[str], str]
+"""A page of a section: its name, its title, its cells in the section's table after the name, and its text."""
 
 
-def _metric(name: str) -> str:
-    metric = metrics[name]
+def section(name: str, columns: str, leaves: Callable[[], Iterator[Leaf]]) -> dict[str, str]:
+    """Return the pages of a section by file name: one for each leaf, and ``index.md`` with a table of them.
+
+    Args:
+        name: Of the section.
+        columns: Of its table.
+        leaves: Generator of the pages; its docstring heads the index.
+    """
+    title, pages, rows = name.capitalize(), {}, []
+    for leaf, heading, cells, text in leaves():
+        pages[f"{leaf}.md"] = f"# {heading}\n\n{text}\n\n[{title}: all](index.md)\n"
+        rows.append(f"| [`{leaf}`]({leaf}.md) | {' | '.join(map(in_a_cell, cells))} |")
+    table = [f"| {columns} |", "|---" * (columns.count("|") + 1) + "|", *rows]
+    return {"index.md": "\n".join([f"# {title}", "", prose(leaves), "", *table]) + "\n", **pages}
+
+
+def _titled(label: str, name: str) -> str:
+    """Return a title with a label and the name to type."""
+    return f"{label} (`{name}`)"
+
+
+def _first_line(thing: object) -> str:
+    return sections(thing)[""].partition("\n\n")[0]
+
+
+def metrics_section() -> Iterator[Leaf]:
+    """Each metric with definition, settings and source.
+
+    [The page on figures](../../docs/figures.md) explains their values.
+    """
+    for name, metric in metrics.items():
+        needs = ", ".join(sorted(metric.needs)) or "only the caption"
+        what = next(kind for kind in metric.__mro__ if kind.__doc__)
+        yield name, _titled(metric.label, name), (_first_line(what), needs), _metric(name, metric, needs)
+
+
+def _metric(name: str, metric: type[Metric], needs: str) -> str:
     low, high = metric.range
     ends = "no ends" if isinf(low) else f"{low:g} or more" if isinf(high) else f"{low:g} to {high:g}"
     facts = {
-        "Needs": ", ".join(sorted(metric.needs)) or "only the caption",
+        "Needs": needs,
         "Ends": ends,
         "Better": ("more" if metric.higher_is_better else "less") if metric.has_direction else "neither",
         "Value of a system": "of the whole corpus" if metric.aggregation == "corpus" else "mean over captions",
@@ -46,12 +85,12 @@ def _metric(name: str) -> str:
     # A variant lists only its differences from its base metric.
     contracts = (Metric, CorpusMetric, *Metric.__mro__, *CorpusMetric.__mro__)
     kinds = [kind for kind in metric.__mro__ if kind not in contracts and "__doc__" in vars(kind)]
-    lines = [f"## {metric.label} {{ #{name} }}", "", f"`{name}`", ""]
-    lines += [f"{prose(kind)}\n" for kind in kinds if kind.__doc__]
+    lines = [f"{prose(kind)}\n" for kind in kinds if kind.__doc__]
     lines += [f"- *{key}*: {text}" for key, text in facts.items()]
     arguments = {key: text for kind in reversed(kinds) for key, text in _arguments(kind).items()}
     taken = inspect.signature(metric).parameters
-    return "\n".join([*lines, *_list("Settings", {key: arguments[key] for key in taken if key in arguments})]) + "\n\n"
+    lines += _list("Settings", {key: arguments[key] for key in taken if key in arguments})
+    return "\n".join([*lines, "", f"`bench run --task TASK --metrics {name}` computes it, in tasks that fit."])
 
 
 def _arguments(thing: object) -> dict[str, str]:
@@ -65,8 +104,11 @@ def _list(heading: str, meanings: dict[str, str]) -> list[str]:
     return ["", f"{heading}:", "", *(f"- `{name}`: {plain(text)}" for name, text in meanings.items())]
 
 
-def statistic_pages() -> str:
-    """Return the page of all statistics: definition and source."""
+def statistics_page() -> str:
+    """Statistics that compare metrics with human judgements.
+
+    [The page on figures](../docs/figures.md#statistics) explains their values.
+    """
     text = ""
     for name in statistics:
         lines = [f"## {statistics[name].label} {{ #{name} }}", "", f"`{name}`", "", prose(statistics[name])]
@@ -74,8 +116,11 @@ def statistic_pages() -> str:
     return text
 
 
-def protocol_pages() -> str:
-    """Return the page of all protocols: definition, and the task keys that they read."""
+def protocols_page() -> str:
+    """A task's `output_type` selects its protocol.
+
+    Settings of protocols are listed with the other [keys of YAML files](yaml.md#protocols).
+    """
     text = ""
     for name in protocols:
         protocol = protocols[name]
@@ -86,36 +131,62 @@ def protocol_pages() -> str:
     return text
 
 
-def model_pages() -> str:
-    """Return the page of all model aliases, and of all adapters with their arguments."""
+def models_page() -> str:
+    """Values for `--model`, `--encoder` and `--judge`.
+
+    [Models and weights](../docs/models.md) and [captioners](../docs/captioners.md) explain their use.
+    """
     lines = ["| `--model` | adapter | size | description |", "|---|---|---|---|"]
     for spec in list_aliases().values():
-        lines.append(
-            f"| `{spec.name}` | [{spec.adapter}](#{spec.adapter}) | {spec.size} | {in_a_cell(spec.description)} |"
-        )
-    text = "## Names\n\n" + "\n".join(lines) + "\n\n## Adapters\n\nArguments for `--model_args`, by adapter.\n\n"
-    for name in adapters:
-        lines = [f"### {name} {{ #{name} }}", "", prose(adapters[name])]
-        text += "\n".join([*lines, *_list("Arguments", _arguments(adapters[name]))]) + "\n\n"
-    return text
+        adapter = f"[{spec.adapter}](adapters/{spec.adapter}.md)"
+        lines.append(f"| `{spec.name}` | {adapter} | {spec.size} | {in_a_cell(spec.description)} |")
+    return "\n".join(lines) + "\n"
 
 
-def task_pages() -> str:
-    """Return the page of all tasks, as in ``bench show``, grouped by data card."""
-    entries = [(entry, *_source(entry.path)) for entry in build_index().tasks]
-    text = ""
-    for title, of_data in groupby(sorted(entries, key=lambda row: (row[1].lower(), row[0].name)), lambda row: row[1]):
-        listed = list(of_data)
-        text += f"## {title}\n\n" + (_card(listed[0][2]) if listed[0][2] else "")
-        for entry, _, _ in listed:
-            text += f"### {entry.name} {{ #{entry.name} }}\n\n```text\n{_printed('show', entry.name)}```\n\n"
-    return text
+def adapters_section() -> Iterator[Leaf]:
+    """Each adapter with its arguments for `--model_args`.
+
+    [Models](../models.md) name their adapter.
+    """
+    for name, adapter in adapters.items():
+        arguments = _arguments(adapter)
+        models = [f"`{spec.name}`" for spec in list_aliases().values() if spec.adapter == name]
+        lines = [prose(adapter), *_list("Arguments", arguments)]
+        lines += ["", f"[Models](../models.md) that use it: {', '.join(models)}."] if models else []
+        yield name, f"Adapter `{name}`", (_first_line(adapter), str(len(arguments))), "\n".join(lines)
 
 
-def _source(path: Path) -> tuple[str, DataSource | None]:
-    task, _ = load_task(path)
-    source = load_source(task, path)
-    return (source.title if source else "Without a data card"), source
+def tasks_section() -> Iterator[Leaf]:
+    """Each task with the output of `bench show TASK` and its data card, which `bench data TASK` prints."""
+    for entry in sorted(build_index().tasks, key=lambda entry: entry.name):
+        task, _ = load_task(entry.path)
+        source = load_source(task, entry.path)
+        shown = _printed("show", entry.name).replace(f"{Path(capbench.__file__).parent}/", "")
+        text = f"{plain(entry.description)}\n\n```text\n{shown}```\n\n"
+        text += f"## Data: {source.title}\n\n{_card(source)}" if source else ""
+        data = source.title if source else ""
+        yield entry.name, f"Task `{entry.name}`", (entry.description, entry.output_type, data), text
+
+
+def recipes_section() -> Iterator[Leaf]:
+    """Training recipes, pipelines that make data, and self-training loops that ship.
+
+    [Train](../../docs/recipes.md) and [making data](../../docs/data_synthesis.md) explain them.
+    """
+    for verb, kind in (("train", LoadedRecipe), ("make", LoadedPipeline), ("loop", LoadedLoop)):
+        for name, path in kind.shipped().items():
+            loaded = kind.load(name)
+            about = in_a_cell(loaded.document.description)
+            paper = getattr(loaded.document, "paper", "")
+            lines = [about, "", f"Paper: {plain(paper)}." if paper else "", "", *map(plain, loaded.choices())]
+            data = " --data DIR" if verb == "make" else ""
+            lines += ["", f"```text\nbench {verb} {name}{data} --dry_run\nbench {verb} {name}{data} --output DIR\n```"]
+            lines += [
+                "",
+                f"[bench {verb}](../commands/{verb}.md) has the options, and [Keys](../yaml.md) the meanings:",
+            ]
+            lines += ["", f"```yaml\n{path.read_text(encoding='utf-8')}```"]
+            yield name, f"Recipe `{name}`", (about, f"bench {verb}", paper), "\n".join(lines)
 
 
 def _card(source: DataSource) -> str:
@@ -137,16 +208,15 @@ def _card(source: DataSource) -> str:
     return "\n".join(lines) + "\n\n"
 
 
-def command_pages() -> str:
-    """Return the page with the help of all commands."""
-    text = ""
+def commands_section() -> Iterator[Leaf]:
+    """Each command with its options: the output of `bench COMMAND --help`."""
     for name, summary in COMMANDS.items():
         parser = ArgumentParser(f"bench {name}", description=summary, formatter_class=RawDescriptionHelpFormatter)
         importlib.import_module(f"capbench.cli.{name}").add_arguments(parser)
         # Fixed width, independent of the terminal.
         with patch.dict("os.environ", COLUMNS="100"):
-            text += f"## bench {name}\n\n```text\n{parser.format_help()}```\n\n"
-    return text
+            what, _, example = summary.partition(": bench ")
+            yield name, f"bench {name}", (what, f"`bench {example}`"), f"```text\n{parser.format_help()}```"
 
 
 def _printed(*arguments: str) -> str:
@@ -161,36 +231,17 @@ def _printed(*arguments: str) -> str:
     return printed.getvalue()
 
 
-PAGES: dict[str, tuple[str, str, Callable[[], str]]] = {
-    "metrics.md": (
-        "Metrics",
-        "All metrics with definition, settings and source, from the code. "
-        "[The page on figures](../docs/figures.md) explains their values.",
-        metric_pages,
-    ),
-    "statistics.md": (
-        "Statistics",
-        "Statistics that compare metrics with human judgements. "
-        "[The page on figures](../docs/figures.md#statistics) explains their values.",
-        statistic_pages,
-    ),
-    "protocols.md": (
-        "Protocols",
-        "A task's `output_type` selects its protocol. Settings of protocols are listed with the other "
-        "[keys of YAML files](yaml.md#protocols).",
-        protocol_pages,
-    ),
-    "tasks.md": (
-        "Tasks",
-        "All tasks with the output of `bench show TASK`, grouped by data card, which `bench data TASK` prints.",
-        task_pages,
-    ),
-    "models.md": (
-        "Models",
-        "Values for `--model`, `--encoder` and `--judge`. [Models and weights](../docs/models.md) and "
-        "[captioners](../docs/captioners.md) explain their use.",
-        model_pages,
-    ),
-    "commands.md": ("Commands", "The output of `bench COMMAND --help`.", command_pages),
+PAGES: dict[str, Callable[[], str]] = {
+    "statistics": statistics_page,
+    "protocols": protocols_page,
+    "models": models_page,
 }
-"""File of the reference to its title, first lines, and generator of the rest."""
+"""Page of the reference to the generator of its text."""
+SECTIONS = {
+    "metrics": ("metric | definition | needs", metrics_section),
+    "tasks": ("task | question | protocol | data", tasks_section),
+    "adapters": ("adapter | what it runs | arguments", adapters_section),
+    "recipes": ("recipe | what it does | command | paper", recipes_section),
+    "commands": ("command | use | example", commands_section),
+}
+"""Folder of the reference to the columns of its table, and the generator of its leaves."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import json
 import textwrap
@@ -137,6 +138,7 @@ def _choices(model: type[BaseModel], name: str) -> str:
     return "".join(f" `{choice}`: {text}." for choice, text in known.items())
 
 
+@functools.cache
 def _attribute_docstrings(model: type) -> dict[str, str]:
     """Return the docstrings of the attributes of a class."""
     statements = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0].body

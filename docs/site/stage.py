@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -13,7 +14,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import yaml
-from registries import PAGES
+from docstrings import prose
+from registries import PAGES, SECTIONS, section
 from schemas import alias_keys, page_of, template_keys
 
 import capbench
@@ -69,30 +71,37 @@ def stage(target: Path) -> None:
         page.write_text(notebook(book), encoding="utf-8")
     reference = target / "reference"
     reference.mkdir()
-    for name, (title, head, make) in PAGES.items():
-        (reference / name).write_text(f"# {title}\n\n{head}\n\n{make()}", encoding="utf-8")
+    for name, make in PAGES.items():
+        (reference / f"{name}.md").write_text(f"# {name.capitalize()}\n\n{prose(make)}\n\n{make()}", encoding="utf-8")
+    for name, (columns, leaves) in SECTIONS.items():
+        (reference / name).mkdir()
+        for file, text in section(name, columns, leaves).items():
+            (reference / name / file).write_text(text, encoding="utf-8")
     (reference / "yaml.md").write_text(yaml_page(), encoding="utf-8")
     (reference / "python.md").write_text(python_page(), encoding="utf-8")
     check(target)
 
 
 def check(target: Path) -> None:
-    """Raise if pages are missing in the navigation or have broken links.
+    """Raise if pages have broken links, or are not found: by the navigation, or by a link to a page of the reference.
 
     Raises:
         LookupError: Lists each such page.
     """
-    pages = {path.relative_to(target).as_posix() for path in target.rglob("*.md")}
-    if left_out := pages - set(navigation()):
+    pages = {path.relative_to(target).as_posix(): _links(path) for path in sorted(target.rglob("*.md"))}
+    linked = {
+        (page, link): os.path.normpath(Path(page).parent / link) for page, links in pages.items() for link in links
+    }
+    found = {*navigation(), *(path for path in linked.values() if path.startswith("reference/"))}
+    if left_out := pages.keys() - found:
         raise LookupError(f"mkdocs.yml: the navigation lacks {', '.join(sorted(left_out))}")
-    if broken := [f"{page}: {link}" for page in sorted(pages) for link in links_to_nothing(target / page)]:
+    if broken := [f"{page}: {link}" for (page, link), path in linked.items() if not (target / path).exists()]:
         raise LookupError("these pages link to files that are not on the site:\n" + "\n".join(broken))
 
 
-def links_to_nothing(page: Path) -> list[str]:
-    """Return the missing files, including images, that a page links to."""
-    text = _FENCED.sub("", page.read_text(encoding="utf-8"))
-    return [link for link in _LINK.findall(text) if not (page.parent / link).exists()]
+def _links(page: Path) -> list[str]:
+    """Return the files, including images, that a page links to."""
+    return _LINK.findall(_FENCED.sub("", page.read_text(encoding="utf-8")))
 
 
 def navigation() -> Iterator[str]:
@@ -157,7 +166,7 @@ def yaml_page() -> str:
         if protocols[name].Settings not in seen:
             text += page_of(protocols[name].Settings, f"`{name}`", seen, 3)
     text += page_of(DataSource, "Data card", seen)
-    text += "## Alias of a model\n\nAll other keys are arguments of its [adapter](models.md#adapters).\n\n"
+    text += "## Alias of a model\n\nAll other keys are arguments of its [adapter](adapters/index.md).\n\n"
     text += f"{alias_keys()}\n\n"
     text += page_of(Suite, "Suite", seen)
     text += page_of(RowModel, "A row of `models.yaml`, for a suite", seen)
