@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import DataError, UsageError, did_you_mean
 from ..protocols import names_where
+from ..protocols.job import Result
+from ..records.entries import PublishedValue
 from ..records.record import Record
 from ..tables.text import decimals_for
 from .runs import PlottedMetric, by_task, choose, limit_note, require_metrics
@@ -22,6 +24,12 @@ if TYPE_CHECKING:
 
 _ROW = 0.19
 """Inches of a line of text with the space around it."""
+_LOOK: dict[str, dict[str, Any]] = {
+    "measured": {"color": BLUE, "marker": "o", "markersize": 3.6, "markeredgewidth": 0.7},
+    "published": {
+        "marker": "D", "markersize": 6.5, "markerfacecolor": "none", "markeredgecolor": BLACK, "markeredgewidth": 0.7,
+    },
+}  # fmt: skip
 
 
 def agreement_figure(
@@ -77,31 +85,21 @@ def _draw_panel(axes: Axes, panel: Panel, labels: Sequence[str]) -> None:
     scale = panel.scale
     places = range(len(panel.estimates))
     for place, estimate in zip(places, panel.estimates, strict=True):
-        if estimate.low is not None and estimate.high is not None:
-            axes.hlines(place, estimate.low * scale, estimate.high * scale, color=BLUE, linewidth=1.4, gid="interval")
+        if estimate.interval:
+            low, high = estimate.interval
+            axes.hlines(place, low * scale, high * scale, color=BLUE, linewidth=1.4, gid="interval")
         if estimate.value is None and estimate.published is None:
             axes.text(
                 0.5, place, "undefined", transform=axes.get_yaxis_transform(), color=GREY, ha="center",
                 va="center_baseline",
             )  # fmt: skip
-    measured = [
-        (estimate.value * scale, place) for place, estimate in enumerate(panel.estimates) if estimate.value is not None
-    ]
-    printed = [
-        (estimate.published * scale, place)
-        for place, estimate in enumerate(panel.estimates)
-        if estimate.published is not None
-    ]
-    for points, marker, size, face, edge, name in (
-        (printed, "D", 6.5, "none", BLACK, "published"),
-        (measured, "o", 3.6, BLUE, BLUE, "measured"),
+    for name, values in (
+        ("published", [estimate.published and estimate.published.value for estimate in panel.estimates]),
+        ("measured", [estimate.value for estimate in panel.estimates]),
     ):
+        points = [(value * scale, place) for place, value in enumerate(values) if value is not None]
         if points:
-            x, y = zip(*points, strict=True)
-            axes.plot(
-                x, y, marker, markersize=size, markerfacecolor=face, markeredgecolor=edge, markeredgewidth=0.7,
-                label=name,
-            )  # fmt: skip
+            axes.plot(*zip(*points, strict=True), linestyle="none", label=name, **_LOOK[name])
     _set_scale(axes, panel)
     axes.set_yticks(list(places), labels)
     axes.tick_params(axis="y", length=0)
@@ -136,41 +134,32 @@ def _set_scale(axes: Axes, panel: Panel) -> None:
 def _add_legend(figure: Figure, panels: Sequence[Panel]) -> None:
     from matplotlib.lines import Line2D
 
-    estimates = [estimate for panel in panels for estimate in panel.estimates]
-    line = "-" if any(estimate.low is not None for estimate in estimates) else "none"
-    levels = sorted({panel.level for panel in panels if any(estimate.low is not None for estimate in panel.estimates)})
+    levels = sorted({panel.level for panel in panels if any(estimate.interval for estimate in panel.estimates)})
     interval = ", " + "/".join(f"{level * 100:g}%" for level in levels) + " CI" if levels else ""
-    handles = [
-        Line2D([], [], color=BLUE, linestyle=line, linewidth=1.4, marker="o", markersize=3.6,
-               label="measured" + interval)
-    ]  # fmt: skip
-    if any(estimate.published is not None for estimate in estimates):
-        handles.append(
-            Line2D([], [], linestyle="none", marker="D", markersize=6.5, markerfacecolor="none",
-                   markeredgecolor=BLACK, markeredgewidth=0.7, label="published")
-        )  # fmt: skip
-    alphas = sorted({panel.alpha for panel in panels if panel.alpha is not None})
-    title = None
-    if alphas:
-        title = f"Same letter: no significant difference (α = {'/'.join(f'{alpha:g}' for alpha in alphas)})."
+    line = "-" if levels else "none"
+    handles = [Line2D([], [], linestyle=line, linewidth=1.4, label=f"measured{interval}", **_LOOK["measured"])]
+    if any(estimate.published for panel in panels for estimate in panel.estimates):
+        handles.append(Line2D([], [], linestyle="none", label="published", **_LOOK["published"]))
+    alphas = "/".join(f"{alpha:g}" for alpha in sorted({panel.alpha for panel in panels if panel.alpha is not None}))
+    title = f"Same letter: no significant difference (α = {alphas})." if alphas else None
     figure.legend(
         handles=handles, loc="outside lower center", ncols=2, title=title, title_fontsize=7, borderaxespad=0.2
     )
 
 
 def _sentence(panel: Panel) -> str:
-    said = ", ".join(_said(estimate, panel) for estimate in panel.estimates)
-    return f"{panel.title}, {panel.axis}, {panel.counts}: {said}."
+    values = ", ".join(_value_text(estimate, panel) for estimate in panel.estimates)
+    return f"{panel.title}, {panel.axis}, {panel.counts}: {values}."
 
 
-def _said(estimate: AgreementEstimate, panel: Panel) -> str:
+def _value_text(estimate: AgreementEstimate, panel: Panel) -> str:
     text = f"{estimate.label} {'undefined' if estimate.value is None else _fixed(estimate.value, panel)}"
     notes = []
-    if estimate.low is not None and estimate.high is not None:
-        low, high = _fixed(estimate.low, panel), _fixed(estimate.high, panel)
+    if estimate.interval:
+        low, high = (_fixed(end, panel) for end in estimate.interval)
         notes.append(f"{panel.level * 100:g}% CI {low} to {high}")
-    if estimate.published is not None:
-        notes.append(f"published {estimate.printed}")
+    if estimate.published:
+        notes.append(f"published {estimate.published.printed}")
     if estimate.group:
         notes.append(f"group {estimate.group}")
     return f"{text} ({'; '.join(notes)})" if notes else text
@@ -186,23 +175,26 @@ class AgreementEstimate:
 
     Attributes:
         label: Name of the metric in the plot.
-        value: The measured value; None where it is undefined.
-        low: Lower end of its confidence interval; None where it has none.
-        high: Upper end.
-        n: Rows behind it.
-        published: The published value.
-        printed: The same as the paper prints it.
+        result: The measured result.
+        published: The published value; None where there is none.
         group: Significance letters; empty where there are none.
     """
 
     label: str
-    value: float | None
-    low: float | None
-    high: float | None
-    n: int
-    published: float | None
-    printed: str
+    result: Result
+    published: PublishedValue | None
     group: str
+
+    @property
+    def value(self) -> float | None:
+        """The measured value; None where it is undefined."""
+        return self.result.value
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The confidence interval; None where there is none."""
+        interval = self.result.interval
+        return None if not interval or interval.low is None or interval.high is None else (interval.low, interval.high)
 
 
 @dataclass(frozen=True)
@@ -233,7 +225,7 @@ class Panel:
     @property
     def counts(self) -> str:
         """Number of rows of the values, as text."""
-        counts = sorted({estimate.n for estimate in self.estimates})
+        counts = sorted({estimate.result.n for estimate in self.estimates})
         return f"n = {counts[0]:,}" if len(counts) == 1 else f"n = {counts[0]:,}–{counts[-1]:,}"
 
     @property
@@ -244,12 +236,11 @@ class Panel:
     @property
     def shown(self) -> list[float]:
         """All numbers in the panel."""
-        return [
-            value
-            for estimate in self.estimates
-            for value in (estimate.value, estimate.low, estimate.high, estimate.published)
-            if value is not None
-        ]
+        numbers: list[float] = []
+        for estimate in self.estimates:
+            numbers += [*(estimate.interval or ()), *([] if estimate.value is None else [estimate.value])]
+            numbers += [estimate.published.value] if estimate.published else []
+        return numbers
 
     @property
     def logarithmic(self) -> bool:
@@ -325,7 +316,12 @@ def _panel(title: str, chosen: Sequence[PlottedMetric], statistic: str) -> Panel
     record = chosen[0].record
     # Letters are comparable within a run only.
     one_run = all(plotted.record is record for plotted in chosen)
-    estimates = [_estimate(plotted, statistic, with_letters=one_run) for plotted in chosen]
+    estimates: list[AgreementEstimate] = []
+    for plotted in chosen:
+        key = f"{plotted.metric}.{statistic}"
+        result, published = plotted.record.results[key], plotted.record.published.get(key)
+        group = plotted.record.letters(result) if one_run else ""
+        estimates.append(AgreementEstimate(plotted.label, result, published, group))
     first = record.results[f"{chosen[0].metric}.{statistic}"]
     significance = record.significance.get(first.statistic)
     sign = -1.0 if first.higher_is_better else 1.0
@@ -336,20 +332,4 @@ def _panel(title: str, chosen: Sequence[PlottedMetric], statistic: str) -> Panel
         level=record.settings.level,
         alpha=significance.alpha if significance and any(estimate.group for estimate in estimates) else None,
         estimates=sorted(estimates, key=lambda estimate: math.inf if estimate.value is None else sign * estimate.value),
-    )
-
-
-def _estimate(plotted: PlottedMetric, statistic: str, *, with_letters: bool) -> AgreementEstimate:
-    key = f"{plotted.metric}.{statistic}"
-    result, published = plotted.record.results[key], plotted.record.published.get(key)
-    interval = result.interval
-    return AgreementEstimate(
-        label=plotted.label,
-        value=result.value,
-        low=interval.low if interval else None,
-        high=interval.high if interval else None,
-        n=result.n,
-        published=published.value if published else None,
-        printed=published.printed if published else "",
-        group=plotted.record.letters(result) if with_letters else "",
     )

@@ -84,25 +84,16 @@ def scores_by(records: Sequence[Record], by: By, metrics: Sequence[str], notes: 
         for plotted in choose(group, lambda record: record.binned_by(by)):
             if not metrics or plotted.metric in metrics:
                 histogram = plotted.record.histograms[plotted.metric]
-                steps, counts = (
-                    (histogram.ratings, histogram.rating_counts)
-                    if by == "by_rating"
-                    else (histogram.words, histogram.word_counts)
-                )
-                of, edges = title + limit_note([plotted.record]), np.asarray(histogram.edges)
-                panels.append(
-                    ScoresBy(of, plotted.label, edges, np.asarray(steps, np.float64), np.asarray(counts, np.int64))
-                )
+                steps, counts = histogram.words, histogram.word_counts
+                if by == "by_rating":
+                    steps, counts = histogram.ratings, histogram.rating_counts
+                task = title + limit_note([plotted.record])
+                panels.append(ScoresBy(task, plotted.label, *map(np.asarray, (histogram.edges, steps, counts))))
     return panels
 
 
 def _why_none(records: Sequence[Record], by: By) -> tuple[str, str]:
     task, protocol = records[0].task, records[0].output_type
-    if not records[0].has_histograms:
-        return (
-            f"the run of task '{task}' holds no histograms of scores: an older version of capbench made it",
-            f"Run the task again: bench run --task {task}",
-        )
     if by == "by_rating" and not records[0].protocol.rated:
         rated = " or ".join(names_where(lambda protocol: protocol.rated))
         return (
@@ -111,7 +102,7 @@ def _why_none(records: Sequence[Record], by: By) -> tuple[str, str]:
         )
     single = " or ".join(names_where(lambda protocol: protocol.sample == "caption"))
     return (
-        f"the run of task '{task}' (protocol {protocol}) holds no scores of single captions",
+        f"the run of task '{task}' (protocol {protocol}) has no scores of single captions",
         f"Run a task of protocol {single}, with a metric that scores captions one by one.",
     )
 

@@ -373,11 +373,6 @@ class Record(RecordEntry):
         """Return what tables show a number times; see :func:`.shown_times`."""
         return shown_times(self.scale, self.ends_of(metric, statistic))
 
-    @property
-    def has_histograms(self) -> bool:
-        """Whether the capbench that made the record kept distributions of scores."""
-        return "histograms" in self.values
-
     def binned_by(self, by: By) -> list[str]:
         """Return the metrics whose scores are counted by rating, or by number of words."""
         return [metric for metric, histogram in self.histograms.items() if getattr(histogram, by)]

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from ...access import Request, linked_outside, requests_of, require_permitted
 from ...errors import TaskError, UsageError, did_you_mean
 from ...rows import SUFFIXES
+from ...tasks.schema import faults_of
 from ...tasks.yaml_files import parse
 from .read import RECORDED, Suite, list_suites
 
@@ -59,14 +60,13 @@ class RowInputs:
     """User-provided inputs for the rows of a suite, by row number.
 
     Attributes:
-        files: By row and task, scores of the row's metric, captions by its model, or scores of pairs.
-        of_columns: By row, task and name of the column, scores of the row's captions.
+        files: By row, task and name of the column, scores of the row's captions; and without a column (empty), scores
+            of the row's metric, captions by its model, or scores of pairs.
         models: By row, the model.
         requests: Requests of the folder that need permission.
     """
 
-    files: Mapping[tuple[int, str], Path] = field(default_factory=dict)
-    of_columns: Mapping[tuple[int, str, str], Path] = field(default_factory=dict)
+    files: Mapping[tuple[int, str, str], Path] = field(default_factory=dict)
     models: Mapping[int, RowModel] = field(default_factory=dict)
     requests: Sequence[Request] = ()
 
@@ -89,27 +89,14 @@ def read_inputs(suite: Suite, folder: Path) -> RowInputs:
     if not folder.is_dir():
         raise UsageError(f"--recorded {folder}: there is no such folder")
     require_permitted(requests := _requests(folder))
-    files: dict[tuple[int, str], Path] = {}
-    of_columns: dict[tuple[int, str, str], Path] = {}
+    files: dict[tuple[int, str, str], Path] = {}
     for file in sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file()):
-        parts = file.relative_to(folder).parts
-        try:
-            row, task, column = _place_of(suite, file, parts)
-        except UsageError as error:
-            faults = _faults_elsewhere(suite, file, parts)
-            if faults is None:
-                continue
-            # The error of a suite with the task, preferably of one with a similar row name.
-            own = [error] if parts[0] in _tasks_of(suite) or not faults else []
-            raise min([*own, *faults], key=lambda fault: "Did you mean" not in fault.message) from None
-        known = of_columns.get((row, task, column)) if column else files.get((row, task))
-        if known is not None:
-            raise UsageError(f"--recorded {folder}: {known} and {file} are for one place", "Keep one of them.")
-        if column:
-            of_columns[row, task, column] = file
-        else:
-            files[row, task] = file
-    return RowInputs(files, of_columns, _models(suite, folder / MODELS), requests)
+        place = _place_or_none(suite, file, file.relative_to(folder).parts)
+        if place in files:
+            raise UsageError(f"--recorded {folder}: {files[place]} and {file} fill the same cells", "Keep one of them.")
+        if place:
+            files[place] = file
+    return RowInputs(files, _models(suite, folder / MODELS), requests)
 
 
 def file_name(name: str) -> str:
@@ -117,18 +104,19 @@ def file_name(name: str) -> str:
     return name.replace("/", "-")
 
 
-def _faults_elsewhere(suite: Suite, file: Path, parts: Sequence[str]) -> list[UsageError] | None:
-    """Return the errors of the other suites that have a file's task; None if the file is of one of them."""
-    faults: list[UsageError] = []
-    for other in list_suites():
-        if other.suite != suite.suite:
-            try:
-                _place_of(other, file, parts)
-            except UsageError as error:
-                faults += [error] if parts[0] in _tasks_of(other) else []
-            else:
-                return None
-    return faults
+def _place_or_none(suite: Suite, file: Path, parts: Sequence[str]) -> tuple[int, str, str] | None:
+    """Return the place of a file in a suite; None if the file is for another suite."""
+    faults: dict[str, UsageError] = {}
+    for candidate in (suite, *(other for other in list_suites() if other.suite != suite.suite)):
+        try:
+            place = _place_of(candidate, file, parts)
+        except UsageError as error:
+            faults[candidate.suite] = error
+        else:
+            return place if candidate is suite else None
+    # The error of a suite with the task, preferably of one with a similar row name.
+    with_task = [faults[other.suite] for other in (suite, *list_suites()) if parts[0] in _tasks_of(other)]
+    raise min(with_task or [faults[suite.suite]], key=lambda fault: "Did you mean" not in fault.message)
 
 
 def _tasks_of(suite: Suite) -> list[str]:
@@ -219,11 +207,7 @@ def _models(suite: Suite, file: Path) -> dict[int, RowModel]:
         try:
             models[number] = RowModel.model_validate({"model": values} if isinstance(values, str) else values)
         except ValidationError as error:
-            faults = [
-                f"{parsed.where(suite.suite, called, *map(str, detail['loc']))}: {detail['msg']}"
-                for detail in error.errors()
-            ]
-            raise TaskError("\n".join(faults)) from error
+            raise TaskError("\n".join(faults_of(error, parsed, RowModel, suite.suite, called))) from error
     return models
 
 
@@ -243,17 +227,12 @@ def describe(suite: Suite) -> str:
     lines += _part("tasks", [f"{task}: {', '.join(dict.fromkeys(names))}" for task, names in tasks.items()])
     lines += _part("rows", ["; ".join(rows)])
     lines += _part("to fill", ["DIR/TASK/ROW.jsonl with --recorded DIR, and more in docs/suites.md"])
-    lines += _part("note", [suite.note] if suite.note else [])
+    lines += _part("note", [suite.note]) if suite.note else []
     return "\n".join(lines)
 
 
 def _part(name: str, texts: list[str]) -> list[str]:
     """Return texts after a name, each on a new line."""
-    lines = [
-        line
-        for text in texts
-        for line in textwrap.wrap(
-            text, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False
-        )
-    ]
-    return [name + line[len(name) :] if at == 0 else line for at, line in enumerate(lines)]
+    indented = textwrap.TextWrapper(_WIDTH, _INDENT, _INDENT, break_on_hyphens=False)
+    first, *others = (line for text in texts for line in indented.wrap(text))
+    return [name + first[len(name) :], *others]

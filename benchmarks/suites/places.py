@@ -88,8 +88,8 @@ def places(suite: Suite, inputs: RowInputs = NOTHING) -> Iterator[TablePlace]:
     """
     for number, row, column in suite.places():
         model = inputs.models.get(number)
-        file = inputs.files.get((number, column.task))
-        scores = inputs.of_columns.get((number, column.task, column.name))
+        file = inputs.files.get((number, column.task, ""))
+        scores = inputs.files.get((number, column.task, column.name)) if column.name else None
         models = _models(row, column, model)
         metric = column.metric or row.metric or ""
         if file and column.metric:
@@ -107,16 +107,9 @@ def places(suite: Suite, inputs: RowInputs = NOTHING) -> Iterator[TablePlace]:
 
 
 def _models(row: SuiteRow, column: SuiteColumn, model: RowModel | None) -> RowModels:
-    if model is None:
-        return RowModels(row.model, column.encoder, row.judge, _as_json(row.generation_kwargs))
-    return RowModels(
-        model.model or row.model,
-        column.encoder,
-        model.judge or row.judge,
-        _as_json(row.generation_kwargs | model.generation_kwargs),
-        _as_json(model.model_args),
-        _as_json(model.judge_args),
-    )
+    model = model or RowModel.model_construct()
+    settings = row.generation_kwargs | model.generation_kwargs, model.model_args, model.judge_args
+    return RowModels(model.model or row.model, column.encoder, model.judge or row.judge, *map(_as_json, settings))
 
 
 def _recorded(file: Path, label: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -98,27 +99,27 @@ def count_cells(
         locations: The locations of their data.
         inputs: User-provided inputs for its rows.
     """
+
+    @cache
+    def has_data(task: str) -> bool:
+        with suppress(BenchError):
+            (entry,) = index.resolve([task])
+            require_data(load_task(entry.path)[0], entry.path, locations)
+            return True
+        return False
+
+    @cache
+    def can_run(models: RowModels, task: str, metric: str) -> bool:
+        with suppress(BenchError):
+            return next(_missing(index, locations, models, task, metric), None) is None
+        return False
+
     here = total = 0
-    has_data: dict[str, bool] = {}
-    can_run: dict[tuple[RowModels, str, str], bool] = {}
     for place in places(suite, inputs):
         cells = len(place.column.statistics) * len(place.column.categories)
         total += cells
-        if place.needs:
-            continue
-        task = place.column.task
-        if task not in has_data:
-            has_data[task] = False
-            with suppress(BenchError):
-                (entry,) = index.resolve([task])
-                require_data(load_task(entry.path)[0], entry.path, locations)
-                has_data[task] = True
         # The requirements of models and metrics take far longer to check than files.
-        if has_data[task] and place.key not in can_run:
-            can_run[place.key] = False
-            with suppress(BenchError):
-                can_run[place.key] = next(_missing(index, locations, *place.key), None) is None
-        here += cells if has_data[task] and can_run[place.key] else 0
+        here += cells if not place.needs and has_data(place.column.task) and can_run(*place.key) else 0
     return here, total
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from ...errors import TaskError, UsageError, did_you_mean
+from ...tasks.schema import faults_of
 from ...tasks.yaml_files import parse
 from ..published.values import Published, find
 
@@ -197,8 +198,7 @@ def _load(path: Path) -> Suite:
     try:
         suite = Suite.model_validate(parsed.values)
     except ValidationError as error:
-        faults = [f"{parsed.where(*map(str, f['loc']))}: {f['msg']}" for f in error.errors()]
-        raise TaskError("\n".join(faults)) from error
+        raise TaskError("\n".join(faults_of(error, parsed, Suite))) from error
     if suite.suite != path.stem:
         raise TaskError(f"{parsed.where('suite')}: the file {path.name} has suite '{suite.suite}'")
     return suite

@@ -200,7 +200,7 @@ def _read_ends(run: BoardRun, file: Any) -> dict[str, list[ScoredSample]]:
         # Order ties in the same way as the run does, which stored the images of these samples.
         for end, rows in (("Lowest", rising[:SHOWN]), ("Highest", rising[::-1][:SHOWN])):
             for row in rows.tolist():
-                ends[end].setdefault(row, []).append((run.record.metric_label(metric), number(values[row], 4)))
+                ends[end].setdefault(row, []).append((run.record.metric_label(metric), number(float(values[row]), 4)))
     wanted = sorted({row for rows in ends.values() for row in rows})
     if not wanted:
         return {}

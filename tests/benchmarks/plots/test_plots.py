@@ -241,16 +241,14 @@ def test_lengths_of_few_captions_are_joined_with_their_neighbours():
 
 
 @pytest.mark.parametrize("draw", [ratings_figure, length_figure])
-def test_runs_without_histograms_are_to_be_run_again(draw):
-    old = agreement_record(VALUES)
-    del old["histograms"]
-    with pytest.raises(DataError, match="holds no histograms") as raised:
-        draw([old])
-    assert raised.value.hint == "Run the task again: bench run --task rated"
+def test_runs_without_histograms_are_left_out_by_name(draw):
+    without = agreement_record(VALUES, histograms={})
+    with pytest.raises(DataError, match="has no scores of single captions"):
+        draw([without])
     notes: list[str] = []
-    draw([old, rated_captions(["cider"], task="new")], notes=notes)
+    draw([without, rated_captions(["cider"], task="new")], notes=notes)
     assert len(notes) == 1
-    assert notes[0].startswith("Rated is left out: the run of task 'rated' holds no histograms")
+    assert notes[0].startswith("Rated is left out: the run of task 'rated' (protocol agreement) has no scores")
 
 
 def test_captions_without_ratings_have_lengths_only():

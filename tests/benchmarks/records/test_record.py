@@ -68,7 +68,6 @@ def test_older_record_has_one_default_for_each_key_that_came_later():
     assert {record.letters(one) for one in record.results.values()} == {""}
     # Nothing says that its data may not be passed on, and nothing that its texts may be shown.
     assert (record.redistribution, record.samples) == ("full", "scores")
-    assert not record.has_histograms
     assert record.binned_by("by_words") == []
 
 

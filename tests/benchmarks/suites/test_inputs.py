@@ -315,11 +315,11 @@ def test_file_of_no_place_is_refused(tmp_path: Path, suite: Suite, file: str, me
 def test_two_files_for_one_place_are_refused(tmp_path: Path, suite: Suite, captioning: Suite):
     put(tmp_path / "scores", "small", "TIGEr")
     put_lines(tmp_path / "scores/small/TIGEr.json")
-    with pytest.raises(UsageError, match=r"TIGEr\.json and .*TIGEr\.jsonl are for one place"):
+    with pytest.raises(UsageError, match=r"TIGEr\.json and .*TIGEr\.jsonl fill the same cells"):
         read_inputs(suite, tmp_path / "scores")
     for name in ("mine/Polos.csv", "mine/Polos.jsonl"):
         put_lines(tmp_path / f"given/written/{name}")
-    with pytest.raises(UsageError, match=r"Polos\.csv and .*Polos\.jsonl are for one place"):
+    with pytest.raises(UsageError, match=r"Polos\.csv and .*Polos\.jsonl fill the same cells"):
         read_inputs(captioning, tmp_path / "given")
 
 
@@ -335,7 +335,7 @@ def test_row_that_no_task_measures_takes_nothing(tmp_path: Path, captioning: Sui
         ("min: {TIGEr: x}", r"models\.yaml:1: there is no suite 'min'"),
         ("mine: x", r"models\.yaml:1: expected ROW: \{model: NAME, \.\.\.\}"),
         ("mine: {TIGEr: x}", r"no model computes this metric here"),
-        ("mine: {length: {modl: x}}", r"Extra inputs are not permitted"),
+        ("mine: {length: {modl: x}}", r"unknown key 'modl'. Did you mean 'model'"),
         ("mine: {length: {}}", r"names no model and no judge"),
     ],
 )
