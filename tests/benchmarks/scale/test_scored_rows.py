@@ -15,6 +15,7 @@ from tiny_clip import TinyClip, make_tiny_clip
 import capbench
 from capbench.adapters.aliases import ModelSpec
 from capbench.benchmarks.running.execution import Execution
+from capbench.benchmarks.scale.executors import Resources
 
 
 @dataclass
@@ -59,6 +60,12 @@ def test_same_call_computes_nothing_again(scoring: Scoring, tiny_clip: TinyClip)
     alone, _ = scoring(tiny_clip.open_clip_folder, shared=False)
     assert scoring(tiny_clip.open_clip_folder) == (alone, 2)
     assert scoring(tiny_clip.open_clip_folder) == (alone, 0)
+
+
+def test_texts_are_scored_on_a_cluster_with_pools_of_models_alone():
+    engine = Execution(AnyOrder(pools={"judge": Resources(gpus=1)}))
+    scored = capbench.score([{"candidate": "a dog"}, {"candidate": "a cat"}], "length", engine=engine)
+    assert [row["length"] for row in scored.rows] == [2, 2]
 
 
 def test_encoder_that_was_trained_anew_at_the_same_place_has_scores_of_its_own(scoring: Scoring, tmp_path: Path):

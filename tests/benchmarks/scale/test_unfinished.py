@@ -43,6 +43,7 @@ def test_folder_of_a_run_that_was_broken_off_is_taken_over_by_the_same_run_alone
         assert not left.exists()
         with unfinished_folder("run") as second:
             assert values(second) == []
+            assert second.stat().st_mode & 0o777 == 0o700
     assert list((cache_folder() / "unfinished").iterdir()) == []
 
 
