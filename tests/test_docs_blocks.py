@@ -46,8 +46,8 @@ bench run --task checklist_iiw --metrics cider,meteor
 bench run --model shapes-llava --task shapes_detailcaps
 bench run --model shapes-llava --gen_kwargs max_new_tokens=24 --task shapes_detailcaps
 bench compare runs/shapes_detailcaps/*/*
-bench validate --include_path my_tasks my_ratings
-bench run --include_path my_tasks --task my_ratings
+bench validate --include_path docs/example my_ratings
+bench run --include_path docs/example --task my_ratings
 bench verify runs --again
 bench leaderboard build --runs runs --output leaderboard
 bench plot agreement runs -o agreement.svg
@@ -145,8 +145,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for name in ("my_tasks", "my_photos/photos"):
         (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "my_tasks/my_ratings.jsonl").write_text(block("json", "two dogs run"))
-    (tmp_path / "my_tasks/my_ratings.yaml").write_text(block("yaml", "task: my_ratings"))
+    for name in ("docs/example", "my_tasks"):
+        shutil.copytree(ROOT / "docs/example", tmp_path / name, dirs_exist_ok=True)
     (tmp_path / "my_photos/my_photos.jsonl").write_text(block("json", "someone cycles", of="docs/tasks.md"))
     (tmp_path / "my_photos/my_photos.yaml").write_text(block("yaml", "task: my_photos", of="docs/tasks.md"))
     captions = (ROOT / "adapters/models/iiw-p5b.jsonl").read_text(encoding="utf-8").splitlines()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -126,15 +127,15 @@ def test_examples_of_how_to_extend_run(containing: str, capsys):
 
 @pytest.mark.usefixtures("registered_names")
 def test_protocol_of_how_to_extend_runs_with_its_task(capsys):
-    write("my_tasks/my_ratings.jsonl", block("json", "two dogs run"))
-    write("my_tasks/my_ratings.yaml", block("yaml", "task: my_ratings"))
+    shutil.copytree(ROOT / "docs/example", "my_tasks")
+    assert block("yaml", "task: my_ratings") == Path("my_tasks/my_ratings.yaml").read_text(encoding="utf-8")
     write("my_tasks/my_ratings_begun.yaml", block("yaml", "first_words", of="docs/extending.md"))
     code = block("python", "FirstWords", of="docs/extending.md")
     code += '\nprint(run["my_ratings_begun"].samples["candidate"].to_pylist())'
     carry_out(code)
     printed = capsys.readouterr().out
     assert "CIDEr" in printed
-    assert "['two dogs run on', 'a cat sleeps on', 'a man rides a', 'a man walks a']" in printed
+    assert "['A small black star', 'A small black star'" in printed
 
 
 @pytest.mark.usefixtures("registered_names")

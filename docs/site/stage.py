@@ -38,6 +38,7 @@ COPIED = (
     "docs/*.md",
     "docs/*.svg",
     "docs/*.webp",
+    "docs/example/*",
     "docs/site/*.css",
     "results/*.md",
     "results/*.svg",
