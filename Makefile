@@ -47,8 +47,8 @@ demo: $(READY)  ## Show all seven protocols in two minutes, on ImageInWords and 
 	$(BIN)/bench run --model shapes-clip --task shapes_expert --metrics cider,clip_s --output_path demo/runs
 	@echo
 	@echo "Five more runs; demo/log.txt has what they print."
-	@$(BIN)/bench run --model shapes-clip --task shapes_foil,shapes_dci_all_scm,shapes_battles \
-		--output_path demo/runs >demo/log.txt 2>&1
+	@$(BIN)/bench run --model shapes-clip --task shapes_foil,shapes_dci_all_scm --output_path demo/runs >demo/log.txt 2>&1
+	@$(BIN)/bench run --task shapes_battles --metrics rouge_l,cider --output_path demo/runs >>demo/log.txt 2>&1
 	@$(BIN)/bench run --model shapes-answers --task shapes_pope_random --output_path demo/runs >>demo/log.txt 2>&1
 	@$(BIN)/bench run --task checklist_iiw --metrics rouge_l,cider --output_path demo/runs >>demo/log.txt 2>&1
 	@$(BIN)/bench leaderboard build --runs demo/runs --output demo/leaderboard
