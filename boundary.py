@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from .errors import TaskError
 from .permissions import permitted, require_server
@@ -88,35 +88,13 @@ class OutsideFile:
 
     path: Path
 
-    def read_bytes(self) -> bytes:
-        """Refuse.
-
-        Raises:
-            PermissionError: Always.
-        """
-        raise self._refusal()
-
-    def read_frames(self) -> Iterator[Any]:
-        """Refuse.
-
-        Raises:
-            PermissionError: Always.
-        """
-        raise self._refusal()
-
-    def digest(self) -> str:
-        """Refuse.
-
-        Raises:
-            PermissionError: Always.
-        """
-        raise self._refusal()
-
     def __str__(self) -> str:
         return str(self.path)
 
-    def _refusal(self) -> PermissionError:
-        return PermissionError(errno.EACCES, f"{OUTSIDE}, and is not read without --allow_outside", str(self.path))
+    def _refuse(self) -> NoReturn:
+        raise PermissionError(errno.EACCES, f"{OUTSIDE}, and is not read without --allow_outside", str(self.path))
+
+    read_bytes = read_frames = digest = _refuse
 
 
 def links_outside(folder: Path) -> Iterator[Path]:

@@ -82,7 +82,12 @@ def bars() -> Progress:
     Bars are shown on a terminal and in notebooks, after two seconds. A full bar need not be the end: shards add to the
     total, and may return to a step after another one.
     """
-    tqdm, disable = _tqdm()
+    with warnings.catch_warnings():
+        # In a notebook without ipywidgets bars are of text.
+        warnings.simplefilter("ignore")
+        from tqdm.autonotebook import tqdm
+    # None: disabled where stderr is no terminal.
+    disable = False if in_notebook() else None
     # A process in which a thread runs is not forked, and does all work alone.
     tqdm.monitor_interval = 0
     shown: Any = None
@@ -108,17 +113,3 @@ def bars() -> Progress:
         return report
 
     return start
-
-
-def _tqdm() -> tuple[Any, bool | None]:
-    """Return the class of bars, and its ``disable``: None disables it if stderr is no terminal."""
-    if not in_notebook():
-        from tqdm import tqdm
-
-        return tqdm, None
-    with warnings.catch_warnings():
-        # Without ipywidgets bars are of text.
-        warnings.simplefilter("ignore")
-        from tqdm.auto import tqdm as of_notebook
-
-    return of_notebook, False

@@ -5,15 +5,15 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import operator
-from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar, cast
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar, cast
 
 from .errors import BenchError, UsageError, did_you_mean
 
 T = TypeVar("T")
 
 
-class Registry(Generic[T]):
+class Registry(Mapping[str, T]):
     """Names of one kind (metrics, adapters, ...) and the objects behind them.
 
     A value is an object, or a string ``"module:attribute"`` that is imported on first use of the name.
@@ -85,10 +85,6 @@ class Registry(Generic[T]):
     def __iter__(self) -> Iterator[str]:
         self._read_entry_points()
         return iter(sorted(self._entries))
-
-    def items(self) -> Iterator[tuple[str, T]]:
-        """Yield each name with its object."""
-        return ((name, self[name]) for name in self)
 
     def __len__(self) -> int:
         self._read_entry_points()

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 from ..errors import AdapterError
 from ..rows import BadRow
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from .images.transforms import ImageTransform
 
+_Request = TypeVar("_Request")
 UNLIMITED = sys.maxsize
 """The ``context_length`` of an encoder that cuts no text."""
 
@@ -163,18 +164,24 @@ class Captioner(Model, ABC):
             AdapterError: The model failed as a whole.
         """
         size = batch_size or self.batch_size
-        for start in range(0, len(requests), size):
-            batch = requests[start : start + size]
-            answers = self.caption(batch)
-            if len(answers) != len(batch):
-                raise AdapterError(
-                    f"{type(self).__name__} gave {len(answers)} captions for {len(batch)} requests",
-                    "Captioner.caption returns one caption a request, in order, None where it has none.",
-                )
-            yield Captioned(
-                {start + n: Caption(text) for n, text in enumerate(answers) if text is not None},
-                {start + n: "was not given by the model" for n, text in enumerate(answers) if text is None},
+        for texts, failures in _answered(f"{type(self).__name__}.caption", requests, self.caption, size):
+            yield Captioned({at: Caption(text) for at, text in texts.items()}, failures)
+
+
+def _answered(
+    label: str, requests: Sequence[_Request], answer: Callable[[Sequence[_Request]], list[str | None]], size: int
+) -> Iterator[tuple[dict[int, str], dict[int, str]]]:
+    """Yield the answers of each batch, and the reasons why there is none, by position."""
+    for start in range(0, len(requests), size):
+        batch = requests[start : start + size]
+        answers = answer(batch)
+        if len(answers) != len(batch):
+            raise AdapterError(
+                f"{label} returned {len(answers)} answers for {len(batch)} requests",
+                "It must return one for each request, in order, and None where the model has none.",
             )
+        texts = {start + n: text for n, text in enumerate(answers) if text is not None}
+        yield texts, {start + n: "was not given by the model" for n, text in enumerate(answers) if text is None}
 
 
 @dataclass(frozen=True)
@@ -288,29 +295,14 @@ class PairwiseEncoder(Encoder):
             AdapterError: The model failed as a whole.
         """
 
-    def images(self, images: Sequence[ImageHandle]) -> Iterator[Encoded]:
-        """Raise: a single image has no vector."""
-        self._refuse()
-
-    def texts(self, texts: Sequence[str]) -> Iterator[Encoded]:
-        """Raise: a single text has no vector."""
-        self._refuse()
-
-    def tokens(self, texts: Sequence[str]) -> Iterator[Encoded]:
-        """Raise: a single token has no vector."""
-        self._refuse()
-
-    def frames(self, videos: Sequence[VideoHandle]) -> Iterator[Encoded]:
-        """Raise: a single frame has no vector."""
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
+    def _refuse(self, *inputs: Any, **named: Any) -> NoReturn:
         raise AdapterError(
-            f"{getattr(self, 'name', type(self).__name__)} scores an image and a text together, and has a vector of "
-            "neither.",
-            "Tasks that match images and texts take it, and the metric itm_score; other metrics, and training, take a "
-            "dual encoder ('bench ls models').",
+            f"{getattr(self, 'name', type(self).__name__)} scores pairs of image and text and encodes neither alone.",
+            "Use it for tasks that match images and texts, or for the metric itm_score. Other metrics, and training, "
+            "take a dual encoder ('bench ls models').",
         )
+
+    images = texts = tokens = frames = _refuse
 
 
 @dataclass(frozen=True)
@@ -418,18 +410,9 @@ class Judge(Model, ABC):
                 "settings",
                 "Name one that does, such as hf_judge or openai_judge.",
             )
-        for start in range(0, len(requests), self.batch_size):
-            batch = requests[start : start + self.batch_size]
-            answers = self.complete([request.prompt for request in batch])
-            if len(answers) != len(batch):
-                raise AdapterError(
-                    f"{type(self).__name__} gave {len(answers)} answers for {len(batch)} prompts",
-                    "Judge.complete returns one answer a prompt, in order, None where it has none.",
-                )
-            yield Judged(
-                {start + n: Judgement(text) for n, text in enumerate(answers) if text is not None},
-                {start + n: "was not given by the model" for n, text in enumerate(answers) if text is None},
-            )
+        prompts = [request.prompt for request in requests]
+        for texts, failures in _answered(f"{type(self).__name__}.complete", prompts, self.complete, self.batch_size):
+            yield Judged({at: Judgement(text) for at, text in texts.items()}, failures)
 
 
 Alias = Mapping[str, Any]

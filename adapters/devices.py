@@ -37,14 +37,15 @@ def find_device(device: str | None, fault: type[BenchError] = AdapterError) -> t
     return torch_device
 
 
-def require_dtype(dtype: str, known: Sequence[str] = DTYPES) -> None:
-    """Raise if a precision is not among those that an adapter knows.
+def require_known(known: Sequence[str | None], **arguments: str | None) -> None:
+    """Raise if the value of an argument is not among those that an adapter knows.
 
     Raises:
         AdapterError: The hint lists them.
     """
-    if dtype not in known:
-        raise AdapterError(f"dtype={dtype} is not known.", f"Known are {', '.join(known)}.")
+    for name, value in arguments.items():
+        if value not in known:
+            raise AdapterError(f"{name}={value} is not known.", f"Known are {', '.join(filter(None, known))}.")
 
 
 def torch_dtype(dtype: str) -> torch.dtype:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import AdapterError
 from ..hub import asked_once, require_repository, unreachable
@@ -158,6 +158,15 @@ class HfSource:
 
 class HfModel(Model):
     """A model of transformers, named by ``pretrained`` and ``revision``."""
+
+    adapter: ClassVar[str]
+    """Name of the adapter."""
+    _source: HfSource
+
+    def _identity(self, model: Any, **used: Any) -> dict[str, Any]:
+        """Return the fingerprint of a loaded model and of what is used with it."""
+        checkpoint = {"adapter": self.adapter, "checkpoint": self._source.checkpoint()}
+        return {**checkpoint, "model": type(model).__name__, **used, **versions()}
 
     @classmethod
     def check(cls, arguments: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ _TOP_LOGPROBS = 20
 """Number of probabilities to request at each place: the API's maximum."""
 
 
+@dataclass(eq=False, repr=False)
 class _OpenAIServer:
     """A model on a server of the OpenAI API.
 
@@ -40,33 +42,25 @@ class _OpenAIServer:
         AdapterError: A number is out of range, or ``base_url`` is no address.
     """
 
-    def __init__(
-        self,
-        model: str,
-        base_url: str = "https://api.openai.com/v1",
-        revision: str | None = None,
-        system: str | None = None,
-        concurrency: int = 16,
-        timeout: float = 180.0,
-        max_retries: int = 5,
-        api_key_env: str = "OPENAI_API_KEY",
-        limit_name: str = "max_tokens",
-        send_temperature: bool = True,
-        price_in: float | None = None,
-        price_out: float | None = None,
-        name: str | None = None,
-    ) -> None:
-        if concurrency < 1 or timeout <= 0 or max_retries < 0:
-            raise AdapterError("concurrency is at least 1, timeout above 0 and max_retries at least 0")
-        self.model = model
-        self.name = name or model
-        self.revision = revision
-        self.system = system
-        self.concurrency = concurrency
-        self.limit_name = limit_name
-        self.send_temperature = send_temperature
-        self._prices = (price_in, price_out)
-        self._client = ChatClient(base_url, api_key_env, timeout, max_retries)
+    model: str
+    base_url: str = "https://api.openai.com/v1"
+    revision: str | None = None
+    system: str | None = None
+    concurrency: int = 16
+    timeout: float = 180.0
+    max_retries: int = 5
+    api_key_env: str = "OPENAI_API_KEY"
+    limit_name: str = "max_tokens"
+    send_temperature: bool = True
+    price_in: float | None = None
+    price_out: float | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1 or self.timeout <= 0 or self.max_retries < 0:
+            raise AdapterError("concurrency must be at least 1, timeout above 0 and max_retries at least 0")
+        self.name = self.name or self.model
+        self._client = ChatClient(self.base_url, self.api_key_env, self.timeout, self.max_retries)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the model and its settings, not the address: a model is the same on another machine.
@@ -83,12 +77,11 @@ class _OpenAIServer:
 
     def usage(self) -> Mapping[str, float]:
         """Return tokens, requests and retries so far, and ``cost`` where both prices are known."""
-        spent: dict[str, float] = dict(self._client.spent)
-        price_in, price_out = self._prices
-        if price_in is not None and price_out is not None:
-            tokens = self._client.spent
-            spent["cost"] = (tokens["prompt_tokens"] * price_in + tokens["completion_tokens"] * price_out) / 1e6
-        return spent
+        tokens = self._client.spent
+        if self.price_in is None or self.price_out is None:
+            return dict(tokens)
+        millionths = tokens["prompt_tokens"] * self.price_in + tokens["completion_tokens"] * self.price_out
+        return {**tokens, "cost": millionths / 1e6}
 
     def _body(self, messages: list[dict[str, Any]], settings: Mapping[str, Any], **more: Any) -> dict[str, Any]:
         named = {self.limit_name if name == "max_tokens" else name: value for name, value in settings.items()}

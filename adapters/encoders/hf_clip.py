@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import AdapterError
 from ..checkpoints import tensor_shapes
 from ..contracts import Alias
-from ..devices import torch_dtype
-from ..hf_checkpoint import WEIGHTS, HfModel, HfSource, find_source, require_fit, versions
+from ..devices import require_known, torch_dtype
+from ..hf_checkpoint import WEIGHTS, HfModel, HfSource, find_source, require_fit
 from ..images.transforms import ExactTransform, ImageTransform, PixelSpec
 from ..peft_weights import merged_with_peft, peft_checkpoint
 from .clip_tokens import clip_token_ids, clip_token_rows, clip_tokenizer, reserved_positions
-from .torch_encoder import Precision, Reading, TorchEncoder
+from .torch_encoder import TorchEncoder
 
 if TYPE_CHECKING:
     import torch
@@ -23,6 +24,7 @@ _CLIP_VOCABULARY = 49408
 _SIGLIP = ("siglip", "siglip2")
 
 
+@dataclass(eq=False, repr=False)
 class HfClipEncoder(HfModel, TorchEncoder):
     """A model of transformers with ``get_image_features`` and ``get_text_features``.
 
@@ -48,82 +50,70 @@ class HfClipEncoder(HfModel, TorchEncoder):
         AdapterError: The model cannot be loaded, is no dual encoder, or the adapter is another model's.
     """
 
-    def __init__(
-        self,
-        pretrained: str,
-        revision: str | None = None,
-        dtype: Precision = "fp32",
-        device: str | None = None,
-        batch_size: int | None = None,
-        transform: Literal["exact", "fast"] = "exact",
-        workers: int | None = None,
-        reading: Reading | None = None,
-        preprocess: Literal["official", "transformers"] | None = None,
-        peft: str | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(device, dtype, batch_size, workers, reading)
-        self.name = name or pretrained
-        self._source = find_source(str(pretrained), revision)
+    pretrained: str
+    revision: str | None = None
+    _: KW_ONLY
+    preprocess: Literal["official", "transformers"] | None = None
+    peft: str | None = None
+    adapter = "hf_clip"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.name = self.name or self.pretrained
+        self._source = find_source(str(self.pretrained), self.revision)
         self._kind: str = self._source.config.model_type
         text = self._source.config.get_text_config()
         is_clip = self._kind == "clip" and text.vocab_size == _CLIP_VOCABULARY
-        self._preprocess = preprocess or ("official" if is_clip else "transformers")
-        if self._preprocess not in ("official", "transformers"):
-            raise AdapterError(f"preprocess={preprocess} is not known.", "Known are official, transformers.")
-        if self._preprocess == "official" and not is_clip:
+        self.preprocess = self.preprocess or ("official" if is_clip else "transformers")
+        require_known(("official", "transformers"), preprocess=self.preprocess)
+        if self.preprocess == "official" and not is_clip:
             raise AdapterError(
                 f"preprocess=official is CLIP's; {self.name} is of the kind '{self._kind}'.", "Leave it out."
             )
-        self._tuned = {"peft": peft_checkpoint(str(peft))} if peft else {}
-        self._model = self._load_model(str(peft) if peft else None).to(self._device)
+        self._tuned = {"peft": peft_checkpoint(self.peft)} if self.peft else {}
+        self._model = self._load_model().to(self._device)
         self._tokenizer = self._load_tokenizer(text)
         self._processor = self._source.part("AutoImageProcessor", "image processor")
-        self._transform = self._load_transform(transform)
+        self._transform = self._load_transform()
 
     def _write(self, folder: Path) -> Alias:
         """Write the model as ``save_pretrained`` does, with what makes its inputs."""
         self._model.save_pretrained(folder)
         self._processor.save_pretrained(folder)
-        if self._preprocess == "transformers":
+        if self.preprocess == "transformers":
             self._tokenizer.save_pretrained(folder)
-        return {"adapter": "hf_clip", "pretrained": f"./{folder.name}", "preprocess": self._preprocess}
+        return {"adapter": "hf_clip", "pretrained": f"./{folder.name}", "preprocess": self.preprocess}
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the weights and all that was done with them."""
-        tokenizer = type(self._tokenizer).__name__
-        return {
-            "adapter": "hf_clip",
-            "checkpoint": self._source.checkpoint(),
-            "model": type(self._model).__name__,
-            "dtype": self._dtype,
-            "preprocess": self._preprocess,
+        used = {
+            "dtype": self.dtype,
+            "preprocess": self.preprocess,
             "image": self._transform.fingerprint(),
-            "tokenizer": f"{tokenizer} {self.context_length}",
-            **versions(),
-            **self._tuned,
+            "tokenizer": f"{type(self._tokenizer).__name__} {self.context_length}",
         }
+        return self._identity(self._model, **used) | self._tuned
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text; see ``Encoder.token_ids``."""
-        if self._preprocess == "official":
+        if self.preprocess == "official":
             return clip_token_ids(self._tokenizer, texts)
         if not texts:
             return []
         return self._tokenizer(self._spelled(texts), verbose=False)["input_ids"]
 
-    def _load_model(self, peft: str | None) -> Any:
-        dtype = torch_dtype(self._dtype)
-        if peft is None:
+    def _load_model(self) -> Any:
+        dtype = torch_dtype(self.dtype)
+        if not self.peft:
             return _load(self._source, dtype)
         # Added in single precision, regardless of the model's precision.
         exact = _load(self._source, torch_dtype("fp32"))
-        return merged_with_peft(exact, peft).to(dtype).eval().requires_grad_(False)
+        return merged_with_peft(exact, self.peft).to(dtype).eval().requires_grad_(False)
 
     def _load_tokenizer(self, text: Any) -> Any:
         stated = getattr(text, "max_position_embeddings", None) or 512
         positions = stated - reserved_positions(self._model)
-        if self._preprocess == "official":
+        if self.preprocess == "official":
             self.context_length = int(positions)
             return clip_tokenizer(self.context_length)
         tokenizer = self._source.part("AutoTokenizer", "tokenizer")
@@ -131,31 +121,20 @@ class HfClipEncoder(HfModel, TorchEncoder):
         self.context_length = int(min(positions, tokenizer.model_max_length))
         return tokenizer
 
-    def _load_transform(self, kind: str) -> ImageTransform:
-        if self._preprocess == "official":
+    def _load_transform(self) -> ImageTransform:
+        if self.preprocess == "official":
             from .open_clip_transform import open_clip_transform
 
-            return open_clip_transform(self._official(), kind, self._device)
-        if kind == "fast":
+            spec = self._spec("shortest")
+            fields = {"size": spec.size, "mean": spec.mean, "std": spec.std, "interpolation": spec.interpolation}
+            return open_clip_transform({**fields, "resize_mode": spec.resize}, self.transform, self._device)
+        if self.transform == "fast":
             from ..images.fast_transform import FastTransform
 
             return FastTransform(self._squashing(), self._device)
-        if kind != "exact":
-            raise AdapterError(f"transform={kind} is not known.", "Known are exact, fast.")
         has_shorter = "shortest_edge" in (self._processor.size or {})
         resized = self._spec("shortest").resized if has_shorter else None
         return ExactTransform.of_processor(self._processor, self._device, resized)
-
-    def _official(self) -> dict[str, Any]:
-        """Return the fields of open_clip's ``PreprocessCfg`` for a CLIP."""
-        spec = self._spec("shortest")
-        return {
-            "size": spec.size,
-            "mean": spec.mean,
-            "std": spec.std,
-            "interpolation": spec.interpolation,
-            "resize_mode": spec.resize,
-        }
 
     def _squashing(self) -> PixelSpec:
         """Return the specification of a processor that resizes both sides to one size.
@@ -193,7 +172,7 @@ class HfClipEncoder(HfModel, TorchEncoder):
         return [text.lower() for text in texts] if self._kind in _SIGLIP else list(texts)
 
     def _text_inputs(self, texts: Sequence[str], ids: Sequence[list[int]]) -> dict[str, torch.Tensor]:
-        if self._preprocess == "official":
+        if self.preprocess == "official":
             return {"input_ids": clip_token_rows(ids, min(max(map(len, ids)), self.context_length))}
         # SigLIP pools the last position, even padding, and was trained without a mask.
         is_siglip = self._kind in _SIGLIP
@@ -207,7 +186,7 @@ class HfClipEncoder(HfModel, TorchEncoder):
         return {"input_ids": encoded["input_ids"]} if is_siglip else dict(encoded)
 
     def _image_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        pixels = inputs["pixel_values"].to(torch_dtype(self._dtype))
+        pixels = inputs["pixel_values"].to(torch_dtype(self.dtype))
         return self._pooled(self._model.get_image_features(**{**inputs, "pixel_values": pixels}))
 
     def _text_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:

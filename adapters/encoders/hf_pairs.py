@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from ...errors import AdapterError
 from ..contracts import PairwiseEncoder, ScoredPairs
-from ..devices import TOO_LARGE, require_counts, torch_dtype
-from ..hf_checkpoint import HfModel, HfSource, find_source, versions
+from ..devices import TOO_LARGE, require_counts, require_known, torch_dtype
+from ..hf_checkpoint import HfModel, HfSource, find_source
 from ..images.handles import ImageHandle
 from ..images.pipeline import ImageBatch, image_batches
 from ..images.transforms import ExactTransform
-from .torch_encoder import Precision, TorchBatches
+from .torch_encoder import TorchBatches
 
 if TYPE_CHECKING:
     import torch
@@ -31,6 +32,7 @@ _PADDED = 77
 """Tokens up to which ARO pads texts."""
 
 
+@dataclass(eq=False, repr=False)
 class HfPairs(HfModel, TorchBatches, PairwiseEncoder):
     """A pairwise encoder of transformers.
 
@@ -51,35 +53,31 @@ class HfPairs(HfModel, TorchBatches, PairwiseEncoder):
 
     kind: ClassVar[str]
     """What ``config.json`` calls such models (``model_type``)."""
-    adapter: ClassVar[str]
 
-    def __init__(
-        self,
-        pretrained: str,
-        revision: str | None,
-        dtype: Precision,
-        device: str | None,
-        batch_size: int | None,
-        workers: int | None,
-        max_tokens: int | None,
-        name: str | None,
-    ) -> None:
-        super().__init__(device, dtype, batch_size, workers, "threads")
-        require_counts(max_tokens=max_tokens)
-        self.name = name or str(pretrained)
-        self._source = find_source(str(pretrained), revision)
-        if self._source.config.model_type != self.kind:
+    pretrained: str
+    revision: str | None = None
+    _: KW_ONLY
+    max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_counts(max_tokens=self.max_tokens)
+        self.name = self.name or str(self.pretrained)
+        self._source = find_source(str(self.pretrained), self.revision)
+        kind = self._source.config.model_type
+        if kind != self.kind:
             raise AdapterError(
-                f"{pretrained}: is a model of the kind '{self._source.config.model_type}'; adapter '{self.adapter}' "
-                f"takes '{self.kind}'.",
-                "'bench ls models' lists what there is.",
+                f"{self.pretrained}: model_type is '{kind}'; adapter '{self.adapter}' takes '{self.kind}'.",
+                "'bench ls models' lists the models of each adapter.",
             )
         places = int(self._source.config.text_config.max_position_embeddings)
-        if max_tokens is not None and not 2 <= max_tokens <= places:
-            raise AdapterError(f"max_tokens={max_tokens}: {self.name} takes 2 to {places}, start and end included.")
-        self.context_length = max_tokens or places
-        self._given_out = torch_dtype("fp32")
-        self._model = self._load(self._source, torch_dtype(dtype)).to(self._device)
+        if self.max_tokens is not None and not 2 <= self.max_tokens <= places:
+            raise AdapterError(
+                f"max_tokens={self.max_tokens}: {self.name} takes 2 to {places}.", "Start and end token count."
+            )
+        self.context_length = self.max_tokens or places
+        self._output_dtype = torch_dtype("fp32")
+        self._model = self._load(self._source, torch_dtype(self.dtype)).to(self._device)
         self._tokenizer = self._source.part("AutoTokenizer", "tokenizer")
         processor = self._source.part("AutoImageProcessor", "image processor")
         self._transform = ExactTransform.of_processor(processor, self._device)
@@ -98,16 +96,8 @@ class HfPairs(HfModel, TorchBatches, PairwiseEncoder):
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the weights and all that was done with them."""
-        return {
-            "adapter": self.adapter,
-            "checkpoint": self._source.checkpoint(),
-            "model": type(self._model).__name__,
-            "dtype": self._dtype,
-            "max_tokens": self.context_length,
-            "image": self._transform.fingerprint(),
-            "tokenizer": type(self._tokenizer).__name__,
-            **versions(),
-        }
+        used = {"image": self._transform.fingerprint(), "tokenizer": type(self._tokenizer).__name__}
+        return self._identity(self._model, dtype=self.dtype, max_tokens=self.context_length, **used)
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text; see ``Encoder.token_ids``."""
@@ -131,7 +121,7 @@ class HfPairs(HfModel, TorchBatches, PairwiseEncoder):
         def run(rows: Sequence[int]) -> torch.Tensor:
             with torch.inference_mode():
                 pixels = inputs["pixel_values"][rows[0] : rows[-1] + 1]
-                return self._image_tokens(pixels.to(self._device, torch_dtype(self._dtype)))
+                return self._image_tokens(pixels.to(self._device, torch_dtype(self.dtype)))
 
         by_position: dict[int, torch.Tensor] = {}
         for rows, results in self._batch["image"].batches(range(len(positions)), run):
@@ -173,6 +163,7 @@ class HfPairs(HfModel, TorchBatches, PairwiseEncoder):
         return scores
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BlipItm(HfPairs):
     """A ``BlipForImageTextRetrieval`` of transformers.
 
@@ -202,32 +193,21 @@ class BlipItm(HfPairs):
     kind = "blip"
     adapter = "blip_itm"
 
-    def __init__(
-        self,
-        pretrained: str,
-        revision: str | None = None,
-        dtype: Precision = "fp32",
-        device: str | None = None,
-        batch_size: int | None = None,
-        workers: int | None = None,
-        head: Head = "itm+itc",
-        first_token: FirstToken = "enc",  # noqa: S107 - no password
-        max_tokens: int | None = 35,
-        name: str | None = None,
-    ) -> None:
-        for key, value, known in (("head", head, get_args(Head)), ("first_token", first_token, get_args(FirstToken))):
-            if value not in known:
-                raise AdapterError(f"{key}={value} is not known.", f"Known are {', '.join(known)}.")
-        super().__init__(pretrained, revision, dtype, device, batch_size, workers, max_tokens, name)
-        self._head = head
-        self._first_token = first_token
-        asks = head != "itc" and first_token != "cls"  # noqa: S105 - no password
+    head: Head = "itm+itc"
+    first_token: FirstToken = "enc"  # noqa: S105 - no password
+    max_tokens: int | None = 35
+
+    def __post_init__(self) -> None:
+        require_known(get_args(Head), head=self.head)
+        require_known(get_args(FirstToken), first_token=self.first_token)
+        super().__post_init__()
+        asks = self.head != "itc" and self.first_token != "cls"  # noqa: S105 - no password
         self._first = self._enc_id() if asks else None
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the weights and all that was done with them."""
-        shows = {} if self._head == "itc" else {"first_token": self._first_token}
-        return {**super().fingerprint(), "head": self._head, **shows}
+        shows = {} if self.head == "itc" else {"first_token": self.first_token}
+        return {**super().fingerprint(), "head": self.head, **shows}
 
     def _load(self, source: HfSource, dtype: torch.dtype) -> Any:
         return source.load_whole("BlipForImageTextRetrieval", dtype)
@@ -251,7 +231,7 @@ class BlipItm(HfPairs):
         return self._model.vision_model(pixel_values=pixels).last_hidden_state
 
     def _pair_scores(self, tokens: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-        if self._head == "itc":
+        if self.head == "itc":
             return self._cosines(tokens, ids)
         seen = ids
         if self._first is not None:
@@ -259,7 +239,7 @@ class BlipItm(HfPairs):
             seen[:, 0] = self._first
         states = self._model.text_encoder(input_ids=seen, encoder_hidden_states=tokens).last_hidden_state
         logits = _head_logits(self._model.itm_head, states[:, 0])
-        if self._head == "itm":
+        if self.head == "itm":
             return logits.softmax(dim=-1)[:, 1]
         return logits[:, 1] + self._cosines(tokens, ids)
 
@@ -271,6 +251,7 @@ class BlipItm(HfPairs):
         return cosine_similarity(images.float(), texts.float())
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Flava(HfPairs):
     """A ``FlavaForPreTraining`` of transformers; its score is the match head's probability (0-1), ``head: itm``.
 
@@ -299,26 +280,15 @@ class Flava(HfPairs):
     kind = "flava"
     adapter = "flava"
 
-    def __init__(
-        self,
-        pretrained: str,
-        revision: str | None = None,
-        dtype: Precision = "fp32",
-        device: str | None = None,
-        batch_size: int | None = None,
-        workers: int | None = None,
-        max_tokens: int | None = None,
-        padding: Padding = "seen",
-        name: str | None = None,
-    ) -> None:
-        if padding not in get_args(Padding):
-            raise AdapterError(f"padding={padding} is not known.", f"Known are {', '.join(get_args(Padding))}.")
-        super().__init__(pretrained, revision, dtype, device, batch_size, workers, max_tokens, name)
-        self._padding = padding
+    padding: Padding = "seen"
+
+    def __post_init__(self) -> None:
+        require_known(get_args(Padding), padding=self.padding)
+        super().__post_init__()
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the weights and all that was done with them."""
-        return {**super().fingerprint(), "head": "itm", "padding": self._padding}
+        return {**super().fingerprint(), "head": "itm", "padding": self.padding}
 
     def _load(self, source: HfSource, dtype: torch.dtype) -> Any:
         source.config.init_codebook = False
@@ -335,7 +305,7 @@ class Flava(HfPairs):
 
         flava, mask = self._model.flava, None
         places = min(_PADDED, self._source.config.text_config.max_position_embeddings)
-        if self._padding == "seen" and (lacking := places - ids.shape[1]) > 0:
+        if self.padding == "seen" and (lacking := places - ids.shape[1]) > 0:
             mask = torch.nn.functional.pad(torch.ones_like(ids), (0, lacking))
             ids = torch.nn.functional.pad(ids, (0, lacking), value=self._tokenizer.pad_token_id)
         seen = flava.text_model(input_ids=ids, attention_mask=mask, output_hidden_states=True)

@@ -7,9 +7,9 @@ import logging
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ...boundary import Boundary
 from ...errors import AdapterError, did_you_mean
@@ -23,7 +23,7 @@ from ..images.transforms import ImageTransform
 from ..peft_weights import merged_with_peft, peft_checkpoint
 from .clip_tokens import CONTEXT, clip_token_ids, clip_token_rows, clip_tokenizer, reserved_positions
 from .open_clip_transform import open_clip_transform
-from .torch_encoder import Precision, Reading, TorchEncoder
+from .torch_encoder import TorchEncoder
 
 if TYPE_CHECKING:
     import torch
@@ -281,14 +281,12 @@ _POSITIONS = ("visual.positional_embedding", "positional_embedding", "text.posit
 class OpenClipTowers(TorchEncoder):
     """The towers of an open_clip model, wherever the weights are from."""
 
-    name: str
-
     def fingerprint(self) -> dict[str, Any]:
         """Return the precision, the transform, the tokenizer and the versions."""
         import open_clip
 
         return {
-            "dtype": self._dtype,
+            "dtype": self.dtype,
             "image": self._transform.fingerprint(),
             "tokenizer": f"{type(self._tokenizer).__name__} {self.context_length}",
             "open_clip": open_clip.__version__,
@@ -339,7 +337,7 @@ class OpenClipTowers(TorchEncoder):
         return {"text": self._tokenizer(list(texts))[:, :length]}
 
     def _image_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        pixels = inputs["pixel_values"].to(torch_dtype(self._dtype))
+        pixels = inputs["pixel_values"].to(torch_dtype(self.dtype))
         return self._model.encode_image(pixels, normalize=False)
 
     def _text_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -377,6 +375,7 @@ class OpenClipTowers(TorchEncoder):
         return projection(states) if isinstance(projection, torch.nn.Linear) else states @ projection
 
 
+@dataclass(eq=False, repr=False)
 class OpenClipEncoder(OpenClipTowers):
     """A model of open_clip: CLIP, SigLIP, CoCa, ConvNeXt and others.
 
@@ -400,25 +399,18 @@ class OpenClipEncoder(OpenClipTowers):
         AdapterError: The model cannot be loaded, or its checkpoint or adapter is not one of this architecture.
     """
 
-    def __init__(
-        self,
-        pretrained: str,
-        architecture: str | None = None,
-        dtype: Precision = "fp32",
-        device: str | None = None,
-        batch_size: int | None = None,
-        transform: Literal["exact", "fast"] = "exact",
-        workers: int | None = None,
-        reading: Reading | None = None,
-        quick_gelu: bool | None = None,
-        peft: str | None = None,
-        lora_alpha: float | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(device, dtype, batch_size, workers, reading)
-        self.name = name or pretrained
-        self._source = find_source(str(pretrained), architecture)
-        self._quick_gelu = self._source.quick_gelu if quick_gelu is None else quick_gelu
+    pretrained: str
+    architecture: str | None = None
+    _: KW_ONLY
+    quick_gelu: bool | None = None
+    peft: str | None = None
+    lora_alpha: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.name = self.name or self.pretrained
+        self._source = find_source(str(self.pretrained), self.architecture)
+        self._quick_gelu = self._source.quick_gelu if self.quick_gelu is None else self.quick_gelu
         vision = self._source.configuration.get("vision_cfg", {})
         if isinstance(vision.get("layers"), int):
             # A vision transformer of OpenAI's kind; other towers have no such number.
@@ -426,15 +418,15 @@ class OpenClipEncoder(OpenClipTowers):
         if not self._source.tag:
             self._tokenizer_files = sorted(self._source.checkpoint.parent.glob("tokenizer*.json"))
         self._tuned = {
-            **({"peft": peft_checkpoint(str(peft))} if peft else {}),
-            **({"lora_alpha": lora_alpha} if lora_alpha is not None else {}),
+            **({"peft": peft_checkpoint(self.peft)} if self.peft else {}),
+            **({"lora_alpha": self.lora_alpha} if self.lora_alpha is not None else {}),
         }
-        model = _load(self._source, dtype, self._device, self._quick_gelu, lora_alpha)
-        if peft:
+        model = _load(self._source, self.dtype, self._device, self._quick_gelu, self.lora_alpha)
+        if self.peft:
             # Added in single precision, regardless of the model's precision.
-            exact = _load(self._source, "fp32", self._device, self._quick_gelu, lora_alpha)
-            model.load_state_dict(merged_with_peft(exact, str(peft)).state_dict())
-        pixels = open_clip_transform(model.visual.preprocess_cfg, transform, self._device)
+            exact = _load(self._source, "fp32", self._device, self._quick_gelu, self.lora_alpha)
+            model.load_state_dict(merged_with_peft(exact, self.peft).state_dict())
+        pixels = open_clip_transform(model.visual.preprocess_cfg, self.transform, self._device)
         self._take(model, _load_tokenizer(self._source, getattr(model, "text", None)), pixels)
 
     def _write(self, folder: Path) -> Alias:

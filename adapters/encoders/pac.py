@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
 from ...paths import checkpoint_folder
@@ -16,7 +16,6 @@ from ..contracts import Alias
 from .clip_tokens import clip_tokenizer
 from .open_clip import OpenClipTowers
 from .open_clip_transform import open_clip_transform
-from .torch_encoder import Precision, Reading
 
 if TYPE_CHECKING:
     import torch
@@ -250,6 +249,7 @@ def write_pac(
     }
 
 
+@dataclass(eq=False, repr=False)
 class PacEncoder(OpenClipTowers):
     """A CLIP with the released weights of PAC-S or PAC-S++.
 
@@ -284,47 +284,41 @@ class PacEncoder(OpenClipTowers):
 
     family = "pac"
 
-    def __init__(
-        self,
-        checkpoint: str | Path,
-        architecture: str | None = None,
-        lora: bool | None = None,
-        quick_gelu: bool | None = None,
-        dtype: Precision = "fp32",
-        device: str | None = None,
-        batch_size: int | None = None,
-        transform: Literal["exact", "fast"] = "exact",
-        workers: int | None = None,
-        reading: Reading | None = None,
-        head_width: int = 64,
-        tokenizer: str | Path | None = None,
-        source: str = "",
-        name: str | None = None,
-    ) -> None:
-        super().__init__(device, dtype, batch_size, workers, reading)
-        self._file = _find(Path(checkpoint).expanduser(), source)
-        self.name = name or self._file.stem
-        read = read_pac_checkpoint(self._file, head_width)
-        _check_kind(self._file, read, architecture, lora, source)
-        self._architecture = read.architecture
-        self._lora = read.lora
-        self._quick_gelu = quick_gelu_of(self._file, read) if quick_gelu is None else quick_gelu
-        folder = None if tokenizer is None else Path(tokenizer).expanduser()
-        self._unlike_released: dict[str, int | str] = {} if head_width == 64 else {"head_width": head_width}
+    checkpoint: str | Path
+    _: KW_ONLY
+    architecture: str | None = None
+    lora: bool | None = None
+    quick_gelu: bool | None = None
+    head_width: int = 64
+    tokenizer: str | Path | None = None
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._file = _find(Path(self.checkpoint).expanduser(), self.source)
+        self.name = self.name or self._file.stem
+        read = read_pac_checkpoint(self._file, self.head_width)
+        _check_kind(self._file, read, self.architecture, self.lora, self.source)
+        self._architecture, self._has_lora = read.architecture, read.lora
+        self._quick_gelu = quick_gelu_of(self._file, read) if self.quick_gelu is None else self.quick_gelu
+        folder = None if self.tokenizer is None else Path(self.tokenizer).expanduser()
+        self._unlike_released: dict[str, int | str] = {}
+        if self.head_width != 64:
+            self._unlike_released["head_width"] = self.head_width
         self._take(
-            _build(read, self._quick_gelu, dtype, self._device),
+            _build(read, self._quick_gelu, self.dtype, self._device),
             _load_tokenizer(self._file, read, folder),
-            open_clip_transform({"size": read.config["vision_cfg"]["image_size"]}, transform, self._device),
+            open_clip_transform({"size": read.config["vision_cfg"]["image_size"]}, self.transform, self._device),
         )
-        self._head_width = head_width
-        self._tokenizer_files = [] if folder is None else sorted(folder.glob("tokenizer*.json"))
+        self._head_width = self.head_width
         if folder is not None:
+            self._tokenizer_files = sorted(folder.glob("tokenizer*.json"))
             self._unlike_released["words"] = f"sha256:{digest_of_files(self._tokenizer_files)}"
 
     def _write(self, folder: Path) -> Alias:
         folder.mkdir(parents=True)
-        width, is_quick = self._head_width or 64, bool(self._quick_gelu)
-        return write_pac(dict(self._model.state_dict()), {}, folder, width, is_quick, self._tokenizer_files)
+        weights = dict(self._model.state_dict())
+        return write_pac(weights, {}, folder, self.head_width, bool(self._quick_gelu), self._tokenizer_files)
 
     @classmethod
     def check(cls, arguments: Mapping[str, Any]) -> None:
@@ -337,7 +331,7 @@ class PacEncoder(OpenClipTowers):
             **super().fingerprint(),
             "adapter": "pac",
             "architecture": self._architecture,
-            "lora": "added to attention and patches" if self._lora else "none",
+            "lora": "added to attention and patches" if self._has_lora else "none",
             "checkpoint": f"sha256:{checkpoint_digest(self._file)}",
             "activation": "QuickGELU" if self._quick_gelu else "GELU",
         } | self._unlike_released

@@ -6,7 +6,7 @@ import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +15,7 @@ import numpy as np
 
 from ...errors import AdapterError, BenchError
 from ..contracts import Alias, Encoded, Encoder, TrainableEncoder
-from ..devices import PRECISIONS, TOO_LARGE, BatchSize, find_device, require_counts, require_dtype, torch_dtype
+from ..devices import PRECISIONS, TOO_LARGE, BatchSize, find_device, require_counts, require_known, torch_dtype
 from ..images.handles import ImageHandle, VideoHandle
 from ..images.pipeline import HAS_PROCESSES, default_workers, image_batches
 from ..images.transforms import ExactTransform, ImageTransform
@@ -56,6 +56,7 @@ class Pending:
         return self.rows.numpy()
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TorchBatches(Encoder):
     """An encoder of any kind that runs in torch.
 
@@ -65,46 +66,28 @@ class TorchBatches(Encoder):
             out as float16 for ``fp16``, else as float32.
         batch_size: Images (or texts) to start with; halved when the device runs out of memory.
         workers: Threads or processes that read images; one a core by default.
-        reading: Who reads images: ``threads`` or ``processes``. By default processes where a GPU waits for images that
-            Pillow decodes and resizes, with at least 4 workers and 4,096 images at once; else threads. What they read
-            is the same.
+        name: How results call the model.
 
     Raises:
         AdapterError: An argument has no meaning.
     """
 
-    _transform: ImageTransform
+    dtype: Precision = "fp32"
+    device: str | None = None
+    batch_size: int | None = None
+    workers: int | None = None
+    name: str = ""
+    _transform: ImageTransform = field(init=False)
     """What makes inputs of images."""
 
-    def __init__(
-        self,
-        device: str | None,
-        dtype: str,
-        batch_size: int | None,
-        workers: int | None,
-        reading: Reading | None = None,
-    ) -> None:
-        require_dtype(dtype, PRECISIONS)
-        require_counts(batch_size=batch_size, workers=workers)
-        if reading not in (None, "threads", "processes"):
-            raise AdapterError(f"reading={reading} is not known.", "Known are threads, processes.")
-        self._device = find_device(device)
-        self._dtype = dtype
-        self._given_out = torch_dtype("fp16" if dtype == "fp16" else "fp32")
-        images = batch_size or (_BATCH_ON_GPU if self._device.type == "cuda" else _BATCH_ON_CPU)
-        self._batch = {"image": BatchSize(images), "text": BatchSize(batch_size or _TEXTS_AN_IMAGE * images)}
-        self._workers = workers or default_workers()
-        self._reading: Reading | None = reading
-
-    def _by_processes(self, images: int) -> bool:
-        """Return whether processes read this number of images.
-
-        By default they do where a GPU waits for images whose transform blocks other threads, where there are enough
-        cores, and where the number of images is worth the start of processes. On a CPU the model needs the cores.
-        """
-        pays = self._device.type == "cuda" and self._workers >= _FEWEST_CORES and images >= _FEWEST_IMAGES
-        is_wanted = pays if self._reading is None else self._reading == "processes"
-        return is_wanted and HAS_PROCESSES and isinstance(self._transform, ExactTransform)
+    def __post_init__(self) -> None:
+        require_known(PRECISIONS, dtype=self.dtype)
+        require_counts(batch_size=self.batch_size, workers=self.workers)
+        self._device = find_device(self.device)
+        self._output_dtype = torch_dtype("fp16" if self.dtype == "fp16" else "fp32")
+        images = self.batch_size or (_BATCH_ON_GPU if self._device.type == "cuda" else _BATCH_ON_CPU)
+        self._batch = {"image": BatchSize(images), "text": BatchSize(self.batch_size or _TEXTS_AN_IMAGE * images)}
+        self._workers = self.workers or default_workers()
 
     def _of_one_length(self, ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
         """Yield the numbers of the texts of each batch.
@@ -151,7 +134,7 @@ class TorchBatches(Encoder):
             rows = slice(part[0], part[-1] + 1)
             with torch.inference_mode():
                 placed = {name: value[rows].to(self._device, non_blocking=True) for name, value in inputs.items()}
-                return _start_copy(positions[rows], forward(placed).to(self._given_out))
+                return _start_copy(positions[rows], forward(placed).to(self._output_dtype))
 
         copies: list[Pending] = []
         for part, pending in self._batch[kind].batches(range(len(positions)), run):
@@ -173,14 +156,42 @@ def _start_copy(positions: Sequence[int], rows: torch.Tensor) -> Pending:
     return Pending(positions, copy, event)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TorchEncoder(TorchBatches):
-    """A dual encoder that runs in torch; arguments as of ``TorchBatches``."""
+    """A dual encoder that runs in torch; other arguments as of ``TorchBatches``.
 
-    _model: Any
+    Args:
+        transform: ``exact``, or ``fast``: in torch, nearly the same.
+        reading: Who reads images: ``threads`` or ``processes``. By default processes where a GPU waits for images that
+            Pillow decodes and resizes, with at least 4 workers and 4,096 images at once; else threads. What they read
+            is the same.
+
+    Raises:
+        AdapterError: An argument has no meaning.
+    """
+
+    transform: Literal["exact", "fast"] = "exact"
+    reading: Reading | None = None
+    _model: Any = field(init=False)
     # As of ``TrainableEncoder``.
-    _head_width: int | None = None
-    _quick_gelu: bool | None = None
-    _tokenizer_files: Sequence[Path] = ()
+    _head_width: int | None = field(default=None, init=False)
+    _quick_gelu: bool | None = field(default=None, init=False)
+    _tokenizer_files: Sequence[Path] = field(default=(), init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_known((None, "threads", "processes"), reading=self.reading)
+        require_known(("exact", "fast"), transform=self.transform)
+
+    def _by_processes(self, images: int) -> bool:
+        """Return whether processes read this number of images.
+
+        By default they do where a GPU waits for images whose transform blocks other threads, where there are enough
+        cores, and where the number of images is worth the start of processes. On a CPU the model needs the cores.
+        """
+        pays = self._device.type == "cuda" and self._workers >= _FEWEST_CORES and images >= _FEWEST_IMAGES
+        is_wanted = pays if self.reading is None else self.reading == "processes"
+        return is_wanted and HAS_PROCESSES and isinstance(self._transform, ExactTransform)
 
     @abstractmethod
     def _text_inputs(self, texts: Sequence[str], ids: Sequence[list[int]]) -> dict[str, torch.Tensor]:
@@ -208,9 +219,9 @@ class TorchEncoder(TorchBatches):
         Raises:
             AdapterError: It is not in single precision.
         """
-        if self._dtype != "fp32":
+        if self.dtype != "fp32":
             raise AdapterError(
-                f"a model in {self._dtype} is not trained.",
+                f"a model in {self.dtype} cannot be trained.",
                 "Leave 'dtype' out: the recipe sets the precision of training steps.",
             )
         return TrainableEncoder(
@@ -284,7 +295,7 @@ class TorchEncoder(TorchBatches):
                 raise ValueError(
                     f"recorded features of shape {list(read.shape)}, the model's are [frames, {self.dimension}]"
                 )
-            return read.astype(np.float16 if self._dtype == "fp16" else np.float32)
+            return read.astype(np.float16 if self.dtype == "fp16" else np.float32)
         features: list[np.ndarray] = []
         images = iter(read)
         while batch := list(itertools.islice(images, self._batch["image"].now)):

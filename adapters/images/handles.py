@@ -37,7 +37,6 @@ class EncodedImage(Protocol):
         Raises:
             OSError: There are none, or they cannot be read.
         """
-        ...
 
 
 @runtime_checkable
@@ -49,11 +48,9 @@ class FrameSource(Protocol):
 
     def read_frames(self) -> Iterator[Image.Image]:
         """Return every frame in RGB, in order."""
-        ...
 
     def digest(self) -> str:
         """Return a text that changes with the frames."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ..checkpoint_identity import checkpoint_identity
 from ..checkpoints import first_line, first_of
 from ..contracts import Judge, Judged, Judgement, JudgeRequest, JudgeToken
 from ..decoding.generating import SeededChoice, generator_of
-from ..devices import TOO_LARGE, BatchSize, find_device, require_counts, require_dtype, torch_dtype
+from ..devices import DTYPES, TOO_LARGE, BatchSize, find_device, require_counts, require_known, torch_dtype
 from ..hf_checkpoint import loading
 from ..images.reading import ReadImage, UnreadableImage, read_image
 
@@ -56,7 +56,7 @@ class HfJudge(Judge):
         trust_remote_code: bool = False,
         name: str | None = None,
     ) -> None:
-        require_dtype(dtype)
+        require_known(DTYPES, dtype=dtype)
         require_counts(batch_size=batch_size)
         self.name = name or pretrained
         self.batch_size = batch_size

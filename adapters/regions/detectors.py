@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import AdapterError
-from ..devices import PRECISIONS, find_device, require_dtype, torch_dtype
-from ..hf_checkpoint import HfModel, find_source, versions
+from ..devices import PRECISIONS, find_device, require_known, torch_dtype
+from ..hf_checkpoint import HfModel, find_source
 from ..images.handles import Box, ImageHandle
 from ..images.reading import UnreadableImage, read_bytes, read_image
 from .contracts import Detections, Detector
@@ -18,23 +19,29 @@ if TYPE_CHECKING:
     import torch
 
 
+@dataclass(eq=False, repr=False)
 class HfRegionModel(HfModel):
     """A model of transformers that looks for regions; a subclass loads it into ``_model``."""
 
     kinds: ClassVar[tuple[str, ...]]
     """Kinds of checkpoints that it takes, as their configurations call them."""
-    adapter: ClassVar[str]
-    """Its own name."""
     does: ClassVar[str]
     """What such a model does, for messages."""
-    _model: Any
+    _model: Any = field(init=False)
 
-    def __init__(self, pretrained: str, revision: str | None, dtype: str, device: str | None, name: str | None) -> None:
-        require_dtype(dtype, PRECISIONS)
-        self.name = name or pretrained
+    pretrained: str
+    revision: str | None = None
+    _: KW_ONLY
+    dtype: str = "fp32"
+    device: str | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        require_known(PRECISIONS, dtype=self.dtype)
+        self.name = self.name or self.pretrained
         self._settings: dict[str, Any] = {}
-        self._dtype, self._device = dtype, find_device(device)
-        self._source = find_source(str(pretrained), revision)
+        self._device = find_device(self.device)
+        self._source = find_source(str(self.pretrained), self.revision)
         kind = self._source.config.model_type
         if kind not in self.kinds:
             raise AdapterError(
@@ -44,14 +51,7 @@ class HfRegionModel(HfModel):
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the weights and all that was done with them."""
-        return {
-            "adapter": self.adapter,
-            "checkpoint": self._source.checkpoint(),
-            "model": type(self._model).__name__,
-            "dtype": self._dtype,
-            **self._settings,
-            **versions(),
-        }
+        return self._identity(self._model, dtype=self.dtype, **self._settings)
 
 
 @contextmanager
@@ -86,16 +86,9 @@ class HfDetector(HfRegionModel, Detector):
     model_class: ClassVar[str]
     """The class of transformers."""
 
-    def __init__(
-        self,
-        pretrained: str,
-        revision: str | None = None,
-        dtype: str = "fp32",
-        device: str | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(pretrained, revision, dtype, device, name)
-        self._model = self._source.load_whole(self.model_class, torch_dtype(dtype)).to(self._device)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._model = self._source.load_whole(self.model_class, torch_dtype(self.dtype)).to(self._device)
         self._processor: Any = self._source.part("AutoProcessor", "processor")
         self._seen: tuple[tuple[bytes, Box | None], tuple[int, int], Any] | None = None
 
@@ -140,7 +133,7 @@ class HfDetector(HfRegionModel, Detector):
         return size
 
     def _on_device(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        dtype = torch_dtype(self._dtype)
+        dtype = torch_dtype(self.dtype)
         return {
             name: value.to(self._device, dtype if value.is_floating_point() else None) for name, value in inputs.items()
         }

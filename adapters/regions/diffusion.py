@@ -10,7 +10,7 @@ from typing import Any
 from ...errors import AdapterError
 from ..checkpoint_identity import checkpoint_digest, hub_commit
 from ..checkpoints import first_line
-from ..devices import PRECISIONS, find_device, require_dtype, torch_dtype, torch_version
+from ..devices import PRECISIONS, find_device, require_known, torch_dtype, torch_version
 from ..images.handles import ImageHandle
 from .contracts import Painter
 
@@ -45,7 +45,7 @@ class DiffusionPainter(Painter):
         side: int | None = None,
         name: str | None = None,
     ) -> None:
-        require_dtype(dtype, PRECISIONS)
+        require_known(PRECISIONS, dtype=dtype)
         diffusers = _library()
         self.name = name or pretrained
         self._pretrained, self._revision = str(pretrained), revision

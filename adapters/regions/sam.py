@@ -108,6 +108,7 @@ class _Found:
         return left, top, right - 1, bottom - 1
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SamSegmenter(HfRegionModel, Segmenter):
     """SAM or SAM 2 of transformers, asked at points as segment-anything's automatic masks are.
 
@@ -144,72 +145,49 @@ class SamSegmenter(HfRegionModel, Segmenter):
     adapter = "sam"
     does = "segment images"
 
-    def __init__(
-        self,
-        pretrained: str,
-        revision: str | None = None,
-        dtype: str = "fp32",
-        device: str | None = None,
-        points_per_side: int = 32,
-        points_per_batch: int = 64,
-        pred_iou: float = 0.88,
-        stability: float = 0.95,
-        stability_offset: float = 1.0,
-        box_nms: float = 0.7,
-        crop_layers: int = 0,
-        crop_points_downscale: int = 1,
-        crop_overlap: float = 512 / 1500,
-        crop_nms: float = 0.7,
-        min_region: int = 0,
-        name: str | None = None,
-    ) -> None:
-        least = {
-            "points_per_side": (points_per_side, 1),
-            "points_per_batch": (points_per_batch, 1),
-            "crop_points_downscale": (crop_points_downscale, 1),
-            "crop_layers": (crop_layers, 0),
-            "min_region": (min_region, 0),
-        }
-        for key, (value, lowest) in least.items():
-            if value < lowest:
-                raise AdapterError(f"{key}={value} has no meaning.", f"It is {lowest} or more.")
-        super().__init__(pretrained, revision, dtype, device, name)
-        self._batch = points_per_batch
-        self._settings = {
-            "points_per_side": points_per_side,
-            "pred_iou": pred_iou,
-            "stability": stability,
-            "stability_offset": stability_offset,
-            "box_nms": box_nms,
-            "crop_layers": crop_layers,
-            "crop_points_downscale": crop_points_downscale,
-            "crop_overlap": crop_overlap,
-            "crop_nms": crop_nms,
-            "min_region": min_region,
-        }
+    points_per_side: int = 32
+    points_per_batch: int = 64
+    pred_iou: float = 0.88
+    stability: float = 0.95
+    stability_offset: float = 1.0
+    box_nms: float = 0.7
+    crop_layers: int = 0
+    crop_points_downscale: int = 1
+    crop_overlap: float = 512 / 1500
+    crop_nms: float = 0.7
+    min_region: int = 0
+
+    def __post_init__(self) -> None:
+        counts = ("points_per_side", "points_per_batch", "crop_points_downscale")
+        for key, least in [*dict.fromkeys(counts, 1).items(), ("crop_layers", 0), ("min_region", 0)]:
+            if getattr(self, key) < least:
+                raise AdapterError(f"{key}={getattr(self, key)} is below {least}.", "Set it higher or leave it out.")
+        super().__post_init__()
+        # In the order of the arguments; how many points pass at once changes no mask.
+        own = [name for name in SamSegmenter.__annotations__ if name != "points_per_batch"]
+        self._settings = {name: getattr(self, name) for name in own}
         source, kind = self._source, "Sam" if self._source.config.model_type == "sam" else "Sam2"
         if kind == "Sam2":
             # Checkpoints of SAM 2 are configured for videos; of images a part of it is asked.
             source = replace(source, config=source.part("Sam2Config", "configuration"))
-        self._model = source.load_whole(f"{kind}Model", torch_dtype(dtype)).to(self._device)
+        self._model = source.load_whole(f"{kind}Model", torch_dtype(self.dtype)).to(self._device)
         self._processor = source.part(f"{kind}Processor", "processor")
 
     def masks(self, image: ImageHandle, *, points: np.ndarray | None = None, grid: int | None = None) -> list[Region]:
         """Return the regions of an image; see ``Segmenter.masks``."""
         picture = read_image(image).image.convert("RGB")
-        settings = self._settings
-        side = settings["points_per_side"] if grid is None else grid
-        layers = settings["crop_layers"] if points is None else 0
+        side = self.points_per_side if grid is None else grid
+        layers = self.crop_layers if points is None else 0
         regions: list[_Found] = []
-        for layer, window in crop_windows(picture.size, layers, settings["crop_overlap"]):
+        for layer, window in crop_windows(picture.size, layers, self.crop_overlap):
             size = window[2] - window[0], window[3] - window[1]
-            fewer = max(side // settings["crop_points_downscale"] ** layer, 1) if layer else side
+            fewer = max(side // self.crop_points_downscale**layer, 1) if layer else side
             asked = wanted_points(points, fewer if points is None else grid, size)
             of_crop = list(self._of_crop(image, picture, window, asked))
-            regions += _without_doubles(of_crop, [region.iou for region in of_crop], settings["box_nms"])
+            regions += _without_doubles(of_crop, [region.iou for region in of_crop], self.box_nms)
         if layers:
-            regions = _without_doubles(regions, [1 / region.crop_area for region in regions], settings["crop_nms"])
-        if settings["min_region"]:
+            regions = _without_doubles(regions, [1 / region.crop_area for region in regions], self.crop_nms)
+        if self.min_region:
             regions = self._cleaned(regions)
         return [Region(region.mask, region.iou, region.stability) for region in regions]
 
@@ -228,18 +206,18 @@ class SamSegmenter(HfRegionModel, Segmenter):
                 input_labels=[[[1]] * len(points)],
                 return_tensors="pt",
             )
-        pixels = inputs["pixel_values"].to(self._device, torch_dtype(self._dtype))
+        pixels = inputs["pixel_values"].to(self._device, torch_dtype(self.dtype))
         with torch.inference_mode():
             features = self._model.get_image_embeddings(pixels)
-            for start in range(0, len(points), self._batch):
+            for start in range(0, len(points), self.points_per_batch):
                 outputs = self._model(
                     image_embeddings=features,
-                    input_points=inputs["input_points"][:, start : start + self._batch].to(pixels),
-                    input_labels=inputs["input_labels"][:, start : start + self._batch].to(self._device),
+                    input_points=inputs["input_points"][:, start : start + self.points_per_batch].to(pixels),
+                    input_labels=inputs["input_labels"][:, start : start + self.points_per_batch].to(self._device),
                     multimask_output=True,
                 )
                 ious = outputs.iou_scores.float().flatten()
-                sure = ious > self._settings["pred_iou"]
+                sure = ious > self.pred_iou
                 coarse = outputs.pred_masks.float().flatten(0, 2)[sure]
                 yield from self._stable(coarse, ious[sure], inputs, window, picture.size)
 
@@ -247,14 +225,12 @@ class SamSegmenter(HfRegionModel, Segmenter):
         self, coarse: torch.Tensor, ious: torch.Tensor, inputs: Any, window: Window, size: tuple[int, int]
     ) -> Iterator[_Found]:
         """Yield the masks that are stable, and not cut off by their crop."""
-        settings = self._settings
         for start in range(0, len(coarse), _AT_ONCE):
             logits = self._upscaled(coarse[start : start + _AT_ONCE], inputs)
-            offset = settings["stability_offset"]
-            inner, outer = ((logits > sign * offset).sum(dim=(-1, -2)) for sign in (1, -1))
+            inner, outer = ((logits > sign * self.stability_offset).sum(dim=(-1, -2)) for sign in (1, -1))
             # Of nothing at all it is undefined, and nothing is left out below.
             stability = inner / outer.clamp(min=1)
-            stable = (stability >= settings["stability"]).nonzero().flatten().tolist()
+            stable = (stability >= self.stability).nonzero().flatten().tolist()
             for number in stable:
                 mask = (logits[number] > 0).cpu().numpy()
                 region = _placed(mask, window, size)
@@ -273,10 +249,10 @@ class SamSegmenter(HfRegionModel, Segmenter):
         cleaned, clean = [], []
         for region in regions:
             rough = region.mask.unpacked()
-            mask = without_small(rough, self._settings["min_region"])
+            mask = without_small(rough, self.min_region)
             clean.append(bool((mask == rough).all()))
             cleaned.append(replace(region, mask=PackedMask.of(mask)))
-        most = max(self._settings["box_nms"], self._settings["crop_nms"])
+        most = max(self.box_nms, self.crop_nms)
         return _without_doubles(cleaned, [float(same) for same in clean], most)
 
 

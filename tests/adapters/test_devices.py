@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capbench.adapters.devices import (
+    DTYPES,
     PRECISIONS,
     BatchSize,
     find_device,
     is_out_of_memory,
     require_counts,
-    require_dtype,
+    require_known,
     torch_dtype,
 )
 from capbench.errors import AdapterError, MetricError
@@ -37,17 +38,17 @@ def test_device_that_is_not_there_is_an_error_of_who_asked(device: str):
 
 @pytest.mark.parametrize(("dtype", "expected"), [("fp16", torch.float16), ("bfloat16", torch.bfloat16)])
 def test_precisions_have_a_short_name_and_torch_s(dtype: str, expected: torch.dtype):
-    require_dtype(dtype)
+    require_known(DTYPES, dtype=dtype)
     assert torch_dtype(dtype) == expected
 
 
 def test_precision_that_an_adapter_does_not_know_is_an_error_that_lists_those_that_it_does():
-    require_dtype("auto")
+    require_known(DTYPES, dtype="auto")
     with pytest.raises(AdapterError, match=r"^dtype=float64 is not known") as caught:
-        require_dtype("float64")
+        require_known(DTYPES, dtype="float64")
     assert caught.value.hint == "Known are auto, fp32, fp16, bf16, float32, float16, bfloat16."
     with pytest.raises(AdapterError) as caught:
-        require_dtype("auto", PRECISIONS)
+        require_known(PRECISIONS, dtype="auto")
     assert caught.value.hint == "Known are fp32, fp16, bf16."
 
 

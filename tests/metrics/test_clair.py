@@ -147,5 +147,5 @@ def test_without_a_judge_it_fails_by_that_name():
 
 
 def test_judge_that_loses_answers_is_refused():
-    with pytest.raises(AdapterError, match="gave 0 answers for 1 prompts"):
+    with pytest.raises(AdapterError, match="returned 0 answers for 1 requests"):
         Clair().score(items("a dog"), Context(judge=Lossy("70")))

@@ -179,8 +179,8 @@ def test_everything_that_decides_a_mask_is_in_the_fingerprint(sam: Path, sam2: P
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({"points_per_side": 0}, "points_per_side=0 has no meaning"),
-        ({"crop_layers": -1}, "crop_layers=-1 has no meaning"),
+        ({"points_per_side": 0}, "points_per_side=0 is below 1"),
+        ({"crop_layers": -1}, "crop_layers=-1 is below 0"),
         ({"dtype": "int8"}, "dtype=int8 is not known"),
     ],
 )

@@ -178,7 +178,7 @@ def test_caption_of_a_captioner_that_loops_is_kept_and_counted_in_full(folder: P
 
 
 def test_batches_before_a_failure_of_the_model_are_kept(folder: Path):
-    with pytest.raises(AdapterError, match="Short gave 1 captions for 2 requests"):
+    with pytest.raises(AdapterError, match=r"Short\.caption returned 1 answers for 2 requests"):
         run(folder, "short")
     Counter.batches.clear()
     with pytest.raises(AdapterError, match="out of memory"):

@@ -199,7 +199,7 @@ def test_temperature_may_be_given_in_place_of_the_models(call: Make):
 
 def test_model_in_lower_precision_is_not_lent(encoder: Path):
     spec = resolve_model("open_clip", {"pretrained": str(encoder), "dtype": "bf16"})
-    with pytest.raises(AdapterError, match="a model in bf16 is not trained"):
+    with pytest.raises(AdapterError, match="a model in bf16 cannot be trained"):
         spec.to_trainable("cpu")
 
 
