@@ -48,7 +48,7 @@ def collect(folder: Path, index: TaskIndex) -> tuple[list[BoardRun], list[Omitte
             pass_over(place, reason)
     runs = [_one_of_copies(runs, left_out) for runs in by_identity.values()]
     versions = installed_versions(index, {run.record.task for run in runs})
-    marked = [replace(run, marks=(*_marks(run.record, versions), *run.marks)) for run in runs]
+    marked = [replace(run, marks=(*marks_of(run.record, versions), *run.marks)) for run in runs]
     return sorted(marked, key=lambda run: run.key), sorted(left_out, key=lambda run: run.key)
 
 
@@ -109,7 +109,13 @@ def installed_versions(index: TaskIndex, tasks: set[str]) -> dict[str, str]:
     return versions
 
 
-def _marks(record: Record, versions: Mapping[str, str]) -> list[str]:
+def marks_of(record: Record, versions: Mapping[str, str]) -> list[str]:
+    """Return warnings for comparisons of a run with others.
+
+    Args:
+        record: The record of the run.
+        versions: Installed versions by task.
+    """
     marks = []
     version = str(record.version)
     if versions.get(record.task, version) != version:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import DataError
 from ..tables.text import csv_text, show_difference, show_number
-from .board import TOP_ROWS, Board, BoardRow, Cell, Column, SuiteCell, SuiteTable, TaskTable
+from .board import TOP_ROWS, Board, BoardRow, BoardRun, Cell, Column, RankTable, SuiteCell, SuiteTable, TaskTable
 from .suites_of_board import NOT_RUN
 from .task_tables import main_column, newest_tables
 
@@ -126,15 +126,14 @@ def _section(table: TaskTable, board: Board, *, several: bool) -> dict[str, Any]
     rows = [row for row in table.rows if not folded or row.kind == "measured"]
     shown = rows[:TOP_ROWS] if board.is_large else rows
     return {
+        **vars(table),
         "id": re.sub(r"[^\w-]+", "-", table.anchor),
         "title": f"{table.alias} (version {table.version})" if several else table.alias,
-        "about": table.about,
         "rows": list(_grid(table, shown, marks)),
         "shown": len(shown),
         "total": len(rows),
         "more": len(rows) > len(shown),
         "marks": marks,
-        "notes": table.notes,
         "published": len(published),
         "folded": list(_grid(table, published, {})) if folded else [],
     }
@@ -363,27 +362,21 @@ def board_json(board: Board, files: Sequence[str] = ()) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "tables": [_table(table) for table in board.tables],
         "suites": [asdict(suite) for suite in board.suites],
-        "ranks": [
-            {
-                **vars(ranks),
-                "tau": [{"first": first, "second": two, "tau": tau} for (first, two), tau in ranks.tau.items()],
-            }
-            for ranks in board.ranks
-        ],
-        "runs": [
-            {
-                "key": run.key,
-                "task": run.record.task,
-                "model": run.record.model_name,
-                "fingerprint": run.record.fingerprint,
-                "date": run.record.date,
-                "marks": run.marks,
-            }
-            for run in board.runs
-        ],
+        "ranks": [{**vars(ranks), "tau": _taus(ranks)} for ranks in board.ranks],
+        "runs": [_run(run) for run in board.runs],
         "left_out": [asdict(run) for run in board.left_out],
         "files": sorted(files),
     }
+
+
+def _taus(ranks: RankTable) -> list[dict[str, Any]]:
+    return [{"first": first, "second": second, "tau": tau} for (first, second), tau in ranks.tau.items()]
+
+
+def _run(run: BoardRun) -> dict[str, Any]:
+    record = run.record
+    of_record = {"task": record.task, "model": record.model_name, "fingerprint": record.fingerprint}
+    return {"key": run.key, **of_record, "date": record.date, "marks": run.marks}
 
 
 def json_file(board: Board, files: Sequence[str]) -> bytes:

@@ -54,9 +54,8 @@ def export(site: Site, folder: Path, progress: Reporter) -> int:
 
 
 def _write(site: Site, folder: Path, progress: Reporter) -> int:
-    names: dict[str, str] = {}
-    waiting: deque[str] = deque()
-    contents: dict[str, bytes] = {}
+    names = {"/": "index.html"}
+    waiting, done = deque(["/"]), set[str]()
 
     def name_of(address: str) -> str:
         """Return the file of a URL; unknown URLs give the first page."""
@@ -65,15 +64,13 @@ def _write(site: Site, folder: Path, progress: Reporter) -> int:
                 names[address], content = _file(site, address)
             except BenchError:
                 names[address], content = "index.html", None
-            if content is not None:
-                contents[address] = content
-            else:
+            if content is None:
                 waiting.append(address)
+            elif names[address] not in done:
+                _put(folder / names[address], content)
+                done.add(names[address])
         return names[address]
 
-    names["/"] = "index.html"
-    waiting.append("/")
-    done: set[str] = set()
     while waiting:
         address = waiting.popleft()
         if names[address] in done:
@@ -89,9 +86,6 @@ def _write(site: Site, folder: Path, progress: Reporter) -> int:
             return f'{match[1]}="{escape(to + sharp + part)}"'
 
         _put(folder / own, _ADDRESS.sub(relative, text).encode("utf-8", "replace"))
-        for known in list(contents):
-            _put(folder / names[known], contents.pop(known))
-            done.add(names[known])
         progress(len(done), len(set(names.values())))
     return len(done)
 

@@ -7,6 +7,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,8 @@ from ...tasks.locate import DataLocations
 from ...tasks.schema import load_task
 from ..comparing.finished_runs import settings_text
 from ..inputs.task_images import Picture, TaskImages, picture_of
-from ..records.files import read_file
+from ..leaderboard.board import BoardRun
+from ..leaderboard.html.run import stored_picture
 from ..records.reading import find_records, read_record
 from ..records.record import Record
 from .samples import RunSamples
@@ -27,29 +29,19 @@ _LONGEST_KEY = 120
 
 
 @dataclass(frozen=True)
-class ShownRun:
-    """A run with pages.
-
-    Attributes:
-        key: Its name in URLs.
-        folder: Its folder.
-        record: Its record.
-    """
-
-    key: str
-    folder: Path
-    record: Record
+class ShownRun(BoardRun):
+    """A run with pages; its key is its name in URLs."""
 
     @property
     def model(self) -> str:
         """The model or its substitute, with decoding settings from the command line."""
         decoding = settings_text(self.record.settings.decoding)
-        return f"{self.record.model_name or 'no model'}{f' [{decoding}]' if decoding else ''}"
+        return super().model + (f" [{decoding}]" if decoding else "")
 
     @property
     def name(self) -> str:
         """The model with its decoding settings, and the start time of the run."""
-        return f"{self.model}, {self.record.started:%Y-%m-%d %H:%M}"
+        return f"{self.model}, {self.began}"
 
 
 @dataclass
@@ -176,7 +168,7 @@ class Pictures:
         images = self._of_task(run.record.task)
         content = images.read(sample, image) if images is not None and images.may_have else None
         if content is None:
-            content = _kept(run, sample)
+            content = stored_picture(run, sample)
         return picture_of(content) or NOTHING
 
     def _of_task(self, task: str) -> TaskImages | None:
@@ -184,26 +176,11 @@ class Pictures:
         with self._lock:
             if task not in self._tasks:
                 entry = self.index.entries.get(task)
-                try:
-                    self._tasks[task] = (
-                        TaskImages(load_task(entry.path)[0], entry.path, self.locations) if entry else None
-                    )
-                except (BenchError, OSError):
-                    self._tasks[task] = None
+                self._tasks[task] = None
+                with suppress(BenchError, OSError):
+                    if entry:
+                        self._tasks[task] = TaskImages(load_task(entry.path)[0], entry.path, self.locations)
             return self._tasks[task]
-
-
-def _kept(run: ShownRun, sample: str) -> bytes | None:
-    """Return the thumbnail of a sample that the run stored."""
-    name = run.record.pictures.get(sample)
-    if name is None:
-        return None
-    try:
-        if not (run.folder / name).resolve().is_relative_to(run.folder.resolve()):
-            return None
-        return read_file(run.folder, run.record, name)
-    except (DataError, OSError, ValueError, RuntimeError):
-        return None
 
 
 def comparable(run: ShownRun, runs: Sequence[ShownRun]) -> list[ShownRun]:

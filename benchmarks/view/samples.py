@@ -50,7 +50,8 @@ class RunSamples:
             or (pyarrow.types.is_list(field.type) and pyarrow.types.is_string(field.type.value_type))
         ]  # fmt: skip
         self.numbers, self.counts = cache(self._read_numbers), cache(self._counts)
-        self._last: tuple[int, Any] | None = None
+        # Users page through neighbours.
+        self._part = lru_cache(1)(self._read_part)
 
     def __len__(self) -> int:
         return self._file.metadata.num_rows
@@ -112,12 +113,10 @@ class RunSamples:
                 rows.update((row, part.slice(row - start, 1).to_pylist()[0]) for row in inside.tolist())
         return [rows[number] for number in wanted_rows.tolist()]
 
-    def _part(self, group: int) -> Any:
-        """Return a row group; the last one is cached, as users page through neighbours."""
+    def _read_part(self, group: int) -> Any:
+        """Return a row group."""
         with self._lock:
-            if self._last is None or self._last[0] != group:
-                self._last = group, self._file.read_row_group(group, use_threads=False)
-            return self._last[1]
+            return self._file.read_row_group(group, use_threads=False)
 
     def column(self, name: str) -> list[Any]:
         """Return all values of a column."""
@@ -141,13 +140,11 @@ class RunSamples:
     def _containing(self, query: str) -> np.ndarray:
         chosen = np.zeros(len(self), bool)
         for start, _, group in self._groups():
-            for name in self._texts:
-                with self._lock:
-                    column = self._file.read_row_group(group, [name], use_threads=False)[name]
-                offset = start
+            with self._lock:
+                texts = self._file.read_row_group(group, self._texts, use_threads=False).combine_chunks()
+            for column in texts.columns:
                 for chunk in column.chunks:
-                    chosen[offset + _rows_containing(chunk, query)] = True
-                    offset += len(chunk)
+                    chosen[start + _rows_containing(chunk, query)] = True
         return chosen
 
 

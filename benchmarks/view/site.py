@@ -11,8 +11,8 @@ from urllib.parse import quote, urlencode
 
 from ...errors import BenchError, did_you_mean
 from ..comparing.finished_runs import own_decoding
-from ..leaderboard.board import BoardRun, SuiteTable
-from ..leaderboard.collect import installed_versions
+from ..leaderboard.board import SuiteTable
+from ..leaderboard.collect import installed_versions, marks_of
 from ..leaderboard.html.tables import shown_suite
 from ..leaderboard.suites_of_board import suite_tables
 from ..protocols.job import Result
@@ -103,22 +103,16 @@ def _task(runs: Sequence[ShownRun]) -> dict[str, Any]:
         by_model.setdefault(run.record.model_name, []).append(run.record)
     rows = [
         {
-            "key": run.key,
-            "model": run.record.model_name or "no model",
+            "run": run,
             "decoding": own_decoding(run.record, by_model[run.record.model_name]),
-            "began": f"{run.record.started:%Y-%m-%d %H:%M} UTC",
             "cells": [_value(run.record.results.get(key)) for key in shown],
-            "n": f"{run.record.documents.effective:,}",
-            "notes": notes_of(run),
+            "notes": marks_of(run.record, {}),
         }
         for run in runs
     ]
     others = comparable(runs[0], runs)
     return {
-        "name": newest.task,
-        "alias": newest.alias,
-        "about": newest.description,
-        "scale": newest.scale,
+        "record": newest,
         "heads": list(shown.values()),
         "numbers": len(heads),
         "runs": rows,
@@ -133,16 +127,6 @@ def _value(result: Result | None) -> str:
     return number(result.value * result.scale, decimals_for(result.scale, [result.value]))
 
 
-def notes_of(run: ShownRun) -> list[str]:
-    """Return warnings for comparisons of a run with others."""
-    record = run.record
-    limit = record.settings.limit
-    counts = record.documents
-    limited = [f"{counts.effective:,} of {counts.original:,} documents (--limit)"] if limit is not None else []
-    errors = [f"{metric} failed: {reason.partition(chr(10))[0]}" for metric, reason in record.metric_errors.items()]
-    return [*limited, *record.notes, *errors]
-
-
 def run_page(site: Site, key: str) -> str:
     """Return the page of a run: results, failures, and runs that it can be compared with."""
     run = site.run(key)
@@ -153,7 +137,7 @@ def run_page(site: Site, key: str) -> str:
         "run.html",
         run=run,
         folder=str(run.folder),
-        notes=notes_of(run),
+        notes=marks_of(run.record, {}),
         results=results,
         scaled=record.scale != 1,
         published=any(row["printed"] for row in results),
@@ -178,7 +162,7 @@ def _tables(site: Site) -> tuple[SuiteTable, ...]:
     index = site.pictures.index
     versions = installed_versions(index, {run.record.task for run in runs})
     outdated = {run.key for run in runs if versions.get(run.record.task) not in (None, str(run.record.version))}
-    return suite_tables([BoardRun(run.key, run.folder, run.record) for run in runs], index, outdated)
+    return suite_tables(runs, index, outdated)
 
 
 def suites_page(site: Site) -> str:

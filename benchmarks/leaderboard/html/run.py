@@ -231,16 +231,21 @@ def _rows(file: Any, wanted: Sequence[int], columns: list[str]) -> list[dict[str
 
 def _picture(run: BoardRun, sample: str) -> str:
     """Return an image of a run as a ``data:`` URL, if it is a small JPEG file in the run's folder."""
-    name = run.record.pictures.get(sample, "")
-    if Path(name).suffix.lower() not in (".jpg", ".jpeg"):
+    if Path(run.record.pictures.get(sample, "")).suffix.lower() not in (".jpg", ".jpeg"):
         return ""
-    try:
-        path = (run.folder / name).resolve()
-        if not path.is_relative_to(run.folder.resolve()) or path.stat().st_size > MAX_PICTURE_BYTES:
-            return ""
-        content = read_file(run.folder, run.record, name)
-    except (DataError, OSError, ValueError):
-        return ""
-    if not (content.startswith(b"\xff\xd8\xff") and content.rstrip(b"\0").endswith(b"\xff\xd9")):
+    content = stored_picture(run, sample) or b""
+    is_jpeg = content.startswith(b"\xff\xd8\xff") and content.rstrip(b"\0").endswith(b"\xff\xd9")
+    if not is_jpeg or len(content) > MAX_PICTURE_BYTES:
         return ""
     return f"data:image/jpeg;base64,{b64encode(content).decode()}"
+
+
+def stored_picture(run: BoardRun, sample: str) -> bytes | None:
+    """Return the thumbnail of a sample that the run stored in its folder; None if there is none."""
+    name = run.record.pictures.get(sample)
+    try:
+        if name is None or not (run.folder / name).resolve().is_relative_to(run.folder.resolve()):
+            return None
+        return read_file(run.folder, run.record, name)
+    except (DataError, OSError, ValueError, RuntimeError):
+        return None

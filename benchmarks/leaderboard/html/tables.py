@@ -68,11 +68,8 @@ def shown_table(table: TaskTable, pages: Mapping[str, str], all_rows: str = "", 
     noted = " ".join(table.notes)
     printed_in = [paper for paper in papers if paper not in noted]
     return {
+        **vars(table),
         "id": task_id(table),
-        "task": table.task,
-        "alias": table.alias,
-        "version": table.version,
-        "about": table.about,
         "words": " ".join([table.task, table.alias, *(column.label for column in table.columns)]),
         "caption": "; printed in ".join(
             filter(None, [f"{table.alias}, version {table.version}", "; ".join(printed_in)])
@@ -93,7 +90,6 @@ def shown_table(table: TaskTable, pages: Mapping[str, str], all_rows: str = "", 
         ],
         "rows": [_row(row, table.columns, ranges, notes, pages, len(papers) > 1) for row in table.rows],
         "reasons": list(notes),
-        "notes": table.notes,
         "all_rows": address(all_rows),
         "total": total,
     }
@@ -119,12 +115,10 @@ def _row(
     counts = sorted({cell.n for cell in row.cells if cell is not None and cell.value is not None})
     printed = row.kind == "published"
     return {
-        "name": row.name,
+        **vars(row),
         "to": address(pages[row.run]) if row.run in pages else "",
-        "model": row.model,
         "printed": printed,
         "papers": "; ".join(_papers([row])) if printed and of_several_papers else "",
-        "marks": row.marks,
         "cells": [
             _cell(cell, column, bars, notes, printed)
             for cell, column, bars in zip(row.cells, columns, ranges, strict=True)
@@ -193,8 +187,8 @@ def shown_suite(table: SuiteTable, to: Callable[[str], str]) -> dict[str, Any]:
             return None
         missing = cell.reason if not cell.measured else ""
         return {
+            **vars(cell),
             "measured": cell.measured.replace("-", "−"),
-            "printed": cell.printed,
             "difference": cell.difference.replace("-", "−"),
             "to": to(cell.run),
             "note": notes.setdefault(missing, len(notes) + 1) if missing else 0,
@@ -202,16 +196,14 @@ def shown_suite(table: SuiteTable, to: Callable[[str], str]) -> dict[str, Any]:
 
     rows = [(label, [shown(cell) for cell in cells]) for label, cells in table.rows]
     return {
+        **vars(table),
         "id": "suite-" + ident(table.suite),
         "name": table.suite,
-        "about": table.about,
         "words": " ".join([table.suite, *table.heads]),
-        "heads": table.heads,
         "rows": rows,
         "measured": table.measured,
         "total": table.total,
         "notes": list(notes),
-        "note": table.note,
     }
 
 
