@@ -33,11 +33,11 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
             with safe_open(path, framework="pt") as file:
                 return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
         checkpoint: Any = torch.load(path, map_location="meta", weights_only=True)
-        return {
-            name.removeprefix("module."): tuple(value.shape)
-            for name, value in checkpoint.get("state_dict", checkpoint).items()
-            if isinstance(value, torch.Tensor)
-        }
+        if not isinstance(checkpoint, Mapping):
+            raise TypeError("it holds no mapping of names to tensors")
+        weights = checkpoint.get("state_dict", checkpoint)
+        tensors = {name: value for name, value in weights.items() if isinstance(value, torch.Tensor)}
+        return {name.removeprefix("module."): tuple(value.shape) for name, value in tensors.items()}
     except Exception as error:
         # Libraries raise errors of any type here.
         if refused := _refusal(str(error)):

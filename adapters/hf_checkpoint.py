@@ -65,7 +65,7 @@ class HfSource:
         # Kept, as a branch on the hub may move while the model that was loaded stays what it is.
         return hub_commit(self.path, self.revision)
 
-    def load(self, kind: str, dtype: torch.dtype, **settings: Any) -> tuple[Any, Any]:
+    def load(self, kind: str, dtype: torch.dtype | str, **settings: Any) -> tuple[Any, Any]:
         """Return the model, and the library's report on missing, unexpected or mismatched weights.
 
         Args:
@@ -93,19 +93,20 @@ class HfSource:
             # The library raises errors of any type: no network, no such model, a damaged file.
             raise AdapterError(f"{self.path}: {mismatch(str(error))}", self.remedy()) from error
 
-    def load_whole(self, kind: str, dtype: torch.dtype, used: tuple[str, ...] = ("",)) -> Any:
+    def load_whole(self, kind: str, dtype: torch.dtype | str, used: tuple[str, ...] = ("",), **settings: Any) -> Any:
         """Return a model, to be asked only, of which the weights that are used are all from the checkpoint.
 
         Args:
             kind: The name of its class in transformers.
             dtype: That of the weights.
             used: How the names of weights begin that are used; all by default.
+            **settings: Any more of ``from_pretrained``.
 
         Raises:
             AdapterError: It cannot be loaded, or lacks such a weight.
         """
         # Weights that do not fit are looked for below, where they can be named.
-        model, info = self.load(kind, dtype, ignore_mismatched_sizes=True)
+        model, info = self.load(kind, dtype, ignore_mismatched_sizes=True, **settings)
         needed = {
             "missing_keys": [name for name in info["missing_keys"] if name.startswith(used)],
             "mismatched_keys": [key for key in info["mismatched_keys"] if key[0].startswith(used)],
@@ -182,7 +183,7 @@ def versions() -> dict[str, str]:
     return {"transformers": transformers.__version__, "torch": torch_version()}
 
 
-def find_source(pretrained: str, revision: str | None) -> HfSource:
+def find_source(pretrained: str, revision: str | None, trust_remote_code: bool = False) -> HfSource:
     """Return where a model is.
 
     Raises:
@@ -201,7 +202,7 @@ def find_source(pretrained: str, revision: str | None) -> HfSource:
         require_repository(source.path)
         from transformers import AutoConfig
 
-        config: Any = AutoConfig.from_pretrained(source.path, revision=revision)
+        config: Any = AutoConfig.from_pretrained(source.path, revision=revision, trust_remote_code=trust_remote_code)
     return replace(source, config=config)
 
 

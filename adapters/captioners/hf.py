@@ -8,10 +8,11 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError, BenchError
@@ -32,7 +33,7 @@ from ..devices import (
 )
 from ..hf_checkpoint import versions
 from ..images.handles import ImageHandle
-from ..images.pipeline import default_workers, made_ahead
+from ..images.pipeline import default_workers, read_ahead
 from ..images.reading import UnreadableImage, image_size, read_image
 from ..peft_weights import peft_checkpoint
 from .hf_source import find_captioner, load_captioner, load_processor, runs_elsewhere
@@ -158,38 +159,6 @@ def costliest_first(requests: Sequence[CaptionRequest], positions: Sequence[int]
     return sorted(positions, key=costs.__getitem__)
 
 
-def batches_ahead(
-    requests: Sequence[CaptionRequest],
-    order: Sequence[int],
-    size: Callable[[], int],
-    workers: int,
-    collate: Collate | None,
-) -> Iterator[SampleBatch]:
-    """Yield batches in order.
-
-    Args:
-        requests: The requests.
-        order: Positions of those that are wanted.
-        size: Returns how many samples the next batch should have; those that cannot be read count.
-        workers: Threads that read.
-        collate: Makes the model's inputs, in a separate thread.
-    """
-    readers = ThreadPoolExecutor(workers, thread_name_prefix="read image")
-
-    def makers() -> Iterator[Callable[[], SampleBatch]]:
-        start = 0
-        while start < len(order):
-            stop = start + size()
-            read = {position: readers.submit(_read, requests[position]) for position in order[start:stop]}
-            yield partial(_batch, read, collate)
-            start = stop
-
-    try:
-        yield from made_ahead(makers())
-    finally:
-        readers.shutdown(cancel_futures=True)
-
-
 def _read(request: CaptionRequest) -> CaptionSample | str:
     if not isinstance(request.pixels, ImageHandle):
         return (
@@ -206,10 +175,9 @@ def _read(request: CaptionRequest) -> CaptionSample | str:
         return f"was not written: {request.pixels.name}: {type(error).__name__}: {error}"
 
 
-def _batch(read: Mapping[int, Future[CaptionSample | str]], collate: Collate | None) -> SampleBatch:
-    results = {position: future.result() for position, future in read.items()}
-    samples = {position: sample for position, sample in results.items() if isinstance(sample, CaptionSample)}
-    failures = {position: reason for position, reason in results.items() if isinstance(reason, str)}
+def _batch(collate: Collate | None, read: Mapping[int, CaptionSample | str]) -> SampleBatch:
+    samples = {position: sample for position, sample in read.items() if isinstance(sample, CaptionSample)}
+    failures = {position: reason for position, reason in read.items() if isinstance(reason, str)}
     inputs = None
     if samples and collate is not None:
         # A failed batch is tried again later, where the faulty sample can be identified.
@@ -435,20 +403,29 @@ class HfCaptioner(Captioner):
     def _write_all(
         self, decoder: Decoder, requests: Sequence[CaptionRequest], positions: list[int], size: BatchSize
     ) -> Iterator[Captioned]:
-        order = costliest_first(requests, positions, self._workers)
+        order = iter(costliest_first(requests, positions, self._workers))
+        # Samples that cannot be read count in the size of a batch, which changes on the way.
+        chosen = iter(lambda: list(islice(order, size.now)), [])
         collate = (lambda samples: self._collate(decoder.samples(samples))) if decoder.takes_inputs else None
-        for batch in batches_ahead(requests, order, lambda: size.now, self._workers, collate):
+        for batch in read_ahead(requests, chosen, _read, partial(_batch, collate), self._workers):
             if batch.failures:
                 yield Captioned(unseen=batch.failures)
-            if batch.samples:
-                yield from self._write(decoder, batch, size)
+            yield from self._write(decoder, batch, size)
 
     def _write(self, decoder: Decoder, batch: SampleBatch, size: BatchSize) -> Iterator[Captioned]:
         """Write a batch in pieces that fit; samples that fail alone become failures."""
         numbers = range(len(batch.samples))
         for piece, written in size.batches(numbers, lambda piece: self._try(decoder, batch.part(piece))):
-            written = written or [Written([], cut=False, fault=TOO_LARGE)]
-            yield self._captioned([(batch.positions[n], batch.samples[n]) for n in piece], written)
+            captions: dict[int, Caption] = {}
+            failures: dict[int, str] = {}
+            for n, output in zip(piece, written or [Written([], cut=False, fault=TOO_LARGE)], strict=True):
+                if output.fault:
+                    failures[batch.positions[n]] = f"was not written: {output.fault}"
+                    continue
+                text, remark = self.text(output.ids), batch.samples[n].remark
+                captions[batch.positions[n]] = Caption(text, len(output.ids), output.cut, remark)
+                self._tokens += len(output.ids)
+            yield Captioned(captions, failures)
 
     def _try(self, decoder: Decoder, batch: SampleBatch) -> list[Written]:
         """Return the captions; where the model fails, halves are tried until the faulty samples are isolated."""
@@ -467,17 +444,6 @@ class HfCaptioner(Captioner):
             return [Written([], cut=False, fault=fault)]
         halves = range(count // 2), range(count // 2, count)
         return [written for half in halves for written in self._try(decoder, batch.part(half))]
-
-    def _captioned(self, asked: Sequence[tuple[int, CaptionSample]], written: Sequence[Written]) -> Captioned:
-        captions: dict[int, Caption] = {}
-        failures: dict[int, str] = {}
-        for (position, sample), output in zip(asked, written, strict=True):
-            if output.fault:
-                failures[position] = f"was not written: {output.fault}"
-            else:
-                captions[position] = Caption(self.text(output.ids), len(output.ids), output.cut, sample.remark)
-                self._tokens += len(output.ids)
-        return Captioned(captions, failures)
 
     def inputs(self, samples: Sequence[CaptionSample]) -> dict[str, torch.Tensor]:
         """Return the model's inputs for samples, on its device."""

@@ -57,9 +57,11 @@ class Host(Protocol):
     @property
     def end_ids(self) -> list[int]:
         """Tokens that end a caption."""
+        ...
 
     def inputs(self, samples: Sequence[CaptionSample]) -> dict[str, torch.Tensor]:
         """Return the model's inputs for samples, padded on the left, on the model's device."""
+        ...
 
     def room(self, inputs: Mapping[str, torch.Tensor], tokens: int) -> int:
         """Return how many of ``tokens`` tokens captions can have after their instructions.
@@ -67,15 +69,19 @@ class Host(Protocol):
         Raises:
             ValueError: The instructions leave no room; or each leaves another, so that they are to be written apart.
         """
+        ...
 
     def text(self, ids: Sequence[int]) -> str:
         """Return tokens as text, special ones left out."""
+        ...
 
     def generation_config(self, **settings: Any) -> Any:
         """Return the model's own generation settings, without sampling and with these in place."""
+        ...
 
     def generate(self, inputs: Mapping[str, torch.Tensor], **settings: Any) -> Any:
         """Return the output of the library's ``generate`` for the model's inputs."""
+        ...
 
 
 class Decoder(ABC):

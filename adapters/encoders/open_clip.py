@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 _DOWN = ("_lora_A", ".lora_A")
 
 
-def merged_state(path: Path, alpha: float | None) -> dict[str, torch.Tensor]:
+def weight_of_factor(name: str) -> str:
+    """Return the weight that a factor of LoRA belongs to."""
+    layer = name.removesuffix("lora_A").removesuffix("lora_B")
+    return f"{layer}weight" if layer.endswith(".") else layer.removesuffix("_")
+
+
+def merged_with_lora(state: Mapping[str, torch.Tensor], alpha: float | None, path: Path) -> dict[str, torch.Tensor]:
     """Return the weights of a checkpoint with LoRA's added: ``W + B·A alpha / r``.
 
     A weight ``attn.in_proj_weight`` has ``attn.in_proj_weight_lora_A [r, in]`` and ``_lora_B [out, r]``, that of a
@@ -40,41 +46,37 @@ def merged_state(path: Path, alpha: float | None) -> dict[str, torch.Tensor]:
     ``src/open_clip/loralib/layers.py`` and ``model.py``), and SVLC by the same files (github.com/SivanDoveh/TSVLC).
 
     Args:
-        path: The checkpoint, which can be read.
+        state: The weights by name, LoRA's included.
         alpha: Their scale times their rank; it is not in the file.
+        path: The checkpoint, for messages.
 
     Raises:
         AdapterError: ``alpha`` is not given, or a weight lacks its LoRA weights, or they it.
     """
-    from open_clip.factory import load_state_dict
-
-    state: Any = load_state_dict(str(path), weights_only=True)
     lora = {name: value for name, value in state.items() if "lora_" in name}
     if foreign := [name for name in lora if not name.endswith((*_DOWN, "_lora_B", ".lora_B"))]:
         raise AdapterError(
-            f"checkpoint {path}: its LoRA weights are not named as loralib names them: {foreign[0]}",
-            "Of a model of peft write the adapter alone (save_pretrained), and name it: peft=FOLDER.",
+            f"checkpoint {path}: LoRA weights are not named as in loralib: {foreign[0]}",
+            "For a model of peft, write the adapter alone (save_pretrained) and set peft=FOLDER.",
         )
     if alpha is None:
         raise AdapterError(
-            f"checkpoint {path}: holds LoRA weights ({next(iter(lora))}, …) without their scale.",
-            "Name it: lora_alpha=1 is that of DAC's and SVLC's checkpoints. Those of PAC-S++, which adds only some of "
-            "them, are read by --model pac --model_args checkpoint=FILE.",
+            f"checkpoint {path}: holds LoRA weights ({next(iter(lora))}, …) but not their scale.",
+            "Set lora_alpha: it is 1 for checkpoints of DAC and SVLC. Read those of PAC-S++, which adds only some of "
+            "them, with --model pac --model_args checkpoint=FILE.",
         )
     merged = {name: value for name, value in state.items() if name not in lora}
     for name in sorted(name for name in lora if name.endswith(_DOWN)):
         down, up = lora.pop(name).float(), lora.pop(f"{name[:-1]}B", None)
-        weight = name.removesuffix("_lora_A") if name.endswith("_lora_A") else f"{name.removesuffix('lora_A')}weight"
+        weight = weight_of_factor(name)
         if up is None or weight not in merged:
             raise AdapterError(f"checkpoint {path}: {name} has no {weight if up is not None else name[:-1] + 'B'}.")
         own = merged[weight]
         rank = len(down) // (own.shape[-1] if own.ndim == 4 else 1)
         added = up.float() @ down
         if not rank or added.numel() != own.numel():
-            raise AdapterError(
-                f"checkpoint {path}: {name}: {list(down.shape)} and {list(up.shape)} are no LoRA weights of "
-                f"{weight}: {list(own.shape)}."
-            )
+            shapes = f"{list(down.shape)} and {list(up.shape)}"
+            raise AdapterError(f"checkpoint {path}: {name}: {shapes} do not fit {weight}: {list(own.shape)}.")
         merged[weight] = own.float() + added.view(own.shape) * (alpha / rank)
     if lora:
         raise AdapterError(f"checkpoint {path}: {next(iter(lora))} has no lora_A.")
@@ -469,6 +471,7 @@ class OpenClipEncoder(OpenClipTowers):
 def _load(source: OpenClipSource, dtype: str, device: torch.device, quick_gelu: bool, lora_alpha: float | None) -> Any:
     import open_clip
     import torch
+    from open_clip.factory import load_state_dict
 
     shapes = tensor_shapes(source.checkpoint)
     text = source.configuration.get("text_cfg", {})
@@ -476,7 +479,8 @@ def _load(source: OpenClipSource, dtype: str, device: torch.device, quick_gelu: 
     is_pure = dtype != "fp32" and ("hf_model_name" in text or text.get("embed_cls"))
     state = None
     if any("lora_" in name for name in shapes):
-        state = merged_state(source.checkpoint, lora_alpha)
+        loaded: Any = load_state_dict(str(source.checkpoint), weights_only=True)
+        state = merged_with_lora(loaded, lora_alpha, source.checkpoint)
     elif lora_alpha is not None:
         raise AdapterError(
             f"lora_alpha={lora_alpha}: checkpoint {source.checkpoint} holds no LoRA weights.", "Leave it out."

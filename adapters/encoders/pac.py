@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from ...errors import AdapterError
 from ...paths import checkpoint_folder
 from ..checkpoint_identity import checkpoint_digest, digest_of_files
-from ..checkpoints import first_line
+from ..checkpoints import differing, first_line, first_of, tensor_shapes
 from ..contracts import Alias
 from .clip_tokens import clip_tokenizer
-from .open_clip import OpenClipTowers
+from .open_clip import OpenClipTowers, merged_with_lora, weight_of_factor
 from .open_clip_transform import open_clip_transform
 
 if TYPE_CHECKING:
@@ -71,18 +71,15 @@ def read_pac_checkpoint(path: Path, head_width: int = 64) -> PacCheckpoint:
     config = _config(path, state, head_width)
     with torch.device("meta"):
         shapes = {name: tuple(value.shape) for name, value in CLIP(**config).state_dict().items()}
-    _check(path, state, shapes | (lora_shapes(shapes, LORA_RANK) if lora else {}), lora)
-    plain = {name: value.float() for name, value in state.items() if "lora_" not in name}
-    if lora:
-        for name in plain:
-            if name.endswith("attn.in_proj_weight"):
-                down, up = state[f"{name}_lora_A"], state[f"{name}_lora_B"]
-            elif name == "visual.conv1.weight" or name.endswith("attn.out_proj.weight"):
-                layer = name.removesuffix("weight")
-                down, up = state[f"{layer}lora_A"], state[f"{layer}lora_B"]
-            else:
-                continue
-            plain[name] = plain[name] + (up.float() @ down.float()).view(plain[name].shape) * LORA_SCALING
+    expected = shapes | (lora_shapes(shapes, LORA_RANK) if lora else {})
+    stored = {name: tuple(value.shape) for name, value in state.items()}
+    unknown = [f"{name}: not in the architecture" for name in sorted(stored.keys() - expected.keys())]
+    if faults := [*differing(stored, expected), *unknown]:
+        kind = f"a PAC-S++ with LoRA of rank {LORA_RANK} in every layer" if lora else "a PAC-S"
+        raise AdapterError(f"{path}: not the weights of {kind}: {first_of(faults)}", _HINT)
+    added = {name: value for name, value in state.items() if not (".mlp." in name and "lora_" in name)}
+    merged = merged_with_lora(added, LORA_RANK * LORA_SCALING, path) if lora else added
+    plain = {name: value.float() for name, value in merged.items()}
     width, patch = config["vision_cfg"]["width"], config["vision_cfg"]["patch_size"]
     return PacCheckpoint(plain, config, f"ViT-{_SIZES.get(width, width)}-{patch}", lora)
 
@@ -90,25 +87,12 @@ def read_pac_checkpoint(path: Path, head_width: int = 64) -> PacCheckpoint:
 def _read(path: Path) -> dict[str, torch.Tensor]:
     import torch
 
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError as error:
-        raise AdapterError(f"{path}: {error.strerror or error}") from error
-    except Exception as error:
-        # The library raises errors of any type: pickled objects, a damaged file, a TorchScript archive.
-        raise AdapterError(
-            f"{path}: not a file of tensors alone: {first_line(error)}",
-            "Is it whole, and is it the PAC checkpoint? TorchScript archives (OpenAI's own CLIP) and pickled "
-            "objects, which could run code, are not read. If you trust the file, load it elsewhere and write its "
-            "tensors alone into another one: torch.save({'state_dict': STATE_DICT}, NEW)",
-        ) from error
-    mapping = content if isinstance(content, Mapping) else {}
-    state = mapping.get("state_dict")
+    tensor_shapes(path)
+    content: Any = torch.load(path, map_location="cpu", weights_only=True)
+    state = content.get("state_dict")
     if not (isinstance(state, Mapping) and state and all(isinstance(v, torch.Tensor) for v in state.values())):
-        plain = "; those that it has look like those of a plain CLIP" if "visual.proj" in mapping else ""
-        raise AdapterError(
-            f"{path}: has no weights under 'state_dict', where PAC-S and PAC-S++ have theirs{plain}.", _HINT
-        )
+        plain = "; its weights look like those of a plain CLIP" if "visual.proj" in content else ""
+        raise AdapterError(f"{path}: has no weights under 'state_dict', as PAC-S and PAC-S++ do{plain}.", _HINT)
     return dict(state)
 
 
@@ -171,33 +155,6 @@ def lora_shapes(plain: Mapping[str, tuple[int, ...]], rank: int) -> dict[str, tu
             added[f"{layer}lora_A"] = (rank, shape[1])
             added[f"{layer}lora_B"] = (shape[0], rank)
     return added
-
-
-def weight_of_factor(name: str) -> str:
-    """Return the weight that a factor belongs to."""
-    layer = name.removesuffix("lora_A").removesuffix("lora_B")
-    return layer.removesuffix("_") if layer.endswith("in_proj_weight_") else f"{layer}weight"
-
-
-def _check(path: Path, state: Mapping[str, torch.Tensor], shapes: Mapping[str, tuple[int, ...]], lora: bool) -> None:
-    """Raise unless the weights have these names and shapes."""
-    missing = [name for name in shapes if name not in state]
-    unknown = [name for name in state if name not in shapes]
-    other = [name for name, shape in shapes.items() if name in state and tuple(state[name].shape) != shape]
-    faults = [f"no {name}" for name in missing[:2]] + [f"unknown {name}" for name in unknown[:2]]
-    faults += [f"{name} is {_by(state[name].shape)}, not {_by(shapes[name])}" for name in other[:2]]
-    if not faults:
-        return
-    more = len(missing) + len(unknown) + len(other) - len(faults)
-    kind = f"a PAC-S++ with LoRA of rank {LORA_RANK} in every layer" if lora else "a PAC-S"
-    raise AdapterError(
-        f"{path}: not the weights of {kind}: {'; '.join(faults)}" + (f"; and {more} more." if more else "."),
-        f"Nothing was scored: the model would be plain CLIP. {_HINT}",
-    )
-
-
-def _by(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape)) or "a number"
 
 
 def write_pac(

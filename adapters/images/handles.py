@@ -37,6 +37,7 @@ class EncodedImage(Protocol):
         Raises:
             OSError: There are none, or they cannot be read.
         """
+        ...
 
 
 @runtime_checkable
@@ -48,9 +49,11 @@ class FrameSource(Protocol):
 
     def read_frames(self) -> Iterator[Image.Image]:
         """Return every frame in RGB, in order."""
+        ...
 
     def digest(self) -> str:
         """Return a text that changes with the frames."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import torch
 
 _T = TypeVar("_T")
+_Item = TypeVar("_Item")
+_Batch = TypeVar("_Batch")
 _BATCHES_AHEAD = 2
 """Batches that wait or are being made while the model has one: memory is bounded however slow it is."""
 _IMAGES_A_PART = 32
@@ -67,6 +69,35 @@ def made_ahead(makers: Iterator[Callable[[], _T]]) -> Iterator[_T]:
         thread.shutdown(cancel_futures=True)
 
 
+def read_ahead(
+    items: Sequence[_Item],
+    batches: Iterable[Sequence[int]],
+    read: Callable[[_Item], _T],
+    collate: Callable[[dict[int, _T]], _Batch],
+    workers: int,
+) -> Iterator[_Batch]:
+    """Yield batches that are made ahead of the consumer.
+
+    Args:
+        items: What to read.
+        batches: The positions of each batch among the items.
+        read: Reads an item, in one of ``workers`` threads.
+        collate: Makes a batch of what was read, by position, in a separate thread.
+        workers: Threads that read.
+    """
+    readers = ThreadPoolExecutor(workers, thread_name_prefix="read image")
+
+    def batch_of(reading: dict[int, Future[_T]]) -> _Batch:
+        return collate({at: future.result() for at, future in reading.items()})
+
+    try:
+        yield from made_ahead(
+            partial(batch_of, {at: readers.submit(read, items[at]) for at in positions}) for positions in batches
+        )
+    finally:
+        readers.shutdown(cancel_futures=True)
+
+
 def image_batches(
     images: Sequence[ImageHandle], transform: ImageTransform, batch_size: int, workers: int, by_processes: bool = False
 ) -> Iterator[ImageBatch]:
@@ -79,28 +110,18 @@ def image_batches(
         workers: Threads or processes that read.
         by_processes: Whether processes read; of an ``ExactTransform`` alone. One that dies costs the image that it had.
     """
+    starts = range(0, len(images), batch_size)
+    batches = [range(start, min(start + batch_size, len(images))) for start in starts]
     if by_processes and isinstance(transform, ExactTransform):
         # Batches must not depend on the readers: sums would have other last bits.
-        starts = range(0, len(images), batch_size)
-        batches = [range(start, min(start + batch_size, len(images))) for start in starts]
         parts = [batch[at : at + _IMAGES_A_PART] for batch in batches for at in range(0, len(batch), _IMAGES_A_PART)]
         loaded = _parts_by_processes(images, transform, parts, workers)
         yield from made_ahead(
             partial(_joined, islice(loaded, -(-len(batch) // _IMAGES_A_PART)), transform) for batch in batches
         )
-        return
-    readers = ThreadPoolExecutor(workers, thread_name_prefix="read image")
-
-    def makers() -> Iterator[Callable[[], ImageBatch]]:
-        for start in range(0, len(images), batch_size):
-            positions = range(start, min(start + batch_size, len(images)))
-            reading = {at: readers.submit(read_image_with, transform.read, images[at]) for at in positions}
-            yield partial(_collate, reading, transform)
-
-    try:
-        yield from made_ahead(makers())
-    finally:
-        readers.shutdown(cancel_futures=True)
+    else:
+        read = partial(read_image_with, transform.read)
+        yield from read_ahead(images, batches, read, partial(_batch, transform), workers)
 
 
 def read_image_with(read: Callable[[ImageHandle], _T], handle: ImageHandle) -> _T | str:
@@ -113,11 +134,7 @@ def read_image_with(read: Callable[[ImageHandle], _T], handle: ImageHandle) -> _
         return f"{handle.name}: cannot be prepared: {type(error).__name__}: {error}"
 
 
-def _collate(read: dict[int, Future[Prepared | str]], transform: ImageTransform) -> ImageBatch:
-    return _batch({position: future.result() for position, future in read.items()}, transform)
-
-
-def _batch(read: dict[int, Prepared | str], transform: ImageTransform) -> ImageBatch:
+def _batch(transform: ImageTransform, read: dict[int, Prepared | str]) -> ImageBatch:
     prepared = {position: image for position, image in read.items() if not isinstance(image, str)}
     failures = {position: reason for position, reason in read.items() if isinstance(reason, str)}
     remarks = {position: "; ".join(image.remarks) for position, image in prepared.items() if image.remarks}
@@ -138,7 +155,7 @@ class _Parts:
     transform: ExactTransform
 
     def __getitem__(self, positions: Sequence[int]) -> ImageBatch:
-        return _batch({at: read_image_with(self.transform.read, self.images[at]) for at in positions}, self.transform)
+        return _batch(self.transform, {at: read_image_with(self.transform.read, self.images[at]) for at in positions})
 
 
 def _parts_by_processes(
@@ -166,10 +183,8 @@ def _parts_by_processes(
         logging.getLogger(__name__).warning(
             "images are not read by processes, but by threads, which may be slower: %s", fault.partition("\n")[0]
         )
-    with ThreadPoolExecutor(workers, thread_name_prefix="read image") as readers:
-        for part in parts[done:]:
-            reading = {at: readers.submit(read_image_with, transform.read, images[at]) for at in part}
-            yield _collate(reading, source.transform)
+    read = partial(read_image_with, transform.read)
+    yield from read_ahead(images, parts[done:], read, partial(_batch, source.transform), workers)
 
 
 def _by_itself(source: _Parts, at: int) -> ImageBatch:

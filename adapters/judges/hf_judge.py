@@ -12,17 +12,17 @@ import numpy as np
 from ...errors import AdapterError
 from ...hub import unreachable
 from ..checkpoint_identity import checkpoint_identity
-from ..checkpoints import first_line, first_of
 from ..contracts import Judge, Judged, Judgement, JudgeRequest, JudgeToken
 from ..decoding.generating import SeededChoice, generator_of
 from ..devices import DTYPES, TOO_LARGE, BatchSize, find_device, require_counts, require_known, torch_dtype
-from ..hf_checkpoint import loading
+from ..hf_checkpoint import find_source
 from ..images.reading import ReadImage, UnreadableImage, read_image
 
 if TYPE_CHECKING:
     import torch
 
 
+@dataclass(eq=False, repr=False)
 class HfJudge(Judge):
     """Judgements by a model of transformers, with the exact probabilities of tokens.
 
@@ -45,28 +45,21 @@ class HfJudge(Judge):
         AdapterError: The checkpoint cannot be had.
     """
 
-    def __init__(
-        self,
-        pretrained: str,
-        revision: str | None = None,
-        system: str | None = None,
-        dtype: str = "auto",
-        device: str | None = None,
-        batch_size: int = 8,
-        trust_remote_code: bool = False,
-        name: str | None = None,
-    ) -> None:
-        require_known(DTYPES, dtype=dtype)
-        require_counts(batch_size=batch_size)
-        self.name = name or pretrained
-        self.batch_size = batch_size
-        self._fits = BatchSize(batch_size)
-        self._pretrained = pretrained
-        self._options = {"revision": revision, "trust_remote_code": trust_remote_code}
-        self._system = system
-        self._dtype = dtype
-        self._device = device
-        self._identity = checkpoint_identity(pretrained, revision)
+    pretrained: str
+    revision: str | None = None
+    system: str | None = None
+    dtype: str = "auto"
+    device: str | None = None
+    batch_size: int = 8
+    trust_remote_code: bool = False
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        require_known(DTYPES, dtype=self.dtype)
+        require_counts(batch_size=self.batch_size)
+        self.name = self.name or self.pretrained
+        self._fits = BatchSize(self.batch_size)
+        self._identity = checkpoint_identity(self.pretrained, self.revision)
         self._loaded: _Loaded | None = None
 
     @classmethod
@@ -80,8 +73,8 @@ class HfJudge(Judge):
         return {
             "adapter": "hf_judge",
             **self._identity,
-            "system": self._system,
-            "dtype": self._dtype,
+            "system": self.system,
+            "dtype": self.dtype,
             "transformers": version("transformers"),
         }
 
@@ -132,7 +125,7 @@ class HfJudge(Judge):
         content = [text]
         if read is not None:
             content = [{"type": "image", "image": read.image.convert("RGB")}, text]
-        said = self._system if request.system is None else request.system
+        said = self.system if request.system is None else request.system
         system = [{"role": "system", "content": [{"type": "text", "text": said}]}]
         return [*(system if said else []), {"role": "user", "content": content}]
 
@@ -173,40 +166,21 @@ class HfJudge(Judge):
         return answers
 
     def _load(self) -> _Loaded:
-        from transformers import (
-            AutoConfig,
-            AutoModelForCausalLM,
-            AutoModelForImageTextToText,
-            AutoProcessor,
-            AutoTokenizer,
-        )
         from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-        options: Any = self._options
-        device = find_device(self._device)
-        dtype = self._dtype if self._dtype == "auto" else torch_dtype(self._dtype)
-        try:
-            with loading(self._pretrained):
-                config = AutoConfig.from_pretrained(self._pretrained, **options)
-                sees = config.model_type in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
-                build: Any = AutoModelForImageTextToText if sees else AutoModelForCausalLM
-                reader: Any = AutoProcessor if sees else AutoTokenizer
-                processor = reader.from_pretrained(self._pretrained, **options)
-                model, info = build.from_pretrained(self._pretrained, dtype=dtype, output_loading_info=True, **options)
-        except Exception as error:
-            # Libraries raise errors of any type: a damaged file, a missing package, code not trusted.
-            raise AdapterError(f"judge '{self.name}': {first_line(error)}") from error
-        if missing := sorted(info["missing_keys"]):
-            # The library fills them with random numbers.
-            raise AdapterError(
-                f"judge '{self.name}': the checkpoint lacks {first_of(missing)}",
-                "The configuration and the weights are of different models.",
-            )
+        trusted = {"trust_remote_code": self.trust_remote_code}
+        device = find_device(self.device)
+        source = find_source(self.pretrained, self.revision, **trusted)
+        sees = source.config.model_type in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+        kind = "AutoModelForImageTextToText" if sees else "AutoModelForCausalLM"
+        dtype = self.dtype if self.dtype == "auto" else torch_dtype(self.dtype)
+        model = source.load_whole(kind, dtype, **trusted)
+        processor = source.part("AutoProcessor" if sees else "AutoTokenizer", "processor", **trusted)
         tokenizer = processor.tokenizer if sees else processor
         tokenizer.padding_side = "left"
         if tokenizer.pad_token is None:
             tokenizer.pad_token = tokenizer.eos_token
-        return _Loaded(model.eval().to(device), processor, tokenizer, sees)
+        return _Loaded(model.to(device), processor, tokenizer, sees)
 
 
 @dataclass(frozen=True)

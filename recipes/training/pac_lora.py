@@ -9,7 +9,8 @@ import torch
 from torch.nn import init
 from torch.nn.utils.parametrize import register_parametrization, remove_parametrizations
 
-from ...adapters.encoders.pac import lora_shapes, weight_of_factor
+from ...adapters.encoders.open_clip import weight_of_factor
+from ...adapters.encoders.pac import lora_shapes
 from ...errors import UsageError
 
 

@@ -22,7 +22,7 @@ from transformers import CLIPModel
 
 from capbench.adapters import ImageHandle, adapters
 from capbench.adapters.captioners.hf import HfCaptioner
-from capbench.adapters.encoders.pac import weight_of_factor
+from capbench.adapters.encoders.open_clip import weight_of_factor
 from capbench.errors import AdapterError
 from capbench.metrics.golden.tiny_inputs import RANK
 
@@ -227,7 +227,7 @@ def test_lora_inside_a_checkpoint_is_never_scaled_by_a_guess(few: dict[str, str]
     state = few_words(tiny_lora_state_dict())
     dac = checkpoint_of(state, tmp_path / "dac.pt")
     plain = checkpoint_of({n: v for n, v in state.items() if "lora_" not in n}, tmp_path / "plain.pt")
-    with pytest.raises(AdapterError, match=r"holds LoRA weights .*without their scale") as caught:
+    with pytest.raises(AdapterError, match=r"holds LoRA weights .*but not their scale") as caught:
         adapters["open_clip"](pretrained=str(dac), **few)
     assert "lora_alpha=1" in caught.value.hint and "--model pac" in caught.value.hint
     with pytest.raises(AdapterError, match=r"lora_alpha=1: checkpoint .* holds no LoRA weights"):
@@ -245,11 +245,11 @@ _C_FC = "transformer.resblocks.0.mlp.c_fc"
         (lambda state: state.pop(f"{_C_FC}.weight"), f"{_C_FC}.lora_A has no {_C_FC}.weight"),
         (
             lambda state: state.update({f"{_C_FC}.lora_B": torch.zeros(7, 4)}),
-            f"{_C_FC}.lora_A: [4, 64] and [7, 4] are no LoRA weights of {_C_FC}.weight: [256, 64]",
+            f"{_C_FC}.lora_A: [4, 64] and [7, 4] do not fit {_C_FC}.weight: [256, 64]",
         ),
         (
             lambda state: state.update({f"{_C_FC}.lora_A.default.weight": torch.zeros(4, 64)}),
-            f"not named as loralib names them: {_C_FC}.lora_A.default.weight",
+            f"not named as in loralib: {_C_FC}.lora_A.default.weight",
         ),
         (lambda state: state.pop("visual.proj"), "visual.proj: not in the checkpoint"),
     ],

@@ -184,16 +184,16 @@ def _of_rank_8(state: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        (_of_rank_8, r"LoRA of rank 4.*visual\.conv1\.lora_A is 64x24, not 32x24"),
-        (_without(f"{FIRST_BLOCK}.mlp.c_fc.lora_B"), rf"no {FIRST_BLOCK}\.mlp\.c_fc\.lora_B"),
-        (_without(f"{FIRST_BLOCK}.attn.in_proj_weight_lora_A"), "no .*in_proj_weight_lora_A"),
-        (_without("ln_final.bias"), r"no ln_final\.bias"),
-        (_without("visual.proj"), r"no visual\.proj"),
+        (_of_rank_8, r"LoRA of rank 4.*visual\.conv1\.lora_A: \[64, 24\] in the checkpoint, \[32, 24\]"),
+        (_without(f"{FIRST_BLOCK}.mlp.c_fc.lora_B"), rf"{FIRST_BLOCK}\.mlp\.c_fc\.lora_B: not in the checkpoint"),
+        (_without(f"{FIRST_BLOCK}.attn.in_proj_weight_lora_A"), "in_proj_weight_lora_A: not in the checkpoint"),
+        (_without("ln_final.bias"), r"ln_final\.bias: not in the checkpoint"),
+        (_without("visual.proj"), r"visual\.proj: not in the checkpoint"),
         (_without("token_embedding.weight"), "not the weights of a CLIP.*token_embedding"),
-        (lambda state: {**state, "head.weight": torch.zeros(2)}, r"unknown head\.weight"),
+        (lambda state: {**state, "head.weight": torch.zeros(2)}, r"head\.weight: not in the architecture"),
         (
             lambda state: {**state, f"{FIRST_BLOCK}.mlp.c_fc.weight": torch.zeros(128, 64)},
-            r"c_fc\.weight is 128x64, not 256x64",
+            r"c_fc\.weight: \[128, 64\] in the checkpoint, \[256, 64\]",
         ),
         (lambda state: {**state, "visual.conv1.weight": torch.zeros(60, 3, 8, 8)}, "width 60 and 64"),
         (
@@ -215,7 +215,7 @@ def test_a_plain_clip_a_list_and_a_folder_are_refused(tmp_path: Path):
     file = tmp_path / "clip.pt"
     for content, said in (
         (few_words(tiny_state_dict()), "those of a plain CLIP"),
-        ([torch.zeros(2)], "no weights under 'state_"),
+        ([torch.zeros(2)], "holds no mapping of names to tensors"),
     ):
         torch.save(content, file)
         with pytest.raises(AdapterError, match=said):
@@ -233,6 +233,6 @@ def test_a_torchscript_archive_and_damaged_files_are_refused(tmp_path: Path):
         (tmp_path / name).write_bytes(content)
     torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), tmp_path / "script.pt")
     for file in (tmp_path / name for name in (*files, "script.pt")):
-        with pytest.raises(AdapterError, match=f"{file.name}: not a file of tensors alone") as caught:
+        with pytest.raises(AdapterError, match=rf"{file.name}: (is a TorchScript|is empty|cannot be read)") as caught:
             read_pac_checkpoint(file)
-        assert "If you trust the file" in caught.value.hint
+        assert caught.value.hint

@@ -180,7 +180,7 @@ def test_checkpoint_that_lacks_weights_is_refused(llama: Path, tmp_path: Path):
     weights = load_file(llama / "model.safetensors")
     del weights["model.norm.weight"]
     save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(AdapterError, match=r"lacks model\.norm\.weight"):
+    with pytest.raises(AdapterError, match=r"model\.norm\.weight: not in the checkpoint"):
         list(HfJudge(str(tmp_path)).stream([JudgeRequest("Rate it:")]))
 
 
