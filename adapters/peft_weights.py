@@ -36,9 +36,10 @@ def peft_checkpoint(peft: str) -> str:
 
 @contextmanager
 def quiet_peft() -> Iterator[None]:
-    """Suppress the warning of transformers when peft uses a deprecated name."""
+    """Suppress peft's deprecated name of transformers, and its note that a state dict has the embeddings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
+        warnings.filterwarnings("ignore", "Setting `save_embedding_layers`", UserWarning)
         yield
 
 
@@ -55,8 +56,8 @@ def with_peft(model: Any, peft: str) -> Any:
     try:
         with quiet_peft():
             adapted = PeftModel.from_pretrained(model, str(folder))
+            places = get_peft_model_state_dict(adapted)
         stored = {name for path in folder.glob("adapter_model.*") for name in tensor_shapes(path)}
-        places = get_peft_model_state_dict(adapted)
         # Of 2023, as DCI's are: a layer's own bias, trained too, has the layer's name, and peft passes it over.
         old = {
             name: f"{name.removesuffix('bias')}base_layer.bias"
