@@ -10,6 +10,9 @@ from ..tables.results import tabulated
 from ..tables.text import csv_text, show_interval, show_number
 from .comparison import Comparison
 
+_LONGEST_NAME = 20
+"""Characters; longer names of models and metrics are numbered, so that tables of pairs are narrow."""
+
 
 def render_comparisons(comparisons: Sequence[Comparison], fmt: str = "github") -> str:
     """Return comparisons as text.
@@ -45,7 +48,7 @@ def _legend(comparisons: Sequence[Comparison]) -> str:
 
 
 def _compared_rows(comparison: Comparison) -> list[dict[str, str]]:
-    decimals = comparison.decimals
+    decimals, is_numbered = comparison.decimals, _is_numbered(comparison)
     rows = []
     for number, entry in enumerate(comparison.compared):
         first = number == 0
@@ -55,7 +58,7 @@ def _compared_rows(comparison: Comparison) -> list[dict[str, str]]:
         rows.append(
             {
                 **row,
-                comparison.subject.capitalize(): entry.label,
+                comparison.subject.capitalize(): f"{number + 1}. {entry.label}" if is_numbered else entry.label,
                 comparison.statistic_label: show_number(entry.value * comparison.scale, decimals),
                 _interval_label(comparison): show_interval(entry.interval, comparison.scale, decimals, "-"),
                 "Group": entry.letters,
@@ -66,18 +69,26 @@ def _compared_rows(comparison: Comparison) -> list[dict[str, str]]:
 
 
 def _pair_rows(comparison: Comparison) -> list[dict[str, str]]:
-    decimals, labels = comparison.decimals, {entry.name: entry.label for entry in comparison.compared}
+    decimals, is_numbered = comparison.decimals, _is_numbered(comparison)
+    labels = {
+        entry.name: str(number) if is_numbered else entry.label for number, entry in enumerate(comparison.compared, 1)
+    }
     return [
         {
             "Pair": f"{labels[pair.first]} - {labels[pair.second]}",
             "Difference": show_number(pair.value * comparison.scale, decimals),
             _interval_label(comparison): show_interval(pair.interval, comparison.scale, decimals, "-"),
-            "p": _p(pair.p),
-            "p (Holm)": _p(pair.p_holm),
+            "p": _p(pair.p, pair.interval.resamples),
+            "p (Holm)": _p(pair.p_holm, pair.interval.resamples, pair.p),
             **{f"p ({test})": _p(p) for test, p in pair.classical.items()},
         }
         for pair in comparison.pairs
     ]
+
+
+def _is_numbered(comparison: Comparison) -> bool:
+    """Return whether pairs are of numbers, as names are too long."""
+    return max(len(entry.label) for entry in comparison.compared) > _LONGEST_NAME
 
 
 def _csv(comparisons: Sequence[Comparison]) -> str:
@@ -111,7 +122,9 @@ def _interval_label(comparison: Comparison) -> str:
     return f"{100 * (1 - comparison.settings.alpha):g}% CI"
 
 
-def _p(p: float | None) -> str:
+def _p(p: float | None, resamples: int = 0, uncorrected: float | None = None) -> str:
+    """Return a p-value, with ≤ where it is the least that so many resamples can give."""
     if p is None:
         return "-"
-    return "<0.0001" if p < 0.0001 else f"{p:.4f}"
+    least = resamples and (uncorrected or p) * (1 + resamples) < 1.5
+    return "<0.0001" if p < 0.0001 else f"{'≤' if least else ''}{p:.4f}"

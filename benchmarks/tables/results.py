@@ -21,7 +21,7 @@ _WIDEST_REASON = 100
 """Characters; the record and the terminal have the full reason."""
 _WIDTH = 100
 """Characters of a table where no terminal says otherwise."""
-_HEADINGS = ("Task", "Model")
+_HEADINGS = ("Task", "Model", "Metric")
 LEFT = ("", "Task", "Model", "Metric", "Statistic", "Group", "Note", "Change", "Pair", "Rater", "Figure", "Of")
 """Columns of texts."""
 _TABULATE_FORMATS = {"github": "github", "latex": "latex_booktabs"}
@@ -113,12 +113,10 @@ def tabulated(rows: Sequence[Mapping[str, str]], fmt: str) -> str:
     notes = dict.fromkeys(row["Note"] for row in rows if row.get("Note"))
     numbers = {note: f"[{number}]" for number, note in enumerate(notes, 1)} | {"": ""}
     rows = [{**row, "Note": numbers[row["Note"]]} if notes else row for row in rows]
-    blocks = _blocks(rows) if _width(rows) > width else [("", rows)]
-    tables = [
-        f"{heading}\n\n{table}" if heading else table
-        for heading, block in blocks
-        for table in ["\n\n".join(_tabulated(part, fmt) for part in _continued(filled(block), width))]
-    ]
+    tables: list[str] = []
+    for heading, block in _blocks(rows, width) if _width(rows) > width else [("", rows)]:
+        parts = [_tabulated(part, fmt) for part in _continued(block, width)]
+        tables.append("\n\n".join([heading, *parts] if heading else parts))
     return "\n\n".join([*tables, *(["\n".join(f"{numbers[note]} {note}" for note in notes)] if notes else [])])
 
 
@@ -127,15 +125,17 @@ def _width(rows: Sequence[Mapping[str, str]]) -> int:
     return sum(max(len(name) + 2, *(len(row[name]) for row in rows)) + 3 for name in rows[0]) + 1
 
 
-def _blocks(rows: Sequence[Mapping[str, str]]) -> list[tuple[str, list[dict[str, str]]]]:
-    """Return the rows of each task and model, without these columns, below a heading of both."""
-    blocks: list[tuple[str, list[dict[str, str]]]] = []
-    for row in rows:
-        heading = ", ".join(row[name] for name in _HEADINGS if row.get(name))
-        if heading or not blocks:
-            blocks.append((heading, []))
-        blocks[-1][1].append({name: text for name, text in row.items() if name not in _HEADINGS})
-    return blocks
+def _blocks(rows: Sequence[Mapping[str, str]], width: int) -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """Yield the rows of each task; texts that are only in the first become its heading, until the rest fits."""
+    starts = [number for number, row in enumerate(rows) if row.get("Task") or not number]
+    for start, end in itertools.pairwise([*starts, len(rows)]):
+        block = filled(rows[start:end])
+        headings: list[str] = []
+        for name in _HEADINGS:
+            if _width(block) > width and name in block[0] and not any(row[name] for row in block[1:]):
+                headings.append(block[0][name])
+                block = [{key: text for key, text in row.items() if key != name} for row in block]
+        yield ", ".join(headings), block
 
 
 def _continued(rows: Sequence[Mapping[str, str]], width: int) -> Iterator[list[dict[str, str]]]:
