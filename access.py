@@ -28,13 +28,20 @@ _ADDRESSES = re.compile(r"[=:]\s*[\"']?([a-z][a-z0-9+.-]*://[^\s,\]}\"']+)", re.
 """The same of addresses."""
 HUB = "hub:"
 """Prefix of addresses on the hub, which are always allowed."""
-_FAULTS: Mapping[Kind, str] = {
-    "addresses": "a file may not name a server by itself",
-    "variables": "a file may not name the variable of a key",
-    "folders": OUTSIDE,
-    "functions": "is code, and does not run by itself",
-    "remote code": "a file may not have code run that comes with a model",
+_KINDS: Mapping[Kind, tuple[str, str]] = {
+    "addresses": ("the file names a server that is not allowed", "--allow_server {} allows it."),
+    "variables": (
+        "the file names the environment variable of a key",
+        "--model_args api_key_env={} allows it; else the adapter's own variable is read.",
+    ),
+    "folders": (OUTSIDE, "--allow_outside DIR lets files name those of a folder; do so for files that you trust."),
+    "functions": ("is code, which runs only with permission", RUN_HINT),
+    "remote code": (
+        "the file asks to run code that comes with a model",
+        "--trust_remote_code lets it run; do so for models that you trust as your own code.",
+    ),
 }
+"""Each kind to what is wrong with such a request, and the option that allows it."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +73,7 @@ class Request:
     @property
     def hint(self) -> str:
         """The option that allows it."""
-        return {
-            "addresses": f"--allow_server {self.what} allows it.",
-            "variables": f"--model_args api_key_env={self.what} allows it; else the adapter's own variable is read.",
-            "folders": "--allow_outside DIR lets files name those of a folder; do so for files that you trust with it.",
-            "functions": RUN_HINT,
-            "remote code": "--trust_remote_code lets it run; do so for models that you trust as your own code.",
-        }[self.kind]
+        return _KINDS[self.kind][1].format(self.what)
 
 
 def requests_of(
@@ -100,7 +101,7 @@ def require_permitted(requests: Sequence[Request]) -> None:
     """
     refused = [request for request in requests if not request.is_permitted]
     if refused:
-        faults = dict.fromkeys(f"{request.place}: {request.what}: {_FAULTS[request.kind]}" for request in refused)
+        faults = dict.fromkeys(f"{request.place}: {request.what}: {_KINDS[request.kind][0]}" for request in refused)
         raise UsageError("\n".join(faults), "\n".join(dict.fromkeys(request.hint for request in refused)))
 
 

@@ -167,7 +167,7 @@ def require_server(text: str, place: str) -> None:
     """
     if (server := server_of(text)) and not permitted().allow_server(server):
         raise TaskError(
-            f"{place}: a file may not name a server by itself: {server}", f"--allow_server {server} allows it."
+            f"{place}: the file names a server that is not allowed: {server}", f"--allow_server {server} allows it."
         )
 
 

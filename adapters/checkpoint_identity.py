@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ..errors import AdapterError
 from ..hub import asked_once
 from .checkpoints import first_line
+from .images.file_digests import file_digest
 
 _SUFFIXES = (".bin", ".jinja", ".json", ".model", ".safetensors", ".txt")
 
@@ -67,14 +67,13 @@ def cached_files(name: str) -> frozenset[tuple[str, int, int]]:
 
 
 def checkpoint_digest(path: Path) -> str:
-    """Return the SHA-256 of a checkpoint's bytes; a file that has not changed is read once a process.
+    """Return the SHA-256 of a checkpoint's bytes; a file that has not changed is read once.
 
     Raises:
         AdapterError: It cannot be read.
     """
     try:
-        status = path.stat()
-        return _digest(path.resolve(), status.st_size, status.st_mtime_ns)
+        return file_digest(path)
     except OSError as error:
         raise AdapterError(f"checkpoint {path}: {error.strerror or error}") from error
 
@@ -89,10 +88,3 @@ def digest_of_files(paths: Iterable[Path]) -> str:
     for path in sorted(paths, key=lambda path: path.name):
         total.update(f"{path.name}:{checkpoint_digest(path)}\n".encode())
     return total.hexdigest()
-
-
-# Without a limit, as a large model may have hundreds of files.
-@cache
-def _digest(path: Path, size: int, modified: int) -> str:
-    with path.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()

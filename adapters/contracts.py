@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 from ..errors import AdapterError
 from ..rows import BadRow
+from .checkpoints import first_line
 from .images.handles import ImageHandle, VideoHandle
 
 if TYPE_CHECKING:
@@ -182,6 +183,37 @@ def _answered(
             )
         texts = {start + n: text for n, text in enumerate(answers) if text is not None}
         yield texts, {start + n: "was not given by the model" for n, text in enumerate(answers) if text is None}
+
+
+def written_or_apart(
+    asked: Sequence[int], write: Callable[[Sequence[int]], list[Caption]], label: str, remarks: Mapping[int, str]
+) -> tuple[dict[int, Caption], dict[int, str]]:
+    """Return captions and failures by position; if a batch fails, its requests are written one by one.
+
+    Args:
+        asked: Positions of the requests.
+        write: Writes the captions of some of them, in order; it may raise an error of any type.
+        label: The model, for messages.
+        remarks: Position to an unusual step in reading the image.
+
+    Raises:
+        AdapterError: No caption can be written.
+    """
+    try:
+        written = write(asked)
+    except Exception as error:
+        # Libraries raise errors of any type, and do not say which request is at fault.
+        reason = f"{type(error).__name__}: {first_line(error)}"[:300]
+        if len(asked) == 1:
+            return {}, {asked[0]: reason}
+        apart = [written_or_apart([at], write, label, remarks) for at in asked]
+        captions = {at: caption for written, _ in apart for at, caption in written.items()}
+        if not captions:
+            raise AdapterError(f"{label} writes no caption: {reason}") from error
+        return captions, {at: reason for _, failed in apart for at, reason in failed.items()}
+    if len(written) != len(asked):
+        raise AdapterError(f"{label} gave {len(written)} captions for {len(asked)} requests")
+    return {at: replace(caption, remark=remarks[at]) for at, caption in zip(asked, written, strict=True)}, {}
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -15,7 +14,7 @@ from ...errors import AdapterError
 from ..chat.messages import image_of
 from ..checkpoint_identity import checkpoint_identity
 from ..checkpoints import first_line
-from ..contracts import Caption, Captioned, Captioner, CaptionRequest
+from ..contracts import Caption, Captioned, Captioner, CaptionRequest, written_or_apart
 from ..images.reading import UnreadableImage, read_image
 
 _PACKAGES = ("lmms_eval", "lm_eval")
@@ -109,33 +108,17 @@ class LmmsCaptioner(Captioner):
             for kind in (True, False):
                 of_kind = [at for at in asked if (images[at] is not None) == kind]
                 if of_kind:
-                    captions, refused = self._write(of_kind, requests, images)
-                    yield Captioned({at: replace(entry, remark=remarks[at]) for at, entry in captions.items()}, refused)
+                    write = partial(self._captions, requests, images)
+                    yield Captioned(*written_or_apart(of_kind, write, f"'{self.model}' of {self.package}", remarks))
             if unseen:
                 yield Captioned(unseen=unseen)
 
-    def _write(
-        self, asked: Sequence[int], requests: Sequence[CaptionRequest], images: Mapping[int, Any]
-    ) -> tuple[dict[int, Caption], dict[int, str]]:
-        """Return captions or failures; requests of a batch that fails are tried one by one."""
+    def _captions(
+        self, requests: Sequence[CaptionRequest], images: Mapping[int, Any], asked: Sequence[int]
+    ) -> list[Caption]:
         build = self._of_lmms_eval if self.package == "lmms_eval" else self._of_lm_eval
-        instances = build([(requests[at], images[at]) for at in asked])
-        try:
-            answers = self._loaded.generate_until(instances)
-        except Exception as error:
-            # Model classes raise errors of any type here.
-            reason = f"{type(error).__name__}: {first_line(error)}"
-            if len(asked) == 1:
-                return {}, {asked[0]: reason}
-            alone = [self._write([at], requests, images) for at in asked]
-            captions = {at: caption for written, _ in alone for at, caption in written.items()}
-            failures = {at: reason for _, failed in alone for at, reason in failed.items()}
-            if not captions:
-                raise AdapterError(f"'{self.model}' of {self.package} writes no caption: {reason}") from error
-            return captions, failures
-        if len(answers) != len(asked):
-            raise AdapterError(f"'{self.model}' gave {len(answers)} captions for {len(asked)} requests")
-        return {at: _caption(answer) for at, answer in zip(asked, answers, strict=True)}, {}
+        answers = self._loaded.generate_until(build([(requests[at], images[at]) for at in asked]))
+        return [_caption(answer) for answer in answers]
 
     def _of_lm_eval(self, asked: Sequence[tuple[CaptionRequest, Any]]) -> list[Any]:
         from lm_eval.api.instance import Instance

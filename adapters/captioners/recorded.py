@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +11,7 @@ from typing import Any
 from ...errors import AdapterError
 from ...rows import BadRow, Row, read_rows
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest
+from ..images.file_digests import file_digest
 
 _IMAGE_COLUMNS = ("image_id", "image")
 _ID_COLUMNS = ("id", "question_id", *_IMAGE_COLUMNS)
@@ -66,8 +66,7 @@ class RecordedCaptions(Captioner):
     @cached_property
     def _digest(self) -> str:
         # Called for each shard.
-        with self.path.open("rb") as content:
-            return hashlib.file_digest(content, "sha256").hexdigest()
+        return file_digest(self.path)
 
     def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
         """Yield the recorded caption of each request, unchanged; null is an empty caption.

@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -18,10 +19,17 @@ from ...hub import unreachable
 from ..chat.messages import chat_messages, image_of, sampling_settings
 from ..checkpoint_identity import checkpoint_identity
 from ..checkpoints import first_line
-from ..contracts import Caption, Captioned, Captioner, CaptionRequest
+from ..contracts import Caption, Captioned, Captioner, CaptionRequest, written_or_apart
 from ..images.reading import UnreadableImage
 
+_OF_THE_ENGINE = (
+    *("revision", "dtype", "quantization", "tensor_parallel_size"),
+    *("gpu_memory_utilization", "max_model_len", "seed", "trust_remote_code"),
+)
+"""Arguments that the engine takes under the same name."""
 
+
+@dataclass(eq=False, repr=False)
 class VllmCaptioner(Captioner):
     """Captions by a model that vLLM runs in this process.
 
@@ -45,42 +53,28 @@ class VllmCaptioner(Captioner):
         AdapterError: vLLM is not installed, or the checkpoint cannot be had.
     """
 
+    pretrained: str
+    revision: str | None = None
+    system: str | None = None
+    dtype: str = "auto"
+    quantization: str | None = None
+    tensor_parallel_size: int = 1
+    gpu_memory_utilization: float = 0.9
+    max_model_len: int | None = None
+    seed: int = 0
+    trust_remote_code: bool = False
+    name: str = ""
+
     batch_size = 1024
 
-    def __init__(
-        self,
-        pretrained: str,
-        revision: str | None = None,
-        system: str | None = None,
-        dtype: str = "auto",
-        quantization: str | None = None,
-        tensor_parallel_size: int = 1,
-        gpu_memory_utilization: float = 0.9,
-        max_model_len: int | None = None,
-        seed: int = 0,
-        trust_remote_code: bool = False,
-        name: str | None = None,
-    ) -> None:
+    def __post_init__(self) -> None:
         if importlib.util.find_spec("vllm") is None:
             raise AdapterError(
                 "the package vllm is missing",
-                "pip install 'capbench[vllm]' on a machine with a GPU, or ask a running server by --model openai.",
+                "pip install 'capbench[vllm]' on a machine with a GPU, or ask a running server with --model openai.",
             )
-        self.name = name or pretrained
-        self._system = system
-        self._engine_settings = {
-            "model": pretrained,
-            "revision": revision,
-            "dtype": dtype,
-            "quantization": quantization,
-            "tensor_parallel_size": tensor_parallel_size,
-            "gpu_memory_utilization": gpu_memory_utilization,
-            "max_model_len": max_model_len,
-            "seed": seed,
-            "trust_remote_code": trust_remote_code,
-            "limit_mm_per_prompt": {"image": 1},
-        }
-        self._identity = checkpoint_identity(pretrained, revision)
+        self.name = self.name or self.pretrained
+        self._identity = checkpoint_identity(self.pretrained, self.revision)
         self._engine: Any = None
 
     @classmethod
@@ -91,12 +85,11 @@ class VllmCaptioner(Captioner):
 
     def fingerprint(self) -> dict[str, Any]:
         """Return checkpoint, settings and the version of vLLM."""
-        changing = ("dtype", "quantization", "max_model_len", "seed")
         return {
             "adapter": "vllm",
             **self._identity,
-            **{key: self._engine_settings[key] for key in changing},
-            "system": self._system,
+            **{key: getattr(self, key) for key in ("dtype", "quantization", "max_model_len", "seed")},
+            "system": self.system,
             "vllm": version("vllm"),
         }
 
@@ -112,45 +105,30 @@ class VllmCaptioner(Captioner):
             remarks: dict[int, str] = {}
             for at, request in enumerate(requests[start : start + size], start):
                 try:
-                    asked[at], remarks[at] = chat_messages(request.prompt, image_of(request), self._system)
+                    asked[at], remarks[at] = chat_messages(request.prompt, image_of(request), self.system)
                 except UnreadableImage as error:
                     unseen[at] = str(error)
-            captions, failures = self._captions(asked, settings)
-            remarked = {at: replace(caption, remark=remarks[at]) for at, caption in captions.items()}
-            yield Captioned(remarked, failures, unseen)
+            captions, failures = {}, {}
+            if asked:
+                write = partial(self._captions, asked, settings)
+                captions, failures = written_or_apart(list(asked), write, "vLLM", remarks)
+            yield Captioned(captions, failures, unseen)
 
     def _captions(
-        self, asked: Mapping[int, list[dict[str, Any]]], settings: Sequence[Mapping[str, Any]]
-    ) -> tuple[dict[int, Caption], dict[int, str]]:
-        """Return captions or failures; requests of a piece that is refused are tried one by one."""
-        if not asked:
-            return {}, {}
+        self, messages: Mapping[int, Any], settings: Sequence[Mapping[str, Any]], asked: Sequence[int]
+    ) -> list[Caption]:
         vllm: Any = importlib.import_module("vllm")
         # vLLM's own default ends after 16 tokens.
         sampling = [vllm.SamplingParams(**{"max_tokens": None, **settings[at]}) for at in asked]
-        try:
-            outputs = self._engine.chat(list(asked.values()), sampling_params=sampling, use_tqdm=False)
-        except Exception as error:
-            # The type differs by version, and the message does not say whose prompt is too long.
-            reason = first_line(error)[:300]
-            if len(asked) == 1:
-                return {}, dict.fromkeys(asked, reason)
-            alone = [self._captions({at: messages}, settings) for at, messages in asked.items()]
-            captions = {at: caption for written, _ in alone for at, caption in written.items()}
-            failures = {at: reason for _, failed in alone for at, reason in failed.items()}
-            if not captions:
-                raise AdapterError(f"vLLM writes no caption: {reason}") from error
-            return captions, failures
+        outputs = self._engine.chat([messages[at] for at in asked], sampling_params=sampling, use_tqdm=False)
         finished = [output.outputs[0] for output in outputs]
-        return {
-            at: Caption(completion.text, len(completion.token_ids), completion.finish_reason == "length")
-            for at, completion in zip(asked, finished, strict=True)
-        }, {}
+        return [Caption(end.text, len(end.token_ids), end.finish_reason == "length") for end in finished]
 
     def _load(self) -> Any:
         try:
             vllm: Any = importlib.import_module("vllm")
-            return vllm.LLM(**self._engine_settings)
+            settings = {name: getattr(self, name) for name in _OF_THE_ENGINE}
+            return vllm.LLM(model=self.pretrained, limit_mm_per_prompt={"image": 1}, **settings)
         except Exception as error:
             # The engine raises errors of any type: no GPU, too little memory, an unknown architecture.
             raise AdapterError(

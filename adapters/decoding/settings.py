@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from ...errors import UsageError, did_you_mean
@@ -39,44 +40,22 @@ _MAX_NEW_TOKENS = 512
 _BEAMS = 5
 """Width of a beam search that states none, as in the baselines of the DBD paper."""
 _LARGEST = sys.float_info.max
-_MORE = {
-    "repetition_penalty": (float, 0.0),
-    "length_penalty": (float, -_LARGEST),
-    "no_repeat_ngram_size": (int, 0),
-    "min_new_tokens": (int, 0),
+_MORE = ("repetition_penalty", "length_penalty", "no_repeat_ngram_size", "min_new_tokens")
+_VCD = ("vcd_alpha", "vcd_beta", "vcd_noise_step")
+_OPERA = ("opera_scale", "opera_weight", "opera_threshold", "opera_candidates", "opera_window")
+_DBD = tuple(f"dbd_{field.name}" for field in fields(DifferentiatedBeams) if field.name not in ("summary", "prompts"))
+_LEAST_WHOLE = {
+    **dict.fromkeys(("max_new_tokens", "num_beams", "opera_beams", "opera_candidates", "opera_window"), 1),
+    **dict.fromkeys(("dbd_beams", "dbd_top_k", "dbd_max_fact_tokens", "dbd_facts"), 1),
+    **dict.fromkeys(("top_k", "seed", "no_repeat_ngram_size", "min_new_tokens"), 0),
+    **dict.fromkeys(("vcd_noise_step", "opera_threshold", "dbd_alpha_steps"), 0),
 }
-_VCD = {"vcd_alpha": (float, 0.0), "vcd_beta": (float, 0.0), "vcd_noise_step": (int, 0)}
-_OPERA = {
-    "opera_scale": (float, 0.0),
-    "opera_weight": (float, 0.0),
-    "opera_threshold": (int, 0),
-    "opera_candidates": (int, 1),
-    "opera_window": (int, 1),
-}
-_DBD = {
-    "dbd_beams": (int, 1),
-    "dbd_top_k": (int, 1),
-    "dbd_alpha": (float, 0.0),
-    "dbd_alpha_steps": (int, 0),
-    "dbd_later_alpha": (float, 0.0),
-    "dbd_max_fact_tokens": (int, 1),
-    "dbd_selection_alpha": (float, 0.0),
-    "dbd_facts": (int, 1),
-}
-_NUMBERS: dict[str, tuple[type, float]] = {
-    "max_new_tokens": (int, 1),
-    "temperature": (float, 0.0),
-    "top_p": (float, 0.0),
-    "top_k": (int, 0),
-    "num_beams": (int, 1),
-    "seed": (int, 0),
-    **_MORE,
-    **_VCD,
-    "opera_beams": (int, 1),
-    **_OPERA,
-    **_DBD,
-}
-"""Key to its type and least value."""
+"""Key of a whole number to its least value."""
+_NUMBERS = (
+    *("max_new_tokens", "temperature", "top_p", "top_k", "num_beams", "seed"),
+    *(*_MORE, *_VCD, "opera_beams", *_OPERA, *_DBD),
+)
+"""Keys of numbers; those that need not be whole are 0 or more, but for ``length_penalty``."""
 _DRAWING = ("temperature", "top_p", "top_k")
 _SEARCHING = ("length_penalty", "early_stopping")
 _READ: dict[str, tuple[str, ...]] = {
@@ -210,10 +189,10 @@ def _checked(generation_kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_number(key: str, value: Any) -> None:
-    kind, least = _NUMBERS[key]
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if not (whole or (kind is float and isinstance(value, float))) or not least <= value <= _LARGEST:
-        expected = "a whole number" if kind is int else "a finite number"
+    least = _LEAST_WHOLE.get(key, -_LARGEST if key == "length_penalty" else 0)
+    types = int if key in _LEAST_WHOLE else (int, float)
+    if isinstance(value, bool) or not isinstance(value, types) or not least <= value <= _LARGEST:
+        expected = "a whole number" if key in _LEAST_WHOLE else "a finite number"
         bound = f" of at least {least:g}" if least > -_LARGEST else ""
         raise UsageError(f"generation_kwargs: {key}={value!r} is not {expected}{bound}.")
     if key == "repetition_penalty" and value == 0:

@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -49,65 +49,6 @@ class FileState(NamedTuple):
         return cls(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-class Manifest:
-    """Keeps the digests of files by their states; several processes may share one file.
-
-    It only ever saves time. Where the file cannot be used (it is damaged, cannot be written, lies on a file system of
-    the network), that is logged once, and digests are kept for the life of this process, outside of its memory.
-
-    Args:
-        path: The file; made if it does not exist, for this user alone.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        try:
-            self._db = _open(path)
-        except (sqlite3.Error, OSError) as error:
-            self._db = _private()
-            _say_that_it_is_not_used(path, str(error))
-
-    def find(self, states: Sequence[FileState]) -> dict[FileState, bytes]:
-        """Return the digests of the files that are known in these very states."""
-        digests: dict[FileState, bytes] = {}
-        wanted = set(states)
-        try:
-            for start in range(0, len(states), _PATHS_A_QUERY):
-                paths = [state.path for state in states[start : start + _PATHS_A_QUERY]]
-                query = f"SELECT * FROM digests WHERE path IN ({','.join('?' * len(paths))})"  # noqa: S608
-                for *state, digest, crc in self._db.execute(query, paths):
-                    known = FileState(*state)
-                    # A row with a wrong checksum (a bit that flipped on the disk) is ignored.
-                    if known in wanted and isinstance(digest, bytes) and _crc(known, digest) == crc:
-                        digests[known] = digest
-        except sqlite3.Error as error:
-            self._give_up(error)
-            return {}
-        return digests
-
-    def keep(self, digests: Mapping[FileState, bytes]) -> None:
-        """Keep digests, in one transaction, in place of those of older states."""
-        rows = [(*state, digest, _crc(state, digest)) for state, digest in digests.items()]
-        try:
-            self._keep(rows)
-        except sqlite3.Error as error:
-            self._give_up(error)
-            self._keep(rows)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._db.close()
-
-    def _keep(self, rows: Iterable[tuple[bytes | int, ...]]) -> None:
-        with self._db:
-            self._db.executemany("INSERT OR REPLACE INTO digests VALUES (?, ?, ?, ?, ?, ?)", rows)
-
-    def _give_up(self, error: sqlite3.Error) -> None:
-        self._db.close()
-        self._db = _private()
-        _say_that_it_is_not_used(self._path, str(error))
-
-
 def _private() -> sqlite3.Connection:
     """Open a nameless file of this process, which is gone with it."""
     db = sqlite3.connect("", check_same_thread=False)
@@ -117,7 +58,7 @@ def _private() -> sqlite3.Connection:
 
 def _open(path: Path) -> sqlite3.Connection:
     if kind := network_file_system(path):
-        raise OSError(f"it is on a file system of the network ({kind}), where SQLite's files can be damaged")
+        raise OSError(f"it is on a network file system ({kind}), where SQLite files can be damaged")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     db = sqlite3.connect(path, timeout=_LOCK_SECONDS, check_same_thread=False)
@@ -152,9 +93,9 @@ def _crc(state: FileState, digest: bytes) -> int:
 
 
 @cache
-def _say_that_it_is_not_used(path: Path, reason: str) -> None:
+def _warn_unused(path: Path, reason: str) -> None:
     logging.getLogger(__name__).warning(
-        "%s, the cache of image digests, cannot be used: %s. Each run computes them again. "
+        "%s, the cache of file digests, cannot be used: %s. Each run computes them again. "
         "Remove the file, or name another folder with BENCH_CACHE.",
         path,
         reason,
@@ -170,17 +111,25 @@ _SETTLED_NS = 2_000_000_000
 
 
 class FileDigests:
-    """The digests of files, in memory for this process and in a manifest for others.
+    """The digests of files by their states, in memory for this process and in a manifest that processes may share.
+
+    The manifest only ever saves time. Where the file cannot be used (it is damaged, cannot be written, lies on a
+    network file system), that is logged once, and digests are kept for the life of this process, outside of its memory.
 
     Args:
-        manifest: What keeps them.
+        path: The manifest; made if it does not exist, for this user alone.
     """
 
-    def __init__(self, manifest: Manifest) -> None:
-        self._manifest = manifest
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._lock = threading.Lock()
         self._at_hand: dict[FileState, bytes] = {}
         self._unkept: dict[FileState, bytes] = {}
+        try:
+            self._db = _open(path)
+        except (sqlite3.Error, OSError) as error:
+            self._db = _private()
+            _warn_unused(path, str(error))
 
     def of(self, paths: Sequence[Path]) -> list[str | OSError]:
         """Return the SHA-256 of each file in hex, or why it cannot be read; several threads read."""
@@ -207,16 +156,30 @@ class FileDigests:
         return digest.hex()
 
     def keep(self) -> None:
-        """Write new digests into the manifest."""
+        """Write new digests into the manifest, in one transaction, in place of those of older states."""
         with self._lock:
-            if self._unkept:
-                self._manifest.keep(self._unkept)
-                self._unkept.clear()
+            rows = [(*state, digest, _crc(state, digest)) for state, digest in self._unkept.items()]
+            if rows:
+                try:
+                    self._write(rows)
+                except sqlite3.Error as error:
+                    self._give_up(error)
+                    self._write(rows)
+            self._unkept.clear()
 
     def close(self) -> None:
         """Close the manifest; digests that are not written yet are computed again later."""
         with self._lock:
-            self._manifest.close()
+            self._db.close()
+
+    def _write(self, rows: Iterable[tuple[bytes | int, ...]]) -> None:
+        with self._db:
+            self._db.executemany("INSERT OR REPLACE INTO digests VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+    def _give_up(self, error: sqlite3.Error) -> None:
+        self._db.close()
+        self._db = _private()
+        _warn_unused(self._path, str(error))
 
     def _of(self, paths: Sequence[Path], threads: ThreadPoolExecutor) -> list[str | OSError]:
         slices = (paths[start : start + _STATES_A_TASK] for start in range(0, len(paths), _STATES_A_TASK))
@@ -229,15 +192,31 @@ class FileDigests:
         return [digest if isinstance(digest, OSError) else digest.hex() for digest in digests]
 
     def _find(self, states: Sequence[FileState]) -> dict[FileState, bytes]:
+        """Return the digests of the files that are known in these very states."""
         with self._lock:
             known = {
                 state: digest for state in states if (digest := self._at_hand.get(state) or self._unkept.get(state))
             }
-            if len(known) < len(states):
-                kept = self._manifest.find([state for state in states if state not in known])
+            if missing := [state for state in states if state not in known]:
+                try:
+                    kept = dict(self._read(missing))
+                except sqlite3.Error as error:
+                    self._give_up(error)
+                    kept = {}
                 self._put_at_hand(kept.items())
                 known |= kept
         return known
+
+    def _read(self, states: Sequence[FileState]) -> Iterator[tuple[FileState, bytes]]:
+        wanted = set(states)
+        for start in range(0, len(states), _PATHS_A_QUERY):
+            paths = [state.path for state in states[start : start + _PATHS_A_QUERY]]
+            query = f"SELECT * FROM digests WHERE path IN ({','.join('?' * len(paths))})"  # noqa: S608
+            for *fields, digest, crc in self._db.execute(query, paths):
+                state = FileState(*fields)
+                # A row with a wrong checksum (a bit that flipped on the disk) is ignored.
+                if state in wanted and isinstance(digest, bytes) and _crc(state, digest) == crc:
+                    yield state, digest
 
     def _hashed(self, state: FileState) -> bytes | OSError:
         """Return a file's digest; it is stored if the file did not change during the read and is not too recent."""
@@ -309,7 +288,7 @@ def _of_this_process() -> FileDigests:
                 if process == key[1]:
                     digests.close()
             _opened.clear()
-            _opened[key] = FileDigests(Manifest(cache_folder() / "digests.sqlite"))
+            _opened[key] = FileDigests(cache_folder() / "digests.sqlite")
         return _opened[key]
 
 

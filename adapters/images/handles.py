@@ -138,24 +138,18 @@ def digests(handles: Sequence[ImageHandle | VideoHandle]) -> list[str | OSError]
     files = dict(zip(paths, file_digests(paths), strict=True))
 
     def digest(handle: ImageHandle | VideoHandle) -> str | OSError:
+        if isinstance(handle.source, Path):
+            content = files[handle.source]
+            return content if isinstance(content, OSError) else handle._digest_of(content)
         try:
             return handle.digest()
         except OSError as error:
             return error
 
-    results: dict[int, str | OSError] = {}
-    others: list[int] = []
-    for number, handle in enumerate(handles):
-        if not isinstance(handle.source, Path):
-            others.append(number)
-        elif isinstance(content := files[handle.source], OSError):
-            results[number] = content
-        else:
-            results[number] = handle._digest_of(content)
-    if others:
-        with ThreadPoolExecutor(thread_name_prefix="hash") as threads:
-            results |= zip(others, threads.map(digest, [handles[n] for n in others]), strict=True)
-    return [results[number] for number in range(len(handles))]
+    if all(isinstance(handle.source, Path) for handle in handles):
+        return list(map(digest, handles))
+    with ThreadPoolExecutor(thread_name_prefix="hash") as threads:
+        return list(threads.map(digest, handles))
 
 
 def image_suffix(encoded: bytes) -> str:

@@ -8,7 +8,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -164,7 +164,7 @@ def _parts_by_processes(
     """Yield a batch of the images at each part's positions, on the CPU."""
     import torch
 
-    source = _Parts(images, transform.on(torch.device("cpu")))
+    source = _Parts(images, replace(transform, device=torch.device("cpu")))
     done, fault = 0, ""
     while done < len(parts) and not fault:
         try:

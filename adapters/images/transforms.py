@@ -85,6 +85,7 @@ class ImageTransform(ABC):
         """Return everything that can change a pixel."""
 
 
+@dataclass(frozen=True)
 class ExactTransform(ImageTransform):
     """The transform of the model's library, in Python and Pillow, which block other threads.
 
@@ -95,17 +96,10 @@ class ExactTransform(ImageTransform):
         resized: Returns height and width after the resize, for images that would become too large by it.
     """
 
-    def __init__(
-        self,
-        transform: Callable[[Image.Image], Mapping[str, torch.Tensor]],
-        spec: Mapping[str, Any],
-        device: torch.device,
-        resized: Callable[[int, int], tuple[int, int]] | None = None,
-    ) -> None:
-        self._transform = transform
-        self._spec = spec
-        self.device = device
-        self._resized = resized
+    transform: Callable[[Image.Image], Mapping[str, torch.Tensor]]
+    spec: Mapping[str, Any]
+    device: torch.device
+    resized: Callable[[int, int], tuple[int, int]] | None = None
 
     @classmethod
     def of_processor(
@@ -121,21 +115,17 @@ class ExactTransform(ImageTransform):
         spec = {k: v for k, v in processor.to_dict().items() if isinstance(v, str | int | float | list | dict)}
         return cls(processed, spec, device, resized)
 
-    def on(self, device: torch.device) -> ExactTransform:
-        """Return the same transform, whose batches go to a device."""
-        return ExactTransform(self._transform, self._spec, device, self._resized)
-
     def read(self, handle: ImageHandle) -> Prepared:
         """Read and prepare an image; see ``ImageTransform.read``."""
         read = read_image(handle)
         width, height = read.image.size
-        if self._resized:
-            check_ratio(handle, height, width, self._resized)
-        return Prepared(self._transform(read.image), read.remarks, handle)
+        if self.resized:
+            check_ratio(handle, height, width, self.resized)
+        return Prepared(self.transform(read.image), read.remarks, handle)
 
     def of_frame(self, image: Image.Image) -> Prepared:
         """Prepare a frame."""
-        return Prepared(self._transform(image))
+        return Prepared(self.transform(image))
 
     def collate(self, batch: Sequence[Prepared]) -> tuple[dict[str, torch.Tensor], dict[int, str]]:
         """Put a batch together, on the device."""
@@ -148,7 +138,7 @@ class ExactTransform(ImageTransform):
         """Return the specification, and the version of what decodes and resizes."""
         import PIL
 
-        return {"kind": "exact", **self._spec, "pillow": PIL.__version__}
+        return {"kind": "exact", **self.spec, "pillow": PIL.__version__}
 
 
 def check_ratio(handle: ImageHandle, height: int, width: int, resized: Callable[[int, int], tuple[int, int]]) -> None:

@@ -11,7 +11,7 @@ from ...errors import AdapterError
 from ..devices import torch_dtype
 from ..images.handles import ImageHandle
 from ..images.reading import read_image
-from .contracts import PackedMask, Region, Segmenter, wanted_points
+from .contracts import PackedMask, Region, Segmenter, WholeBox, wanted_points
 from .detectors import HfRegionModel, preparing
 
 if TYPE_CHECKING:
@@ -19,11 +19,8 @@ if TYPE_CHECKING:
     import torch
     from PIL import Image
 
-Window = tuple[int, int, int, int]
-"""Left, top, right, bottom in whole pixels; right and bottom are exclusive."""
 
-
-def crop_windows(size: tuple[int, int], layers: int, overlap: float) -> list[tuple[int, Window]]:
+def crop_windows(size: tuple[int, int], layers: int, overlap: float) -> list[tuple[int, WholeBox]]:
     """Return the whole image, then the crops of each layer, with the layer; column by column within one.
 
     Layer i has 2^i crops a side.
@@ -83,29 +80,6 @@ def _parts(mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 _NEAR_EDGE = 20
 _AT_ONCE = 16
 """Masks that are brought to the image's size at once."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """A mask of the whole image.
-
-    Attributes:
-        mask: Its pixels, of which there are some.
-        iou: See ``Region``.
-        stability: See ``Region``.
-        crop_area: Pixels of the crop in which it was found.
-    """
-
-    mask: PackedMask
-    iou: float
-    stability: float
-    crop_area: int
-
-    @property
-    def edges(self) -> tuple[int, int, int, int]:
-        """Left, top, right and bottom pixel, as segment-anything's suppression takes them: all inclusive."""
-        left, top, right, bottom = self.mask.box
-        return left, top, right - 1, bottom - 1
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -178,22 +152,22 @@ class SamSegmenter(HfRegionModel, Segmenter):
         picture = read_image(image).image.convert("RGB")
         side = self.points_per_side if grid is None else grid
         layers = self.crop_layers if points is None else 0
-        regions: list[_Found] = []
+        regions: list[Region] = []
+        crop_areas: list[int] = []
         for layer, window in crop_windows(picture.size, layers, self.crop_overlap):
             size = window[2] - window[0], window[3] - window[1]
             fewer = max(side // self.crop_points_downscale**layer, 1) if layer else side
             asked = wanted_points(points, fewer if points is None else grid, size)
             of_crop = list(self._of_crop(image, picture, window, asked))
             regions += _without_doubles(of_crop, [region.iou for region in of_crop], self.box_nms)
+            crop_areas += [size[0] * size[1]] * (len(regions) - len(crop_areas))
         if layers:
-            regions = _without_doubles(regions, [1 / region.crop_area for region in regions], self.crop_nms)
-        if self.min_region:
-            regions = self._cleaned(regions)
-        return [Region(region.mask, region.iou, region.stability) for region in regions]
+            regions = _without_doubles(regions, [1 / area for area in crop_areas], self.crop_nms)
+        return self._cleaned(regions) if self.min_region else regions
 
     def _of_crop(
-        self, image: ImageHandle, picture: Image.Image, window: Window, points: np.ndarray
-    ) -> Iterator[_Found]:
+        self, image: ImageHandle, picture: Image.Image, window: WholeBox, points: np.ndarray
+    ) -> Iterator[Region]:
         """Yield the masks of one crop that are sure and stable enough."""
         import torch
 
@@ -222,8 +196,8 @@ class SamSegmenter(HfRegionModel, Segmenter):
                 yield from self._stable(coarse, ious[sure], inputs, window, picture.size)
 
     def _stable(
-        self, coarse: torch.Tensor, ious: torch.Tensor, inputs: Any, window: Window, size: tuple[int, int]
-    ) -> Iterator[_Found]:
+        self, coarse: torch.Tensor, ious: torch.Tensor, inputs: Any, window: WholeBox, size: tuple[int, int]
+    ) -> Iterator[Region]:
         """Yield the masks that are stable, and not cut off by their crop."""
         for start in range(0, len(coarse), _AT_ONCE):
             logits = self._upscaled(coarse[start : start + _AT_ONCE], inputs)
@@ -232,10 +206,9 @@ class SamSegmenter(HfRegionModel, Segmenter):
             stability = inner / outer.clamp(min=1)
             stable = (stability >= self.stability).nonzero().flatten().tolist()
             for number in stable:
-                mask = (logits[number] > 0).cpu().numpy()
-                region = _placed(mask, window, size)
-                if region is not None:
-                    yield replace(region, iou=float(ious[start + number]), stability=float(stability[number]))
+                mask = _placed((logits[number] > 0).cpu().numpy(), window, size)
+                if mask is not None:
+                    yield Region(mask, float(ious[start + number]), float(stability[number]))
 
     def _upscaled(self, coarse: torch.Tensor, inputs: Any) -> torch.Tensor:
         """Return masks in the size of their crop, as logits ``[n, height, width]``."""
@@ -244,7 +217,7 @@ class SamSegmenter(HfRegionModel, Segmenter):
             sizes.append(inputs["reshaped_input_sizes"])
         return self._processor.post_process_masks([coarse[:, None]], *sizes, binarize=False)[0][:, 0]
 
-    def _cleaned(self, regions: list[_Found]) -> list[_Found]:
+    def _cleaned(self, regions: list[Region]) -> list[Region]:
         """Return masks without small holes and islands; of those that are alike then, one that was clean already."""
         cleaned, clean = [], []
         for region in regions:
@@ -256,7 +229,7 @@ class SamSegmenter(HfRegionModel, Segmenter):
         return _without_doubles(cleaned, [float(same) for same in clean], most)
 
 
-def _placed(mask: np.ndarray, window: Window, size: tuple[int, int]) -> _Found | None:
+def _placed(mask: np.ndarray, window: WholeBox, size: tuple[int, int]) -> PackedMask | None:
     """Return a crop's mask in the whole image; None for an empty one, and for one that the crop cuts off."""
     import numpy as np
 
@@ -267,20 +240,26 @@ def _placed(mask: np.ndarray, window: Window, size: tuple[int, int]) -> _Found |
     if window != whole:
         placed = np.zeros((size[1], size[0]), bool)
         placed[top:bottom, left:right] = mask
-    region = _Found(PackedMask.of(placed), 0.0, 0.0, (right - left) * (bottom - top))
+    packed = PackedMask.of(placed)
     is_cut = any(
         abs(edge - cut) <= _NEAR_EDGE and abs(edge - end) > _NEAR_EDGE
-        for edge, cut, end in zip(region.edges, window, whole, strict=True)
+        for edge, cut, end in zip(_edges(packed), window, whole, strict=True)
     )
-    return None if is_cut else region
+    return None if is_cut else packed
 
 
-def _without_doubles(regions: list[_Found], scores: list[float], most: float) -> list[_Found]:
+def _edges(mask: PackedMask) -> tuple[int, int, int, int]:
+    """Return left, top, right and bottom pixel, as segment-anything's suppression takes them: all inclusive."""
+    left, top, right, bottom = mask.box
+    return left, top, right - 1, bottom - 1
+
+
+def _without_doubles(regions: list[Region], scores: list[float], most: float) -> list[Region]:
     """Return masks of whose boxes no better one overlaps theirs by more than an IoU, the best first."""
     import torch
     from torchvision.ops import nms
 
     if not regions:
         return []
-    boxes = torch.tensor([region.edges for region in regions], dtype=torch.float32)
+    boxes = torch.tensor([_edges(region.mask) for region in regions], dtype=torch.float32)
     return [regions[number] for number in nms(boxes, torch.tensor(scores), most).tolist()]

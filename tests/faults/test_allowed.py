@@ -95,7 +95,7 @@ def test_variable_of_a_key_is_refused_in_a_file_though_its_server_is_allowed(
 ):
     host = model_on(server, api_key_env="MY_SECRET_TOKEN")
     assert bench(f"{RUN} --model model --allow_server {host}") == 2
-    assert "a file may not name the variable of a key" in capsys.readouterr().err
+    assert "the file names the environment variable of a key" in capsys.readouterr().err
     assert server.bodies == []
 
 

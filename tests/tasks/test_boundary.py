@@ -170,7 +170,7 @@ def test_allowed_folder_that_does_not_exist_is_an_error(tmp_path: Path):
     ],
 )
 def test_address_of_a_server_is_refused_unless_it_is_allowed(tmp_path: Path, value: Any):
-    with pytest.raises(TaskError, match=r"^mine\.yaml:3: a file may not name a server by itself: ") as e:
+    with pytest.raises(TaskError, match=r"^mine\.yaml:3: the file names a server that is not allowed: ") as e:
         Boundary.of(tmp_path).require(value, "mine.yaml:3", tmp_path)
     assert e.value.hint.lower() == "--allow_server example.org allows it."
     with permit(Permissions(servers=("example.org",))):

@@ -16,7 +16,7 @@ import pytest
 from capbench import paths
 from capbench.adapters import ImageHandle, VideoHandle
 from capbench.adapters.images import file_digests as module
-from capbench.adapters.images.file_digests import FileDigests, Manifest, file_digest, file_digests
+from capbench.adapters.images.file_digests import FileDigests, file_digest, file_digests
 from capbench.adapters.images.handles import digests
 
 
@@ -57,7 +57,7 @@ def sha256(content: bytes) -> str:
 
 def anew() -> FileDigests:
     """Return what another process would begin with."""
-    return FileDigests(Manifest(manifest_file()))
+    return FileDigests(manifest_file())
 
 
 def manifest_file() -> Path:
@@ -231,7 +231,7 @@ def test_manifest_on_a_file_system_of_the_network_is_left_alone(tmp_path, monkey
 
     assert file_digests(files(tmp_path / "images", 1)) == [sha256(b"0")]
     assert not manifest_file().exists()
-    assert "network (nfs4)" in remarks.messages[0]
+    assert "network file system (nfs4)" in remarks.messages[0]
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() == 0, reason="root may write anywhere")
