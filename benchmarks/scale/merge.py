@@ -130,8 +130,7 @@ class ShardedCorpus:
         of_item = first_seen(np.concatenate(numbers))
         if not len(of_item) or of_item[-1] == len(of_item) - 1:
             return None
-        # A number occurs first where the running maximum increases.
-        return np.flatnonzero(np.diff(np.maximum.accumulate(of_item), prepend=-1)), of_item
+        return np.unique(of_item, return_index=True)[1], of_item
 
     @cached_property
     def weights(self) -> np.ndarray:

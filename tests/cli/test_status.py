@@ -15,9 +15,24 @@ from capbench.errors import DataError
 from capbench.progress import silent
 
 
+_WRITE_SECONDS = progress_file._WRITE_SECONDS
+
+
 @pytest.fixture(autouse=True)
 def _written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_file, "_WRITE_SECONDS", 0.0)
+
+
+def test_file_is_written_at_most_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(progress_file, "_WRITE_SECONDS", _WRITE_SECONDS)
+    now = 100.0
+    monkeypatch.setattr(progress_file.time, "monotonic", lambda: now)
+    with progress_written(tmp_path, silent) as progress:
+        report = progress("shards")
+        for now, written in ((100.9, []), (101.1, [2]), (102.0, [2]), (102.2, [4])):
+            report(round(now * 2 - 200), 9)
+            steps = json.loads((tmp_path / PROGRESS_FILE).read_text())["steps"]
+            assert [step["done"] for step in steps.values()] == written
 
 
 def test_speed_is_of_what_was_done_since_it_began(tmp_path: Path):

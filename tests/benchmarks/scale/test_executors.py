@@ -14,7 +14,7 @@ import psutil
 import pytest
 from executor_calls import Kept, Permitted, Recorded, Shard, environment, failing, failing_oddly
 
-from capbench.benchmarks.scale.executors import Executor, InProcess, LocalExecutor, Resources
+from capbench.benchmarks.scale.executors import Executor, InProcess, LocalExecutor, Resources, cores
 from capbench.errors import DataError, ExecutorError
 from capbench.permissions import Permissions
 
@@ -26,6 +26,12 @@ def children() -> list[psutil.Process]:
     """Return the processes that this one has started, but what multiprocessing keeps until its end."""
     found = psutil.Process().children(recursive=True)
     return [one for one in found if "resource_tracker" not in " ".join(one.cmdline())]
+
+
+def test_machine_that_does_not_tell_its_cores_has_one(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert cores() == 1
 
 
 def test_who_wants_no_more_results_ends_the_workers(tmp_path: Path):
