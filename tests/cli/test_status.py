@@ -14,7 +14,6 @@ from capbench.cli.status import state_of
 from capbench.errors import DataError
 from capbench.progress import silent
 
-
 _WRITE_SECONDS = progress_file._WRITE_SECONDS
 
 
