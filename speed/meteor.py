@@ -5,7 +5,7 @@ to open the tables and score 20,000 of them. Run by hand, on Flickr8k-Expert if 
 synthetic captions of the same size::
 
     python speed/meteor.py
-    python speed/meteor.py --items 1000 --processes 2
+    python speed/meteor.py --items 1000
 """
 
 from __future__ import annotations
@@ -115,7 +115,6 @@ def main() -> None:
     """Print seconds, items a second and the share of equal statistics."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, metavar="N", help="only the first N captions")
-    parser.add_argument("--processes", type=int, metavar="N", help="Java processes for the jar")
     parser.add_argument("--shards", type=int, default=3, metavar="N", help="shards of COCO, of 20,000 captions (3)")
     parser.add_argument("--alone", type=Path, metavar="FILE", help="only score the items of a file of JSON lines")
     options = parser.parse_args()
@@ -149,7 +148,7 @@ def main() -> None:
     print(
         f"python         {seconds:6.2f} s with loading ({cpu:.2f} s of one core), {len(pairs) / seconds:,.0f} items/s"
     )
-    jar, jar_seconds = timed(lambda: Meteor("jar", processes=options.processes).score(items, context))
+    jar, jar_seconds = timed(lambda: Meteor("jar").score(items, context))
     equal = (ours.parts["statistics"] == jar.parts["statistics"]).all(axis=1)
     print(
         f"jar            {jar_seconds:6.2f} s with starting, {len(pairs) / jar_seconds:,.0f} items/s; "

@@ -45,7 +45,7 @@ _STATISTICS = {
     "spearman": "Spearman's ρ",
     "pearson": "Pearson's r",
 }
-_JAR = {"backend": "jar", "processes": 1}
+_JAR = {"backend": "jar"}
 _METRICS = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "rouge_l", "cider", "meteor")
 _PARTS_OF_EMSCORE = ("precision", "recall", "f1", "coarse")
 _CLIP, _PAC = "jmhessel/clipscore 10364652", "aimagelab/pacscore bfbc488e"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -100,7 +99,7 @@ def explain(candidate: str, references: Sequence[str], *, timeout: float = 60.0)
 _CHARACTERS_A_BATCH = 400_000
 
 
-def align(keys: Sequence[str], timeout: float) -> Generator[dict[str, list[float] | str], None, None]:
+def align(keys: Sequence[str], timeout: float) -> Iterator[dict[str, list[float] | str]]:
     """Yield batches of answers in the order of the keys; see ``meteor_jar.align``.
 
     Args:
@@ -113,8 +112,6 @@ def align(keys: Sequence[str], timeout: float) -> Generator[dict[str, list[float
     Raises:
         MetricError: The jar or the paraphrase table is missing.
     """
-    if not keys:
-        return
     lexicon = lexicon_of(meteor_resources.load())
     for batch in _batches(keys):
         texts = [json.loads(key) for key in batch]
@@ -226,8 +223,7 @@ class Meteor(Metric):
 
     Args:
         backend: What aligns: our own code, or the released jar. Both give the same statistics.
-        processes: Java processes at most, of 0.6 to 1.3 GB each; by default one a core, up to 4.
-        timeout: Seconds an item may take; one that takes longer has no value.
+        timeout: Seconds an item may take; one that takes longer has no value. The jar has the time of all items.
 
     Raises:
         ValueError: An argument is out of range.
@@ -240,17 +236,14 @@ class Meteor(Metric):
     aggregation = "corpus"
     source = "Denkowski and Lavie, WMT 2014; meteor-1.5.jar, -l en -norm, as pycocoevalcap meteor/meteor.py"
 
-    def __init__(
-        self, backend: Literal["python", "jar"] = "python", processes: int | None = None, timeout: float = 60.0
-    ) -> None:
+    def __init__(self, backend: Literal["python", "jar"] = "python", timeout: float = 60.0) -> None:
         if backend not in ("python", "jar"):
             raise ValueError(f"METEOR's backend must be 'python' or 'jar', not {backend!r}.")
-        if (processes is not None and processes < 1) or timeout <= 0:
-            raise ValueError("METEOR's processes must be at least 1, and its timeout above 0 seconds.")
+        if timeout <= 0:
+            raise ValueError(f"METEOR's timeout must be above 0 seconds, not {timeout:g}.")
         # Private, as none changes a value: fingerprint() passes them over.
         self._backend = backend
         self.is_plain = backend == "python"
-        self._processes = processes
         self._timeout = timeout
 
     def check(self) -> None:
@@ -267,7 +260,7 @@ class Meteor(Metric):
         """Score each item; see ``Metric.score``.
 
         Raises:
-            MetricError: METEOR's tables are missing, or the jar's processes die one after the other.
+            MetricError: METEOR's tables are missing, or the jar failed.
         """
         tokenized = ptb.tokenize_items(items)
         failures = dict(tokenized.failures)
@@ -280,14 +273,10 @@ class Meteor(Metric):
         reasons: dict[str, str] = {}
 
         def compute(missing: list[str]) -> Iterator[dict[str, list[float]]]:
-            if self._backend == "jar":
-                aligned = meteor_jar.align(missing, _line, self._processes, self._timeout)
-            else:
-                aligned = align(missing, self._timeout)
-            with closing(aligned) as batches:
-                for answers in batches:
-                    reasons.update((key, answer) for key, answer in answers.items() if isinstance(answer, str))
-                    yield {key: answer for key, answer in answers.items() if not isinstance(answer, str)}
+            jar = self._backend == "jar"
+            for answers in meteor_jar.align(missing, _line, self._timeout) if jar else align(missing, self._timeout):
+                reasons.update((key, answer) for key, answer in answers.items() if isinstance(answer, str))
+                yield {key: answer for key, answer in answers.items() if not isinstance(answer, str)}
 
         def progress(done: int, total: int) -> None:
             context.progress(done + len(reasons), total)

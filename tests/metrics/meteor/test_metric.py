@@ -2,35 +2,19 @@ from __future__ import annotations
 
 import gzip
 import shutil
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pycocoevalcap.meteor.meteor as released_module
 import pytest
 from pycocoevalcap.meteor.meteor import Meteor as ReleasedMeteor
 
 from capbench.errors import MetricError
-from capbench.metrics import Context, Items, contract
+from capbench.metrics import Context, Items
 from capbench.metrics.java import find_jar
-from capbench.metrics.meteor.jar import HEAP, JAR, PARAPHRASES
+from capbench.metrics.meteor.jar import JAR, PARAPHRASES
 from capbench.metrics.meteor.metric import Meteor, PhraseMatch, explain, meteor
-from capbench.metrics.words.ptb import tokenize_items
-
-
-def ours() -> list[psutil.Process]:
-    """The running METEOR processes of this one, without those of pycocoevalcap."""
-    found = []
-    for child in psutil.Process().children(recursive=True):
-        try:
-            if {*HEAP, "-stdio"} <= set(child.cmdline()):  # a zombie has no command line
-                found.append(child)
-        except (psutil.NoSuchProcess, psutil.ZombieProcess):
-            continue
-    return found
 
 
 @pytest.fixture
@@ -51,16 +35,6 @@ def released_beside_small_table(_small_table, monkeypatch, start_released) -> Re
     """The METEOR of pycocoevalcap, which starts the jar in its own folder: here, in that of the small table."""
     monkeypatch.setattr(released_module, "__file__", str(find_jar(JAR)))
     return start_released()
-
-
-@pytest.fixture
-def many(make_items: Callable[..., Items]) -> Items:
-    """600 items of different captions: three batches."""
-    words = "man woman dog cat child house street river ball tree horse boat car bird road field".split()  # noqa: SIM905
-    captions = [
-        f"a {words[i % 16]} and the {words[i // 16 % 16]} were {words[i // 256]} number {i} " * 3 for i in range(600)
-    ]
-    return make_items(captions, [(captions[i - 1], captions[i - 7], captions[i - 300]) for i in range(600)])
 
 
 def assert_equal_to_released(metric: Meteor, items: Items, released: tuple[float, list[float]]) -> None:
@@ -120,84 +94,28 @@ def test_empty_texts_and_separators_and_a_second_run_that_starts_no_java(make_it
     np.testing.assert_array_equal(again.values[::-1], scores.values)
 
 
-@pytest.mark.usefixtures("_small_table")
-@pytest.mark.costly
-def test_killed_child_is_replaced_and_an_item_that_hangs_fails_alone(many: Items, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("capbench.metrics.meteor.jar._BATCH", 20)
-    many = many.subset(np.arange(0, 600, 10))
-    killed: list[int] = []
-    stopped: list[int] = []
-
-    def disturb(done: int, total: int) -> None:
-        if done and not killed:
-            (child,) = ours()
-            child.kill()
-            killed.append(done)
-        elif killed and not stopped:
-            (child,) = ours()
-            child.suspend()
-            stopped.append(done)
-
-    context = Context(progress=disturb)
-    scores = Meteor("jar", processes=1, timeout=2).score(many, context)
-    assert killed and stopped
-    assert list(scores.failures.values()) == ["METEOR did not align it within 2 s"]
-    assert np.flatnonzero(np.isnan(scores.values)).tolist() == list(scores.failures)
-    assert not ours()
-    # In Python, with the same table: to start the jar once more takes a second.
-    undisturbed = Meteor().score(many, Context()).values
-    undisturbed[list(scores.failures)] = np.nan
-    np.testing.assert_array_equal(scores.values, undisturbed)
+def test_what_the_jar_aligned_is_kept_when_it_fails_later(make_items, cache, stand_in_java, monkeypatch, tmp_path):
+    monkeypatch.setattr("capbench.metrics.meteor.jar._BATCH", 2)
+    seen = tmp_path / "seen"
+    stand_in_java(
+        f"import pathlib, sys\nseen = pathlib.Path({str(seen)!r})\nif seen.exists(): sys.exit('no memory')\n"
+        "seen.touch()\nfor line in sys.stdin: print('0.0 ' * 23)"
+    )
+    items = make_items(["a cat", "a dog", "a bird"], [["a cat"]] * 3)
+    with pytest.raises(MetricError, match="METEOR's jar ended with exit code 1") as error:
+        Meteor("jar").score(items, Context(cache=cache))
+    assert "no memory" in error.value.hint
+    assert sum("meteor" in producer for producer, _ in cache.values) == 2
 
 
-@pytest.mark.usefixtures("_small_table")
-def test_jar_that_always_dies_is_an_error_and_what_was_aligned_is_kept(many: Items, cache, monkeypatch):
-    monkeypatch.setattr("capbench.metrics.meteor.jar._BATCH", 20)
-    many = many.subset(np.arange(0, 600, 2))
-    finished = threading.Event()
-    kept: list[int] = []
-
-    def kill_all() -> None:
-        while not finished.is_set():
-            for child in ours() if kept else ():
-                child.kill()
-            time.sleep(0.02)
-
-    def first_batch(done: int, total: int) -> None:
-        if done:
-            kept.append(done)
-
-    killer = threading.Thread(target=kill_all)
-    killer.start()
-    try:
-        with pytest.raises(MetricError, match=r"failed 3 times in a row; the last time: .*killed by SIGKILL"):
-            Meteor("jar", processes=1).score(many, Context(cache=cache, progress=first_batch))
-    finally:
-        finished.set()
-        killer.join()
-    assert sum("meteor" in producer for producer, _ in cache.values) == kept[-1] >= 20
-    assert not ours()
-
-
-def test_failing_cache_ends_the_java_processes(many, cache, stand_in_java, monkeypatch):
-    tokenize_items(many)  # so that the first thing to keep is METEOR's
-    stand_in_java("import sys\nfor line in sys.stdin: print('0.0 ' * 23, flush=True)")
-    started: list[int] = []
-
-    def full(producer: object, values: object) -> None:
-        started.extend(child.pid for child in ours())
-        raise OSError("disk full")
-
-    monkeypatch.setattr(contract, "_KEEP_SECONDS", 0.0)
-    monkeypatch.setattr(cache, "put", full)
-    with pytest.raises(OSError, match="disk full"):
-        Meteor("jar", processes=1).score(many, Context(cache=cache))
-    assert started
-    assert not ours()
+def test_jar_that_answers_too_few_questions_is_an_error(make_items, stand_in_java):
+    stand_in_java("print('0.0 ' * 23)")
+    with pytest.raises(MetricError, match="answered 1 of 2 questions"):
+        Meteor("jar").score(make_items(["a cat", "a dog"], [["a cat"]] * 2), Context())
 
 
 def test_settings_that_change_no_value_are_not_in_the_fingerprint():
-    assert Meteor("jar", processes=1, timeout=5).fingerprint() == Meteor().fingerprint()
+    assert Meteor("jar", timeout=5).fingerprint() == Meteor().fingerprint()
 
 
 CANDIDATE = "A brown dog runs quickly over the grass."
