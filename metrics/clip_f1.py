@@ -26,7 +26,7 @@ import numpy as np
 
 from ..adapters import ImageHandle, VideoHandle
 from ..progress import unheard
-from .contract import Context, Metric, Need
+from .contract import Context, Metric, Need, kept
 from .items import Items, Scores
 from .vectors.features import image_features, over_context, require_encoder, text_features
 
@@ -151,24 +151,23 @@ class _Parts:
         for item, key in enumerate(keys):
             if key is not None:
                 first.setdefault(key, item)
-        known: dict[str, Any] = dict(cache.get(producer, list(first)))
         remark_producer = {**producer, "remarks": True}
         remarks: dict[str, str] = dict(cache.get(remark_producer, list(first)))
-        missing = [item for key, item in first.items() if key not in known]
         reasons: dict[str, str] = {}
-        done = len(first) - len(missing)
-        self.context.progress(done, len(first))
-        for group in self._groups(missing):
-            rows, failed, remarked = self._score(group)
-            scored = {str(keys[item]): row for item, row in rows.items()}
-            new = {str(keys[item]): remark for item, remark in remarked.items()}
-            cache.put(remark_producer, new)
-            cache.put(producer, scored)
-            remarks |= new
-            known |= scored
-            reasons |= {str(keys[item]): reason for item, reason in failed.items()}
-            done += len(group)
-            self.context.progress(done, len(first))
+
+        def compute(missing: list[str]) -> Iterator[dict[str, list[float]]]:
+            for group in self._groups([first[key] for key in missing]):
+                rows, failed, remarked = self._score(group)
+                new = {str(keys[item]): remark for item, remark in remarked.items()}
+                cache.put(remark_producer, new)
+                remarks.update(new)
+                reasons.update({str(keys[item]): reason for item, reason in failed.items()})
+                yield {str(keys[item]): row for item, row in rows.items()}
+
+        def progress(done: int, total: int) -> None:
+            self.context.progress(done + len(reasons), total)
+
+        known = kept(cache, producer, first, compute, progress)
         failures |= {item: reasons[key] for item, key in enumerate(keys) if key in reasons}
         table = [
             [0.0] * 6 if key is None and item not in failures else known.get(str(key), [np.nan] * 6)

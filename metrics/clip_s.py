@@ -6,9 +6,7 @@ from math import inf
 
 import numpy as np
 
-from ..adapters import ImageHandle
-from ..errors import MetricError
-from .contract import Context, Metric
+from .contract import Context, Metric, images_of
 from .items import Items, Scores
 from .vectors.features import Features, image_features, over_context, text_features
 
@@ -75,20 +73,16 @@ class ClipS(Metric):
             ``[n]`` the value of CLIP-S, the texts' features, item index to why it has no value, and to what was
             done to read its image.
         """
-        if not items.images:
-            raise MetricError(f"{self.label} looks at images, and these captions come without.")
+        handles, videos = images_of(self, items)
         # Items of one image share its handle: encoded bytes are hashed once.
-        unique = dict.fromkeys(handle for handle in items.images if isinstance(handle, ImageHandle))
-        position = {handle: number for number, handle in enumerate(unique)}
-        images = image_features(list(unique), context)
+        position = {handle: number for number, handle in enumerate(dict.fromkeys(handles.values()))}
+        images = image_features(list(position), context)
         features = text_features(texts, context)
         rows = np.full(len(items), -1, dtype=np.int64)
-        failures = {item: reason for item, reason in features.failures.items() if item < len(items)}
+        failures = {item: reason for item, reason in features.failures.items() if item < len(items)} | videos
         remarks: dict[int, str] = {}
-        for item, handle in enumerate(items.images):
-            if not isinstance(handle, ImageHandle):
-                failures[item] = f"{self.label} takes images, and this is a video: {handle.name}"
-            elif (number := position[handle]) in images.failures:
+        for item, handle in handles.items():
+            if (number := position[handle]) in images.failures:
                 failures[item] = images.failures[number]
             else:
                 rows[item] = images.rows[number]

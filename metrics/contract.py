@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from ..adapters import Encoder, Judge
+from ..adapters import Encoder, ImageHandle, Judge
 from ..errors import MetricError
 from ..progress import Reporter, unheard
 from .exact_sums import exact_sums, totals
@@ -363,6 +363,22 @@ class CorpusMetric(Metric):
     def joined(self, states: Sequence[State]) -> State:
         """Return the state that items are scored with, of the states of all shards."""
         return self.join([self.condense(self.merge(states))])
+
+
+def images_of(metric: Metric, items: Items) -> tuple[dict[int, ImageHandle], dict[int, str]]:
+    """Return the image of each item, and the failures of items that have a video.
+
+    Raises:
+        MetricError: The items have no images.
+    """
+    if not items.images:
+        raise MetricError(f"{metric.label} needs images; these captions have none.")
+    images = {item: handle for item, handle in enumerate(items.images) if isinstance(handle, ImageHandle)}
+    return images, {
+        item: f"{metric.label} takes images, and this is a video: {handle.name}"
+        for item, handle in enumerate(items.images)
+        if item not in images
+    }
 
 
 def labelled(metric: Metric, variants: Sequence[str]) -> str:

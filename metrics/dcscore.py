@@ -188,7 +188,7 @@ class DcScore(Metric):
 
     def check(self) -> None:
         """Raise if a prompt or the oracle's facts cannot be read."""
-        require_all(self._prompts, lambda: self._known if self.oracle == "people" else None)
+        require_all(lambda: self._prompts, lambda: self._known if self.oracle == "people" else None)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings, and the prompts and the oracle's facts by their hashes."""
@@ -197,7 +197,7 @@ class DcScore(Metric):
             settings.pop(name, None)
         return {
             **settings,
-            "prompts": {name: prompt_digest(text) for name, text in self._prompts().items()},
+            "prompts": {name: prompt_digest(text) for name, text in self._prompts.items()},
             "facts": score_file_digest(self._file) if self.oracle == "people" else None,
         }
 
@@ -237,11 +237,10 @@ class DcScore(Metric):
             AdapterError: The judge failed as a whole.
         """
         if not items.images:
-            raise MetricError(f"{self.label} looks at images, and these captions come without.")
-        questions = FactQuestions(self, self._prompts())
+            raise MetricError(f"{self.label} needs images; these captions have none.")
         cases: dict[int, Case] = {}
         checks: dict[int, FactCheck | str] = {}
-        for item, known in enumerate(self._oracles(items, questions, context)):
+        for item, known in enumerate(self._oracles(items, context)):
             image = items.images[item]
             if not items.candidates[item].strip():
                 checks[item] = "is empty"
@@ -251,7 +250,16 @@ class DcScore(Metric):
                 checks[item] = "image: is a video"
             else:
                 cases[item] = Case(items.candidates[item], image, known)
-        checks |= zip(cases, questions.accounts(list(cases.values()), context), strict=True)
+        facts = self._extract([case.caption for case in cases.values()], context)
+        usable: dict[int, tuple[Case, tuple[CaptionFact, ...]]] = {}
+        for item, case in cases.items():
+            if isinstance(extracted := facts[case.caption], str):
+                checks[item] = extracted
+            else:
+                usable[item] = case, extracted
+        matching = self._several([self._matching(*pair) for pair in usable.values()], context)
+        verifying = self._several([self._verifying(*pair) for pair in usable.values()], context)
+        checks |= zip(usable, map(_account, usable.values(), matching, verifying), strict=True)
         return [checks[item] for item in range(len(items))]
 
     def explain(
@@ -282,7 +290,7 @@ class DcScore(Metric):
             raise MetricError(f"DCScore cannot explain this: {account}.")
         return account
 
-    def _oracles(self, items: Items, questions: FactQuestions, context: Context) -> list[OracleCaption | str]:
+    def _oracles(self, items: Items, context: Context) -> list[OracleCaption | str]:
         """Return the oracle of each item's image, or why there is none."""
         if self.oracle == "people":
             if not items.image_names:
@@ -298,15 +306,78 @@ class DcScore(Metric):
                 for name in items.image_names
             ]
         texts = ["\n\n".join(caption for caption in captions if caption.strip()) for captions in items.references]
-        facts = questions.facts([text for text in texts if text], context)
+        facts = self._extract([text for text in texts if text], context)
         oracles: list[OracleCaption | str] = []
         for text in texts:
             extracted = facts.get(text, "are empty")
             oracles.append(f"references: {extracted}" if isinstance(extracted, str) else OracleCaption(text, extracted))
         return oracles
 
+    def _extract(self, texts: Sequence[str], context: Context) -> dict[str, tuple[CaptionFact, ...] | str]:
+        """Return the facts of each text, or why there are none."""
+        unique = list(dict.fromkeys(texts))
+        asked = [_Question(fill(self._prompts["facts"], caption=text), read_facts, self.temperature) for text in unique]
+        return {
+            text: f"facts: {answer}" if isinstance(answer, str) else answer.value
+            for text, answer in zip(unique, self._ask(asked, context), strict=True)
+        }
+
+    def _matching(self, case: Case, facts: Sequence[CaptionFact]) -> _Question[tuple[int | None, ...]]:
+        oracle = case.known.facts
+        texts = {"predicted_atomic_facts": listed(facts, self.join), "oracle_atomic_facts": listed_oracle(oracle)}
+        return _Question(
+            fill(self._prompts["match"], **texts),
+            lambda answer: read_matches(answer, facts, len(oracle), self.join),
+            self.temperature,
+        )
+
+    def _verifying(self, case: Case, facts: Sequence[CaptionFact]) -> _Question[tuple[bool, ...]]:
+        texts = {"reference_caption": case.known.caption, "atomic_facts": listed(facts, self.join)}
+        return _Question(
+            fill(self._prompts["verify"], **texts),
+            lambda answer: read_verdicts(answer, facts, self.join),
+            self.verify_temperature,
+            case.image,
+        )
+
+    def _several(self, questions: Sequence[_Question[_T]], context: Context) -> list[list[_Read[_T]] | str]:
+        """Return of each question as many answers as are wanted; or why one of them is missing."""
+        every = [replace(question, number=number) for question in questions for number in range(self.answers)]
+        read = self._ask(every, context)
+        results: list[list[_Read[_T]] | str] = []
+        for start in range(0, len(read), self.answers):
+            answers = read[start : start + self.answers]
+            good = [answer for answer in answers if not isinstance(answer, str)]
+            results.append(good if len(good) == len(answers) else next(why for why in answers if isinstance(why, str)))
+        return results
+
+    def _ask(self, questions: Sequence[_Question[_T]], context: Context) -> list[_Read[_T] | str]:
+        """Return the answer to each question; unusable ones are requested again, with another seed."""
+        results: dict[int, _Read[_T] | str] = {}
+        waiting = list(range(len(questions)))
+        for attempt in range(self.tries):
+            answers = ask([self._request(questions[place], attempt) for place in waiting], context)
+            again: list[int] = []
+            for place, answer in zip(waiting, answers, strict=True):
+                if isinstance(answer, str):
+                    results[place] = answer
+                    continue
+                try:
+                    results[place] = _Read(questions[place].read(answer.text), answer.remark)
+                except ValueError as error:
+                    results[place] = f"{error} ({self.tries} tries): {quoted(answer.text)}"
+                    again.append(place)
+            waiting = again
+        return [results[place] for place in range(len(questions))]
+
+    def _request(self, question: _Question[Any], attempt: int) -> JudgeRequest:
+        seed = self.seed + attempt * self.answers + question.number
+        decoding = {"temperature": question.temperature, "seed": seed}
+        return JudgeRequest(question.prompt, question.image, self.max_tokens, decoding=decoding)
+
+    @cached_property
     def _prompts(self) -> dict[str, str]:
-        """Return the prompts, as the arguments of these names say."""
+        """The prompts, as the arguments of these names say."""
         return {
             name: own if (path := self._paths[name]) is None else read_prompt(path, fields)
             for name, (own, fields) in _PROMPTS.items()
@@ -443,97 +514,6 @@ class _Read(Generic[_T]):
     remark: str
 
 
-@dataclass(frozen=True)
-class FactQuestions:
-    """The questions to a judge, by a metric's settings and prompts."""
-
-    settings: DcScore
-    prompts: Mapping[str, str]
-
-    def facts(self, texts: Sequence[str], context: Context) -> dict[str, tuple[CaptionFact, ...] | str]:
-        """Return the facts of each text, or why there are none."""
-        unique = list(dict.fromkeys(texts))
-        asked = [
-            _Question(fill(self.prompts["facts"], caption=text), read_facts, self.settings.temperature)
-            for text in unique
-        ]
-        return {
-            text: f"facts: {answer}" if isinstance(answer, str) else answer.value
-            for text, answer in zip(unique, self._read(asked, context), strict=True)
-        }
-
-    def accounts(self, cases: Sequence[Case], context: Context) -> list[FactCheck | str]:
-        """Return the judge's verdicts on each caption, or why there are none.
-
-        Raises:
-            MetricError: There is no judge.
-            AdapterError: The judge failed as a whole.
-        """
-        of_text = self.facts([case.caption for case in cases], context)
-        facts = [of_text[case.caption] for case in cases]
-        usable = [(case, answer) for case, answer in zip(cases, facts, strict=True) if not isinstance(answer, str)]
-        matching = self._several([self._matching(*pair) for pair in usable], context)
-        verifying = self._several([self._verifying(*pair) for pair in usable], context)
-        accounts = map(_account, usable, matching, verifying)
-        return [answer if isinstance(answer, str) else next(accounts) for answer in facts]
-
-    def _matching(self, case: Case, facts: Sequence[CaptionFact]) -> _Question[tuple[int | None, ...]]:
-        oracle = case.known.facts
-        texts = {
-            "predicted_atomic_facts": listed(facts, self.settings.join),
-            "oracle_atomic_facts": listed_oracle(oracle),
-        }
-        return _Question(
-            fill(self.prompts["match"], **texts),
-            lambda answer: read_matches(answer, facts, len(oracle), self.settings.join),
-            self.settings.temperature,
-        )
-
-    def _verifying(self, case: Case, facts: Sequence[CaptionFact]) -> _Question[tuple[bool, ...]]:
-        texts = {"reference_caption": case.known.caption, "atomic_facts": listed(facts, self.settings.join)}
-        return _Question(
-            fill(self.prompts["verify"], **texts),
-            lambda answer: read_verdicts(answer, facts, self.settings.join),
-            self.settings.verify_temperature,
-            case.image,
-        )
-
-    def _several(self, questions: Sequence[_Question[_T]], context: Context) -> list[list[_Read[_T]] | str]:
-        """Return of each question as many answers as are wanted; or why one of them is missing."""
-        every = [replace(question, number=number) for question in questions for number in range(self.settings.answers)]
-        read = self._read(every, context)
-        results: list[list[_Read[_T]] | str] = []
-        for start in range(0, len(read), self.settings.answers):
-            answers = read[start : start + self.settings.answers]
-            good = [answer for answer in answers if not isinstance(answer, str)]
-            results.append(good if len(good) == len(answers) else next(why for why in answers if isinstance(why, str)))
-        return results
-
-    def _read(self, questions: Sequence[_Question[_T]], context: Context) -> list[_Read[_T] | str]:
-        """Return the answer to each question; unusable ones are requested again, with another seed."""
-        results: dict[int, _Read[_T] | str] = {}
-        waiting = list(range(len(questions)))
-        for attempt in range(self.settings.tries):
-            answers = ask([self._request(questions[place], attempt) for place in waiting], context)
-            again: list[int] = []
-            for place, answer in zip(waiting, answers, strict=True):
-                if isinstance(answer, str):
-                    results[place] = answer
-                    continue
-                try:
-                    results[place] = _Read(questions[place].read(answer.text), answer.remark)
-                except ValueError as error:
-                    results[place] = f"{error} ({self.settings.tries} tries): {quoted(answer.text)}"
-                    again.append(place)
-            waiting = again
-        return [results[place] for place in range(len(questions))]
-
-    def _request(self, question: _Question[Any], attempt: int) -> JudgeRequest:
-        seed = self.settings.seed + attempt * self.settings.answers + question.number
-        decoding = {"temperature": question.temperature, "seed": seed}
-        return JudgeRequest(question.prompt, question.image, self.settings.max_tokens, decoding=decoding)
-
-
 def _account(
     usable: tuple[Case, tuple[CaptionFact, ...]],
     matching: list[_Read[tuple[int | None, ...]]] | str,
@@ -546,7 +526,7 @@ def _account(
         return f"verifying: {verifying}"
     matchings = tuple(answer.value for answer in matching)
     verifications = tuple(answer.value for answer in verifying)
-    parts = mean_of_trials(facts, case.known.facts, matchings, verifications)
+    parts = np.mean([trial(facts, case.known.facts, *pair) for pair in product(matchings, verifications)], axis=0)
     return FactCheck(facts, case.known.facts, matchings, verifications, parts, verifying[0].remark)
 
 
@@ -584,17 +564,6 @@ def trial(
 
     every = range(len(facts)), range(len(oracle))
     return np.array([*scores(*every), *scores(_relevant(facts), _relevant(oracle))])
-
-
-def mean_of_trials(
-    facts: Sequence[CaptionFact],
-    oracle: Sequence[CaptionFact],
-    matchings: Sequence[Sequence[int | None]],
-    verifications: Sequence[Sequence[bool]],
-) -> np.ndarray:
-    """Return ``[6]`` float64, the means of ``PARTS`` over the trials: each matching with each verification."""
-    trials = [trial(facts, oracle, *pair) for pair in product(matchings, verifications)]
-    return np.mean(trials, axis=0)
 
 
 def _relevant(facts: Sequence[CaptionFact]) -> list[int]:

@@ -115,7 +115,7 @@ class EmScore(Metric):
         """Return ``[n, 4]`` parts of items against videos and, if asked for, references; item index to a failure."""
         encoder = require_encoder(context)
         if not items.images:
-            raise MetricError(f"{self.label} looks at videos, and these captions come without.")
+            raise MetricError(f"{self.label} needs videos; these captions have none.")
         video_of_item, failures = self._videos(items)
         if with_references:
             for item, references in enumerate(items.references):

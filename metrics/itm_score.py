@@ -6,10 +6,8 @@ from math import inf
 
 import numpy as np
 
-from ..adapters import ImageHandle
 from ..adapters.contracts import PAIRWISE
-from ..errors import MetricError
-from .contract import Context, Metric
+from .contract import Context, Metric, images_of
 from .items import Items, Scores
 from .vectors.features import over_context, pair_scores
 
@@ -36,17 +34,9 @@ class ItmScore(Metric):
             MetricError: The items have no images, or the context has no encoder of pairs.
             AdapterError: The encoder failed as a whole.
         """
-        if not items.images:
-            raise MetricError(f"{self.label} looks at images, and these captions come without.")
-        failures: dict[int, str] = {}
-        at, images = list[int](), list[ImageHandle]()
-        for item, handle in enumerate(items.images):
-            if isinstance(handle, ImageHandle):
-                at.append(item)
-                images.append(handle)
-            else:
-                failures[item] = f"{self.label} takes images, and this is a video: {handle.name}"
-        scored = pair_scores(images, [[items.candidates[item]] for item in at], context)
+        images, failures = images_of(self, items)
+        at = list(images)
+        scored = pair_scores(list(images.values()), [[items.candidates[item]] for item in at], context)
         values = np.full(len(items), np.nan)
         values[at] = scored.values
         return Scores(

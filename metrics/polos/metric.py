@@ -14,7 +14,7 @@ from ...adapters.devices import BatchSize, find_device
 from ...adapters.encoders.clip_tokens import reserved_positions
 from ...errors import MetricError
 from ..clip_s import PROMPT
-from ..contract import Context, Metric
+from ..contract import Context, Metric, images_of
 from ..items import Items, Scores
 from ..vectors.checkpoints import Checkpoint, batches_that_fit
 from ..vectors.features import Features, image_features, over_context, text_features
@@ -229,13 +229,8 @@ class Polos(Metric):
             MetricError: The items have no images, the context has no encoder, or weights do not fit the models.
             AdapterError: The encoder failed as a whole.
         """
-        if not items.images:
-            raise MetricError(f"{self.label} looks at images, and these captions come without.")
-        failures = {item: "item has no reference" for item, texts in enumerate(items.references) if not texts} | {
-            item: f"{self.label} takes images, and this is a video: {handle.name}"
-            for item, handle in enumerate(items.images)
-            if not isinstance(handle, ImageHandle)
-        }
+        _, videos = images_of(self, items)
+        failures = {item: "item has no reference" for item, texts in enumerate(items.references) if not texts} | videos
         usable = [item for item in range(len(items)) if item not in failures]
         clip = _ClipVectors(items, usable, context)
         failures |= clip.failures

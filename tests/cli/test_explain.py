@@ -257,7 +257,7 @@ def test_sample_of_a_task_is_explained_with_its_image(bench, facts_of, write_tas
     asked = [*facts_of(f"facts={tmp_path / 'known.jsonl'}", "a dog runs", "t"), "--task", "small"]
     asked += ["--include_path", folder, "--sample", "r1"]
     without = bench(*asked)
-    assert (without.code, "looks at images" in without.err) == (1, True), without.err
+    assert (without.code, "needs images" in without.err) == (1, True), without.err
     (folder / "1.jpg").write_bytes(noise_png(0))
     done = bench(*asked).succeeded()
     assert done.out.startswith("DCScore 0.6333, the mean of both F1\n\ncandidate  a dog runs\nreference  a dog runs")

@@ -149,7 +149,7 @@ def test_many_items_have_the_values_of_few(encoder: Encoder, drawn: Items):
 
 
 def test_it_needs_images_and_an_encoder(encoder: Encoder, drawn: Items):
-    with pytest.raises(MetricError, match="CLIP-S looks at images"):
+    with pytest.raises(MetricError, match="CLIP-S needs images"):
         ClipS().score(replace(drawn, images=()), Context(encoder=encoder))
     with pytest.raises(MetricError, match="needs a model that encodes"):
         ClipS().score(drawn, Context())

@@ -249,7 +249,7 @@ def test_item_without_an_oracle_or_an_image_is_named(prompts, oracle, judge):
     }
     with pytest.raises(MetricError, match="no names of images"):
         metric.score(items("c", image_names=()), context)
-    with pytest.raises(MetricError, match="looks at images"):
+    with pytest.raises(MetricError, match="needs images"):
         metric.score(items("c", images=()), context)
 
 

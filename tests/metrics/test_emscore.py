@@ -237,7 +237,7 @@ def test_frames_of_a_video_are_encoded_once_and_kept(tmp_path, encoder, monkeypa
 
 
 def test_captions_without_videos_are_refused(encoder: Encoder):
-    with pytest.raises(MetricError, match="looks at videos"):
+    with pytest.raises(MetricError, match="needs videos"):
         build_metric("emscore", {}).score(items([], ["a dog"]), Context(encoder=encoder))
 
 
