@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
+from ..errors import BenchError, UsageError
 from ..hub import asking_nobody
 from .options import (
     ENGINE,
@@ -28,7 +28,6 @@ from .options import (
 if TYPE_CHECKING:
     from ..access import Request
     from ..benchmarks.records.task_run import TaskRun
-    from ..benchmarks.running.inspection import Missing
     from ..benchmarks.suites.places import TablePlace
 
 
@@ -369,11 +368,11 @@ def _said(place: TablePlace) -> str:
     return place.needs or named or place.models.judge or "no model needed"
 
 
-def _say_what_is_missing(missing: list[Missing]) -> None:
+def _say_what_is_missing(missing: list[BenchError]) -> None:
     """Print on stderr what this machine lacks for the suite, and how to get it."""
     if not missing:
         return
     lines = ["missing here, and left out of the table:"]
     for need in missing:
-        lines += [f"- {need.what}".replace("\n", "\n  "), *(f"    {line}" for line in need.how.splitlines())]
+        lines += [f"- {need.message}".replace("\n", "\n  "), *(f"    {line}" for line in need.hint.splitlines())]
     tell(*lines, "")

@@ -59,9 +59,8 @@ def answers(
         AdapterError: The model failed as a whole.
     """
     batch = batch_size or captioner.batch_size
-    producer = captioner.fingerprint()
+    producer, captions = captioner.fingerprint(), 0
     waiting: list[_Asked] = []
-    captions = 0
 
     def tell(new: int) -> None:
         report(captions + new, total)
@@ -129,12 +128,8 @@ def _keyed(window: Sequence[tuple[int, CaptionRequest]], keys: bool) -> list[_As
 def _key(request: CaptionRequest, digest: str | OSError | None) -> str:
     # The captioner reports a missing file.
     image = digest if isinstance(digest, str) else image_key(request.image)
-    return json.dumps(
-        [request.prompt, dict(request.generation_kwargs), image, request.id],
-        sort_keys=True,
-        ensure_ascii=False,
-        default=str,
-    )
+    parts = [request.prompt, dict(request.generation_kwargs), image, request.id]
+    return json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)
 
 
 def _ask(
@@ -146,24 +141,20 @@ def _ask(
     tell: Callable[[int], object],
 ) -> Captioned:
     """Return the answers to some requests by position among all; captions are cached and counted."""
-    captions: dict[int, Caption] = {}
-    failures: dict[int, str] = {}
-    unseen: dict[int, str] = {}
-    absent: set[int] = set()
+    batches: list[Captioned] = []
     for batch in captioner.stream([question.request for question in asked], batch_size):
         if captioner.keep:
             cache.put(producer, {asked[at].key: asdict(caption) for at, caption in batch.captions.items()})
-        captions |= batch.captions
-        failures |= batch.failures
-        unseen |= batch.unseen
-        absent |= batch.absent
-        tell(len(captions))
-    unseen = {at: reason for at, reason in unseen.items() if at not in captions}
-    absent -= captions.keys() | unseen.keys()
+        batches.append(batch)
+        tell(sum(len(answered.captions) for answered in batches))
+    answer = merged(batches)
+    captions = answer.captions
+    unseen = {at: reason for at, reason in answer.unseen.items() if at not in captions}
+    absent = answer.absent - captions.keys() - unseen.keys()
     silent = set(range(len(asked))) - captions.keys() - unseen.keys() - absent
     return Captioned(
         {asked[at].position: caption for at, caption in captions.items()},
-        {asked[at].position: failures.get(at, "was not given by the model") for at in sorted(silent)},
+        {asked[at].position: answer.failures.get(at, "was not given by the model") for at in sorted(silent)},
         {asked[at].position: reason for at, reason in unseen.items()},
         frozenset(asked[at].position for at in absent),
     )

@@ -41,23 +41,6 @@ class EncodedItems:
         """Whether every image and text could be encoded."""
         return not (self.images.failures or self.texts.failures)
 
-    def spread(self, kept: np.ndarray, references: np.ndarray, reason: str) -> EncodedItems:
-        """Return the features of a larger list of items, in which the other items have none.
-
-        Args:
-            kept: ``[n]`` which items have features.
-            references: Number of references of each item.
-            reason: Why the others have none.
-        """
-        others = np.setdiff1d(np.arange(len(references)), kept).tolist()
-        texts = np.flatnonzero(np.repeat(np.isin(np.arange(len(references)), kept), references))
-        n = int(references.sum())
-        images = _spread(self.images, kept, len(references))
-        images.failures.update(dict.fromkeys(others, reason))
-        return EncodedItems(
-            images, _spread(self.texts, texts, n), _filled(self.cut, texts, n), _filled(self.seen, texts, n)
-        )
-
 
 @dataclass(frozen=True)
 class ScoredItems:
@@ -77,18 +60,6 @@ class ScoredItems:
     def is_whole(self) -> bool:
         """Whether every pair has a score."""
         return not self.scores.failures
-
-    def spread(self, kept: np.ndarray, references: np.ndarray, reason: str) -> ScoredItems:
-        """Return the scores of a larger list of items, in which the others have none; see ``EncodedItems``."""
-        pairs = np.flatnonzero(np.repeat(np.isin(np.arange(len(references)), kept), references))
-        n, scores = int(references.sum()), self.scores
-        failures = dict.fromkeys(np.setdiff1d(np.arange(len(references)), kept).tolist(), reason)
-        failures |= {int(kept[number]): text for number, text in scores.failures.items()}
-        remarks = {int(kept[number]): text for number, text in scores.remarks.items()}
-        values = _filled(scores.values, pairs, n, np.nan)
-        return ScoredItems(
-            PairScores(values, failures, remarks), _filled(self.cut, pairs, n), _filled(self.seen, pairs, n)
-        )
 
 
 AnyEncoded = EncodedItems | ScoredItems
@@ -121,20 +92,3 @@ def encode_items(items: Items, encoder: Encoder | None, cache: Cache, progress: 
         over_context(texts, of_texts),
         seen_tokens(texts, of_texts),
     )
-
-
-def _filled(values: np.ndarray, at: np.ndarray, n: int, other: float = 0) -> np.ndarray:
-    """Return ``[n]`` the values at some indices, and a fill value at the others."""
-    filled = np.full(n, other, dtype=values.dtype)
-    filled[at] = values
-    return filled
-
-
-def _spread(features: Features, at: np.ndarray, n: int) -> Features:
-    """Return the features of ``n`` inputs, with these at some indices."""
-    rows = np.full(n, -1, dtype=np.int64)
-    rows[at] = features.rows
-    failures, remarks = (
-        {int(at[number]): text for number, text in notes.items()} for notes in (features.failures, features.remarks)
-    )
-    return Features(features.vectors, rows, failures, remarks)

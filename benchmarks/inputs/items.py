@@ -109,7 +109,7 @@ def require_rule(rule: str) -> EmptyCaption:
         if rule == known:
             return known
     raise UsageError(
-        f"empty_caption is {' or '.join(get_args(EmptyCaption))}, not {rule!r}."
+        f"empty_caption must be {' or '.join(get_args(EmptyCaption))}, not {rule!r}."
         f"{did_you_mean(str(rule), get_args(EmptyCaption))}"
     )
 

@@ -112,7 +112,7 @@ def load(spec: ModelSpec, kind: type[_Model]) -> _Model:
     model = spec.load()
     if not isinstance(model, kind):
         does = {Captioner: "writes captions", Encoder: "encodes images and texts", Judge: "judges"}[kind]
-        raise UsageError(f"a model that {does} is needed; '{spec.name}' ({spec.adapter}) does not")
+        raise UsageError(f"the run needs a model that {does}; '{spec.name}' (adapter {spec.adapter}) does not")
     return model
 
 
@@ -134,7 +134,7 @@ def named_or_given(model: str | Adapter | None, model_args: str | Mapping[str, A
         return resolve_model(model, model_args)
     if not isinstance(model, Adapter):
         raise UsageError(
-            f"model is a name or an adapter, not {type(model).__name__}",
+            f"model must be a name or an adapter, not {type(model).__name__}",
             "An adapter is a subclass of capbench.adapters.Captioner, Encoder or Judge.",
         )
     return ModelSpec(getattr(model, "name", type(model).__name__), type(model).__qualname__, given=model)
@@ -178,20 +178,15 @@ def added_up(facts: Sequence[ModelFacts], role: str) -> ModelFacts:
     return replace(first, usage=usage)
 
 
-def facts_of(model: Captioner | Encoder | Judge) -> ModelFacts:
-    """Return what a record holds of a model."""
+def model_facts(models: AnyModels, role: str) -> ModelFacts | None:
+    """Return what a record holds of the model of a role; None where there is none."""
+    model = getattr(models, role)
     if isinstance(model, Encoder):
         limit = None if model.context_length == UNLIMITED else model.context_length
         return ModelFacts(model.fingerprint(), context_length=limit)
-    return ModelFacts(model.fingerprint(), dict(model.usage()))
-
-
-def model_facts(models: AnyModels, role: str) -> ModelFacts | None:
-    """Return what a record holds of the model of a role; None where there is none."""
-    model = getattr(models, role, None)
-    return None if model is None else facts_of(model)
+    return model and ModelFacts(model.fingerprint(), dict(model.usage()))
 
 
 def facts_of_loaded(models: Models) -> dict[str, ModelFacts]:
     """Return what a record holds of the loaded models, by role."""
-    return {role: facts_of(model) for role in ROLES if (model := getattr(models, role)) is not None}
+    return {role: facts for role in ROLES if (facts := model_facts(models, role))}

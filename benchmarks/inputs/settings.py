@@ -82,13 +82,13 @@ class RunSettings:
             if value is None and name in ("limit", "batch_size"):
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise UsageError(f"{name} is a whole number, {least} or above, not {value!r}")
+                raise UsageError(f"{name} must be a whole number of at least {least}, not {value!r}")
         if not (isinstance(self.level, float) and 0 < self.level < 1):
-            raise UsageError(f"level lies between 0 and 1, not {self.level!r}")
+            raise UsageError(f"level must lie between 0 and 1, not {self.level!r}")
         if self.intervals not in (known := get_args(Intervals)):
-            raise UsageError(f"intervals are one of {', '.join(known)}, not {self.intervals!r}")
+            raise UsageError(f"intervals must be one of {', '.join(known)}, not {self.intervals!r}")
         if isinstance(self.allow_outside, str | Path):
-            raise UsageError(f"allow_outside is a list of folders, not {self.allow_outside!r}")
+            raise UsageError(f"allow_outside must be a list of folders, not {self.allow_outside!r}")
 
     @classmethod
     def from_arguments(cls, arguments: Mapping[str, Any]) -> RunSettings:

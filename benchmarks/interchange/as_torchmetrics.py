@@ -97,7 +97,7 @@ class TorchCaptionMetric(torch.nn.Module):
 
     def _computed(self, rows: Sequence[Any]) -> torch.Tensor:
         if not rows:
-            raise UsageError(f"{self._planned.name}: there is no caption", "Call update before compute.")
+            raise UsageError(f"{self._planned.name}: no caption was added", "Call update before compute.")
         value = self._value(rows)
         if value is None:
             raise MetricError(f"{self._planned.name} has no value: {self._planned.aggregate.undefined}")
@@ -252,7 +252,7 @@ def _said(caption: Any) -> str:
 
 def _require_as_many(captions: Sequence[Any], others: Sequence[Any], subject: str) -> None:
     if len(captions) != len(others):
-        raise UsageError(f"there are {len(captions)} captions and {len(others)} {subject}")
+        raise UsageError(f"captions and {subject} differ in number: {len(captions)} and {len(others)}")
 
 
 def _are_texts(value: Any) -> bool:

@@ -96,7 +96,7 @@ def push(runs: Sequence[TaskRun], repository: str, private: bool, samples: bool)
             # The client has no common base class for its errors: refusals, timeouts, offline mode, invalid names.
             raise DataError(
                 f"--push_to_hub {repository}: {type(error).__name__}: {error}",
-                "Is the hub reachable (HF_ENDPOINT, HF_HUB_OFFLINE), and may the token write there? "
+                "Check that the hub is reachable (HF_ENDPOINT, HF_HUB_OFFLINE) and that the token may write. "
                 "-o writes the same table to a file.",
             ) from error
     return str(commit.commit_url), without

@@ -13,9 +13,7 @@ unpickling executes code.
 
 from __future__ import annotations
 
-import ast
 import json
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +23,8 @@ from typing import Any, NamedTuple
 
 from ...atomic_files import written_whole
 from ...errors import DataError, UsageError, did_you_mean
-from ...rows import BadRow, decode_line, load_json, parse_number, read_rows, unique_keys
+from ...rows import BadRow, decode_line, is_number, load_json, parse_number, read_rows, unique_keys
+from ..inputs.items import references_of
 
 KEYS = (
     "image_id", "id", "question_id", "image", "image_path", "filename", "file_name", "index", "doc_id",
@@ -73,14 +72,7 @@ def texts_of(value: Any) -> tuple[str, ...]:
 
     Harnesses print lists of references with ``str``; only literals are parsed, nothing is evaluated.
     """
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        try:
-            listed = ast.literal_eval(value.strip())
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            listed = value
-        value = listed if isinstance(listed, list) else value
-    if isinstance(value, str):
-        value = [value]
+    value = references_of(value)
     if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
         return ()
     return tuple(text for text in value if text.strip())
@@ -101,12 +93,9 @@ def name_of(value: Any) -> str | int | None:
     return value if isinstance(value, int) else None
 
 
-def is_number(value: Any) -> bool:
+def is_value(value: Any) -> bool:
     """Return whether a value is a bool or a number that is finite as float64."""
-    try:
-        return isinstance(value, bool | int | float) and math.isfinite(value)
-    except OverflowError:
-        return False
+    return isinstance(value, bool) or is_number(value)
 
 
 # --- sample logs of lm-eval and lmms-eval
@@ -168,7 +157,7 @@ def logged_results(path: Path) -> dict[str, float]:
         return {
             key.removesuffix(",none"): float(value)
             for key, value in results.items()
-            if "_stderr" not in key and "," in key and is_number(value)
+            if "_stderr" not in key and "," in key and is_value(value)
         }
     except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return {}
@@ -212,7 +201,7 @@ def _logged_sample(place: str, row: Mapping[str, Any]) -> LoggedRow | BadRow:
         answers[0],
         fields,
         references or texts_of(row.get("target")),
-        {key: float(value) for key, value in extra.items() if is_number(value)},
+        {key: float(value) for key, value in extra.items() if is_value(value)},
         f"has {len(answers)} answers; the first is taken" if len(answers) > 1 else "",
     )
 
@@ -226,15 +215,8 @@ def _answers(responses: Any) -> list[str]:
     if not isinstance(responses, list) or not all(isinstance(text, str) for text in responses):
         return []
     # A log-likelihood with its greedy flag, both as text, is not an answer.
-    return [] if len(responses) == 2 and responses[1] in ("True", "False") and _is_float(responses[0]) else responses
-
-
-def _is_float(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    is_likelihood = len(responses) == 2 and responses[1] in ("True", "False") and _number(responses[0]) is not None
+    return [] if is_likelihood else responses
 
 
 # --- tables of VLMEvalKit
@@ -266,7 +248,7 @@ def logged_scores(path: Path) -> dict[str, float]:
     numbers: dict[str, float] = {}
     for name, value in scores.items() if isinstance(scores, dict) else ():
         listed = {f"{name}_{n}": item for n, item in enumerate(value, 1)} if isinstance(value, list) else {name: value}
-        numbers |= {key: float(number) for key, number in listed.items() if is_number(number)}
+        numbers |= {key: float(number) for key, number in listed.items() if is_value(number)}
     return numbers
 
 
@@ -479,14 +461,14 @@ def _choose_key(logged: Sequence[LoggedRow], wanted: str) -> tuple[str, list[str
     if wanted:
         if wanted not in distinct:
             raise UsageError(
-                f"--key {wanted}: no caption has it.{did_you_mean(wanted, distinct)}",
-                f"There are {', '.join(distinct) or 'none'}.",
+                f"--key {wanted}: no caption has this field.{did_you_mean(wanted, distinct)}",
+                f"Fields of the captions: {', '.join(distinct) or 'none'}.",
             )
         return wanted, []
     known = [field for field in KEYS if field in distinct]
     if not known:
         raise UsageError(
-            "no field is known to identify the documents",
+            "no known field identifies the documents",
             f"Name one with --key: {', '.join(distinct) or 'the file has none'}.",
         )
     # Several questions on the same image have its id, which then does not identify them.

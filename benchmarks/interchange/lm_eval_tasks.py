@@ -93,7 +93,7 @@ def plan_export(
                 raise UsageError(
                     f"lm-eval cannot run task '{task.task}': its documents are videos, "
                     "but lm-eval only supports images.",
-                    "Export without them: --text_only.",
+                    "Export without videos: --text_only.",
                 )
         except UsageError as error:
             if entry.name in names:

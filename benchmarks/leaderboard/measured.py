@@ -16,7 +16,6 @@ from ...errors import DataError
 from ...metrics import metrics as known_metrics
 from ..comparing.finished_runs import settings_text
 from ..protocols.job import Result
-from ..records.entries import UsedModel
 from ..records.record import Record
 from ..records.samples import SAMPLES_FILE, open_samples
 from ..statistics.multiple_comparisons import holm_of, rank_ranges, significance_letters
@@ -127,11 +126,7 @@ def models_of_metric(record: Record, metric: str) -> list[tuple[str, str]]:
     needs: Iterable[str] = ("encoder", "judge")
     if name in known_metrics and isinstance(stated := known_metrics[name].needs, frozenset):
         needs = stated
-    return [_named(model) for role, model in record.settings.metric_models.items() if role in needs]
-
-
-def _named(model: UsedModel) -> tuple[str, str]:
-    return model.name, _as_json(model.arguments)
+    return [(name, _as_json(used)) for role, (name, used) in record.settings.metric_models.items() if role in needs]
 
 
 def _merit(run: BoardRun) -> tuple[bool, int, float, str]:
@@ -145,7 +140,7 @@ def _as_json(value: Any) -> str:
 def _identity(record: Record) -> tuple[str, ...]:
     """Return the identity of a model: name, arguments and decoding settings."""
     settings = record.settings
-    return record.model_name or "no model", _as_json(settings.model_arguments), _as_json(settings.decoding)
+    return record.model_name or "no model", _as_json(settings.model_args), _as_json(settings.decoding)
 
 
 def _row_names(runs: Sequence[BoardRun]) -> dict[tuple[str, ...], str]:
@@ -163,7 +158,7 @@ def _row_names(runs: Sequence[BoardRun]) -> dict[tuple[str, ...], str]:
 
 def _names_of_models(runs: Sequence[BoardRun]) -> dict[tuple[str, str], str]:
     """Return the name of each encoder or judge, with its arguments if the name is ambiguous."""
-    known = {_named(model) for run in runs for model in run.record.settings.metric_models.values()}
+    known = {(name, _as_json(used)) for run in runs for name, used in run.record.settings.metric_models.values()}
     shared = Counter(name for name, _ in known)
     return {
         (name, arguments): f"{name} ({settings_text(json.loads(arguments))})" if shared[name] > 1 else name

@@ -112,7 +112,7 @@ def load(paper: str) -> Paper:
     if paper not in known:
         raise TaskError(
             f"unknown paper '{paper}' of published numbers.{did_you_mean(paper, known)}",
-            f"There are: {', '.join(known)}.",
+            f"Known papers: {', '.join(known)}.",
         )
     document = yaml.load((FOLDER / f"{paper}.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
     return Paper(
@@ -152,12 +152,12 @@ def find(
     in_table = _index(paper).get(table)
     if in_table is None:
         known = ", ".join(str(table) for table in _index(paper))
-        raise TaskError(f"'{paper}' has no published table {table!r}.", f"It has: {known}.")
+        raise TaskError(f"paper '{paper}' has no table {table!r}.", f"Its tables: {known}.")
     in_task = in_table.get(task)
     if in_task is None:
         raise TaskError(
             f"table {table} of '{paper}' has no task '{task}'.{did_you_mean(task, in_table)}",
-            f"It has: {_listed(in_table)}.",
+            f"Its tasks: {_listed(in_table)}.",
         )
     label = SPELLINGS.get(metric, metric)
     fits = [row for row in in_task if (SPELLINGS.get(row.metric, row.metric), row.statistic) == (label, statistic)]

@@ -11,6 +11,9 @@ from pydantic_core import CoreSchema, core_schema
 
 from ..published.values import Table, printed_decimals
 
+SCHEMA_VERSION = 1
+NO_ERROR = "N/A"
+"""lm-eval's text for a missing standard error."""
 Role = Literal["encoder", "judge"]
 
 Count = Annotated[int, Field(ge=0, le=2**53 - 1)]
@@ -98,19 +101,6 @@ class RecordedTask(RecordEntry):
     statistics: list[ListedStatistic] = Field([])
 
 
-@dataclass(frozen=True)
-class UsedModel:
-    """A model, or another source of captions, as the user named it.
-
-    Attributes:
-        name: Name of the model, or of its adapter.
-        arguments: Arguments of the adapter.
-    """
-
-    name: str
-    arguments: Mapping[str, Any]
-
-
 class UsedSettings(RecordEntry):
     """lm-eval's: the models and settings of a run; ``limit`` is None where there was none."""
 
@@ -126,24 +116,17 @@ class UsedSettings(RecordEntry):
     generation_kwargs: dict[str, Any] | None = None
 
     @property
-    def model_arguments(self) -> dict[str, Any]:
-        """Arguments of the adapter."""
-        return self.model_args or {}
-
-    @property
     def decoding(self) -> dict[str, Any]:
         """Decoding settings that the user gave, over those of the task."""
         return self.generation_kwargs or {}
 
     @property
-    def metric_models(self) -> dict[Role, UsedModel]:
-        """The models that metrics were computed with, by role."""
-        models: dict[Role, UsedModel] = {}
-        if self.encoder:
-            models["encoder"] = UsedModel(self.encoder, self.encoder_args or {})
-        if self.judge:
-            models["judge"] = UsedModel(self.judge, self.judge_args or {})
-        return models
+    def metric_models(self) -> dict[Role, tuple[str, dict[str, Any]]]:
+        """Names and arguments of the models that metrics were computed with, by role."""
+        models: dict[Role, tuple[str | None, dict[str, Any] | None]] = {
+            "encoder": (self.encoder, self.encoder_args), "judge": (self.judge, self.judge_args)
+        }  # fmt: skip
+        return {role: (name, arguments or {}) for role, (name, arguments) in models.items() if name}
 
 
 class RecordedResult(RecordEntry):

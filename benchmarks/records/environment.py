@@ -16,18 +16,9 @@ from .entries import RecordEntry
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 _LIBRARIES = (
-    "datasets",
-    "evaluate",
-    "numpy",
-    "open_clip_torch",
-    "pandas",
-    "pyarrow",
-    "pycocoevalcap",
-    "rapidfuzz",
-    "scipy",
-    "torch",
-    "transformers",
-)
+    "datasets", "evaluate", "numpy", "open_clip_torch", "pandas", "pyarrow", "pycocoevalcap", "rapidfuzz", "scipy",
+    "torch", "transformers",
+)  # fmt: skip
 
 
 class Environment(RecordEntry):

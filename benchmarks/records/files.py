@@ -8,8 +8,7 @@ import itertools
 import json
 import re
 import shutil
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from ...atomic_files import DRAFT, draft_beside, put_in_place, remove_abandoned
@@ -56,17 +55,6 @@ def _folder_name(name: str) -> str:
     return f"{short[:_LONGEST_NAME]}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
-@contextmanager
-def _draft_of(folder: Path) -> Generator[Path]:
-    """Give a folder to write a run to, which is removed on failure."""
-    draft = draft_beside(folder)
-    draft.mkdir(parents=True)
-    try:
-        yield draft
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-
-
 def _put_in_place(draft: Path, folder: Path) -> Path:
     """Rename a draft to a folder that no other run has, and return it."""
     names = itertools.chain([folder], (folder.with_name(f"{folder.name}.{n}") for n in itertools.count(2)))
@@ -100,18 +88,21 @@ def write_run(root: Path, record: Record, files: Mapping[str, bytes | Path]) -> 
     """
     task, model = (_folder_name(name) for name in (record.task, record.model_name or "no-model"))
     folder = root / task / model / f"{record.started:%Y%m%dT%H%M%S}-{record.fingerprint[:8]}"
+    draft = draft_beside(folder)
     try:
-        with _draft_of(folder) as draft:
-            for name, content in files.items():
-                (draft / name).parent.mkdir(exist_ok=True)
-                if isinstance(content, Path):
-                    shutil.copyfile(content, draft / name)
-                else:
-                    (draft / name).write_bytes(content)
-            (draft / RECORD_FILE).write_text(record_text(record), encoding="utf-8")
-            return _put_in_place(draft, folder)
+        draft.mkdir(parents=True)
+        for name, content in files.items():
+            (draft / name).parent.mkdir(exist_ok=True)
+            if isinstance(content, Path):
+                shutil.copyfile(content, draft / name)
+            else:
+                (draft / name).write_bytes(content)
+        (draft / RECORD_FILE).write_text(record_text(record), encoding="utf-8")
+        return _put_in_place(draft, folder)
     except OSError as error:
         raise _unwritable(folder, error) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 def read_file(folder: Path, record: Record, name: str) -> bytes:

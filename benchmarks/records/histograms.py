@@ -46,11 +46,11 @@ class Histogram(RecordEntry):
     def _in_order(self) -> Self:
         for edges in (self.edges, self.ratings, self.words):
             if any(map(operator.ge, edges, edges[1:])):
-                raise ValueError("edges and ratings are not rising")
+                raise ValueError("edges and ratings must be in rising order")
         if {*map(len, (self.counts, *self.rating_counts, *self.word_counts))} != {len(self.edges) - 1}:
-            raise ValueError("not as many counts as bins")
+            raise ValueError("the numbers of counts and of bins differ")
         if len(self.rating_counts) != len(self.ratings) or len(self.word_counts) != max(len(self.words) - 1, 0):
-            raise ValueError("rows and their names differ in number")
+            raise ValueError("the numbers of rows and of their labels differ")
         return self
 
     @property

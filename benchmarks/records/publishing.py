@@ -35,7 +35,7 @@ def sample_content(log_samples: bool | str) -> SampleContent:
     known = get_args(SampleContent)
     if log_samples not in known:
         raise UsageError(
-            f"log_samples is {', '.join(known)}, True or False, not {log_samples!r}."
+            f"log_samples must be {', '.join(known)}, True or False, not {log_samples!r}."
             f"{did_you_mean(str(log_samples), known)}"
         )
     return cast("SampleContent", log_samples)

@@ -12,7 +12,8 @@ from typing import Any, cast
 from ...atomic_files import DRAFT
 from ...boundary import unlinked
 from ...errors import DataError
-from .building import SCHEMA_VERSION
+from ...rows import refuse_constant
+from .entries import SCHEMA_VERSION
 from .files import RECORD_FILE, require_files
 from .hashes import verify
 from .record import Record
@@ -60,7 +61,7 @@ def find_records(places: Sequence[Path]) -> tuple[list[Path], list[DataError]]:
         if not place.exists():
             errors.append(DataError(f"{place}: there is no such folder", _PLACES))
         elif not files:
-            errors.append(DataError(f"{place}: has no runs (no {RECORD_FILE} below it)", _PLACES))
+            errors.append(DataError(f"{place}: contains no runs (no {RECORD_FILE} in it or below it)", _PLACES))
         for file in files:
             # The same run may be named twice, itself and by a folder above it.
             records.setdefault(file.resolve(), file)
@@ -81,7 +82,7 @@ def read_record(place: Path) -> Record:
         raise DataError(f"{path}: is not a run record of capbench (it has no schema_version)", _REMEDY)
     if version > SCHEMA_VERSION:
         raise DataError(
-            f"{path}: has schema version {version}, this capbench knows {SCHEMA_VERSION}", "Update capbench."
+            f"{path}: has schema version {version}; this capbench reads up to {SCHEMA_VERSION}", "Update capbench."
         )
     try:
         record = Record(cast("dict[str, Any]", values))
@@ -126,7 +127,7 @@ def read_task_runs(files: Sequence[Path]) -> tuple[list[TaskRun], list[DataError
 def _read_json(path: Path) -> object:
     try:
         text = unlinked(path).read_bytes().decode("utf-8")
-        values = json.loads(text, parse_constant=_refuse)
+        values = json.loads(text, parse_constant=refuse_constant)
         if _SURROGATE.search(text):
             # A lone surrogate can be read, but not written.
             json.dumps(values, ensure_ascii=False).encode()
@@ -136,7 +137,3 @@ def _read_json(path: Path) -> object:
         reason = str(error).splitlines()[0]
         raise DataError(f"{path}: cannot be read as a run: it is not valid JSON ({reason})", _REMEDY) from error
     return values
-
-
-def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is not a JSON number")

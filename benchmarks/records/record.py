@@ -22,28 +22,7 @@ from ..protocols.contract import Protocol
 from ..protocols.job import Result, shown_times
 from ..statistics import statistics
 from ..statistics.bootstrap import Interval
-from .building import NO_ERROR
-from .entries import (
-    Count,
-    DocumentCount,
-    FailedMetric,
-    FingerprintParts,
-    Finite,
-    MetricNumbers,
-    ModelUsage,
-    Number,
-    PublishedValue,
-    RecordedCheck,
-    RecordedResult,
-    RecordedSubset,
-    RecordedTask,
-    RecordEntry,
-    Sha256,
-    Significance,
-    Timings,
-    Truncation,
-    UsedSettings,
-)
+from . import entries
 from .environment import Environment
 from .hashes import hash_of_json, plain
 from .histograms import By, Histogram
@@ -57,7 +36,7 @@ _DEEPEST = 50
 """Greatest depth of objects and arrays; facts of models and metrics have a few levels."""
 
 
-class Record(RecordEntry):
+class Record(entries.RecordEntry):
     """One task and one model.
 
     Keys of lm-eval keep its layout; the others are capbench's. Numbers are plain values (a tau of 0.439, not 43.9); a
@@ -72,49 +51,49 @@ class Record(RecordEntry):
     """Its name in tables."""
     model_name: str | None
     """Name of the model; null where the task needs none."""
-    numbers: dict[str, MetricNumbers] = Field(alias="results", min_length=1)
+    numbers: dict[str, entries.MetricNumbers] = Field(alias="results", min_length=1)
     """lm-eval: task to metrics. An agreement is the metric 'METRIC.STATISTIC'."""
     group_subtasks: dict[str, list[str]]
-    configs: dict[str, RecordedTask]
+    configs: dict[str, entries.RecordedTask]
     """lm-eval: the keys of the task file."""
-    versions: dict[str, str | Number]
+    versions: dict[str, str | entries.Number]
     n_shot: dict[str, int] = Field(alias="n-shot")
     directions: dict[str, dict[str, bool]] = Field(alias="higher_is_better")
-    document_counts: dict[str, DocumentCount] = Field(alias="n-samples")
-    settings: UsedSettings = Field(alias="config")
+    document_counts: dict[str, entries.DocumentCount] = Field(alias="n-samples")
+    settings: entries.UsedSettings = Field(alias="config")
     git_hash: str | None
     """Commit of the checkout that made it; null for an installed capbench."""
     date: float = Field(ge=0, lt=253402300800)
     """Start, in seconds since 1970; before the year 10000."""
     seconds_text: str = Field(alias="total_evaluation_time_seconds", pattern="^-?[0-9]{1,15}([.][0-9]{1,15})?$")
-    intervals: dict[str, RecordedResult]
+    intervals: dict[str, entries.RecordedResult]
     """Each result: metric, statistic, labels, rows behind it and its confidence interval."""
-    published: dict[str, PublishedValue]
+    published: dict[str, entries.PublishedValue]
     """The published value of a result, on the scale of the results, and as printed."""
     metrics_left_out: dict[str, str]
     """Metric of the task to the reason why this run did not compute it."""
-    errors: list[FailedMetric] = Field(alias="metric_errors")
+    errors: list[entries.FailedMetric] = Field(alias="metric_errors")
     """Metrics that failed as a whole."""
     failures: list[FailureSummary]
     """Samples that could not be used, by step and reason, with the first of each."""
     empty_captions: list[FailureSummary] = Field([])
     """Empty and missing captions, which were scored as empty ones, as under failures. Missing in older records, which
     left them out."""
-    subset: RecordedSubset | None = None
+    subset: entries.RecordedSubset | None = None
     """Null where all documents were captioned."""
     remarks: list[FailureSummary]
     """Remarks on unusual images (the first frame of an animation was read), as under failures; such samples count."""
-    ruled_out: Count
+    ruled_out: entries.Count
     """Number of rated captions excluded because they are references of the same image."""
     generation: dict[str, Any]
     """Captions that a model wrote: their number, mean_words, mean_tokens, how many were cut at the token limit (null
     where the model does not report it), and usage. Empty where captions were given."""
-    judging: ModelUsage | None = None
+    judging: entries.ModelUsage | None = None
     """Usage of the judge in this process; only where a metric has one."""
-    checks: list[RecordedCheck] = Field(alias="data_checks")
+    checks: list[entries.RecordedCheck] = Field(alias="data_checks")
     data_origin: str
     """Names of the files or of the folder, or the hub id, of the documents; no path of the machine."""
-    documents_hash: Sha256 | None = None
+    documents_hash: entries.Sha256 | None = None
     """Where a model wrote the captions: hash of its documents (ids, references, objects), equal for runs of all models
     over the same data; else null."""
     redistribution: Literal["full", "scores"] = "full"
@@ -122,9 +101,9 @@ class Record(RecordEntry):
     samples: SampleContent = "scores"
     """Content of samples.parquet: full; scores (id, image, category, a value a metric and failure alone, and no reason
     in this file quotes the data); or none. Texts of an older record without this key may not be shown."""
-    truncation: dict[str, Truncation]
+    truncation: dict[str, entries.Truncation]
     """Metric, or measure of a matching task, to the number of captions that were truncated to the encoder's limit."""
-    significance: dict[str, Significance] = Field({})
+    significance: dict[str, entries.Significance] = Field({})
     """Statistic to the letters of the metrics, as of bench compare: two have a letter in common exactly if they
     are not significantly different at level alpha (paired bootstrap over images, Holm's correction over all pairs).
     Empty where fewer than two metrics have a value, or without resamples."""
@@ -135,18 +114,18 @@ class Record(RecordEntry):
     pictures: Annotated[dict[str, Annotated[str, Field(pattern=f"^{_PICTURE}$")]], Field(max_length=40)] = Field({})
     """Id of a sample to a JPEG thumbnail in the run's folder: of the best and worst samples of each metric, where all
     samples are written and may be redistributed with their pictures."""
-    files: dict[Annotated[str, Field(pattern=f"^(samples\\.parquet|{_PICTURE})$")], Sha256] | None = None
+    files: dict[Annotated[str, Field(pattern=f"^(samples\\.parquet|{_PICTURE})$")], entries.Sha256] | None = None
     """Path of each other file in the run's folder to the sha256 of its bytes; a file that was changed after the run is
     not read."""
-    fingerprint: Sha256
+    fingerprint: entries.Sha256
     """Hash of fingerprint_parts: equal for runs that must give equal numbers."""
-    parts: FingerprintParts = Field(alias="fingerprint_parts")
+    parts: entries.FingerprintParts = Field(alias="fingerprint_parts")
     environment: Environment
-    seconds_of_steps: dict[str, Finite | dict[str, Finite]] = Field(alias="timings")
+    seconds_of_steps: dict[str, entries.Finite | dict[str, entries.Finite]] = Field(alias="timings")
     """Seconds by step; each_metric by metric."""
-    store: dict[Literal["found", "computed"], Count]
+    store: dict[Literal["found", "computed"], entries.Count]
     """Number of results found in the store, and added to it."""
-    checksum: Sha256 | None = None
+    checksum: entries.Sha256 | None = None
     """sha256 of this record without this key, as json.dumps(record, sort_keys=True, separators=(',', ':'),
     ensure_ascii=False), to detect edits by hand."""
 
@@ -169,9 +148,6 @@ class Record(RecordEntry):
             raise _fault(_first_fault(error, values)) from error
         self._values = values
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Record) and self.values == other.values
-
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         """Check that each result has its value, and that all keys are of one task."""
@@ -182,9 +158,9 @@ class Record(RecordEntry):
         values = self._lm_eval_values
         for key, value in values.items():
             if key.endswith("_stderr,none"):
-                fits = value == NO_ERROR or (isinstance(value, int | float) and value >= 0)
+                fits = value == entries.NO_ERROR or (isinstance(value, int | float) and value >= 0)
             else:
-                fits = key.endswith(",none") and value != NO_ERROR
+                fits = key.endswith(",none") and value != entries.NO_ERROR
             if not fits:
                 raise ValueError(f"{_pointer('results', self.task, key)} is not in lm-eval's layout")
         for key, result in self.intervals.items():
@@ -205,7 +181,7 @@ class Record(RecordEntry):
         return self.numbers[self.task].model_extra or {}
 
     @property
-    def _task_file(self) -> RecordedTask:
+    def _task_file(self) -> entries.RecordedTask:
         return self.configs[self.task]
 
     @property
@@ -298,11 +274,11 @@ class Record(RecordEntry):
         results: dict[str, Result] = {}
         for key, entry in self.intervals.items():
             value = self._lm_eval_values[f"{key},none"]
-            error = self._lm_eval_values.get(f"{key}_stderr,none", NO_ERROR)
+            error = self._lm_eval_values.get(f"{key}_stderr,none", entries.NO_ERROR)
             interval = None
             # No interval was computed for a missing value, or without resamples.
             if entry.resamples or entry.method != "bootstrap" or (value is not None and entry.reason):
-                stderr = None if error == NO_ERROR else error
+                stderr = None if error == entries.NO_ERROR else error
                 interval = Interval(entry.low, entry.high, stderr, entry.resamples, entry.reason, entry.method)
             whole = f"{entry.metric}.{entry.statistic}."
             results[key] = Result(
@@ -378,7 +354,7 @@ class Record(RecordEntry):
         return [metric for metric, histogram in self.histograms.items() if getattr(histogram, by)]
 
     @property
-    def documents(self) -> DocumentCount:
+    def documents(self) -> entries.DocumentCount:
         """Documents of the task, and how many were scored."""
         return self.document_counts[self.task]
 
@@ -459,11 +435,11 @@ class Record(RecordEntry):
         return self.made_by[metric].get("aggregation") == "corpus"
 
     @property
-    def timings(self) -> Timings:
+    def timings(self) -> entries.Timings:
         """How long each step, and each metric, took."""
         steps = {name: seconds for name, seconds in self.seconds_of_steps.items() if isinstance(seconds, float)}
         metrics = self.seconds_of_steps.get("each_metric", {})
-        return Timings(steps, metrics if isinstance(metrics, dict) else {})
+        return entries.Timings(steps, metrics if isinstance(metrics, dict) else {})
 
 
 def _is_deep(value: Any) -> bool:

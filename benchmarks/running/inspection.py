@@ -113,21 +113,8 @@ def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
     )
 
 
-@dataclass(frozen=True)
-class Missing:
-    """A dependency that is not on this machine.
-
-    Attributes:
-        what: Its description, a sentence.
-        how: How to get it.
-    """
-
-    what: str
-    how: str
-
-
-def missing(planned: PlannedRun, locations: DataLocations) -> Iterator[Missing]:
-    """Yield the missing dependencies that a run cannot fetch: data, images, weights, and needs of metrics.
+def missing(planned: PlannedRun, locations: DataLocations) -> Iterator[BenchError]:
+    """Yield an error for each missing dependency that a run cannot fetch: data, images, weights, and needs of metrics.
 
     Loads and downloads nothing.
     """
@@ -136,20 +123,19 @@ def missing(planned: PlannedRun, locations: DataLocations) -> Iterator[Missing]:
     checks += [spec.check for spec in (planned.captioner, planned.encoder, planned.judge) if spec is not None]
     checks += [plan.metric.check for plan in planned.metrics]
     for check in checks:
-        yield from _told(check)
+        yield from _errors_of(check)
 
 
-def missing_data(planned: PlannedRun, locations: DataLocations) -> Iterator[Missing]:
-    """Yield the missing data of a run, without images."""
+def missing_data(planned: PlannedRun, locations: DataLocations) -> Iterator[BenchError]:
+    """Yield an error for each missing file of a run's data, without images."""
     # Tasks may share a data set, which is listed once; images are listed with their task.
     named = f"task '{planned.task.task}': "
-    for error in _told(lambda: require_data(planned.task, planned.path, locations)):
-        yield Missing(error.what.removeprefix(named), error.how)
+    for error in _errors_of(lambda: require_data(planned.task, planned.path, locations)):
+        yield DataError(error.message.removeprefix(named), error.hint)
 
 
-def _told(check: Callable[[], object]) -> Iterator[Missing]:
+def _errors_of(check: Callable[[], object]) -> Iterator[BenchError]:
     try:
         check()
     except BenchError as error:
-        for part in error.parts:
-            yield Missing(part.message, part.hint)
+        yield from error.parts

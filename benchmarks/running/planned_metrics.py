@@ -247,8 +247,10 @@ def require_distinct(task: TaskConfig, kind: str, names: Sequence[str]) -> None:
     Raises:
         TaskError: Two have the same name.
     """
-    if len(set(names)) != len(names):
-        raise TaskError(f"task '{task.task}' lists a {kind} twice", "Give the second one another 'name', or 'label'.")
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise TaskError(
+            f"task '{task.task}' lists {kind} '{repeated[0]}' twice", "Give the second one another 'name', or 'label'."
+        )
 
 
 def look_at_images(names: Sequence[str]) -> bool:
@@ -279,7 +281,7 @@ def plan_metric(
     """
     if (name := entry.called).partition(".")[0] in COLUMNS:
         raise UsageError(
-            f"metric '{entry.metric}' cannot be called '{name}': a column of the samples has that name.",
+            f"metric '{entry.metric}' cannot have the name '{name}', which is a column of samples.parquet.",
             f"Columns: {', '.join(COLUMNS)}. Give the metric another 'name'.",
         )
     direction = {} if entry.higher_is_better is None else {DIRECTION: entry.higher_is_better}
@@ -306,9 +308,9 @@ def plan_metric(
     for need in sorted(metric.needs - offers):
         if need in OF_MODELS:
             fault, hint = _NEEDS_MODEL[need]
-            raise UsageError(f"metric '{entry.metric}' {fault}, and none was named.", hint)
+            raise UsageError(f"metric '{entry.metric}' {fault}, but none was named.", hint)
         fault, key = _OF_DATA[need]
-        raise UsageError(f"metric '{entry.metric}' {fault}, and the task has none ({key}).")
+        raise UsageError(f"metric '{entry.metric}' {fault}, but the task does not set {key}.")
     error = ""
     if isinstance(metric, EvaluateMetric):
         metric.named_by = beside

@@ -110,16 +110,13 @@ def _kept_captions(run: TaskRun, folder: Path) -> RecordedCaptions:
         DataError: The run has none.
     """
     if run.record.samples != "full":
-        raise DataError("the run kept no captions: its samples hold " + _CONTENT[run.record.samples])
+        raise DataError(f"the run has no captions: it was written with --log_samples {run.record.samples}")
     rows = run.samples.select(["id", "candidate"]).to_pylist()
     lines = [json.dumps({"id": row["id"], "caption": row["candidate"]}) for row in rows if row["candidate"] is not None]
     path = folder / "captions.jsonl"
     path.write_text("\n".join(lines), encoding="utf-8")
     # Only captions that the run scored are rescored.
     return RecordedCaptions(path, run.record.model_name, subset=True)
-
-
-_CONTENT = {"scores": "scores alone", "none": "nothing"}
 
 
 def _call(
@@ -136,15 +133,14 @@ def _call(
     """
     models: dict[str, Any] = {}
     aliases = list_aliases()
-    for role, used in record.settings.metric_models.items():
-        if (alias := aliases.get(used.name)) is not None:
+    for role, (name, used) in record.settings.metric_models.items():
+        if (alias := aliases.get(name)) is not None:
             # Folders of another machine are replaced by those of the alias here.
             own = without_folders(alias.arguments)
-            arguments = {key: value for key, value in used.arguments.items() if own.get(key) != value}
-            models |= {role: used.name, f"{role}_args": arguments}
+            arguments = {key: value for key, value in used.items() if own.get(key) != value}
+            models |= {role: name, f"{role}_args": arguments}
         else:
-            adapter = used.name if captioner else record.settings.adapter
-            models |= {role: adapter, f"{role}_args": used.arguments}
+            models |= {role: name if captioner else record.settings.adapter, f"{role}_args": used}
     return resolve_call(
         [record.task],
         model=captioner,

@@ -171,7 +171,7 @@ def _samples(rows: Rows, needs: frozenset[str], rule: EmptyCaption, failures: Fa
             continue
         if not isinstance(row, Mapping):
             raise UsageError(
-                f"row {number} is no mapping with 'candidate' (or 'caption') and 'references': {row!r:.80}"
+                f"row {number} must be a mapping with 'candidate' (or 'caption') and 'references', not {row!r:.80}"
             )
         identity = str(number) if row.get("id") is None else printable(str(row["id"]))
         references = references_of(row.get("references", []))
@@ -213,11 +213,10 @@ def given_rows(rows: Rows | None, predictions: Column | None, references: Column
             id has more than one caption.
     """
     if (rows is None) == (predictions is None):
-        which = "neither rows nor predictions" if rows is None else "both rows and predictions"
-        raise UsageError(f"{which} were given", _HOW)
+        raise UsageError(f"score needs rows or predictions{'' if rows is None else ', not both'}", _HOW)
     if rows is not None:
         if references is not None or images is not None:
-            raise UsageError("rows have their own references and images", _HOW)
+            raise UsageError("rows contain their references and images; do not pass these separately", _HOW)
         return _encoded(rows)
     named = {"candidate": predictions, "references": references, "image": images}
     columns: dict[str, Any] = {name: column for name, column in named.items() if column is not None}
@@ -226,7 +225,7 @@ def given_rows(rows: Rows | None, predictions: Column | None, references: Column
     lists = {name: _listed(name, column) for name, column in columns.items()}
     if len({*map(len, lists.values())}) > 1:
         counts = ", ".join(f"{len(column):,} of '{name}'" for name, column in lists.items())
-        raise UsageError(f"each prediction has its own references and image, and there are {counts}", _HOW)
+        raise UsageError(f"predictions, references and images differ in number: {counts}", _HOW)
     return _encoded(dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True))
 
 
@@ -242,7 +241,7 @@ def require_list(subject: str, column: Any) -> None:
     """
     if isinstance(column, Mapping):
         raise UsageError(
-            f"{subject} are a mapping by id, where a list is expected",
+            f"{subject} must be a list, not a mapping by id",
             "capbench.score takes {ID: [CAPTION]} with {ID: [TEXT, ...]}, and joins them.",
         )
 
@@ -251,13 +250,13 @@ def _joined(columns: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
     """Return columns by id as lists in the order of the captions, with a column of ids."""
     by_id = {name: column for name, column in columns.items() if isinstance(column, Mapping)}
     if others := columns.keys() - by_id.keys():
-        raise UsageError(f"'{next(iter(by_id))}' is by id, and '{min(others)}' is not", _HOW_BY_ID)
+        raise UsageError(f"'{next(iter(by_id))}' is a mapping by id, but '{min(others)}' is a list", _HOW_BY_ID)
     ids = dict.fromkeys(identity for column in by_id.values() for identity in column)
     for name, column in by_id.items():
         if missing := [identity for identity in ids if identity not in column]:
             more = f", and {len(missing) - _NAMED_IDS} more" if len(missing) > _NAMED_IDS else ""
             named = ", ".join(map(repr, missing[:_NAMED_IDS]))
-            raise UsageError(f"'{name}' has nothing of {named}{more}", _HOW_BY_ID)
+            raise UsageError(f"'{name}' has no entry for {named}{more}", _HOW_BY_ID)
     lists = {name: [column[identity] for identity in ids] for name, column in by_id.items()}
     return {**lists, "id": list(ids), "candidate": list(map(_only, ids, lists["candidate"]))}
 
@@ -266,14 +265,14 @@ def _only(identity: Any, captions: Any) -> str:
     """Return the caption of an id."""
     texts = [captions] if isinstance(captions, str) else captions
     if not isinstance(texts, list | tuple) or len(texts) != 1 or not isinstance(texts[0], str):
-        raise UsageError(f"of {identity!r} there is not one caption: {captions!r:.80}", _HOW_BY_ID)
+        raise UsageError(f"id {identity!r} must have exactly one caption, not {captions!r:.80}", _HOW_BY_ID)
     return texts[0]
 
 
 def _listed(name: str, column: Sequence[Any]) -> Sequence[Any]:
     """Return a column; a reference that is one text becomes the list of it."""
     if isinstance(column, str | bytes):
-        raise UsageError(f"'{name}' is one text, where a list is expected", _HOW)
+        raise UsageError(f"'{name}' must be a list, not one text", _HOW)
     if name != "references":
         return list(column)
     return [[value] if isinstance(value, str) else value for value in column]

@@ -21,11 +21,10 @@ from ...tasks.documents import load_documents
 from ...tasks.locate import DataLocations
 from ...tasks.sources import load_source
 from ..inputs.failures import Failure, FailureLog, summarise
-from ..inputs.models import Models, NamedModels, facts_of_loaded
+from ..inputs.models import Models, facts_of_loaded
 from ..inputs.settings import RunSettings
 from ..protocols.document_reader import may_read_one_image
 from ..protocols.job import SHARD, SHARD_OF_IMAGES, Job
-from ..records.building import Finished, values_of
 from ..records.entries import Timings
 from ..records.files import write_run
 from ..records.pictures import pictures
@@ -36,7 +35,8 @@ from ..records.task_run import TaskRun
 from ..store.store import Store
 from .execution import IN_PROCESS, Execution, score_over_shards
 from .plan import PlannedRun, published_results
-from .planned_metrics import finds_by_id, metric_fingerprints
+from .planned_metrics import finds_by_id
+from .recording import RunOutcome, values_of
 from .scoring import Scored, Scorer, score_shards
 
 
@@ -98,33 +98,24 @@ def run(
         scoring = "captions and metrics" if plan.captioner else "metrics" if plan.metrics else "matches"
         steps = ["data", scoring, "statistics", "significance"]
         seconds = {step: round(end - start, 4) for step, (start, end) in zip(steps, pairwise(laps), strict=True)}
-        finished = Finished(
+        outcome = RunOutcome(
+            plan=plan,
             job=job,
-            named=NamedModels(plan.captioner, plan.encoder, plan.judge),
-            facts=scored.facts,
-            collected=collected,
-            data_hash=scored.corpus.data_hash,
-            images_hash=scored.corpus.images_hash if plan.encoder else None,
-            scored=metrics,
+            scored=scored,
             results=results,
-            protocol=protocol.fingerprint(),
             rankings=rankings,
             published=published_results(plan, results) if comparable else {},
             rows=rows,
-            words=scored.corpus.words,
-            made_by=metric_fingerprints(plan.metrics),
-            left_out=plan.left_out,
-            failures=failures.entries,
-            empty=failures.empty,
+            failures=failures,
             # A captioner and a metric may make the same remark.
             remarks=list(dict.fromkeys([*read, *summary.remarks, *scored.remarks])),
             card=load_source(plan.task, plan.path),
             started=started,
             timings=Timings(seconds, scored.seconds),
-            found=store.hits - hits,
+            cached=store.hits - hits,
             computed=store.computed - computed,
         )
-        written = _write(finished, scored, samples, output, samples_hold)
+        written = _write(outcome, samples, output, samples_hold)
         outside = job.pixels.outside if _reads_images(plan) else None
         return replace(written, outside=outside.in_one_line) if outside else written
 
@@ -212,14 +203,11 @@ def samples_of(plan: PlannedRun, scored: Scored, failures: FailureLog) -> tuple[
     return rows, Samples(scored.corpus.columns, scores, reasons, lost)
 
 
-def _write(
-    finished: Finished, scored: Scored, samples: Samples, output: Path | None, samples_hold: SampleContent
-) -> TaskRun:
+def _write(outcome: RunOutcome, samples: Samples, output: Path | None, samples_hold: SampleContent) -> TaskRun:
     """Make the record of a run, and write it with its samples.
 
     Args:
-        finished: The run.
-        scored: The scored corpus.
+        outcome: The run.
         samples: One row per sample.
         output: Folder in which it is written; None writes nothing.
         samples_hold: The content of the samples; with ``scores`` the record quotes no data, either.
@@ -230,11 +218,11 @@ def _write(
     files: dict[str, bytes | Path] = {}
     sums: dict[str, str] = {}
     paths: dict[str, str] = {}
-    corpus = scored.corpus
-    may_be_shown = corpus.has_images and (finished.card is None or finished.card.pictures)
-    if output and samples_hold == finished.redistribution == "full" and may_be_shown:
+    corpus = outcome.scored.corpus
+    may_be_shown = corpus.has_images and (outcome.card is None or outcome.card.pictures)
+    if output and samples_hold == outcome.redistribution == "full" and may_be_shown:
         # Where rows are not single captions, values by row are not values by item.
-        values = list(finished.scores.values()) if finished.words is not None else []
+        values = list(outcome.scores.values()) if corpus.words is not None else []
         for identity, (name, content) in pictures(values, corpus.sample).items():
             paths[identity] = path = f"pictures/{name}"
             files[path], sums[path] = content, hashlib.sha256(content).hexdigest()
@@ -245,11 +233,11 @@ def _write(
             write_samples(samples.tables() if samples_hold == "full" else scores_alone(samples.tables), path)
             with path.open("rb") as file:
                 sums[SAMPLES_FILE] = hashlib.file_digest(file, "sha256").hexdigest()
-        record = Record(values_of(finished, samples_hold, paths, sums))
+        record = Record(values_of(outcome, samples_hold, paths, sums))
         written = write_run(output, record, files) if output else None
     table = samples.table
     if corpus.is_in_files:
         # Samples on disk need not stay in memory; files of shards are deleted.
         whole = None if written and samples_hold == "full" else samples.table()
         table = None if whole is None else (lambda: whole)
-    return TaskRun(record, list(finished.results), written, summarise(finished.failures), table=table)
+    return TaskRun(record, list(outcome.results), written, summarise(outcome.failures.entries), table=table)

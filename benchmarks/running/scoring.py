@@ -346,7 +346,7 @@ def merge_scores(
             merged.add(piece)
         remarks |= dict.fromkeys(merged.remarks.values())
         error = errors.get(name) or merged.error
-        if not error and reviews(planned.metric):
+        if not error and type(planned.metric).review is not Metric.review:
             said, error = attempt(partial(planned.metric.review, _reviewable(own_pieces())))
             reviewed += [Failure(name, "metric", text) for text in said or ()]
         seconds[name] = merged.seconds
@@ -478,11 +478,6 @@ def remarks_on(items: Items, metrics: Sequence[PlannedMetric]) -> dict[int, str]
             if len(candidate) > longest:
                 remarks[item] = f"{remarks[item]}; {cut}" if item in remarks else cut
     return remarks
-
-
-def reviews(metric: Metric) -> bool:
-    """Return whether a metric reviews the scores of a whole run."""
-    return type(metric).review is not Metric.review
 
 
 def attempt(call: Callable[[], Any]) -> tuple[Any, str]:

@@ -94,8 +94,8 @@ class Executor(ABC):
             return pool
         if role and set(self.pools) - {"cpu"}:
             raise UsageError(
-                f"this run needs workers with a model in the role '{role}', which the cluster file does not name",
-                f"Its pools are {', '.join(self.pools)}.",
+                f"this run needs workers with a model of role '{role}', but the cluster file has no such pool",
+                f"Add pool '{role}' to it; its pools are {', '.join(self.pools)}.",
             )
         return Resources(gpus=1 if role and self.has_gpus() else 0, role=role)
 

@@ -105,7 +105,7 @@ class RayExecutor(Executor):
         self._is_connected = True
         if missing := [answer for answer in _answers("").values() if isinstance(answer, str)]:
             raise UsageError(
-                f"a node of the cluster cannot work: {missing[0]}",
+                f"a node of the cluster cannot run capbench: {missing[0]}",
                 f"Each node needs what this machine has: pip install 'capbench[ray]=={version('capbench')}'.",
             )
 
@@ -192,7 +192,7 @@ class _Mapping:
             nodes = _nodes()
             largest = max((node["GPU"], node["CPU"]) for node in nodes)
             raise UsageError(
-                f"a worker takes {self._resources}, and no node of the cluster at {self._address} has them: the "
+                f"no node of the cluster at {self._address} has the {self._resources} of a worker; the "
                 f"largest of {len(nodes)} has {counted(largest[1], 'CPU')} and {counted(largest[0], 'GPU')}",
                 "Ask for less in the cluster file, or start a node that has them.",
             )
@@ -225,7 +225,7 @@ class _Mapping:
             self._had_room = now if ready or _room(self._resources) else self._had_room
         if now - self._had_room > _ROOM_SECONDS:
             raise ExecutorError(
-                f"for {_ROOM_SECONDS:.0f} seconds no node of the cluster had room for a worker with {self._resources}",
+                f"no node of the cluster had room for a worker ({self._resources}) for {_ROOM_SECONDS:.0f} seconds",
                 "Start nodes that have it, and run the same command again: it continues.",
             )
         return ready
@@ -244,7 +244,7 @@ class _Mapping:
             text = " ".join(str(error).split()).partition(" Some common causes")[0]
             why = text[max(text.find("The actor is dead because"), 0) :]
             raise ExecutorError(
-                f"a worker ended, {_RETRIES + 1} times, while it worked on {name_of(call)}: {why[:300]}",
+                f"a worker ended {_RETRIES + 1} times while it ran {name_of(call)}: {why[:300]}",
                 "Run the same command again: it continues.",
             ) from error
 

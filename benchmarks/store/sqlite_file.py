@@ -19,6 +19,8 @@ from ...errors import StoreError
 from ...paths import network_file_system
 
 VERSION = 2
+LOCK_SECONDS = 30.0
+"""How long to wait while another process writes."""
 # A feature vector of 2 KB fills half of a default page; seven fit into one of this size.
 _PAGE_BYTES = 16_384
 # Tables with a rowid: values are appended, and only the index is in key order. WITHOUT ROWID would put rows into the
@@ -83,7 +85,6 @@ class SqliteFile:
 
     Args:
         path: The file.
-        lock_seconds: How long to wait while another process writes.
         replace_damaged: Whether a damaged file is replaced; else it is an error.
 
     Raises:
@@ -94,10 +95,9 @@ class SqliteFile:
     writable: bool
     """Whether it is writable."""
 
-    def __init__(self, path: Path, lock_seconds: float, *, replace_damaged: bool) -> None:
+    def __init__(self, path: Path, *, replace_damaged: bool) -> None:
         self.path = path
         self._target = path.resolve()
-        self._lock_seconds = lock_seconds
         self._lock = threading.Lock()
         network = network_file_system(path)
         # While another process moves the file, there is no file to write.
@@ -106,7 +106,7 @@ class SqliteFile:
         self._replace_damaged = replace_damaged and self.writable
         if not self.writable:
             with store_errors(path):
-                self._db = _connect_for_reading(path, lock_seconds, immutable=network is not None)
+                self._db = _connect_for_reading(path, immutable=network is not None)
             return
         if network:
             raise StoreError(
@@ -154,12 +154,12 @@ class SqliteFile:
                 _move_aside(self._target, damage)
             _make(self._target)
             try:
-                self._db = _connect(self._target, self.path, self._lock_seconds)
+                self._db = _connect(self._target, self.path)
             except DamagedStoreError as error:
                 if not self._replace_damaged:
                     raise
                 _move_aside(self._target, error)
-                self._db = _connect(self._target, self.path, self._lock_seconds)
+                self._db = _connect(self._target, self.path)
             self._inode = _inode(self._target)
 
 
@@ -203,8 +203,8 @@ def store_errors(path: Path, damage: frozenset[int] = _DAMAGE) -> Iterator[None]
         raise StoreError(f"store {path}: {error}", _ELSEWHERE) from error
 
 
-def _connect(target: Path, path: Path, lock_seconds: float) -> sqlite3.Connection:
-    db = sqlite3.connect(target, timeout=lock_seconds, isolation_level=None, check_same_thread=False)
+def _connect(target: Path, path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(target, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         with store_errors(path, _DAMAGE | _OTHER_SCHEMA):
             # Only applies to a new file.
@@ -226,14 +226,14 @@ def _connect(target: Path, path: Path, lock_seconds: float) -> sqlite3.Connectio
     return db
 
 
-def _connect_for_reading(path: Path, lock_seconds: float, immutable: bool) -> sqlite3.Connection:
+def _connect_for_reading(path: Path, immutable: bool) -> sqlite3.Connection:
     """Open a read-only file.
 
     A store in WAL mode has log files next to it, which even a reader creates. Where it cannot, the store is read as
     an immutable file.
     """
     uri = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}"
-    db = sqlite3.connect(uri, uri=True, timeout=lock_seconds, isolation_level=None, check_same_thread=False)
+    db = sqlite3.connect(uri, uri=True, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         with store_errors(path, _DAMAGE | _OTHER_SCHEMA):
             _check_schema(db, path)
@@ -241,7 +241,7 @@ def _connect_for_reading(path: Path, lock_seconds: float, immutable: bool) -> sq
         db.close()
         if immutable or isinstance(error, DamagedStoreError):
             raise
-        return _connect_for_reading(path, lock_seconds, immutable=True)
+        return _connect_for_reading(path, immutable=True)
     return db
 
 

@@ -39,7 +39,6 @@ CREDENTIALS = (
     "Credentials come from the environment: AWS_PROFILE or AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS, "
     "AZURE_STORAGE_..., or the machine's role. They must allow listing, reading and writing."
 )
-_LOCK_SECONDS = 30.0
 _KEYS_A_QUERY = 500
 # Up to the year 2100; a damaged time may be anything.
 _LAST_SECOND = 4_102_444_800
@@ -67,7 +66,6 @@ class Store:
 
     Args:
         path: The file; created if missing, for this user only.
-        lock_seconds: How long to wait while another process writes.
         replace_damaged: Whether a damaged file is moved and replaced; else it is an error.
         late: Whether the file is opened at the first use.
 
@@ -76,13 +74,10 @@ class Store:
             written by a newer capbench.
     """
 
-    def __init__(
-        self, path: Path, lock_seconds: float = _LOCK_SECONDS, *, replace_damaged: bool = True, late: bool = False
-    ) -> None:
+    def __init__(self, path: Path, *, replace_damaged: bool = True, late: bool = False) -> None:
         self.path = path
-        self.hits = 0
-        self.computed = 0
-        self._open = partial(SqliteFile, path, lock_seconds, replace_damaged=replace_damaged)
+        self.hits = self.computed = 0
+        self._open = partial(SqliteFile, path, replace_damaged=replace_damaged)
         self._opened = None if late else self._open()
 
     @property
@@ -258,13 +253,12 @@ def parse_store(text: str | None) -> StoreNames:
     """
     if text is None:
         return StoreNames(default_store_path(), None)
-    if is_address(text):
-        return StoreNames(default_store_path(), checked_address(text))
-    if text.endswith("/"):
-        return StoreNames(default_store_path(), checked_address(Path(text).absolute().as_uri()))
+    if is_address(text) or text.endswith("/"):
+        address = text if is_address(text) else Path(text).absolute().as_uri()
+        return StoreNames(default_store_path(), checked_address(address))
     if Path(text).is_dir():
         raise UsageError(
-            f"--store {text}: this is a folder",
+            f"--store {text}: is a folder",
             f"Use '--store {text}/' to share results between machines, or name a file in it.",
         )
     return StoreNames(Path(text), None)
@@ -294,7 +288,9 @@ def checked_address(text: str) -> str:
             "Name a folder that the machines share, or a bucket: s3://, gs:// or abfs://.",
         )
     if not (parts.path.strip("/") if scheme == "file" else parts.netloc):
-        raise UsageError(f"{text}: this names no folder", f"Write file:///FOLDER or {scheme}://BUCKET/PREFIX.")
+        raise UsageError(
+            f"{text}: the address has no folder or bucket", f"Write file:///FOLDER or {scheme}://BUCKET/PREFIX."
+        )
     return f"{scheme}://{parts.netloc if scheme != 'file' else ''}{parts.path.rstrip('/')}"
 
 

@@ -23,7 +23,7 @@ from ..inputs.models import Models, NamedModels
 from ..inputs.settings import RunSettings
 from ..protocols.document_reader import read_values
 from ..protocols.job import Job, Result
-from ..running.inspection import ANY_MODELS, Missing, missing, missing_data
+from ..running.inspection import ANY_MODELS, missing, missing_data
 from ..running.plan import PlannedRun, plan_task, plan_tasks
 from .inputs import NOTHING, RowInputs
 from .places import RowModels, places
@@ -42,7 +42,7 @@ class SuitePlan:
 
     ready: dict[RowModels, dict[tuple[str, ...], list[str]]] = field(default_factory=dict)
     reasons: dict[tuple[RowModels, str, str], str] = field(default_factory=dict)
-    missing: list[Missing] = field(default_factory=list)
+    missing: list[BenchError] = field(default_factory=list)
 
 
 def plan_suite(
@@ -65,7 +65,7 @@ def plan_suite(
     index = build_index(include_path)
     locations = DataLocations.from_environment(index.expand_names(data or {}), allow_outside)
     plan = SuitePlan()
-    lacking: dict[str, Missing] = {}
+    lacking: dict[str, BenchError] = {}
     for models, wanted in wanted_runs(suite, inputs).items():
         for task, metrics in wanted.items():
             runnable = []
@@ -77,9 +77,9 @@ def plan_suite(
                     plan.reasons[key] = error.message.partition("\n")[0]
                     continue
                 if gone:
-                    plan.reasons[key] = " ".join(absent.what.partition("\n")[0] for absent in gone)
+                    plan.reasons[key] = " ".join(absent.message.partition("\n")[0] for absent in gone)
                     for absent in gone:
-                        lacking.setdefault(absent.what, absent)
+                        lacking.setdefault(absent.message, absent)
                 else:
                     runnable.append(metric)
             if runnable:
@@ -125,7 +125,7 @@ def count_cells(
 
 def _missing(
     index: TaskIndex, locations: DataLocations, models: RowModels, task: str, metric: str
-) -> Iterator[Missing]:
+) -> Iterator[BenchError]:
     if metric == REFERENCES:
         yield from missing_data(plan_references(index, locations, task), locations)
         return

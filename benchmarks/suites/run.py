@@ -15,7 +15,6 @@ from ..inputs.settings import read_metric
 from ..protocols.job import Result
 from ..published.values import Published
 from ..records.task_run import TaskRun
-from ..running.inspection import Missing
 from ..tables.results import tabulated
 from ..tables.text import csv_text, show_number
 from .inputs import NOTHING, RowInputs
@@ -68,7 +67,7 @@ def run_suite(
     *,
     inputs: RowInputs = NOTHING,
     data: Mapping[str, Path] | None = None,
-    on_missing: Callable[[list[Missing]], None] = lambda missing: None,
+    on_missing: Callable[[list[BenchError]], None] = lambda missing: None,
     on_finish: Callable[[TaskRun], None] = lambda run: None,
     **options: Any,
 ) -> SuiteRun:

@@ -64,6 +64,6 @@ def test_workers_with_a_model_take_what_the_pool_of_its_role_says():
     executor = LocalExecutor(gpus=(), pools={"captioner": captioner, "cpu": cpu})
     assert executor.resources_for("captioner") == captioner
     assert executor.resources_for() == cpu
-    with pytest.raises(UsageError, match="in the role 'encoder', which the cluster file does not name"):
+    with pytest.raises(UsageError, match="of role 'encoder', but the cluster file has no such pool"):
         executor.resources_for("encoder")
     assert LocalExecutor(gpus=(), pools={"cpu": cpu}).resources_for("encoder") == Resources(role="encoder")

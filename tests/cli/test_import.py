@@ -134,7 +134,7 @@ def test_key_chooses_the_id_and_an_unknown_one_names_those_that_are_there(bench,
     log = write_log(sample(0, "a"), sample(1, "b"))
     assert [row["id"] for row in load(log, "--key", key)] == ids
     unknown = bench("import", log, "-o", "c.jsonl", "--key", "imageid")
-    unknown.failed(2, "no caption has it. Did you mean 'image_id'?")
+    unknown.failed(2, "no caption has this field. Did you mean 'image_id'?")
 
 
 def test_references_printed_as_a_python_list_are_read_as_data_only(load: Load):

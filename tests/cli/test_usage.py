@@ -42,7 +42,7 @@ def test_unknown_command_names_the_nearest(bench, given: str, nearest: str):
         ("run --task iiw_40 --model iiw-p5b", "unknown task 'iiw_40'. Did you mean 'iiw_400'?"),
         ("run --task , --model iiw-p5b", "no task was named"),
         ("run --task iiw_400 --model iiw-p5", "unknown model 'iiw-p5'. Did you mean 'iiw-p5b'?"),
-        ("run --task iiw_400", "task 'iiw_400' scores the captions of a model, and none was named."),
+        ("run --task iiw_400", "task 'iiw_400' needs a model that writes captions, but none was named."),
         ("run --task iiw_400 --model iiw-p5b --metrics lenght", "unknown metric 'lenght'. Did you mean 'length'?"),
         ("run --task iiw_400 --model iiw-p5b --metrics ,", "--metrics: no metric was named"),
         ("run --task iiw_400 --model iiw-p5b --model_args name", "expected key=value, found 'name'"),

@@ -185,9 +185,9 @@ def test_our_metric_is_a_module_and_combines_with_others(tmp_path: Path):
 def test_mappings_of_ids_are_refused_by_our_metric_as_a_module(ids: Any):
     captions, references = ({one: [text] for one, text in zip(ids, ("a dog", "a cat"), strict=True)} for _ in "12")
     rouge = capbench.as_evaluate("rouge_l")
-    with pytest.raises(UsageError, match="predictions are a mapping by id, where a list is expected"):
+    with pytest.raises(UsageError, match="predictions must be a list, not a mapping by id"):
         rouge.compute(predictions=captions, references=references)
-    with pytest.raises(UsageError, match="references are a mapping by id, where a list is expected"):
+    with pytest.raises(UsageError, match="references must be a list, not a mapping by id"):
         rouge.compute(predictions=["a dog", "a cat"], references=references)
 
 

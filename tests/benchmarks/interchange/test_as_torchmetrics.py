@@ -42,7 +42,7 @@ def test_batches_of_captions_have_the_value_of_all_to_the_bit(metric: str):
     assert (value.dtype, value.shape) == (torch.float64, ())
     assert ours.compute().item() == whole
     ours.reset()
-    with pytest.raises(UsageError, match="there is no caption") as caught:
+    with pytest.raises(UsageError, match="no caption was added") as caught:
         ours.compute()
     assert caught.value.hint == "Call update before compute."
 
@@ -89,11 +89,11 @@ def test_one_text_is_a_caption_or_a_reference_and_one_that_says_nothing_counts_a
 @pytest.mark.parametrize(
     ("batch", "error", "message"),
     [
-        ((["a", "b"], [["a"]]), UsageError, "there are 2 captions and 1 references"),
-        ((["a"],), UsageError, "there are 1 captions and 0 references"),
+        ((["a", "b"], [["a"]]), UsageError, "captions and references differ in number: 2 and 1"),
+        ((["a"],), UsageError, "captions and references differ in number: 1 and 0"),
         ((["a", "b"], [["a"], []]), DataError, "caption 1 of the batch: reference is an empty list"),
-        (({"0": ["a"]}, {"0": ["a"]}), UsageError, "captions are a mapping by id, where a list is expected"),
-        ((["a"], {"0": ["a"]}), UsageError, "references are a mapping by id, where a list is expected"),
+        (({"0": ["a"]}, {"0": ["a"]}), UsageError, "captions must be a list, not a mapping by id"),
+        ((["a"], {"0": ["a"]}), UsageError, "references must be a list, not a mapping by id"),
     ],
 )
 def test_batches_that_cannot_be_scored_are_refused(batch: tuple[Any, ...], error: type, message: str):
@@ -189,9 +189,9 @@ def test_clip_of_a_folder_is_taken_as_of_the_hub_and_no_other_weights(tiny_clip:
     ("batch", "message"),
     [
         ((["a"], ["b"]), "compares images with captions, not two of the same type"),
-        (({"a.png": TENSORS[0]}, ["a"]), "images are a mapping by id, where a list is expected"),
+        (({"a.png": TENSORS[0]}, ["a"]), "images must be a list, not a mapping by id"),
         ((TENSORS[:1], TENSORS[:1]), "compares images with captions, not two of the same type"),
-        ((TENSORS[:2], ["a"]), "there are 1 captions and 2 images"),
+        ((TENSORS[:2], ["a"]), "captions and images differ in number: 1 and 2"),
         (([TENSORS[0] / 255], ["a"]), r"an image is a tensor of dtype torch.float32 and shape \[3, 40, 60\]"),
         (([TENSORS[0].int() * 2], ["a"]), "an image is a tensor of dtype torch.int32"),
         (([-TENSORS[0].int()], ["a"]), "an image is a tensor of dtype torch.int32"),

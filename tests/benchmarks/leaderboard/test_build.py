@@ -217,7 +217,7 @@ def test_what_is_no_record_is_named_and_costs_no_other(record_folder: Path):
     assert list(marks(record_folder)) == ["good"]
     found = reasons(record_folder)
     assert "is not valid JSON" in found["cut"]
-    assert "schema version 2, this capbench knows 1" in found["later"]
+    assert "schema version 2; this capbench reads up to 1" in found["later"]
     assert "the record has no 'intervals'" in found["bare"]
 
 

@@ -319,5 +319,5 @@ def test_task_without_a_model_says_how_to_name_one(folder: Path):
 
 def test_model_that_writes_no_captions_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(adapters._entries, "encoder only", object)
-    with pytest.raises(UsageError, match="a model that writes captions is needed; 'encoder only'"):
+    with pytest.raises(UsageError, match="the run needs a model that writes captions; 'encoder only'"):
         run(folder, "encoder only")

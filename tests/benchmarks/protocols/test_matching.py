@@ -261,7 +261,7 @@ def test_number_is_put_beside_the_published_one_of_the_same_model(
 
 
 def test_run_without_a_model_that_encodes_is_refused(dci: Path):
-    with pytest.raises(UsageError, match="tests a model that encodes images and texts, and none was named"):
+    with pytest.raises(UsageError, match="needs a model that encodes images and texts, but none was named"):
         evaluate(None, dci, "dci_all_scm")
 
 

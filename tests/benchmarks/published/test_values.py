@@ -51,7 +51,7 @@ def test_an_unknown_paper_gets_a_suggestion():
 
 
 def test_an_unknown_table_names_those_there_are():
-    with pytest.raises(TaskError, match="It has: 1, 2, 3"):
+    with pytest.raises(TaskError, match="Its tables: 1, 2, 3"):
         find("pacspp", 12, "Composite", "CIDEr", "kendall_b")
 
 

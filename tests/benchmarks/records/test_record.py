@@ -190,7 +190,7 @@ def test_links_to_folders_are_named_and_not_followed(runs: Path, tmp_path: Path)
     ("text", "reason"),
     [
         ("", "cannot be read as a run: it is not valid JSON"),
-        ('{"schema_version": NaN}', "NaN is not a JSON number"),
+        ('{"schema_version": NaN}', "NaN is not a JSON value"),
         ("[" * 100_000, "it is not valid JSON"),
         ('{"schema_version": 1, "task": "\\ud800"}', "it is not valid JSON"),
         ('{"schema_version": 1, "task": "\\uDFFF"}', "it is not valid JSON"),
@@ -199,7 +199,7 @@ def test_links_to_folders_are_named_and_not_followed(runs: Path, tmp_path: Path)
         ('{"schema_version": "one"}', "is not a run record of capbench"),
         ("[1]", "is not a run record of capbench (it has no schema_version)"),
         ('{"schema_version": true}', "it has no schema_version"),
-        ('{"schema_version": 2}', "has schema version 2, this capbench knows 1"),
+        ('{"schema_version": 2}', "has schema version 2; this capbench reads up to 1"),
         ('{"schema_version": 1}', "is not a valid run record: the record has no 'task'"),
     ],
 )

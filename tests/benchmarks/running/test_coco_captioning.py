@@ -102,7 +102,7 @@ def test_captions_in_cocos_result_format_are_scored_against_all_sentences(data: 
     assert found["rep_1"] == pytest.approx(2 / 3)  # "a" stands three times in the first caption
     assert {result.n for result in done.results} == {3}
     assert not done.record.failures
-    assert done.record.settings.model_arguments == {"path": "captions.json"}
+    assert done.record.settings.model_args == {"path": "captions.json"}
     # No encoder was named, so the metrics that need one are left out.
     assert not {"clip_s", "refclip_s", "pac_s", "refpac_s"} & found.keys()
 

@@ -226,18 +226,18 @@ def test_mappings_of_ids_are_joined_and_scored_as_lists_are():
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"predictions": {"0": ["a", "b"]}}, r"of '0' there is not one caption: \['a', 'b'\]"),
-        ({"predictions": {"0": []}}, r"of '0' there is not one caption: \[\]"),
-        ({"predictions": {"0": [{"caption": "a"}]}}, "of '0' there is not one caption"),
-        ({"predictions": {"0": ["a"]}, "references": {}}, "'references' has nothing of '0'"),
-        ({"predictions": {}, "references": {"0": ["a"]}}, "'candidate' has nothing of '0'"),
-        ({"predictions": {"0": ["a"]}, "references": {0: ["a"]}}, "'candidate' has nothing of 0"),
+        ({"predictions": {"0": ["a", "b"]}}, r"id '0' must have exactly one caption, not \['a', 'b'\]"),
+        ({"predictions": {"0": []}}, r"id '0' must have exactly one caption, not \[\]"),
+        ({"predictions": {"0": [{"caption": "a"}]}}, "id '0' must have exactly one caption"),
+        ({"predictions": {"0": ["a"]}, "references": {}}, "'references' has no entry for '0'"),
+        ({"predictions": {}, "references": {"0": ["a"]}}, "'candidate' has no entry for '0'"),
+        ({"predictions": {"0": ["a"]}, "references": {0: ["a"]}}, "'candidate' has no entry for 0"),
         (
             {"predictions": {str(n): ["a"] for n in range(9)}, "images": {"8": b""}},
-            "'image' has nothing of '0', '1', '2', and 5 more",
+            "'image' has no entry for '0', '1', '2', and 5 more",
         ),
-        ({"predictions": {"0": ["a"]}, "references": [["a"]]}, "'candidate' is by id, and 'references' is not"),
-        ({"predictions": ["a"], "references": {"0": ["a"]}}, "'references' is by id, and 'candidate' is not"),
+        ({"predictions": {"0": ["a"]}, "references": [["a"]]}, "'candidate' is a mapping by id, but"),
+        ({"predictions": ["a"], "references": {"0": ["a"]}}, "'candidate' is a list"),
     ],
 )
 def test_ids_that_cannot_be_joined_are_named(keys: dict[str, Any], message: str):
@@ -262,15 +262,15 @@ def test_decoded_images_are_scored_as_encoded_ones_to_the_bit():
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({}, "neither rows nor predictions were given"),
-        ({"rows": [], "predictions": []}, "both rows and predictions were given"),
-        ({"rows": [], "references": []}, "rows have their own references and images"),
-        ({"rows": [], "images": []}, "rows have their own references and images"),
-        ({"predictions": "a dog"}, "'candidate' is one text, where a list is expected"),
-        ({"predictions": PREDICTIONS, "references": "a dog"}, "'references' is one text"),
+        ({}, "score needs rows or predictions"),
+        ({"rows": [], "predictions": []}, "score needs rows or predictions, not both"),
+        ({"rows": [], "references": []}, "rows contain their references and images"),
+        ({"rows": [], "images": []}, "rows contain their references and images"),
+        ({"predictions": "a dog"}, "'candidate' must be a list, not one text"),
+        ({"predictions": PREDICTIONS, "references": "a dog"}, "'references' must be a list, not one text"),
         (
             {"predictions": PREDICTIONS, "references": [["a"], ["b"]], "images": [b""]},
-            "there are 3 of 'candidate', 2 of 'references', 1 of 'image'",
+            "differ in number: 3 of 'candidate', 2 of 'references', 1 of 'image'",
         ),
     ],
 )

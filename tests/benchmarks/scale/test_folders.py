@@ -95,8 +95,8 @@ def test_folder_that_cannot_be_written_is_named(tmp_path: Path):
         ("s3://bucket/run?key=secret", "^s3://bucket/run: .* must not hold credentials"),
         ("http://host/run", "scheme 'http://' is not supported for results"),
         ("s33://bucket/run", "Did you mean 's3'"),
-        ("s3:///run", "names no folder"),
-        ("file:///", "names no folder"),
+        ("s3:///run", "the address has no folder or bucket"),
+        ("file:///", "the address has no folder or bucket"),
     ],
 )
 def test_address_that_is_none_is_refused(address: str, message: str):

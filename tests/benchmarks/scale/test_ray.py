@@ -124,7 +124,10 @@ def scenario_call_that_kills_its_worker_is_named(executor: RayExecutor, folder: 
 
 def scenario_what_no_node_has_is_refused(executor: RayExecutor, folder: Path):
     for resources, message in (
-        (Resources(cpus=64), r"takes 64 CPUs, 0 GPUs, and no node of the cluster at .* of 3 has 1 CPU and 1 GPU"),
+        (
+            Resources(cpus=64),
+            r"no node of the cluster at .* has the 64 CPUs, 0 GPUs of a worker; .* of 3 has 1 CPU and 1 GPU",
+        ),
         (Resources(gpus=8), "takes 1 CPU, 8 GPUs"),
         (Resources(memory=1 << 60), r"1073741824.0 GiB"),
     ):
@@ -136,7 +139,7 @@ def scenario_node_with_another_capbench_is_refused(
     executor: RayExecutor, folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(ray_executor, "version", lambda name: "99.0")
-    with pytest.raises(UsageError, match=r"cannot work: \S+ has capbench .*\n.*capbench\[ray\]==99.0"):
+    with pytest.raises(UsageError, match=r"cannot run capbench: \S+ has capbench .*\n.*capbench\[ray\]==99.0"):
         list(RayExecutor(executor.address).map(Recorded(folder), SHARDS))
 
 

@@ -14,7 +14,6 @@ from capbench.adapters.decoding.settings import decoder_of
 from capbench.benchmarks.inputs.settings import read_metric
 from capbench.benchmarks.protocols.job import Result
 from capbench.benchmarks.published.values import load
-from capbench.benchmarks.running.inspection import Missing
 from capbench.benchmarks.suites.places import places
 from capbench.benchmarks.suites.plan import describe_references
 from capbench.benchmarks.suites.read import FOLDER, RECORDED, REFERENCES, Suite, SuiteColumn, list_suites, load_suite
@@ -137,14 +136,14 @@ def test_all_that_is_missing_is_said_once_before_work_starts(
 ):
     monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("nltk.data.path", [])
-    said: list[Missing] = []
+    errors: list[BenchError] = []
     run = small_suite(
         {"metric": "bleu_1"},
         {"metric": CAPTURE, "printed": "UMIC"},
         {"metric": "pac_s", "model": "pac-s++-vit-b-32", "printed": "PAC-S++"},
         {"metric": "refpac_s", "model": "pac-s++-vit-b-32", "printed": "RefPAC-S++"},
         statistics=("kendall_b", "kendall_c"),
-        on_missing=said.extend,
+        on_missing=errors.extend,
     )
     wanted = {
         "WordNet is not at nowhere": "",
@@ -154,11 +153,11 @@ def test_all_that_is_missing_is_said_once_before_work_starts(
         "CAPTURE's text encoder 'no/encoder'": "hf download no/encoder",
         "checkpoint PAC++_clip_ViT-B-32.pth": "https://",
     }
-    assert len(said) == len(wanted)
-    for one, (what, how) in zip(said, wanted.items(), strict=True):
-        assert one.what.startswith(what) and how in one.how
+    assert len(errors) == len(wanted)
+    for error, (message, hint) in zip(errors, wanted.items(), strict=True):
+        assert error.message.startswith(message) and hint in error.hint
     assert all(what in run.cells[2].reason for what in list(wanted)[:5])
-    assert run.cells[4].reason == run.cells[7].reason == said[5].what
+    assert run.cells[4].reason == run.cells[7].reason == errors[5].message
     assert len(run.runs) == 1 and run.cells[0].result is not None
 
 

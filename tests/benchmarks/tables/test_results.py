@@ -21,10 +21,10 @@ from rated_task import write_rated
 import capbench
 from capbench.benchmarks.protocols.contract import Result
 from capbench.benchmarks.published.values import Published
-from capbench.benchmarks.records.building import published_entry
 from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.running.plan import resolve_call
+from capbench.benchmarks.running.recording import published_entry
 from capbench.benchmarks.statistics.bootstrap import Interval
 from capbench.benchmarks.tables.results import legend, render, result_rows
 from capbench.benchmarks.tables.run import Run

@@ -4,87 +4,68 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from ...tasks.sources import DataSource
-from ..inputs.failures import Failure, summarise
-from ..inputs.models import ROLES, ModelFacts, NamedModels
-from ..protocols.job import Collected, Job, Result, ScoredMetric
+from ..inputs.failures import Failure, FailureLog, summarise
+from ..inputs.models import ROLES
+from ..protocols.job import Job, Result
 from ..published.values import Published
+from ..records import environment
+from ..records.entries import NO_ERROR, SCHEMA_VERSION, Timings
+from ..records.hashes import checksum, hash_of_json, plain
+from ..records.histograms import histograms
+from ..records.publishing import SampleContent, origin_name, unquoted, unquoted_failures, without_folders
 from ..statistics.rated_rows import Ratings
 from ..statistics.significance import ALPHA, Ranking
-from . import environment
-from .entries import Timings
-from .hashes import checksum, hash_of_json, plain
-from .histograms import histograms
-from .publishing import SampleContent, origin_name, unquoted, unquoted_failures, without_folders
-
-SCHEMA_VERSION = 1
-NO_ERROR = "N/A"
-"""lm-eval's text for a missing standard error."""
+from .plan import PlannedRun
+from .planned_metrics import metric_fingerprints
+from .scoring import Scored
 
 
 @dataclass(frozen=True)
-class Finished:
-    """A finished run, from which its record is built.
+class RunOutcome:
+    """The outcome of a run, from which its record is built.
 
     Attributes:
-        job: Task, documents, models and settings.
-        named: The models as the user named them.
-        facts: Facts about the models that were used, by role.
-        collected: The scored samples.
-        data_hash: Hash of the samples.
-        images_hash: Hash of their images; None where no number depends on images.
-        scored: The scores of each metric.
+        plan: The run.
+        job: Its documents, models and settings.
+        scored: The corpus and its scores.
         results: The numbers.
-        protocol: Every choice of the protocol, defaults spelled out.
         rankings: Which metrics differ, by statistic.
         published: Published values, by the key of the result.
         rows: Values of each sample in samples.parquet: metric to ``[n]`` values.
-        words: ``[n]`` number of words of each caption; None where samples are not single captions.
-        made_by: Settings and versions that decide the values of each metric, by its name.
-        left_out: Metrics of the task that were not computed, with the reason.
-        failures: Samples that could not be used.
-        empty: Captions that were scored as empty ones.
+        failures: Samples that could not be used, and captions that were scored as empty ones.
         remarks: Remarks of models and metrics on the images they read.
         card: Source and terms of the data; None for a user's own data.
         started: Start, in seconds since 1970.
         timings: Duration of each step.
-        found: Results found in the store.
-        computed: Results added to the store.
+        cached: Number of results from the store.
+        computed: Number of results that were added to the store.
     """
 
+    plan: PlannedRun
     job: Job
-    named: NamedModels
-    facts: Mapping[str, ModelFacts]
-    collected: Collected
-    data_hash: str
-    images_hash: str | None
-    scored: Sequence[ScoredMetric]
+    scored: Scored
     results: Sequence[Result]
-    protocol: Mapping[str, Any]
-    rankings: Mapping[str, Ranking] = field(default_factory=dict[str, Ranking])
-    published: Mapping[str, Published] = field(default_factory=dict[str, Published])
-    rows: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
-    words: np.ndarray | None = None
-    made_by: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    left_out: Mapping[str, str] = field(default_factory=dict[str, str])
-    failures: Sequence[Failure] = ()
-    empty: Sequence[Failure] = ()
-    remarks: Sequence[Failure] = ()
-    card: DataSource | None = None
-    started: float = field(default_factory=time.time)
-    timings: Timings = field(default_factory=Timings)
-    found: int = 0
-    computed: int = 0
+    rankings: Mapping[str, Ranking]
+    published: Mapping[str, Published]
+    rows: Mapping[str, np.ndarray]
+    failures: FailureLog
+    remarks: Sequence[Failure]
+    card: DataSource | None
+    started: float
+    timings: Timings
+    cached: int
+    computed: int
 
     @property
     def scores(self) -> dict[str, np.ndarray]:
         """The values of each sample, of the metrics that did not fail as a whole."""
-        return {metric.name: self.rows[metric.name] for metric in self.scored if metric.scores is not None}
+        return {metric.name: self.rows[metric.name] for metric in self.scored.metrics if metric.scores is not None}
 
     @property
     def redistribution(self) -> str:
@@ -93,27 +74,24 @@ class Finished:
 
 
 def values_of(
-    finished: Finished,
-    samples: SampleContent,
-    pictures: Mapping[str, str] | None = None,
-    files: Mapping[str, str] | None = None,
+    outcome: RunOutcome, samples: SampleContent, pictures: Mapping[str, str], files: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the JSON values of a record."""
-    job, named, summary = finished.job, finished.named, finished.collected.summary
-    task, model = job.task, named.captioner or named.encoder or named.judge
-    captioner, encoder, judge = map(finished.facts.get, ROLES)
-    parts = without_folders(plain(_fingerprint_parts(finished)), distinct=True)
-    values, intervals, of_results = result_entries(finished.results)
+    plan, job, scored = outcome.plan, outcome.job, outcome.scored
+    task, model, collected, metrics = plan.task, plan.model, scored.corpus.collected, scored.metrics
+    summary, numbers = collected.summary, collected.numbers
+    captioner, encoder, judge = map(scored.facts.get, ROLES)
+    parts = without_folders(plain(_fingerprint_parts(outcome)), distinct=True)
+    values, intervals, of_results = result_entries(outcome.results)
     # Of metrics themselves, too: comparisons may be of their scores.
-    of_metrics = {without_folders(scored.name): scored.metric.higher_is_better for scored in finished.scored}
-    errors = [{"metric": metric.name, "reason": metric.error} for metric in finished.scored if metric.scores is None]
-    failures, remarks = finished.failures, finished.remarks
+    of_metrics = {without_folders(metric.name): metric.metric.higher_is_better for metric in metrics}
+    errors = [{"metric": metric.name, "reason": metric.error} for metric in metrics if metric.scores is None]
+    failures, remarks = outcome.failures.entries, outcome.remarks
     if samples == "scores":
         failures, remarks = unquoted_failures(failures), unquoted_failures(remarks)
         for entry in (*errors, *intervals.values()):
             entry["reason"] = unquoted(entry["reason"])
-    each_metric = {name: round(seconds, 4) for name, seconds in finished.timings.metrics.items()}
-    numbers = finished.collected.numbers
+    each_metric = {name: round(seconds, 4) for name, seconds in outcome.timings.metrics.items()}
     ratings = Ratings(numbers["rating"], numbers["ratings"]) if "rating" in numbers else None
     record: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
@@ -130,21 +108,21 @@ def values_of(
         "config": {
             "model": model.adapter if model else None,
             "model_args": model.arguments if model else {},
-            "encoder": named.encoder.name if named.encoder else None,
-            "encoder_args": named.encoder.arguments if named.encoder else {},
-            "judge": named.judge.name if named.judge else None,
-            "judge_args": named.judge.arguments if named.judge else {},
+            "encoder": plan.encoder.name if plan.encoder else None,
+            "encoder_args": plan.encoder.arguments if plan.encoder else {},
+            "judge": plan.judge.name if plan.judge else None,
+            "judge_args": plan.judge.arguments if plan.judge else {},
             **job.settings.to_json(),
         },
         "git_hash": environment.git_hash(),
-        "date": finished.started,
-        "total_evaluation_time_seconds": str(round(time.time() - finished.started, 3)),
+        "date": outcome.started,
+        "total_evaluation_time_seconds": str(round(time.time() - outcome.started, 3)),
         "intervals": intervals,
-        "published": {key: published_entry(published) for key, published in finished.published.items()},
-        "metrics_left_out": finished.left_out,
+        "published": {key: published_entry(published) for key, published in outcome.published.items()},
+        "metrics_left_out": plan.left_out,
         "metric_errors": errors,
         "failures": summarise(failures),
-        "empty_captions": summarise(finished.empty),
+        "empty_captions": summarise(outcome.failures.empty),
         "subset": asdict(summary.subset) if summary.subset else None,
         "remarks": summarise(remarks),
         "ruled_out": summary.ruled_out,
@@ -153,9 +131,9 @@ def values_of(
         "data_checks": list(map(asdict, summary.data_checks)),
         "data_origin": origin_name(job.documents.origin),
         "documents_hash": summary.documents_hash or None,
-        "redistribution": finished.redistribution,
+        "redistribution": outcome.redistribution,
         "samples": samples,
-        "truncation": _truncation(finished, encoder.context_length if encoder else None),
+        "truncation": _truncation(scored, encoder.context_length if encoder else None),
         "significance": {
             name: {
                 "alpha": ALPHA,
@@ -163,33 +141,35 @@ def values_of(
                 "seed": job.settings.seed,
                 "groups": ranking.groups,
             }
-            for name, ranking in finished.rankings.items()
+            for name, ranking in outcome.rankings.items()
         },
-        "histograms": histograms(finished.scores, finished.words, ratings),
-        "pictures": pictures or {},
-        "files": files or {},
+        "histograms": histograms(outcome.scores, scored.corpus.words, ratings),
+        "pictures": pictures,
+        "files": files,
         "fingerprint": hash_of_json(parts),
         "fingerprint_parts": parts,
         "environment": environment.environment(),
-        "timings": {**finished.timings.steps, "each_metric": each_metric},
-        "store": {"found": finished.found, "computed": finished.computed},
+        "timings": {**outcome.timings.steps, "each_metric": each_metric},
+        "store": {"found": outcome.cached, "computed": outcome.computed},
     }
     record = without_folders(plain(record))
     return {**record, "checksum": checksum(record)}
 
 
-def _fingerprint_parts(finished: Finished) -> dict[str, Any]:
+def _fingerprint_parts(outcome: RunOutcome) -> dict[str, Any]:
     """Return what decides the numbers: not the machine's folders, but hashes of the files that are read."""
-    task, settings = finished.job.task, finished.job.settings
-    captioner, encoder, judge = map(finished.facts.get, ROLES)
+    plan, task, settings, corpus = outcome.plan, outcome.plan.task, outcome.job.settings, outcome.scored.corpus
+    captioner, encoder, judge = map(outcome.scored.facts.get, ROLES)
+    # Without an encoder, no number depends on images.
+    images_hash = corpus.images_hash if plan.encoder else None
     return {
-        "task": {"name": task.task, **task.fingerprint(), "protocol": finished.protocol},
-        "data": finished.data_hash,
-        **({"images": finished.images_hash} if finished.images_hash else {}),
+        "task": {"name": task.task, **task.fingerprint(), "protocol": plan.protocol.fingerprint()},
+        "data": corpus.data_hash,
+        **({"images": images_hash} if images_hash else {}),
         "model": captioner.fingerprint if captioner else None,
         "encoder": encoder.fingerprint if encoder else None,
         **({"judge": judge.fingerprint} if judge else {}),
-        "metrics": finished.made_by,
+        "metrics": metric_fingerprints(plan.metrics),
         "settings": {
             **{key: getattr(settings, key) for key in ("limit", "seed", "resamples", "level", "generation_kwargs")},
             # Only where it was chosen: otherwise the data decide.
@@ -242,7 +222,7 @@ def published_entry(published: Published) -> dict[str, Any]:
     }
 
 
-def _truncation(finished: Finished, limit: int | None) -> dict[str, Any]:
+def _truncation(scored: Scored, limit: int | None) -> dict[str, Any]:
     """Return, for each metric whose encoder has a token limit, how many captions were cut.
 
     A metric reports ``Scores.parts["truncated"]``: ``[n]`` 1 for an item whose caption was cut, else 0, NaN where it is
@@ -250,9 +230,9 @@ def _truncation(finished: Finished, limit: int | None) -> dict[str, Any]:
     """
     if limit is None:
         return {}
-    summary, item_of_sample = finished.collected.summary, finished.collected.item_of_sample
+    summary, item_of_sample = scored.corpus.collected.summary, scored.corpus.collected.item_of_sample
     counts = dict(summary.cut)
-    for metric in finished.scored:
+    for metric in scored.metrics:
         cut = metric.scores.parts.get("truncated") if metric.scores is not None else None
         if cut is not None:
             counts[metric.name] = len(item_of_sample), int(np.count_nonzero(cut[item_of_sample] > 0))
