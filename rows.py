@@ -265,7 +265,7 @@ def _keyed(file: str, content: dict[str, Any], column: str) -> Iterator[Row | Ba
             if isinstance(row, BadRow):
                 yield row
             elif row.get(column, key) != key:
-                yield BadRow(place, f"has a column '{column}', where its key in the file would stand")
+                yield BadRow(place, f"has a column '{column}', which the key of its object would replace")
             else:
                 yield {column: key, **row}
 
@@ -301,7 +301,7 @@ def _csv(path: Path) -> Iterator[Row | BadRow]:
             elif path.suffix == ".tsv" and any("\t" in field and "\n" in field for field in row.values()):
                 # Two captions that begin and end with a quote: what stands between is a field to CSV.
                 place = f"{path.name}:{first_line}-{reader.line_num}"
-                yield BadRow(place, "a quote that begins a field takes in the lines that follow")
+                yield BadRow(place, "an opening quote swallows the lines that follow")
             else:
                 yield row
 

@@ -128,7 +128,7 @@ class ModelSpec:
         build = adapters[self.adapter]
         arguments = self._arguments_of(build)
         if self.runs_remote_code and not runs_code():
-            raise AdapterError(f"{self.name}: has its own code, which a dry run does not execute.")
+            raise AdapterError(f"{self.name}: runs its own code, which a dry run does not.")
         known = inspect.signature(build).parameters
         hint = f"Its arguments: {', '.join(known)}."
         takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in known.values())
@@ -154,7 +154,7 @@ class ModelSpec:
             device: Such as ``cpu``; of adapters that compute on one.
 
         Raises:
-            BenchError: The model could not be loaded, or has no module that can be trained here.
+            BenchError: The model could not be loaded, or has no trainable module.
         """
         return self.on(device).load().to_trainable()
 
@@ -196,10 +196,7 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
     Raises:
         UsageError: Not known; the nearest name is proposed. Or a folder's ``model.yaml`` needs more permissions.
     """
-    passed = model_args
-    arguments: dict[str, Any] = {}
-    if passed:
-        arguments = parse_arguments(passed, "--model_args") if isinstance(passed, str) else dict(passed)
+    arguments = parse_arguments(model_args, "--model_args") if isinstance(model_args, str) else dict(model_args)
     adapter, colon, path = model.partition(":")
     if colon and adapter in _OF_FILES:
         if not path:
@@ -249,19 +246,12 @@ def _beside(value: Any, folder: Path) -> Any:
 
 
 def _read_alias(name: str, values: Mapping[str, Any], folder: Path) -> ModelSpec:
-    about = {key: str(values.get(key, "")) for key in ("description", "size", "source")}
-    described = {*about, "adapter", "printed_as", "published_as"}
+    own = {key: str(values[key]) for key in ("description", "size", "source") if key in values}
+    published = {
+        paper: [names] if isinstance(names, str) else names for paper, names in values.get("published_as", {}).items()
+    }
+    described = {*own, "adapter", "printed_as", "published_as"}
     arguments = {key: _beside(value, folder) for key, value in values.items() if key not in described}
     return ModelSpec(
-        name,
-        values["adapter"],
-        arguments,
-        about["description"],
-        about["size"],
-        about["source"],
-        values.get("printed_as", {}),
-        {
-            paper: [names] if isinstance(names, str) else names
-            for paper, names in values.get("published_as", {}).items()
-        },
+        name, values["adapter"], arguments, **own, printed_as=values.get("printed_as", {}), published_as=published
     )

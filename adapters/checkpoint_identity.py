@@ -52,7 +52,7 @@ def hub_commit(name: str, revision: str | None) -> str:
         # Libraries raise errors of any type: no network, no such model, no right to it.
         raise AdapterError(
             f"model '{name}': {first_line(error)}",
-            f"Name a local folder, or fetch it where the hub can be reached: hf download {name}",
+            f"Name a local folder, or fetch it while the hub is reachable: hf download {name}",
         ) from error
 
 

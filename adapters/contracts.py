@@ -111,7 +111,7 @@ class Model:
         """
         raise AdapterError(
             f"{getattr(self, 'name', type(self).__name__)} cannot be trained: "
-            f"{type(self).__name__} has no module that can be trained here.",
+            f"{type(self).__name__} has no trainable module.",
             "Recipes train dual encoders of the adapters open_clip, hf_clip and pac, and captioners of the adapter hf.",
         )
 
@@ -440,7 +440,7 @@ class Judge(Model, ABC):
             raise AdapterError(
                 f"judge {type(self).__name__} supports no images, token probabilities, system prompts or decoding "
                 "settings",
-                "Name one that does, such as hf_judge or openai_judge.",
+                "Use one that does, such as hf_judge or openai_judge.",
             )
         prompts = [request.prompt for request in requests]
         for texts, failures in _answered(f"{type(self).__name__}.complete", prompts, self.complete, self.batch_size):

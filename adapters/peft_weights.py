@@ -27,8 +27,8 @@ def peft_checkpoint(peft: str) -> str:
     folder = Path(peft).expanduser()
     if not (folder / "adapter_config.json").is_file():
         raise AdapterError(
-            f"peft={peft}: no folder with an adapter_config.json.",
-            "Name a folder that save_pretrained of peft wrote; 'hf download' fetches one of the hub.",
+            f"peft={peft} is not a folder with an adapter_config.json.",
+            "Name a folder that save_pretrained of peft wrote; 'hf download' fetches one from the hub.",
         )
     files = [path for path in folder.iterdir() if path.suffix in (".safetensors", ".bin", ".json")]
     return f"sha256:{digest_of_files(files)}"

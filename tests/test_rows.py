@@ -134,7 +134,7 @@ def test_json_file_that_is_no_list_or_is_truncated_is_an_error_that_names_it(
             ],
         ),
         ({"a": {"n": 1}, "b": 5}, [{"key": "a", "n": 1}, BadRow("a.json['b']", "not a JSON object")]),
-        ({"a": {"key": "b"}}, [BadRow("a.json['a']", "has a column 'key', where its key in the file would stand")]),
+        ({"a": {"key": "b"}}, [BadRow("a.json['a']", "has a column 'key', which the key of its object would replace")]),
     ],
 )
 def test_json_object_gives_its_values_with_their_keys(read: WriteRows, content: Any, rows: list[Any]):
@@ -176,7 +176,7 @@ def test_bad_row_of_csv_is_named_and_the_others_survive(read: WriteRows):
 
 def test_two_quotes_of_a_tsv_that_take_in_a_row_name_its_lines(read: WriteRows):
     assert read("a.tsv", 'id\tcaption\n1\t"a\n2\tb"\n3\t"c\nd"\n4\t"e\tf"\n') == [
-        BadRow("a.tsv:2-3", "a quote that begins a field takes in the lines that follow"),
+        BadRow("a.tsv:2-3", "an opening quote swallows the lines that follow"),
         {"id": "3", "caption": "c\nd"},
         {"id": "4", "caption": "e\tf"},
     ]

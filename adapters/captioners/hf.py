@@ -67,11 +67,11 @@ class PromptFormat:
         self._form = form or ("chat" if takes_text else "none")
         self._system = system
         if not takes_text and self._form != "none":
-            raise AdapterError(f"prompt_format={form}: the model takes the image alone.", "Leave 'prompt_format' out.")
+            raise AdapterError(f"prompt_format={form}: the model takes the image only.", "Leave 'prompt_format' out.")
         if self._form == "chat" and not self._template:
             raise AdapterError(
                 "the model has no chat template.",
-                "Set the format: --model_args prompt_format=none (the image alone), or a text such as "
+                "Set --model_args prompt_format=none (the image alone), or a text such as "
                 "'prompt_format=Question: {prompt} Answer:'.",
             )
         if system is not None and self._form != "chat":
@@ -103,7 +103,7 @@ class PromptFormat:
             # A template raises what its author likes.
             raise AdapterError(
                 f"the model's chat template failed: {type(error).__name__}: {error}",
-                "--model_args prompt_format='...{prompt}...' asks without it.",
+                "Replace it: --model_args prompt_format='...{prompt}...'.",
             ) from error
 
     def fingerprint(self) -> dict[str, Any]:
@@ -373,7 +373,7 @@ class HfCaptioner(Captioner):
         if named := [name for name, value in settings.items() if value is not None]:
             raise AdapterError(
                 f"{self.name} cannot be trained with {' and '.join(named)}.",
-                "Train the model without; adapter weights can be merged into it beforehand.",
+                "Load the model without; merge adapter weights into it beforehand.",
             )
         return trainable_captioner(self)
 

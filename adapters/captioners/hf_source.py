@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
 from ...hub import require_repository
+from ..devices import require_known
 from ..hf_checkpoint import HfSource, require_fit
 from ..peft_weights import with_peft
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 _ELSEWHERE = (
-    "Write its captions with its own code and serve them: --model captions:FILE. "
+    "Write captions with the model's own code, and serve them: --model captions:FILE. "
     "--model_args trust_remote_code=true runs the code of its repository, which can do anything on this machine."
 )
 
@@ -46,8 +47,8 @@ def find_captioner(pretrained: str, revision: str | None, trust_remote_code: boo
     native = kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
     if not native and not values.get("auto_map"):
         raise AdapterError(
-            f"{pretrained}: a model of the kind '{kind}' writes no captions of images.",
-            "A dual encoder such as CLIP or SigLIP is loaded by --model hf_clip.",
+            f"{pretrained}: model_type '{kind}' cannot caption images.",
+            "For a dual encoder such as CLIP or SigLIP, use --model hf_clip.",
         )
     if not native and not trust_remote_code:
         raise AdapterError(
@@ -174,8 +175,7 @@ def load_processor(source: HfSource, trust_remote_code: bool, *, min_pixels: int
 
 
 def _quantization(quantization: str, dtype: torch.dtype) -> Any:
-    if quantization not in ("4bit", "8bit"):
-        raise AdapterError(f"quantization={quantization} is not known.", "Known are 4bit, 8bit.")
+    require_known(("4bit", "8bit"), quantization=quantization)
     _require("bitsandbytes", f"quantization={quantization} needs the package 'bitsandbytes'.")
     from transformers import BitsAndBytesConfig
 

@@ -151,8 +151,8 @@ class _Lending:
             whole = self._plain_ids(asked + between + text)
             if whole[: len(before)] != before:
                 raise AdapterError(
-                    f"{self._captioner.name}: the instruction has other tokens with an answer behind it.",
-                    "Give the recipe another objective.prompt, or the model another prompt_format.",
+                    f"{self._captioner.name}: tokens of the instruction change when an answer follows.",
+                    "Change the recipe's objective.prompt or the model's prompt_format.",
                 )
             rows.append([*whole[len(before) :], self._captioner.end_ids[0]])
         return rows

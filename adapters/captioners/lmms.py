@@ -15,6 +15,7 @@ from ..chat.messages import image_of
 from ..checkpoint_identity import checkpoint_identity
 from ..checkpoints import first_line
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest, written_or_apart
+from ..devices import require_known
 from ..images.reading import UnreadableImage, read_image
 
 _PACKAGES = ("lmms_eval", "lm_eval")
@@ -47,8 +48,7 @@ class LmmsCaptioner(Captioner):
         name: str | None = None,
         **arguments: Any,
     ) -> None:
-        if package not in _PACKAGES:
-            raise AdapterError(f"package={package}: is {' or '.join(_PACKAGES)}")
+        require_known(_PACKAGES, package=package)
         self.name = name or str(arguments.get("pretrained") or model)
         self.package = package
         self.model = model
@@ -56,7 +56,7 @@ class LmmsCaptioner(Captioner):
         try:
             self._version = version(package)
         except PackageNotFoundError as error:
-            raise AdapterError(f"the package {package} is missing", f"pip install {package}") from error
+            raise AdapterError(f"package {package} is not installed", f"pip install {package}") from error
         self._loaded = _load(package, model, arguments)
         sees = package == "lmms_eval" or bool(getattr(self._loaded, "MULTIMODAL", False))
         self._chat_template = sees if chat_template is None else chat_template
@@ -98,8 +98,8 @@ class LmmsCaptioner(Captioner):
                         unseen[at] = "has no image, which models of lmms_eval need"
                     elif handle is not None and not self._sees:
                         raise AdapterError(
-                            f"'{self.model}' of {self.package} sees no images",
-                            "Name one that does, such as hf-multimodal.",
+                            f"'{self.model}' of {self.package} does not take images",
+                            "Use one that does, such as hf-multimodal.",
                         )
                 except UnreadableImage as error:
                     unseen[at] = str(error)

@@ -113,7 +113,7 @@ class RecordedCaptions(Captioner):
             raise AdapterError(
                 f"{self.path}: of the row with id '{by_id}' and image '{row.image}', the id is that of "
                 f"document '{request.id}', whose image is '{next(iter(others))}' in another row",
-                "Remove the column that does not name the task's documents: ids of annotations, say.",
+                "Remove the column that does not name the task's documents, such as ids of annotations.",
             )
         return row
 

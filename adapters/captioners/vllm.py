@@ -70,7 +70,7 @@ class VllmCaptioner(Captioner):
     def __post_init__(self) -> None:
         if importlib.util.find_spec("vllm") is None:
             raise AdapterError(
-                "the package vllm is missing",
+                "package vllm is not installed",
                 "pip install 'capbench[vllm]' on a machine with a GPU, or ask a running server with --model openai.",
             )
         self.name = self.name or self.pretrained

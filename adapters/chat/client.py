@@ -145,7 +145,7 @@ def _tokens(choice: Mapping[str, Any], candidates: Sequence[str]) -> tuple[Judge
             for place in places
         )
     except (KeyError, TypeError) as error:
-        raise UnusableAnswer("the server tells no probabilities of tokens (logprobs)", again=False) from error
+        raise UnusableAnswer("the server returned no token probabilities (logprobs)", again=False) from error
 
 
 _Result = TypeVar("_Result")
@@ -257,7 +257,7 @@ class ChatClient:
             )
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise AdapterError(
-                f"base_url={self.base_url}: is no address of a server", "Such as http://localhost:8000/v1."
+                f"base_url={self.base_url} is not the address of a server", "Set one such as http://localhost:8000/v1."
             )
         self._key = os.environ.get(self.api_key_env, "")
         self._quiet_until = 0.0
@@ -275,7 +275,7 @@ class ChatClient:
         try:
             import httpx2
         except ImportError as error:
-            raise AdapterError("the package httpx2 is missing", "pip install 'capbench[openai]'") from error
+            raise AdapterError("package httpx2 is not installed", "pip install 'capbench[openai]'") from error
 
         async def work(give: Callable[[tuple[int, ChatAnswer | Failed]], None]) -> None:
             waiting = iter(range(len(requests)))
@@ -336,7 +336,7 @@ class ChatClient:
         if last.unreachable:
             raise AdapterError(
                 f"{self.base_url}: {last}",
-                "Does the server run, and is base_url right? Answers so far are stored: run again for the rest.",
+                "Check the server and base_url. Answers so far are stored: run again for the rest.",
             )
         return Failed(f"{last} ({self.max_retries + 1} attempts)", "lost")
 
@@ -393,8 +393,8 @@ class ChatClient:
             401: f"Put a valid key into the environment variable {self.api_key_env}.",
             402: "The account has no credit left.",
             403: f"The key in {self.api_key_env} may not use this model.",
-            404: "Is the model served under this name, and does base_url end in the version (/v1)?",
-        }.get(status, "Is base_url the address of an OpenAI-compatible server?")
+            404: "Check the model's name, and that base_url ends in the version (/v1).",
+        }.get(status, "Check that base_url is the address of an OpenAI-compatible server.")
         return AdapterError(f"{self.base_url}: {said}", remedy)
 
 

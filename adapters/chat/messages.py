@@ -110,12 +110,12 @@ def sampling_settings(generation_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     if unknown := sorted(wanted.keys() - set(_KNOWN)):
         raise AdapterError(
             f"decoding setting '{unknown[0]}' is not supported by this adapter",
-            f"It supports {', '.join(sorted(_KNOWN))}. --gen_kwargs {unknown[0]}=null leaves out a task's own.",
+            f"It supports {', '.join(sorted(_KNOWN))}. --gen_kwargs {unknown[0]}=null removes the task's setting.",
         )
     if wanted.get("num_beams", 1) != 1:
         raise AdapterError(
-            f"num_beams={wanted['num_beams']}: this adapter decodes without beams",
-            "Set --gen_kwargs num_beams=1, or use an adapter that has beams.",
+            f"num_beams={wanted['num_beams']}: this adapter has no beam search",
+            "Set --gen_kwargs num_beams=1, or use an adapter with beam search.",
         )
     settings = {name: wanted[name] for name in _AS_THEY_ARE if name in wanted}
     if not wanted.get("do_sample"):
@@ -126,7 +126,7 @@ def sampling_settings(generation_kwargs: Mapping[str, Any]) -> dict[str, Any]:
             beside = "do_sample=False" if wanted.get("do_sample") is False else "temperature=0"
             raise AdapterError(
                 f"generation_kwargs: {name}={wanted[name]!r} has no effect with {beside}",
-                f"Set do_sample=true and a temperature to draw tokens; --gen_kwargs {name}=null leaves it out.",
+                f"Set do_sample=true and a temperature to draw tokens; --gen_kwargs {name}=null removes it.",
             )
     for limit in _LIMITS:
         if limit in wanted:

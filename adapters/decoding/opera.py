@@ -78,9 +78,7 @@ class OverTrust:
         if self.precision not in PRECISIONS:
             raise UsageError(f"opera_precision={self.precision} is not known.", f"Known are {', '.join(PRECISIONS)}.")
         if self.scale <= 0:
-            raise UsageError(
-                f"opera_scale={self.scale:g} leaves no attention.", "The released one is 50; it is above 0."
-            )
+            raise UsageError(f"opera_scale={self.scale:g} is not above 0.", "The released value is 50.")
 
     @property
     def _in_logs(self) -> bool:
@@ -410,7 +408,7 @@ class TokenTree:
         self._cache = outputs.past_key_values
         if any(layer.is_sliding for layer in self._cache.layers):
             raise AdapterError(
-                f"decoding=opera needs the whole caption, and {type(model).__name__} drops its beginning.", PLAIN_REMEDY
+                f"decoding=opera needs the whole caption; {type(model).__name__} drops its beginning.", PLAIN_REMEDY
             )
 
     def read(self, tokens: torch.Tensor, past: torch.Tensor) -> TreeOutput:
@@ -502,17 +500,17 @@ class Opera(Decoder):
 
     def __post_init__(self) -> None:
         if self.beams < 2:
-            raise UsageError(f"opera_beams={self.beams} is no beam search.", "Set it to 2 or more, or leave it out.")
+            raise UsageError(f"opera_beams={self.beams} is below 2.", "Set it to 2 or more, or leave it out.")
         if self.trust.candidates == 1:
             raise UsageError(
                 "opera_candidates=1 is greedy search: with one candidate the penalty has no effect.",
-                "Use decoding=greedy, or opera_candidates of as many as opera_beams.",
+                "Use decoding=greedy, or set opera_candidates to opera_beams or more.",
             )
         if self.trust.candidates < self.beams:
             raise UsageError(
                 f"opera_candidates={self.trust.candidates} is below opera_beams={self.beams}: beams would begin with "
                 "tokens that are no candidates.",
-                "Set it to as many as opera_beams, or more.",
+                "Set it to opera_beams or more.",
             )
 
     @property
@@ -591,6 +589,7 @@ class BeamState:
     completed: Completed
 
 
+@dataclass(eq=False)
 class OperaSearch:
     """One caption's search.
 
@@ -607,31 +606,33 @@ class OperaSearch:
         returns: Step to the number of tokens that stayed when the search returned.
     """
 
-    def __init__(self, settings: Opera, tree: TokenTree, asked: torch.Tensor, ends: set[int], processors: Any) -> None:
-        self._settings = settings
-        self._tree = tree
-        self._asked = asked.expand(settings.beams, -1)
-        self._ends = ends
-        self._processors = processors
-        self._retrospection = Retrospection(settings.trust)
-        self.penalties: list[torch.Tensor] = []
-        self.locations: list[torch.Tensor] = []
-        self.returns: dict[int, int] = {}
+    settings: Opera
+    tree: TokenTree
+    asked: torch.Tensor
+    ends: set[int]
+    processors: Any
+    penalties: list[torch.Tensor] = field(default_factory=list)
+    locations: list[torch.Tensor] = field(default_factory=list)
+    returns: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.asked = self.asked.expand(self.settings.beams, -1)
+        self._retrospection = Retrospection(self.settings.trust)
 
     def run(self, tokens: int) -> Written:
         """Write a caption of at most ``tokens`` tokens."""
         import torch
 
-        trust, beams = self._settings.trust, self._settings.beams
+        trust, beams = self.settings.trust, self.settings.beams
         state, completed = self._start()
-        logits = self._tree.logits.expand(beams, -1)
+        logits = self.tree.logits.expand(beams, -1)
         states: list[BeamState] = []
         while True:
             if not bool(torch.isfinite(logits.amax(-1)).all()):
                 return Written([], False, NOT_FINITE)
             states.append(replace(state, completed=completed.copy()))
             likely = logits.topk(trust.candidates)
-            seen = self._tree.read(likely.indices, state.past)
+            seen = self.tree.read(likely.indices, state.past)
             products = trust.extended(state.products[:, None].expand(-1, trust.candidates, -1), seen.rows)
             penalties, locations = trust.penalties(products, seen.images)
             penalised = trust.penalised(likely.values, penalties)
@@ -652,7 +653,7 @@ class OperaSearch:
                 scores = self._retrospection.rejecting(
                     self._read_again(state), place, chosen_there.parents, chosen_there.ids[:, -1]
                 )
-            chosen = completed.choose(self._ranked(state, scores), state.ids.tolist(), self._ends)
+            chosen = completed.choose(self._ranked(state, scores), state.ids.tolist(), self.ends)
             total, parents, newest = (
                 torch.tensor(values, device=logits.device) for values in zip(*chosen, strict=True)
             )
@@ -666,12 +667,12 @@ class OperaSearch:
             among = likely.indices[parents] == newest[:, None]
             if place is None and bool(among.any(-1).all()):
                 branches = among.int().argmax(-1)
-                self._tree.keep(parents * trust.candidates + branches, likely.indices.numel())
+                self.tree.keep(parents * trust.candidates + branches, likely.indices.numel())
                 logits = seen.logits[parents, branches]
                 products = products[parents.cpu(), branches.cpu()]
             else:
-                self._tree.drop(state.past.numel())
-                seen = self._tree.read(newest[:, None], state.past[parents])
+                self.tree.drop(state.past.numel())
+                seen = self.tree.read(newest[:, None], state.past[parents])
                 logits = seen.logits[:, 0]
                 products = trust.extended(state.products[parents.cpu()], seen.rows[:, 0])
             slots = state.past.numel() + torch.arange(beams, device=logits.device)
@@ -681,9 +682,9 @@ class OperaSearch:
     def _start(self) -> tuple[BeamState, Completed]:
         import torch
 
-        beams, device = self._settings.beams, self._asked.device
-        named = {key: value for key, value in self._settings.more.items() if key in _OF_THE_SEARCH}
-        completed = Completed(beams, self._tree.asked, **named)
+        beams, device = self.settings.beams, self.asked.device
+        named = {key: value for key, value in self.settings.more.items() if key in _OF_THE_SEARCH}
+        completed = Completed(beams, self.tree.asked, **named)
         nothing = torch.zeros(beams, 0, dtype=torch.long, device=device)
         # The first choice is one beam's alone: all would choose the same.
         scores = torch.full((beams,), -1e9, device=device)
@@ -693,17 +694,17 @@ class OperaSearch:
 
     def _read_again(self, state: BeamState) -> torch.Tensor:
         """Return ``[B, vocabulary]`` logits of what follows a state, which is all that the cache has afterwards."""
-        self._tree.drop(state.past[:, :-1].numel())
-        return self._tree.read(state.ids[:, -1:], state.past[:, :-1]).logits[:, 0]
+        self.tree.drop(state.past[:, :-1].numel())
+        return self.tree.read(state.ids[:, -1:], state.past[:, :-1]).logits[:, 0]
 
     def _ranked(self, state: BeamState, scores: torch.Tensor) -> list[tuple[float, int, int]]:
         """Return score, beam and token of the best continuations, enough that some for every beam do not end."""
         import torch
 
-        log_probabilities = self._processors(torch.cat([self._asked, state.ids], 1), scores.log_softmax(-1))
+        log_probabilities = self.processors(torch.cat([self.asked, state.ids], 1), scores.log_softmax(-1))
         totals = log_probabilities + state.scores[:, None]
         wide = totals.shape[-1]
-        best = totals.flatten().topk(self._settings.beams * max(2, 1 + len(self._ends)))
+        best = totals.flatten().topk(self.settings.beams * max(2, 1 + len(self.ends)))
         numbers = best.indices.tolist()
         return [
             (total, number // wide, number % wide) for total, number in zip(best.values.tolist(), numbers, strict=True)

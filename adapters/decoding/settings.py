@@ -156,7 +156,7 @@ def _require_all_read(settings: Mapping[str, Any], strategy: str) -> None:
             remedy = f"It is a key of {' and '.join(f'decoding={name}' for name in readers)}."
         raise UsageError(
             f"generation_kwargs: {key}={value!r} has no effect with decoding={strategy}.",
-            f"{remedy} Or leave it out; {key}=null leaves out a task's own.",
+            f"{remedy} Or leave it out; {key}=null removes the task's setting.",
         )
 
 

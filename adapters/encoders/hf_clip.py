@@ -68,7 +68,7 @@ class HfClipEncoder(HfModel, TorchEncoder):
         require_known(("official", "transformers"), preprocess=self.preprocess)
         if self.preprocess == "official" and not is_clip:
             raise AdapterError(
-                f"preprocess=official is CLIP's; {self.name} is of the kind '{self._kind}'.", "Leave it out."
+                f"preprocess=official is for CLIP; {self.name} has model_type '{self._kind}'.", "Leave it out."
             )
         self._tuned = {"peft": peft_checkpoint(self.peft)} if self.peft else {}
         self._model = self._load_model().to(self._device)
@@ -150,7 +150,7 @@ class HfClipEncoder(HfModel, TorchEncoder):
             or not (0 < size.get("height", 0) == size.get("width", 0))
         ):
             raise AdapterError(
-                f"transform=fast cannot do what {type(processor).__name__} does.", "Leave it out: transform=exact can."
+                f"transform=fast cannot do what {type(processor).__name__} does.", "Set transform=exact."
             )
         return self._spec("squash")
 
@@ -195,7 +195,7 @@ class HfClipEncoder(HfModel, TorchEncoder):
     def _token_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
         if self._kind != "clip":
             raise AdapterError(
-                f"{self.name}: a model of the kind '{self._kind}' has no projected token states.",
+                f"{self.name}: model_type '{self._kind}' has no projected token states.",
                 "Metrics of tokens need a CLIP.",
             )
         return self._model.text_projection(self._model.text_model(**inputs).last_hidden_state)
@@ -204,8 +204,8 @@ class HfClipEncoder(HfModel, TorchEncoder):
         vectors = getattr(output, "pooler_output", output)
         if getattr(vectors, "ndim", 0) != 2:
             raise AdapterError(
-                f"{self.name}: {type(self._model).__name__} does not give one vector an input.",
-                "It takes a dual encoder such as CLIP or SigLIP.",
+                f"{self.name}: {type(self._model).__name__} does not return one vector for each input.",
+                "Use a dual encoder such as CLIP or SigLIP.",
             )
         return vectors
 
@@ -225,7 +225,7 @@ def _load(source: HfSource, dtype: torch.dtype) -> Any:
     if not (hasattr(model, "get_image_features") and hasattr(model, "get_text_features")):
         raise AdapterError(
             f"{source.path}: {type(model).__name__} does not encode both images and texts.",
-            "It takes a dual encoder such as CLIP or SigLIP.",
+            "Use a dual encoder such as CLIP or SigLIP.",
         )
     foreign = [
         f"{name}: not in the architecture"

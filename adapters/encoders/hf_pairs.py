@@ -223,7 +223,7 @@ class BlipItm(HfPairs):
         if token_id >= text.vocab_size:
             raise AdapterError(
                 f"{self.name}: has no token {_ENC}: id {token_id} of a vocabulary of {text.vocab_size}.",
-                "first_token=cls does without.",
+                "Set first_token=cls to do without it.",
             )
         return token_id
 

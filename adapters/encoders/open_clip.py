@@ -140,10 +140,10 @@ def find_source(pretrained: str, architecture: str | None) -> OpenClipSource:
         return _find_on_hub(pretrained) if pretrained.startswith(_HUB) else _find_in_folder(path)
     if architecture is None:
         raise AdapterError(
-            f"pretrained={pretrained} is a file, which does not name its 'architecture'."
+            f"pretrained={pretrained} is a file and needs an 'architecture'."
             if path.is_file()
-            else f"pretrained={pretrained} names no file, folder or hub id; for a tag, 'architecture' must be given.",
-            "Such as architecture=ViT-B-32,pretrained=laion2b_s34b_b79k.",
+            else f"pretrained={pretrained} is not a file, folder or hub id; a tag needs an 'architecture'.",
+            "Set it, as in architecture=ViT-B-32,pretrained=laion2b_s34b_b79k.",
         )
     name, configuration = _architecture(architecture)
     if path.is_file():
@@ -180,7 +180,7 @@ def _find_tag(name: str, configuration: Mapping[str, Any], tag: str) -> OpenClip
         if "/" in tag or "." in tag:
             raise AdapterError(f"checkpoint {tag}: no such file.", f"Or name a tag of {name}: {', '.join(known)}.")
         raise AdapterError(
-            f"pretrained={tag} is no tag of architecture {name}, and no file.{did_you_mean(tag, known)}",
+            f"pretrained={tag} is neither a tag of architecture {name} nor a file.{did_you_mean(tag, known)}",
             f"Its tags: {', '.join(known) or 'none'}.",
         )
     try:
@@ -253,7 +253,7 @@ def _architecture(architecture: str) -> tuple[str, dict[str, Any]]:
             open_clip.add_model_config(path)
         if open_clip.get_model_config(path.stem) != wanted:
             raise AdapterError(
-                f"{path}: open_clip has its own '{path.stem}', or this is no architecture.",
+                f"{path}: open_clip has another '{path.stem}', or the file describes no architecture.",
                 "Rename the file; it holds 'embed_dim', 'vision_cfg' and 'text_cfg'.",
             )
     name = path.stem if path.suffix == ".json" else architecture.replace("/", "-")
@@ -262,7 +262,7 @@ def _architecture(architecture: str) -> tuple[str, dict[str, Any]]:
         known = open_clip.list_models()
         raise AdapterError(
             f"open_clip has no architecture '{architecture}'.{did_you_mean(architecture, known)}",
-            "open_clip.list_models() lists them; a JSON file in its form describes another.",
+            "open_clip.list_models() lists them; a JSON file of that form adds another.",
         )
     return name, configuration
 
@@ -273,7 +273,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise AdapterError(f"{path}: {first_line(error)}") from error
     if not isinstance(content, dict):
-        raise AdapterError(f"{path}: holds no mapping.")
+        raise AdapterError(f"{path}: is not a JSON object.")
     return content
 
 

@@ -35,7 +35,7 @@ def open_clip_transform(configuration: Mapping[str, Any], kind: str, device: tor
         if spec is None:
             raise AdapterError(
                 f"transform=fast cannot do resize_mode '{preprocess.resize_mode}' to {preprocess.size}.",
-                "Leave it out: transform=exact can.",
+                "Set transform=exact.",
             )
         return FastTransform(spec, device)
     transform: Any = image_transform_v2(preprocess, is_train=False)

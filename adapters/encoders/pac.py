@@ -111,7 +111,7 @@ def _config(path: Path, state: Mapping[str, torch.Tensor], head_width: int) -> d
         ) from error
     if width % 64 or text_width % 64:
         raise AdapterError(
-            f"{path}: towers of width {width} and {text_width} are no CLIP's, whose heads are 64 wide.", _HINT
+            f"{path}: towers of width {width} and {text_width} are not CLIP's: its heads are 64 wide.", _HINT
         )
     return {
         "embed_dim": embed_dim,
@@ -314,7 +314,7 @@ def _check_kind(path: Path, read: PacCheckpoint, architecture: str | None, lora:
     if actual != wanted:
         raise AdapterError(
             f"checkpoint {path}: is a {actual}, not a {wanted}.",
-            f"A {wanted} comes from {source}." if source else "Name the model that it is of.",
+            f"A {wanted} comes from {source}." if source else "Select the model of this checkpoint.",
         )
 
 
@@ -329,9 +329,8 @@ def quick_gelu_of(path: Path, read: PacCheckpoint) -> bool:
     if read.architecture == "ViT-L-14":
         return False
     raise AdapterError(
-        f"checkpoint {path}: a PAC-S {read.architecture} was never released, and the file does not say "
-        "which activation it was tuned with.",
-        "Say quick_gelu=true if it was tuned from OpenAI's CLIP, quick_gelu=false if from OpenCLIP's.",
+        f"checkpoint {path}: the file does not say which activation its PAC-S {read.architecture} has.",
+        "Set quick_gelu=true if it was tuned from OpenAI's CLIP, false if from OpenCLIP's.",
     )
 
 
@@ -350,7 +349,7 @@ def _load_tokenizer(path: Path, read: PacCheckpoint, folder: Path | None) -> Any
         ) from error
     if (tokens := len(tokenizer.tokenizer)) != text["vocab_size"]:
         raise AdapterError(
-            f"checkpoint {path}: knows {text['vocab_size']} tokens, and the tokenizer in {folder} has {tokens}.",
+            f"checkpoint {path}: has {text['vocab_size']} tokens, but the tokenizer in {folder} has {tokens}.",
             "Name the tokenizer that the weights were trained with.",
         )
     return tokenizer

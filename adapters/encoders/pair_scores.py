@@ -67,7 +67,7 @@ class RecordedPairs(PairwiseEncoder):
         differ = (np.diff(self._keys) == 0) & (np.diff(self._scores) != 0)
         if differ.any():
             first, second = sorted(order[np.flatnonzero(differ)[0] :][:2].tolist())
-            raise AdapterError(f"{self.path}: rows {first + 1} and {second + 1} have two scores of one pair", _HINT)
+            raise AdapterError(f"{self.path}: rows {first + 1} and {second + 1} give two scores for one pair", _HINT)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the hash of the file."""
@@ -139,7 +139,7 @@ def _read(row: Mapping[str, Any]) -> tuple[int, float]:
             raise ValueError(f"it has no '{name}'; it has: {', '.join(map(repr, row)) or 'nothing'}")
     image, text, box = row["image"], row["text"], row.get("box")
     if not isinstance(image, str) or not isinstance(text, str):
-        raise TypeError("'image' or 'text' is no text")
+        raise TypeError("'image' and 'text' must be texts")
     if box is not None:
         if not isinstance(box, Sequence) or isinstance(box, str) or len(box) != 4:
             raise TypeError(f"'box' is not four numbers: {reprlib.repr(box)}")

@@ -198,13 +198,13 @@ def as_png(image: Image.Image | np.ndarray) -> bytes:
         is_grey = image.ndim == 2
         if image.dtype != np.uint8 or not (is_grey or (image.ndim == 3 and image.shape[2] in (3, 4))):
             raise UsageError(
-                f"an image is an array of {image.dtype} of shape {list(image.shape)}",
-                "Arrays are of uint8, 0 to 255: [h, w], [h, w, 3] or [h, w, 4].",
+                f"unsupported image array: dtype {image.dtype}, shape {list(image.shape)}",
+                "Use uint8, 0 to 255, of shape [h, w], [h, w, 3] or [h, w, 4].",
             )
         image = Image.fromarray(image)
     if image.mode in _NUMBERS:
         raise UsageError(
-            f"an image of Pillow's mode {image.mode} has numbers whose range is not known", "image.convert('RGB')"
+            f"the value range of a Pillow image of mode {image.mode} is unknown", "Convert it: image.convert('RGB')."
         )
     bare = image.copy() if image.mode in _AS_IT_IS else image.convert("RGB")
     # Other metadata of the file (orientation, colour profile) is not part of the pixels.

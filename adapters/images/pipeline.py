@@ -181,7 +181,7 @@ def _parts_by_processes(
             fault = f"none could begin: {error}"
     if fault:
         logging.getLogger(__name__).warning(
-            "images are not read by processes, but by threads, which may be slower: %s", fault.partition("\n")[0]
+            "processes cannot read the images; threads do, which may be slower: %s", fault.partition("\n")[0]
         )
     read = partial(read_image_with, transform.read)
     yield from read_ahead(images, parts[done:], read, partial(_batch, source.transform), workers)

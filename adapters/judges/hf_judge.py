@@ -91,7 +91,7 @@ class HfJudge(Judge):
             kinds.setdefault(kind, []).append(at)
         for positions in kinds.values():
             if requests[positions[0]].image is not None and not model.sees:
-                raise AdapterError(f"judge '{self.name}' takes no images: a language model", "Name one that does.")
+                raise AdapterError(f"judge '{self.name}' takes no images: a language model", "Use a judge that does.")
             for start in range(0, len(positions), self.batch_size):
                 piece = positions[start : start + self.batch_size]
                 yield self._judged(model, {at: requests[at] for at in piece})

@@ -85,7 +85,7 @@ def _read(row: Mapping[str, Any]) -> tuple[_Key, Judgement]:
         raise ValueError(f"it has no 'response'; it has: {', '.join(map(repr, row)) or 'nothing'}")
     prompt, response = row.get("prompt"), row["response"]
     if not isinstance(response, str):
-        raise TypeError("'response' is no text")
+        raise TypeError("'response' is not a text")
     sha256 = row["sha256"] if prompt is None else hashlib.sha256(prompt.encode("utf-8")).hexdigest()
     tokens = tuple(
         JudgeToken(str(text), {str(token): parse_number(p) for token, p in probabilities.items()})

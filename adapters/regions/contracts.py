@@ -226,7 +226,7 @@ def wanted_points(points: np.ndarray | None, grid: int | None, size: tuple[int, 
         array = np.asarray(points, np.float64)
         if array.ndim != 2 or array.shape[1] != 2 or not np.isfinite(array).all():
             raise AdapterError(
-                f"points of the shape {list(np.shape(points))} are not x and y.", "They are finite numbers, [n, 2]."
+                f"points have the shape {list(np.shape(points))}, or are not finite.", "Give x and y of each: [n, 2]."
             )
         if (array < 0).any() or (array >= size).any():
             raise AdapterError(
@@ -234,6 +234,6 @@ def wanted_points(points: np.ndarray | None, grid: int | None, size: tuple[int, 
             )
         return array
     if not isinstance(grid, int) or grid < 1:
-        raise AdapterError(f"grid={grid} has no points.", "It is how many points a side has, 1 or more.")
+        raise AdapterError(f"grid={grid} is not a whole number above 0.", "It is the number of points a side.")
     along = (np.arange(grid) + 0.5) / grid
     return np.stack([np.tile(along, grid) * size[0], np.repeat(along, grid) * size[1]], axis=1)

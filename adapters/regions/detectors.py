@@ -45,7 +45,7 @@ class HfRegionModel(HfModel):
         kind = self._source.config.model_type
         if kind not in self.kinds:
             raise AdapterError(
-                f"{self._source.path}: a model of the kind '{kind}' does not {self.does} here.",
+                f"{self._source.path}: model_type '{kind}' does not {self.does}.",
                 f"The adapter takes {', '.join(self.kinds)}.",
             )
 

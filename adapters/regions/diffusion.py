@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from .contracts import Painter
 _REMEDY = "Name a text-to-image model of diffusers: a hub id, or a folder that save_pretrained of a pipeline wrote."
 
 
+@dataclass(eq=False, repr=False)
 class DiffusionPainter(Painter):
     """A text-to-image pipeline of diffusers.
 
@@ -34,31 +36,30 @@ class DiffusionPainter(Painter):
         AdapterError: diffusers is not installed, or the model cannot be loaded.
     """
 
-    def __init__(
-        self,
-        pretrained: str,
-        revision: str | None = None,
-        dtype: str = "fp32",
-        device: str | None = None,
-        steps: int | None = None,
-        guidance: float | None = None,
-        side: int | None = None,
-        name: str | None = None,
-    ) -> None:
-        require_known(PRECISIONS, dtype=dtype)
+    pretrained: str
+    revision: str | None = None
+    dtype: str = "fp32"
+    device: str | None = None
+    steps: int | None = None
+    guidance: float | None = None
+    side: int | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        require_known(PRECISIONS, dtype=self.dtype)
         diffusers = _library()
-        self.name = name or pretrained
-        self._pretrained, self._revision = str(pretrained), revision
-        self._dtype, self._device = dtype, find_device(device)
-        settings = {"num_inference_steps": steps, "guidance_scale": guidance, "height": side, "width": side}
+        self.name = self.name or self.pretrained
+        self._device = find_device(self.device)
+        sides = {"height": self.side, "width": self.side}
+        settings = {"num_inference_steps": self.steps, "guidance_scale": self.guidance, **sides}
         self._settings = {key: value for key, value in settings.items() if value is not None}
         try:
             pipeline = diffusers.AutoPipelineForText2Image.from_pretrained(
-                self._pretrained, revision=revision, torch_dtype=torch_dtype(dtype)
+                self.pretrained, revision=self.revision, torch_dtype=torch_dtype(self.dtype)
             )
         except Exception as error:
             # The library raises errors of any type: no network, no such model, a damaged file.
-            raise AdapterError(f"{pretrained}: {first_line(error)}", _REMEDY) from error
+            raise AdapterError(f"{self.pretrained}: {first_line(error)}", _REMEDY) from error
         pipeline.set_progress_bar_config(disable=True)
         self._pipeline = pipeline.to(self._device)
 
@@ -73,7 +74,7 @@ class DiffusionPainter(Painter):
             "adapter": "diffusion",
             "checkpoint": self._checkpoint(),
             "pipeline": type(self._pipeline).__name__,
-            "dtype": self._dtype,
+            "dtype": self.dtype,
             **self._settings,
             "diffusers": _library().__version__,
             "torch": torch_version(),
@@ -94,9 +95,9 @@ class DiffusionPainter(Painter):
         return painted
 
     def _checkpoint(self) -> str:
-        folder = Path(self._pretrained).expanduser()
+        folder = Path(self.pretrained).expanduser()
         if not folder.is_dir():
-            return f"{self._pretrained}@{hub_commit(self._pretrained, self._revision)}"
+            return f"{self.pretrained}@{hub_commit(self.pretrained, self.revision)}"
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         return "; ".join(f"{path.relative_to(folder)} {checkpoint_digest(path)}" for path in files)
 

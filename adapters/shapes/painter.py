@@ -85,9 +85,7 @@ def described_scene(text: str, seed: int) -> Scene:
             relations.append(SpatialRelation(before, named.predicate, number))
         before = number
     if not things:
-        raise AdapterError(
-            f"'{text}' names nothing of the shapes world.", "The painter draws captions in its language alone."
-        )
+        raise AdapterError(f"'{text}' names nothing of the shapes world.", "Write it as in 'There is a red star.'")
     drawn = _placed(text, things, relations, rng)
     return Scene(own % 2**31, telling_order(drawn), background or BACKGROUNDS[rng.integers(len(BACKGROUNDS))])
 
@@ -114,4 +112,4 @@ def _placed(text: str, things: list[Thing], relations: list[SpatialRelation], rn
         placed = [replace(thing, box=box) for thing, box in zip(things, boxes, strict=True)]
         if all(main_predicate(placed[rel.subject], placed[rel.object]) == rel.predicate for rel in relations):
             return placed
-    raise AdapterError(f"'{text}' describes what no picture shows.", "Its relations contradict, or it is too full.")
+    raise AdapterError(f"no picture can show '{text}'.", "Relations contradict, or it names too much.")

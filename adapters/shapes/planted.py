@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ...errors import AdapterError
@@ -21,6 +22,7 @@ _IN_FULL = 0.9
 """Share of a thing's box that a crop shows, for it to be named."""
 
 
+@dataclass(eq=False, repr=False)
 class PlantedCaptioner(SeesShapes, Captioner):
     """Captions whole pictures by a model, less their last sentences, and crops by the scene; both with inventions.
 
@@ -32,21 +34,18 @@ class PlantedCaptioner(SeesShapes, Captioner):
         name: How results call it.
     """
 
-    def __init__(
-        self,
-        model: str = "shapes-llava",
-        omitted: int = 1,
-        inventions: float = 0.5,
-        seed: int = 0,
-        name: str = "shapes-planted",
-    ) -> None:
-        loaded = resolve_model(model).load()
+    model: str = "shapes-llava"
+    omitted: int = 1
+    inventions: float = 0.5
+    seed: int = 0
+    name: str = "shapes-planted"
+
+    def __post_init__(self) -> None:
+        loaded = resolve_model(self.model).load()
         if not isinstance(loaded, Captioner):
-            raise AdapterError(f"model={model} writes no captions", "Name a captioner, such as shapes-llava.")
-        self.name = name
+            raise AdapterError(f"model={self.model} writes no captions", "Name a captioner, such as shapes-llava.")
         self._inner = loaded
         self.batch_size = loaded.batch_size
-        self.omitted, self.inventions, self.seed = omitted, inventions, seed
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the model and the planted faults."""

@@ -93,7 +93,7 @@ def test_image_processor_and_tokenizer_side_by_side_write_what_the_library_write
 
 
 def test_model_that_takes_no_text_is_asked_nothing(tiny_vit_gpt2: Path):
-    with pytest.raises(AdapterError, match="prompt_format=chat: the model takes the image alone"):
+    with pytest.raises(AdapterError, match="prompt_format=chat: the model takes the image only"):
         HfCaptioner(str(tiny_vit_gpt2), device="cpu", prompt_format="chat")
 
 
@@ -311,7 +311,7 @@ def test_models_that_cannot_be_loaded_say_why(tiny_llava: Path, tiny_clip: TinyC
     cases: list[tuple[Callable[[], HfCaptioner], str]] = [
         (lambda: HfCaptioner("no/such-model"), "no/such-model: "),
         (lambda: HfCaptioner(str(tmp_path)), "holds no config.json"),
-        (lambda: HfCaptioner(str(tiny_clip.hf_folder)), "a model of the kind 'clip' writes no captions"),
+        (lambda: HfCaptioner(str(tiny_clip.hf_folder)), "model_type 'clip' cannot caption images"),
         (lambda: HfCaptioner(str(without(tiny_llava, tmp_path / "weights", "model.safetensors"))), "no file named"),
         (lambda: HfCaptioner(str(without(tiny_llava, tmp_path / "processor", "processor_config.json"))), "processor"),
         (

@@ -225,8 +225,8 @@ def test_answer_in_parts_is_the_text_of_its_parts():
     [
         (refusal(401, "wrong key"), "Put a valid key into the environment variable OPENAI_API_KEY"),
         (refusal(403, "not yours"), "may not use this model"),
-        (refusal(404, "no such model"), "Is the model served under this name"),
-        (refusal(302, "moved", headers={"Location": "http://127.0.0.1:1/"}), "Is base_url the address"),
+        (refusal(404, "no such model"), "Check the model's name"),
+        (refusal(302, "moved", headers={"Location": "http://127.0.0.1:1/"}), "Check that base_url is the address"),
         (refusal(429, "no credit", code="insufficient_quota"), "quota is used up"),
         (refusal(429, "tomorrow", headers={"Retry-After": "86400"}), "run again after the pause"),
     ],
@@ -359,7 +359,7 @@ def test_judge_is_shown_the_image_and_tells_the_probabilities_of_candidates():
 def test_judge_whose_server_tells_no_probabilities_fails_by_that_name():
     with chat_server(lambda body, before: completion("0.8")) as server:
         [judged] = OpenAIJudge("gpt", base_url=server.url).stream([JudgeRequest("Rate.", candidates=("8",))])
-    assert judged.failures == {0: "the server tells no probabilities of tokens (logprobs)"}
+    assert judged.failures == {0: "the server returned no token probabilities (logprobs)"}
     assert len(server.bodies) == 1
 
 

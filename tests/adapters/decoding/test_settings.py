@@ -107,9 +107,9 @@ def test_settings_become_a_strategy(settings: dict[str, Any], expected: Any):
         ({"dbd_alpha_steps": -1}, "dbd_alpha_steps=-1 is not a whole number of at least 0"),
         ({"decoding": "opera", "opera_candidates": 1}, "opera_candidates=1 is greedy search"),
         ({"decoding": "opera", "opera_candidates": 4}, "opera_candidates=4 is below opera_beams=5"),
-        ({"decoding": "opera", "opera_beams": 1}, "opera_beams=1 is no beam search"),
+        ({"decoding": "opera", "opera_beams": 1}, "opera_beams=1 is below 2"),
         ({"decoding": "opera", "opera_precision": "full"}, "opera_precision=full is not known"),
-        ({"decoding": "opera", "opera_scale": 0}, "opera_scale=0 leaves no attention"),
+        ({"decoding": "opera", "opera_scale": 0}, "opera_scale=0 is not above 0"),
         ({"max_gen_toks": 64, "max_new_tokens": 9}, "max_gen_toks=64 contradicts max_new_tokens=9"),
         ({"do_sample": "yes"}, "do_sample='yes' is neither true nor false"),
     ],
@@ -176,7 +176,7 @@ def test_key_that_the_strategy_does_not_read_is_an_error_that_names_the_right_on
         decoder_of({"max_new_tokens": 64, **settings})
     assert caught.value.message == (f"generation_kwargs: {key} has no effect with decoding={strategy}.")
     assert remedy in caught.value.hint
-    assert f"{key.partition('=')[0]}=null leaves out a task's own." in caught.value.hint
+    assert f"{key.partition('=')[0]}=null removes the task's setting." in caught.value.hint
 
 
 def test_whole_number_is_given_as_the_library_takes_it():

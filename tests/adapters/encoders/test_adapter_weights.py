@@ -175,7 +175,7 @@ def test_peft_folder_as_the_model_itself_says_how_it_is_named(dci_lora, tmp_path
 
 @pytest.mark.parametrize("adapter", ["hf_clip", "open_clip"])
 def test_folder_that_is_no_adapter_is_refused(tiny_clip: TinyClip, tmp_path: Path, adapter: str):
-    with pytest.raises(AdapterError, match=r"no folder with an adapter_config\.json"):
+    with pytest.raises(AdapterError, match=r"is not a folder with an adapter_config\.json"):
         load(tiny_clip, adapter, peft=str(tmp_path))
 
 

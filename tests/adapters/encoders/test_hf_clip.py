@@ -76,7 +76,7 @@ def test_siglip_has_the_features_of_transformers(kind, photographs, request):
     lengths = [len(one) for one in encoder.token_ids(_TEXTS)]
     assert lengths[2] > 900
     assert encoder.token_ids(["a DOG"]) == encoder.token_ids(["a dog"])
-    with pytest.raises(AdapterError, match=f"of the kind '{model.config.model_type}' has no projected token"):
+    with pytest.raises(AdapterError, match=f"model_type '{model.config.model_type}' has no projected token"):
         list(encoder.tokens(["a dog"]))
 
 

@@ -165,7 +165,7 @@ def test_text_tower_that_is_not_causal_gets_its_whole_context(tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
-        ({"pretrained": "laion2b_s34b_b79k"}, "'architecture' must be given", "architecture=ViT-B-32"),
+        ({"pretrained": "laion2b_s34b_b79k"}, "a tag needs an 'architecture'", "architecture=ViT-B-32"),
         ({"pretrained": "openai", "architecture": "ViT-B32"}, "'ViT-B32'. Did you mean 'ViT-B-32'?", ""),
         ({"pretrained": "laion2b_s34b_b79", "architecture": "ViT-B-32"}, "Did you mean 'laion2b_s34b_b79k'?", "openai"),
         ({"pretrained": "weights/mine.pt", "architecture": "ViT-B-32"}, "checkpoint weights/mine.pt: no such file", ""),

@@ -117,7 +117,7 @@ def test_tokenizer_of_its_own_is_used_and_must_be_the_weights(pac_s_plus, tiny_c
     assert ours.token_ids(plain) == official.token_ids(plain)
     assert abs(text_vectors(ours) - text_vectors(official))[0].max() < 1e-6
     assert ours.fingerprint() != official.fingerprint()
-    with pytest.raises(AdapterError, match=r"knows 49408 tokens, and the tokenizer in .* has 39"):
+    with pytest.raises(AdapterError, match=r"has 49408 tokens, but the tokenizer in .* has 39"):
         PacEncoder(pac_s_plus, tokenizer=tiny_siglip, device="cpu")
     with pytest.raises(AdapterError, match=r"tokenizer .*missing: "):
         PacEncoder(pac_s_plus, tokenizer=tmp_path / "missing", device="cpu")

@@ -64,13 +64,13 @@ def test_pair_whose_row_has_another_box_is_said_to(tmp_path: Path):
         ([row("1.jpg", "t", None)], "row 1 cannot be read: 'score' is not a number: None"),
         ([row("1.jpg", "t", 1), row("1.jpg", "u", "nan")], "row 2 cannot be read: 'score' is not"),
         ([row("1.jpg", "t", -1e39)], "row 1 cannot be read: 'score' is beyond 32 bits: -1e+39"),
-        ([{"image": 1, "text": "t", "score": 1}], "'image' or 'text' is no text"),
-        ([{"image": "1", "text": 1, "score": 1}], "'image' or 'text' is no text"),
+        ([{"image": 1, "text": "t", "score": 1}], "'image' and 'text' must be texts"),
+        ([{"image": "1", "text": 1, "score": 1}], "'image' and 'text' must be texts"),
         ([row("1.jpg", "t", 1, box=[1, 2, 3])], "row 1 cannot be read: 'box' is not four numbers: [1, 2, 3]"),
         ([row("1.jpg", "t", 1, box="1234")], "'box' is not four numbers: '1234'"),
         ([row("1.jpg", "t", 1, box=[1, 2, 3, "x"])], "'box' is not a number: 'x'"),
         ([row("1.jpg", "t", 1), row("2.jpg", "t", 1), row("1.jpg", " t", 2)],
-         "rows 1 and 3 have two scores of one pair"),
+         "rows 1 and 3 give two scores for one pair"),
     ],
 )  # fmt: skip
 def test_faulty_row_is_named(tmp_path: Path, rows: list[Any], said: str):

@@ -185,7 +185,7 @@ def test_where_no_process_begins_threads_read_and_it_is_said(caplog, monkeypatch
     batches = list(image_batches(widths(*range(20, 90)), levels(), 40, 2, True))
     assert seen(batches) == (list(range(20, 90)), [False] * 70)
     (remark,) = caplog.messages
-    assert remark.endswith("by threads, which may be slower: none could begin: no more processes")
+    assert remark.endswith("threads do, which may be slower: none could begin: no more processes")
 
 
 @processes

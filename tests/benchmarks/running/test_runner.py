@@ -286,5 +286,5 @@ def test_images_that_no_row_could_have_are_refused():
         with pytest.raises(UsageError, match=r"an image is an array of .* of shape \[") as caught:
             capbench.score(images=[image], **settings)
         assert "[h, w, 3]" in (caught.value.hint or "")
-    with pytest.raises(UsageError, match="mode F has numbers whose range is not known"):
+    with pytest.raises(UsageError, match="value range of a Pillow image of mode F is unknown"):
         capbench.score(images=[Image.new("F", (4, 4))], **settings)
