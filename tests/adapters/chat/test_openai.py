@@ -289,7 +289,7 @@ def test_key_comes_from_the_environment_and_is_in_no_message_or_fingerprint(monk
 
 @pytest.mark.parametrize("url", ["localhost:8000/v1", "ftp://host/v1", "http:///v1"])
 def test_address_that_is_none_is_refused(url: str):
-    with pytest.raises(AdapterError, match="is no address"):
+    with pytest.raises(AdapterError, match="is not the address"):
         OpenAICaptioner("m", base_url=url)
 
 

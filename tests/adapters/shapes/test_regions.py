@@ -58,11 +58,11 @@ def test_points_and_grids_find_the_things_that_they_hit():
     ("asked", "reason"),
     [
         ({"points": np.zeros((1, 2)), "grid": 8}, "points or a grid, not both"),
-        ({"points": np.zeros(2)}, r"the shape \[2\] are not x and y"),
-        ({"points": np.array([[np.nan, 0]])}, "are not x and y"),
+        ({"points": np.zeros(2)}, r"points have the shape \[2\]"),
+        ({"points": np.array([[np.nan, 0]])}, "points have the shape"),
         ({"points": np.array([[128, 0]])}, "lies outside the image of 128 x 128 pixels"),
         ({"points": np.array([[0, -1]])}, "lies outside"),
-        ({"grid": 0}, "grid=0 has no points"),
+        ({"grid": 0}, "grid=0 is not a whole number above 0"),
     ],
 )
 def test_points_that_are_none_are_said(asked: dict, reason: str):
