@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the turns, and print the report."""
     from ..progress import bars
-    from ..recipes.self_training.rounds import LoopCall, LoopReporter, carry_out, dry_run
+    from ..recipes.self_training.rounds import LoopCall, LoopReporter, dry_run, run_loop
     from ..recipes.self_training.schema import list_loops, load_loop
     from ..recipes.training.processes import TrainingProcesses
     from ..tasks.locate import parse_data_options
@@ -63,6 +63,6 @@ def run(options: argparse.Namespace) -> int:
     )
     if folder is None or options.dry_run:
         return print_dry_run(call.loaded.requests, lambda: dry_run(call), 34)
-    carry_out(call, folder, LoopReporter(tell, print_stage, step_printer()))
+    run_loop(call, folder, LoopReporter(tell, print_stage, step_printer()))
     print((folder / "report.md").read_text(encoding="utf-8"))
     return 0

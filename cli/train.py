@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     """Train, and print the model card with the results before and after."""
     from ..progress import bars
     from ..recipes.training.contract import TrainingCall
-    from ..recipes.training.execution import carry_out, dry_run
+    from ..recipes.training.execution import dry_run, run_recipe
     from ..recipes.training.processes import TrainingProcesses
     from ..recipes.training.schema import list_recipes, load_recipe
     from ..tasks.locate import parse_data_options
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     if folder is None or options.dry_run:
         return print_dry_run(call.loaded.requests, lambda: dry_run(call, judge=not options.no_judge), 20)
     shared: dict[str, Any] = {"store": options.store, "allow_outside": options.allow_outside}
-    trained = carry_out(call, folder, step_printer(), shared, judge=not options.no_judge)
+    trained = run_recipe(call, folder, step_printer(), shared, judge=not options.no_judge)
     tell(*(f"remark: {remark}" for remark in trained.remarks))
     if call.processes.is_first:
         print((trained.folder / "README.md").read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from capbench.recipes.training.contract import TrainingCall
-from capbench.recipes.training.execution import carry_out
+from capbench.recipes.training.execution import run_recipe
 from capbench.recipes.training.loop import LAST, StepReport, load, read_history
 
 
@@ -28,7 +28,7 @@ def killed_at(step: int) -> Callable[[StepReport], None]:
 
 def train_until_killed(call: TrainingCall, folder: Path, step: int) -> None:
     """Train in a process of its own that ends at a step."""
-    assert forked.carried_out(lambda: carry_out(call, folder, killed_at(step), {})) == -signal.SIGKILL
+    assert forked.carried_out(lambda: run_recipe(call, folder, killed_at(step), {})) == -signal.SIGKILL
 
 
 def assert_alike(folder: Path, undisturbed: Path, weights: str) -> None:

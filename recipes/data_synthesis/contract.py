@@ -56,10 +56,6 @@ class RowFile:
         with self.path.open("rb") as lines:
             yield from map(PipelineRow.of_line, lines)
 
-    def remove(self) -> None:
-        """Remove the file; the rows cannot be read again."""
-        self.path.unlink()
-
 
 @dataclass(frozen=True)
 class PipelineRow:
@@ -178,7 +174,8 @@ class PipelineModels:
         spec = resolve_model(named.name, named.arguments)
         if spec.role != ROLES[role]:
             raise UsageError(
-                f"the pipeline's {role} '{named.name}' is a {spec.role}", "'bench ls models' lists what there is."
+                f"models.{role}: '{named.name}' has the role {spec.role}, not {ROLES[role]}",
+                "'bench ls models' lists models.",
             )
         return spec
 
@@ -190,14 +187,14 @@ class PipelineModels:
         """
         if role not in self.choices:
             raise UsageError(
-                f"the pipeline names no {role}",
+                f"models.{role}: a stage needs it, and the pipeline names none",
                 f"Add 'models: {{{role}: {{name: NAME}}}}', or --set models.{role}.name=NAME.",
             )
         return self.choices[role]
 
     def name(self, role: str) -> str:
         """Return the model's name in the pipeline, and its weights if named, without loading it."""
-        return self.named(role).told
+        return self.named(role).label
 
     def release(self, role: str) -> None:
         """Drop a loaded model."""

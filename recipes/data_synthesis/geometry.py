@@ -96,7 +96,7 @@ def clustered_boxes(
     array = np.asarray(boxes, np.float64)
     array = array.reshape(0, 4) if array.size == 0 else array
     if array.ndim != 2 or array.shape[1] != 4 or not np.isfinite(array).all():
-        raise UsageError(f"boxes have the shape {list(np.shape(boxes))}", "They are finite, [n, 4].")
+        raise UsageError(f"boxes must be finite numbers of shape [n, 4], not {list(np.shape(boxes))}")
     sides = np.maximum(array[:, 2:] - array[:, :2], 0)
     shares = sides.prod(axis=1) / (size[0] * size[1])
     array = array[(shares >= _LEAST) & (shares <= _MOST)]
@@ -315,7 +315,7 @@ def mask_tree(regions: Sequence[Region], *, comparison: Comparison = "exact") ->
     """
     shapes = {region.mask.shape for region in regions}
     if len(shapes) > 1:
-        raise UsageError(f"masks have different sizes: {sorted(shapes)}", "Give masks of one image.")
+        raise UsageError(f"masks of one image differ in size: {sorted(shapes)}", "Give masks of one image.")
     masks = [MaskNode(part.mask, part.iou * part.stability**2, (number,), ()) for number, part in enumerate(regions)]
     falling = sorted((node for node in masks if node.mask.size), key=lambda node: -node.mask.size)
     rules = _Rules(comparison == "released")

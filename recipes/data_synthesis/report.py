@@ -26,6 +26,7 @@ from ...benchmarks.statistics.paired import SpreadEstimate, difference, paired_m
 from ...errors import BenchError, UsageError, counted
 from ...metrics import metrics as known_metrics
 from ...progress import Progress, silent
+from ..training.judging import markdown_table, with_interval
 from .asking import clip_tokens
 from .contract import PipelineRow, RowFile, StageFacts
 from .schema import JudgingSettings, LoadedPipeline, SynthesisPipeline
@@ -84,7 +85,9 @@ def require_judges(pipeline: SynthesisPipeline) -> None:
     for metric in pipeline.judged.metrics:
         _needs(metric)
     if (named := pipeline.judged.encoder) and (role := resolve_model(named.name, named.arguments).role) != "encoder":
-        raise UsageError(f"the encoder of 'judged', '{named.name}', is a {role}")
+        raise UsageError(
+            f"judged.encoder: '{named.name}' has the role {role}, not encoder", "'bench ls models' lists encoders."
+        )
 
 
 def _lack(metric: str, rows: RowFile) -> str:
@@ -104,19 +107,14 @@ def _values(
     metric: str, key: str, rows: RowFile, pipeline: SynthesisPipeline, store: Path | None, progress: Progress
 ) -> np.ndarray:
     """Return ``[n]`` the metric per row: the mean over its texts, NaN if one has no value."""
-    encoder = pipeline.judged.encoder if pipeline.judged and pipeline.judged.encoder else pipeline.models.get("encoder")
-    judge = pipeline.models.get("judge")
-    needs = _needs(metric)
-    scored = score(
-        _texts_of(rows, key),
-        [metric],
-        model=encoder.name if encoder and "encoder" in needs else None,
-        model_args=encoder.arguments if encoder and "encoder" in needs else "",
-        judge=judge.name if judge and "judge" in needs else None,
-        judge_args=judge.arguments if judge and "judge" in needs else "",
-        store=store,
-        progress=progress,
-    )
+    models = {role: model for role, model in pipeline.models.items() if role in _needs(metric)}
+    if pipeline.judged and pipeline.judged.encoder and "encoder" in _needs(metric):
+        models["encoder"] = pipeline.judged.encoder
+    named: dict[str, Any] = {}
+    for option, role in (("model", "encoder"), ("judge", "judge")):
+        if role in models:
+            named |= {option: models[role].name, f"{option}_args": models[role].arguments}
+    scored = score(_texts_of(rows, key), [metric], store=store, progress=progress, **named)
     (name,) = scored.labels
     counts = np.array([len(_texts(value_at(row, key))) for row in rows])
     # What was left out has no row.
@@ -240,7 +238,7 @@ class Report:
         lines += [f"    {self.loaded.command('make', '--data', self.given.name, *limit)}", ""]
         if pipeline.paper:
             lines += [f"- **Method**: {pipeline.paper}"]
-        models = ", ".join(f"{role} {model.told}" for role, model in pipeline.models.items()) or "none"
+        models = ", ".join(f"{role} {model.label}" for role, model in pipeline.models.items()) or "none"
         lines += [f"- **Models**: {models}; seed {pipeline.seed}."]
         lines += [f"- **Rows**: {self.count:,} given, {len(self.rows):,} written: `{self.result.name}`.", ""]
         if self.given.left_out:
@@ -254,14 +252,12 @@ class Report:
         return re.sub("\n{3,}", "\n\n", "\n".join([*lines, "", *self._examples(folder)]).rstrip() + "\n")
 
     def _of_stages(self) -> list[str]:
-        head = ["| stage | in | out | judge requests | counts |", "|---|---:|---:|---:|---|"]
-        lines = ["## Stages", "", *head]
+        cells: list[list[str]] = []
         for stage in self.stages:
             counts = ", ".join(f"{value:,} {name}" for name, value in stage.counts.items())
-            lines.append(
-                f"| {stage.name} | {stage.given:,} | {stage.made:,} | {stage.requests or '–'} | {counts or '–'} |"
-            )
-        lines.append("")
+            numbers = f"{stage.given:,}", f"{stage.made:,}", str(stage.requests or "–")
+            cells.append([stage.name, *numbers, counts or "–"])
+        lines = ["## Stages", "", *markdown_table(["stage", "in", "out", "judge requests", "counts"], cells), ""]
         for stage in self.stages:
             if stage.unmade:
                 fate = "went on unchanged" if stage.kept else "left out"
@@ -302,30 +298,23 @@ def write_report(report: Report, folder: Path) -> None:
 
 
 def _of_lengths(table: Sequence[Row]) -> list[str]:
-    head = ["| text | texts | words | CLIP tokens | longest | over 77 |", "|---|---:|---:|---:|---:|---:|"]
-    rows = (
-        [row["text"], f"{row['texts']:,}", _shown(row["words"], 1), _shown(row["tokens"], 1), row["most_tokens"],
-         row["over_context"]]
+    cells = [
+        [row["text"], f"{row['texts']:,}", *(_shown(row[key], 1) for key in ("words", "tokens")),
+         *(str(row[key]) for key in ("most_tokens", "over_context"))]
         for row in table
-    )  # fmt: skip
-    return ["## Lengths", "", *head, *map(_line, rows), ""] if table else []
+    ]  # fmt: skip
+    head = ["text", "texts", "words", "CLIP tokens", "longest", "over 77"]
+    return ["## Lengths", "", *markdown_table(head, cells), ""] if table else []
 
 
 def _of_metrics(table: Sequence[Row]) -> list[str]:
-    head = ["| metric | text | rows | value | vs. previous text |", "|---|---|---:|---:|---:|"]
-    lines: list[str] = []
+    head = ["metric", "text", "rows", "value", "vs. previous text"]
+    cells: list[list[str]] = []
     for row in table:
-        step = "–"
-        if row.get("difference") is not None:
-            interval = "" if row["low"] is None else f" [{row['low']:+.4f}, {row['high']:+.4f}]"
-            step = f"{row['difference']:+.4f}{interval}"
-        lines.append(_line([row["metric"], row["text"], f"{row['n']:,}", _shown(row["value"], 4), step]))
+        step = with_interval({**row, "value": row.get("difference")}, "+", 4)
+        cells.append([row["metric"], row["text"], f"{row['n']:,}", _shown(row["value"], 4), step])
     note = "Differences are paired, with 95 % intervals over rows."
-    return ["## Metrics", "", *head, *lines, "", note, ""] if table else []
-
-
-def _line(cells: Sequence[object]) -> str:
-    return f"| {' | '.join(map(str, cells))} |"
+    return ["## Metrics", "", *markdown_table(head, cells), "", note, ""] if table else []
 
 
 def _reasons(counts: Mapping[str, int]) -> str:

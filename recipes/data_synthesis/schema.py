@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from ...errors import UsageError
 from ..training.schema import Loaded, Strict, change_value
@@ -23,7 +23,7 @@ class PipelineModel(Strict):
     """Of its adapter."""
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """Its name in reports and provenance, with its weights if the pipeline names them."""
         weights = self.arguments.get("pretrained")
         return self.name if weights is None else f"{self.name} ({weights})"
@@ -47,7 +47,7 @@ class Output(Strict):
     def _fits(self) -> Output:
         foreign = {"rows": {"split"}, "dci": {"columns", "format"}}[self.form] & self.model_fields_set
         if foreign:
-            raise ValueError(f"'{sorted(foreign)[0]}' is not a key of the form '{self.form}'")
+            raise ValueError(f"key '{sorted(foreign)[0]}' does not apply to the form '{self.form}'; remove it")
         return self
 
 
@@ -71,8 +71,8 @@ def _named(models: Any) -> Any:
 class SynthesisPipeline(Strict):
     """A data synthesis pipeline."""
 
-    pipeline: str = Field(validation_alias=AliasChoices("pipeline", "maker"))
-    """Its name; ``maker`` in older files."""
+    pipeline: str
+    """Its name."""
     description: str = ""
     """What it makes, in one sentence."""
     paper: str = ""
@@ -108,7 +108,7 @@ class LoadedPipeline(Loaded[SynthesisPipeline]):
         return self.document
 
     @classmethod
-    def change(cls, values: dict[str, Any], change: str) -> tuple[tuple[str, ...], str, str]:
+    def change(cls, values: dict[str, Any], change: str) -> tuple[str, ...]:
         """Set a key of the pipeline's values; that of a stage is ``stages.NAME.KEY``."""
         name, sign, text = change.partition("=")
         keys = name.split(".")
@@ -121,13 +121,12 @@ class LoadedPipeline(Loaded[SynthesisPipeline]):
         ]
         if len(hits) != 1:
             raise UsageError(
-                f"--set {change}: {len(hits)} stages are called '{keys[1]}'", "Name one by its 'name', or its 'stage'."
+                f"--set {change}: '{keys[1]}' matches {len(hits)} stages", "Name one by its 'name', or its 'stage'."
             )
         # A list that is changed is a copy, as an included file's may stand in several places.
         values["stages"] = list(values["stages"])
         stage = values["stages"][hits[0]] = dict(values["stages"][hits[0]])
-        of_stage = change_value(stage, f"{'.'.join(keys[2:])}{sign}{text}")
-        return ("stages", str(hits[0]), *keys[2:]), name, of_stage[1]
+        return ("stages", str(hits[0]), *change_value(stage, f"{'.'.join(keys[2:])}{sign}{text}"))
 
 
 list_pipelines, load_pipeline = LoadedPipeline.shipped, LoadedPipeline.load

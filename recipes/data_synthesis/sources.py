@@ -63,7 +63,7 @@ class SourceRows:
             raise no_rows(f"{self.name}: no row can be used", self.left_out)
 
 
-def read_given(
+def read_input(
     data: str,
     output: Path | None,
     *,
@@ -177,9 +177,7 @@ def _of_task(
     try:
         entries = build_index(include_path).resolve([name])
     except UsageError as error:
-        raise UsageError(
-            f"--data {name}: there is no such folder or file, and no such task: {error.message}", error.hint
-        ) from error
+        raise UsageError(f"--data {name}: not a folder, a file or a task: {error.message}", error.hint) from error
     if len(entries) != 1:
         raise UsageError(f"--data {name}: the name matches {len(entries)} tasks", "Name one task.")
     path = entries[0].path

@@ -22,21 +22,11 @@ from ...errors import BenchError, DataError, UsageError, as_one, did_you_mean, r
 from ...permissions import Permissions, permit, permitted
 from ...progress import Progress, silent
 from ..training.schema import Strict, validated
-from .contract import (
-    ROLES,
-    NotGenerated,
-    PipelineModels,
-    PipelineRow,
-    RowFile,
-    Stage,
-    StageFacts,
-    digest_of,
-    key_of,
-    stages,
-)
+from . import contract
+from .contract import ROLES, NotGenerated, PipelineModels, PipelineRow, RowFile, Stage, StageFacts
 from .report import Report, judged, lengths, require_judges, write_report
 from .schema import LoadedPipeline, PipelineModel
-from .sources import SourceRows, read_given, with_digests
+from .sources import SourceRows, read_input, with_digests
 from .writing import OF_DCI, write_output
 
 SHARDS = 8
@@ -61,20 +51,20 @@ def build_stages(loaded: LoadedPipeline) -> list[Stage]:
     for number, entry in enumerate(pipeline.stages):
         head, keys = ({k: v for k, v in entry.items() if (k in StageHead.model_fields) is own} for own in (True, False))
         named = validated(StageHead, head, parsed, "stages", str(number))
-        kind = stages[named.stage]
+        kind = contract.stages[named.stage]
         settings = validated(kind.Settings, keys, parsed, "stages", str(number))
         built.append(kind(named.name or named.stage, settings, pipeline.seed))
     names = [stage.name for stage in built]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(
-            f"{parsed.where('stages')}: two stages are called '{twice}'", "Give one of them another 'name'."
+            f"{parsed.where('stages')}: two stages have the name '{twice}'", "Give one of them another 'name'."
         )
     asked = {role for stage in built for role in stage.roles}
     for role in pipeline.models:
         if role not in ROLES:
             raise UsageError(f"{parsed.where('models', role)}: unknown role '{role}'", f"Known: {', '.join(ROLES)}.")
         if role not in asked and not (role == "encoder" and pipeline.judged):
-            raise UsageError(f"{parsed.where('models', role)}: no stage uses the {role}", "Leave it out.")
+            raise UsageError(f"{parsed.where('models', role)}: no stage uses the {role}", "Remove it.")
     return built
 
 
@@ -112,7 +102,7 @@ def require_seen(built: Sequence[Stage], models: PipelineModels, rows: Iterable[
                 first = first or f"{row.id}: {why}"
             else:
                 raise DataError(
-                    f"stage '{stage.name}': the {role} {models.name(role)} rejects the images of all rows; {first}",
+                    f"stage '{stage.name}': the {role} {models.name(role)} rejects every image; {first}",
                     f"Give other images with --data, or another model with --set models.{role}.name=NAME.",
                 )
 
@@ -146,9 +136,9 @@ def require_values(built: Sequence[Stage], loaded: LoadedPipeline, available: Co
         known.update(added)
     output, judged = loaded.pipeline.output, loaded.pipeline.judged
     # Of "summaries.base" only the row can say whether it has the second.
-    require("the output holds", *(key.partition(".")[0] for key in output.columns.values()))
-    require("the output holds", *(OF_DCI if output.form == "dci" else ()))
-    require("'judged' looks at", *(key.partition(".")[0] for key in (judged.texts.values() if judged else ())))
+    require("the output needs", *(key.partition(".")[0] for key in output.columns.values()))
+    require("the output needs", *(OF_DCI if output.form == "dci" else ()))
+    require("'judged' reads", *(key.partition(".")[0] for key in (judged.texts.values() if judged else ())))
 
 
 @dataclass(frozen=True)
@@ -189,7 +179,7 @@ class StageOfShard:
 
     def __call__(self, shard: ShardOfRows) -> list[dict[str, Any]]:
         """Return the result for each row; see :func:`make_shard`."""
-        name = f"{digest_of(self.producer, shard.keys)}.json"
+        name = f"{contract.digest_of(self.producer, shard.keys)}.json"
         if self.folder.exists(name):
             return json.loads(self.folder.read(name))
         with permit(self.permissions):
@@ -241,7 +231,7 @@ class Synthesis:
     executor: Executor | None
     progress: Progress
 
-    def carry_out(self, source: RowFile) -> Iterator[tuple[StageFacts, RowFile]]:
+    def run(self, source: RowFile) -> Iterator[tuple[StageFacts, RowFile]]:
         """Yield the statistics and the output rows of each stage; files of earlier rows are removed.
 
         Raises:
@@ -266,7 +256,7 @@ class Synthesis:
                 first = next(iter(facts.unmade.items()), None)
                 why = f"; {first[0]}: {first[1]}" if first else ""
                 raise DataError(f"stage '{stage.name}' failed for all {facts.given} rows{why}")
-            left.remove()
+            left.path.unlink()
             yield facts, output
             left = output
             for role in stage.roles:
@@ -295,7 +285,7 @@ class Synthesis:
         """Yield windows of rows with their cache keys and their cached values."""
         left = iter(rows)
         while some := list(islice(left, SHARDS * stage.shard)):
-            keys = [key_of(row) for row in some]
+            keys = [contract.key_of(row) for row in some]
             yield some, keys, self.store.get(producer, keys)
 
     def _make_missing(
@@ -323,7 +313,9 @@ class Synthesis:
         else:
             self.executor.use_folder(self.work)
             folder = Folder(self.work)
-            work = StageOfShard(stage, self.models.choices, digest_of(producer), self.store.path, folder, permitted())
+            work = StageOfShard(
+                stage, self.models.choices, contract.digest_of(producer), self.store.path, folder, permitted()
+            )
             results = self.executor.map(work, missing(), self.executor.resources_for(next(iter(stage.roles), "")))
         for number, values in results:
             shard = shards.pop(number)
@@ -344,7 +336,7 @@ def _chosen(stage: Stage, rows: RowFile, facts: StageFacts) -> Iterator[Pipeline
             yield row
         else:
             facts.not_chosen[why] += 1
-    rows.remove()
+    rows.path.unlink()
 
 
 WORK = ".work"
@@ -381,9 +373,9 @@ class SynthesisCall:
     run_folder: Path | None = None
     progress: Progress = silent
 
-    def given(self, output: Path | None) -> SourceRows:
-        """Open the input; see ``read_given``."""
-        return read_given(
+    def source(self, output: Path | None) -> SourceRows:
+        """Open the input; see ``read_input``."""
+        return read_input(
             self.data, output, limit=self.limit, include_path=self.include_path, allow_outside=self.allow_outside
         )
 
@@ -399,7 +391,7 @@ def dry_run(call: SynthesisCall) -> Iterator[tuple[str, str]]:
     pipeline = call.loaded.pipeline
     stages = build_stages(call.loaded)
     require_judges(pipeline)
-    source = call.given(None)
+    source = call.source(None)
     images: list[PipelineRow] = []
     values, common = set[str](), set[str]()
     for row in source.rows():
@@ -438,7 +430,7 @@ def make(call: SynthesisCall, output: Path, on_stage: Callable[[StageFacts], obj
     pipeline = call.loaded.pipeline
     stages, named = build_stages(call.loaded), parse_store(call.store)
     if named.objects:
-        raise UsageError("pipelines need a cache in a local file", "Name a file with --store.")
+        raise UsageError("a pipeline needs a cache in a local file, not in object storage", "Name a file with --store.")
     written = nullcontext(call.progress)
     if call.run_folder is not None:
         written = progress_written(call.run_folder, call.progress)
@@ -447,13 +439,13 @@ def make(call: SynthesisCall, output: Path, on_stage: Callable[[StageFacts], obj
         require_models(stages, models)
         require_judges(pipeline)
         synthesis = Synthesis(stages, models, store, folder, work, call.executor, progress)
-        source = call.given(output)
+        source = call.source(output)
         rows = RowFile(folder / "given.jsonl", with_digests(source.rows()))
         require_values(stages, call.loaded, rows.keys)
         require_seen(stages, models, rows)
         count = len(rows)
         facts: list[StageFacts] = []
-        for fact, produced in synthesis.carry_out(rows):
+        for fact, produced in synthesis.run(rows):
             facts.append(fact)
             on_stage(fact)
             rows = produced
@@ -479,7 +471,7 @@ def _own(output: Path, name: str) -> Generator[tuple[Path, Path]]:
     if any(path != mark for path in output.iterdir()):
         owner = mark.read_text(encoding="utf-8").strip() if mark.is_file() else None
         if owner is None:
-            raise DataError(f"{output} holds other files", "Name an empty folder, or one of this pipeline.")
+            raise DataError(f"{output} has files of no pipeline", "Name an empty folder with --output.")
         if owner != name:
             raise DataError(f"{output} holds the output of pipeline '{owner}'", "Name another folder with --output.")
     mark.write_text(f"{name}\n", encoding="utf-8")

@@ -154,5 +154,5 @@ def _described_masks(row: PipelineRow) -> dict[str, Any]:
     """Return the masks that have negatives and scores; readers require both for every mask."""
     has = set(value_at(row, "negatives")) & set(value_at(row, "clip_scores"))
     if BASE not in has:
-        raise DataError(f"row {row.id} has no negatives of the whole image")
+        raise DataError(f"row {row.id} has no negatives of the whole image", "Write it with output.form=rows.")
     return {number: mask for number, mask in row.values["mask_data"].items() if entry_key(mask) in has}

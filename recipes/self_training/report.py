@@ -9,10 +9,9 @@ from itertools import cycle
 from pathlib import Path
 
 from ...atomic_files import write_whole
-from ...benchmarks.comparing.comparison import changes
 from ...benchmarks.tables.results import result_rows
 from ...errors import UsageError
-from ..training.judging import JudgedRun, Row, difference_of, markdown_table, with_interval
+from ..training.judging import JudgedRun, Row, differences, markdown_table, with_interval
 from .schema import LoadedLoop
 
 _OF_RESULT = ("task", "metric", "statistic", "n", "value", "low", "high")
@@ -63,9 +62,8 @@ def rows_of(turns: Sequence[LoopTurn]) -> list[Row]:
     table: list[Row] = []
     for turn in turns:
         for (_, first), (_, run) in zip(turns[0].runs, turn.runs, strict=True):
-            rose = changes(first.folder, run.folder) if turn.number and first.folder and run.folder else {}
+            rose = differences(first, run) if turn.number else {}
             for row in result_rows([run]):
-                change = rose.get(row["metric"])
                 table.append(
                     {
                         "turn": turn.number,
@@ -73,7 +71,7 @@ def rows_of(turns: Sequence[LoopTurn]) -> list[Row]:
                         "label": run.record.metric_label(row["metric"]),
                         "scale": run.record.scale_of(row["metric"], row["statistic"]),
                         **{key: row[key] for key in _OF_RESULT},
-                        "difference": change and difference_of(change),
+                        "difference": rose.get(row["metric"]),
                     }
                 )
     return table

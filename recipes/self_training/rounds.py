@@ -105,7 +105,7 @@ def dry_run(call: LoopCall) -> Iterator[tuple[str, str]]:
     # A name without "/" can be a task.
     if "/" in loop.make.data and not Path(loaded.data).exists():
         raise UsageError(
-            f"{loaded.parsed.where('make', 'data')}: there is no {loaded.data}",
+            f"{loaded.parsed.where('make', 'data')}: no such folder or file: {loaded.data}",
             "Name a folder of images, a table or a task: --set make.data=DATA.",
         )
     pipeline = synthesis_call.loaded.pipeline
@@ -149,7 +149,7 @@ def _trained(call: LoopCall, pipeline: SynthesisPipeline) -> Iterator[tuple[str,
         raise
     with TemporaryDirectory() as folder:
         synthesis_call, file = call.synthesis(loop.captioner, "turn-1"), Path(folder) / "rows.jsonl"
-        image = next(replace(synthesis_call, limit=1).given(Path(folder)).rows()).image
+        image = next(replace(synthesis_call, limit=1).source(Path(folder)).rows()).image
         # A placeholder text in each column.
         columns: dict[str, Any] = {
             name: [str(image)] if name == "further_images" else ["A picture."]
@@ -157,7 +157,7 @@ def _trained(call: LoopCall, pipeline: SynthesisPipeline) -> Iterator[tuple[str,
             if name not in _OF_ROWS
         }
         columns |= {"image": str(image)} if image else {}
-        lines = [json.dumps({"id": row.id, **columns}) + "\n" for row in synthesis_call.given(None).rows()]
+        lines = [json.dumps({"id": row.id, **columns}) + "\n" for row in synthesis_call.source(None).rows()]
         file.write_text("".join(lines), encoding="utf-8")
         try:
             # The rows name an image that the pipeline may read.
@@ -184,9 +184,8 @@ def _require_captioners(call: LoopCall) -> None:
         role = resolve_model(name, arguments).role
         if role != "captioner":
             raise UsageError(
-                f"{loaded.parsed.where(*keys)}: '{name}' is no captioner ({role}), and a loop asks and trains "
-                "captioners.",
-                "'bench ls models' lists what there is.",
+                f"{loaded.parsed.where(*keys)}: a loop needs a captioner, and '{name}' has the role {role}.",
+                "List captioners with 'bench ls models'.",
             )
 
 
@@ -208,7 +207,7 @@ class LoopReporter:
     step: Callable[[StepReport], object] = lambda taken: None
 
 
-def carry_out(call: LoopCall, output: Path, reporter: LoopReporter = LoopReporter()) -> list[LoopTurn]:
+def run_loop(call: LoopCall, output: Path, reporter: LoopReporter = LoopReporter()) -> list[LoopTurn]:
     """Run all unfinished turns, and write the report after each of them and after the last turn.
 
     Turn 0 is the start captioner. The folder of each other turn, ``turn-1`` and so on, is a model
@@ -229,7 +228,7 @@ def carry_out(call: LoopCall, output: Path, reporter: LoopReporter = LoopReporte
     loop = call.loaded.loop
     if call.processes.count > 1:
         raise UsageError(
-            f"a loop runs in one process, and this is one of {call.processes.count}",
+            f"a loop runs in one process, not in {call.processes.count}",
             "Start it without accelerate; --processes and --engine distribute data synthesis.",
         )
     _require_own(call, output)
@@ -243,7 +242,7 @@ def carry_out(call: LoopCall, output: Path, reporter: LoopReporter = LoopReporte
         for number, folder in enumerate(folders):
             is_left = not (folder / FINISHED).is_file()
             if is_left:
-                _carry_out_turn(call, captioner, folder, f"turn {number} of {loop.turns}", reporter)
+                _run_turn(call, captioner, folder, f"turn {number} of {loop.turns}", reporter)
             captioner = str(folder) if number else captioner
             turns.append(_finished(call, folder, number))
             if is_left or number == loop.turns:
@@ -251,7 +250,7 @@ def carry_out(call: LoopCall, output: Path, reporter: LoopReporter = LoopReporte
     return turns
 
 
-def _carry_out_turn(call: LoopCall, captioner: str, folder: Path, name: str, reporter: LoopReporter) -> None:
+def _run_turn(call: LoopCall, captioner: str, folder: Path, name: str, reporter: LoopReporter) -> None:
     """Run a turn: synthesis, training and evaluation; an interrupted turn is resumed."""
     rows, remarks = 0, list[str]()
     if folder.name != "turn-0":
@@ -262,7 +261,7 @@ def _carry_out_turn(call: LoopCall, captioner: str, folder: Path, name: str, rep
         images = (row.get("image") for row in read_rows(report.result) if not isinstance(row, BadRow))
         seen = {(report.result.parent / image).parent for image in images if image is not None}
         with permit(Permissions(folders=tuple(sorted(seen)))):
-            trained = training.carry_out(call.training(report.result), folder, reporter.step, {}, judge=False)
+            trained = training.run_recipe(call.training(report.result), folder, reporter.step, {}, judge=False)
         rows, remarks, captioner = len(report.rows), trained.remarks, str(folder.absolute())
     reporter.turn(f"{name}: evaluation")
     runs = judged(call.loaded.loop.judge, resolve_model(captioner), folder / RUNS, call.judging())
@@ -308,5 +307,5 @@ def _require_own(call: LoopCall, output: Path) -> None:
         return
     output.mkdir(parents=True, exist_ok=True)
     if any(output.iterdir()):
-        raise DataError(f"{output} holds other files", "Name an empty folder, or one of this loop.")
+        raise DataError(f"{output} has files of no loop", "Name an empty folder with --output.")
     write_whole(mark, json.dumps({"loop": call.loaded.loop.loop, "fingerprint": fingerprint}) + "\n")

@@ -92,8 +92,8 @@ class LoadedLoop(Loaded[SelfLoop]):
         pipeline = self._placed("make", load_pipeline, self._pipeline, loop.make.set)
         if "captioner" not in pipeline.pipeline.models:
             raise UsageError(
-                f"{parsed.where('make', 'recipe')}: pipeline '{loop.make.recipe}' uses no captioner, so that all turns "
-                "would make the same data.",
+                f"{parsed.where('make', 'recipe')}: pipeline '{loop.make.recipe}' uses no captioner: all turns would "
+                "make the same data.",
                 "Name one with a stage 'caption', such as detailcaps_synthesis.",
             )
         self.recipe()

@@ -16,18 +16,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from torch.nn.functional import cross_entropy
-from transformers import (
-    CLIPImageProcessor,
-    CLIPModel,
-    CLIPVisionConfig,
-    LlamaConfig,
-    LlavaConfig,
-    LlavaForConditionalGeneration,
-    LlavaProcessor,
-    PreTrainedTokenizerFast,
-)
+from transformers import CLIPVisionConfig, LlavaForConditionalGeneration, LlavaProcessor, PreTrainedTokenizerFast
 
 from ...adapters.decoding.dbd import FactPrompts
 from ...tasks.shapes.accounts import account_of
@@ -37,7 +29,7 @@ from ...tasks.shapes.sampling import SPLITS, sample_scene
 from ...tasks.shapes.scene import BACKGROUNDS, Scene, Thing
 from .clip import HEAD, IMAGE_SIZE, MEAN, PATCH, STD, normalised
 from .losses import mean_cross_entropy, patches_loss
-from .pool import GRID, PROPERTIES, as_seen, kinds_of
+from .pool import GRID, PROPERTIES, as_seen, kinds_of, label_boxes
 from .together import in_processes, optimise, run
 
 Ask: TypeAlias = Callable[[Scene, np.random.Generator], tuple[str, str]]
@@ -96,17 +88,15 @@ def labels_of(scene: Scene) -> np.ndarray:
     patch; its place in the description; its relation to the thing described before it; and the
     number of things. Without a thing, or a thing before it, the label is 0.
     """
-    middles = (np.arange(GRID) + 0.5) / GRID
     labels = np.zeros((len(CLASSES), GRID, GRID), dtype=np.uint8)
     labels[0] = BACKGROUNDS.index(scene.background)
     labels[-1] = len(scene.things)
     relations = {rel.subject: 1 + _RELATIONS.index(rel.predicate) for rel in account_of(scene).relations}
-    for number, thing in enumerate(scene.things):
-        left, top, right, bottom = thing.box
-        where = np.ix_((top <= middles) & (middles <= bottom), (left <= middles) & (middles <= right))
-        values = [*(1 + kind for kind in (*kinds_of(thing), number)), relations.get(number, 0)]
-        for row, value in zip(labels[1:-1], values, strict=True):
-            row[where] = value
+    values = [
+        [*(1 + kind for kind in (*kinds_of(thing), number)), relations.get(number, 0)]
+        for number, thing in enumerate(scene.things)
+    ]
+    label_boxes(labels[1:-1], scene.things, values)
     return labels.reshape(len(CLASSES), -1)
 
 
@@ -186,7 +176,7 @@ def losses(
     for ask, part in zip(mix, np.split(np.arange(len(pictures)), ends[:-1]), strict=True):
         shown = [pictures[at] for at in part]
         ids, answers = conversations(processor, [ask(picture.scene, rng) for picture in shown])
-        of_things = things_told(answers, tokenizer.convert_tokens_to_ids("."), shown)
+        of_things = things_of_tokens(answers, tokenizer.convert_tokens_to_ids("."), shown)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             # Padding is on the right, where no answer token attends to it.
             outputs = model.model(input_ids=ids, pixel_values=pixels_of(shown))
@@ -206,7 +196,7 @@ def losses(
     }
 
 
-def things_told(answers: torch.Tensor, stop: int, pictures: Sequence[LabelledPicture]) -> torch.Tensor:
+def things_of_tokens(answers: torch.Tensor, stop: int, pictures: Sequence[LabelledPicture]) -> torch.Tensor:
     """Return the thing of each token's sentence, for answers with a sentence per thing.
 
     Args:
@@ -311,7 +301,7 @@ def make_captioner(processor: LlavaProcessor, vision: CLIPVisionConfig, seed: in
     torch.manual_seed(seed)
     tokenizer: Any = processor.tokenizer  # pyright: ignore[reportAttributeAccessIssue]
     special = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")}
-    text = LlamaConfig(
+    text = transformers.LlamaConfig(
         hidden_size=_WIDTH,
         intermediate_size=3 * _WIDTH,
         num_hidden_layers=_LAYERS,
@@ -321,7 +311,7 @@ def make_captioner(processor: LlavaProcessor, vision: CLIPVisionConfig, seed: in
         max_position_embeddings=_MOST_TOKENS,
         **special,
     )
-    config = LlavaConfig(
+    config = transformers.LlavaConfig(
         vision_config=vision,
         text_config=text,
         image_token_index=tokenizer.convert_tokens_to_ids(_IMAGE),
@@ -348,7 +338,7 @@ def write_captioner(model: LlavaForConditionalGeneration, processor: LlavaProces
 
 _MIXED = 0.2
 """Share of steps, at the end, that use all instructions."""
-_TOLD = 2000
+_VOCABULARY_SCENES = 2000
 """Number of scenes whose texts define the vocabulary."""
 
 
@@ -398,7 +388,7 @@ def _work(rank: int, settings: CaptionerTraining, encoder: Path, folder: Path) -
     seeds = SPLITS["train"][: settings.pictures][rank :: settings.processes]
     pictures = [LabelledPicture.of(sample_scene(seed)) for seed in seeds]
     processor = world_processor()
-    clip = CLIPModel.from_pretrained(encoder, dtype=torch.float32)
+    clip = transformers.CLIPModel.from_pretrained(encoder, dtype=torch.float32)
     model = make_captioner(processor, clip.vision_model.config, settings.seed)
     model.model.vision_tower.load_state_dict(clip.vision_model.state_dict())
     # For short sequences eager attention has the faster gradient.
@@ -441,11 +431,11 @@ def world_processor() -> LlavaProcessor:
     unknown.
     """
     rng = np.random.default_rng(0)
-    scenes = [sample_scene(seed) for seed in SPLITS["train"][:_TOLD]]
+    scenes = [sample_scene(seed) for seed in SPLITS["train"][:_VOCABULARY_SCENES]]
     texts = [part for scene in scenes for ask in MIX for part in ask(scene, rng)]
     side = {"height": IMAGE_SIZE, "width": IMAGE_SIZE}
     return LlavaProcessor(
-        CLIPImageProcessor(size=side, do_center_crop=False, image_mean=MEAN, image_std=STD),
+        transformers.CLIPImageProcessor(size=side, do_center_crop=False, image_mean=MEAN, image_std=STD),
         _make_tokenizer([f"USER: \n{text} ASSISTANT: {text}" for text in texts]),
         patch_size=PATCH,
         vision_feature_select_strategy="default",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -121,13 +121,25 @@ def _inside(thing: Thing, area: tuple[float, ...]) -> bool:
 
 
 def _labels(scene: Scene, area: tuple[float, ...]) -> np.ndarray:
-    middles = (np.arange(GRID) + 0.5) / GRID
-    x, y = area[0] + middles * (area[2] - area[0]), area[1] + middles * (area[3] - area[1])
     labels = np.zeros((5, GRID, GRID), dtype=np.int64)
     labels[4] = BACKGROUNDS.index(scene.background)
-    for thing in scene.things:
-        left, top, right, bottom = thing.box
-        where = np.ix_((top <= y) & (y <= bottom), (left <= x) & (x <= right))
-        for row, kind in zip(labels[:4], kinds_of(thing), strict=True):
-            row[where] = kind + 1
+    label_boxes(labels[:4], scene.things, [[1 + kind for kind in kinds_of(thing)] for thing in scene.things], area)
     return labels.reshape(5, -1)
+
+
+def label_boxes(
+    labels: np.ndarray, things: Sequence[Thing], values: Sequence[Sequence[int]], area: Sequence[float] = (0, 0, 1, 1)
+) -> None:
+    """Label the patches whose middle lies in the box of a thing; later things cover earlier ones.
+
+    Args:
+        labels: ``[rows, side, side]``, changed in place.
+        things: The things.
+        values: The label of each thing in each row.
+        area: Left, top, right and bottom of the patches in the scene.
+    """
+    middles = (np.arange(GRID) + 0.5) / GRID
+    x, y = area[0] + middles * (area[2] - area[0]), area[1] + middles * (area[3] - area[1])
+    for thing, of_thing in zip(things, values, strict=True):
+        left, top, right, bottom = thing.box
+        labels[:, np.outer((top <= y) & (y <= bottom), (left <= x) & (x <= right))] = np.array(of_thing)[:, None]

@@ -18,7 +18,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from ..training.contract import TrainingCall
-from ..training.execution import CARD, SCORES, carry_out
+from ..training.execution import CARD, SCORES, run_recipe
 from ..training.judging import markdown_table
 from ..training.processes import TrainingProcesses
 from ..training.schema import load_recipe
@@ -120,7 +120,7 @@ def _scores(place: Path, recipe: str, changes: Sequence[str]) -> list[dict[str, 
     if (place / SCORES).is_file():
         return json.loads((place / SCORES).read_text(encoding="utf-8"))
     call = TrainingCall(load_recipe(recipe, changes), TrainingProcesses("cpu"))
-    return carry_out(call, place, lambda taken: None, {"store": place.parent / "store.sqlite"}).scores
+    return run_recipe(call, place, lambda taken: None, {"store": place.parent / "store.sqlite"}).scores
 
 
 def table(values: Values) -> str:
@@ -160,9 +160,9 @@ def shown(values: Values, checks: Sequence[ReplicationCheck]) -> str:
 
     rows: list[list[str]] = []
     for check, high, low in _pairs(values, checks):
-        held = low if len(low) > 1 else [*low] * len(high)
+        others = low if len(low) > 1 else [*low] * len(high)
         scale = _scale(check.figure)
-        gains = [scale * (value - other) for value, other in zip(high, held, strict=True)]
+        gains = [scale * (value - other) for value, other in zip(high, others, strict=True)]
         interval = ""
         if len(gains) > 1:
             reach = float(t.ppf(0.975, len(gains) - 1)) * stdev(gains) / len(gains) ** 0.5
@@ -229,7 +229,7 @@ def main() -> int:
         parser.error(f"unknown variants: {', '.join(sorted(unknown))}; known: {', '.join(known)}")
     if options.rewards and not (start / CARD).is_file():
         call = TrainingCall(load_recipe("shapes_captioner_xe"), TrainingProcesses("cpu"))
-        carry_out(call, start, lambda taken: None, {}, judge=False)
+        run_recipe(call, start, lambda taken: None, {}, judge=False)
     variants = {name: known[name] for name in options.variants or known}
     values = measured(options.output, range(options.seeds or seeds), variants)
     return report(missing(values, checks), table(values), shown(values, checks))

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from ..self_training.report import Point, curve_of, draw_curves, rows_of
-from ..self_training.rounds import LoopCall, carry_out
+from ..self_training.rounds import LoopCall, run_loop
 from ..self_training.schema import load_loop
 from ..training.judging import Row, markdown_table
 from ..training.processes import TrainingProcesses
@@ -37,7 +37,7 @@ def measured(folder: Path, seeds: Sequence[int], turns: int) -> dict[int, list[R
     for seed in seeds:
         loaded = load_loop("shapes_loop", [f"seed={seed}", f"turns={turns}"])
         call = LoopCall(loaded, TrainingProcesses("cpu"), store=str(folder / "store.sqlite"))
-        by_seed[seed] = rows_of(carry_out(call, folder / f"loop-{seed}"))
+        by_seed[seed] = rows_of(run_loop(call, folder / f"loop-{seed}"))
         text = ", ".join(f"{100 * point.value:.1f}" for point in curve_of(by_seed[seed])[1])
         print(f"seed {seed}: {text}", flush=True)
     return by_seed
@@ -70,11 +70,11 @@ def missing(by_seed: Mapping[int, Sequence[Row]]) -> list[str]:
         firsts.append(first["value"])
         low = first["difference"]["low"]
         if low is None or low <= 0:
-            faults.append(f"seed {seed}: the interval of what turn 1 adds does not lie above 0")
+            faults.append(f"seed {seed}: the interval of turn 1's gain is not above 0")
     spread = stdev(firsts) if len(firsts) > 1 else 0.0
     gain = fmean(firsts) - fmean(starts)
     if gain <= _SPREADS * spread:
-        faults.append(f"turn 1 adds {gain:.4f}, and its spread over seeds is {spread:.4f}")
+        faults.append(f"turn 1 gains {gain:.4f}, not above {_SPREADS:g} × its spread over seeds, {spread:.4f}")
     return faults
 
 

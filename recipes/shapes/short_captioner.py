@@ -16,14 +16,14 @@ import torch
 from transformers import VisionEncoderDecoderModel
 
 from ..training.contract import TrainingCall
-from ..training.execution import carry_out
+from ..training.execution import run_recipe
 from ..training.loop import StepReport
-from ..training.new_captioner import CaptionerSizes, write_new_captioner
+from ..training.new_captioner import write_new_captioner
 from ..training.processes import TrainingProcesses
 from ..training.schema import load_recipe
 from .together import run
 
-SIZES = CaptionerSizes(layers=2, width=80, heads=2, inner=160, positions=48)
+SIZES = {"layers": 2, "width": 80, "heads": 2, "inner": 160, "positions": 48}
 _PRINTED = 50
 
 
@@ -57,7 +57,7 @@ def train(settings: ShortCaptionerTraining, encoder: Path, folder: Path) -> None
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as shared:
         start, out = Path(shared) / "start", Path(shared) / "out"
-        write_new_captioner(str(encoder), start, SIZES, settings.seed)
+        write_new_captioner(str(encoder), start, settings.seed, **SIZES)
         changes = {
             "model": {"name": "hf", "arguments": {"pretrained": str(start)}},
             "data.arguments.scenes": settings.scenes,
@@ -67,7 +67,7 @@ def train(settings: ShortCaptionerTraining, encoder: Path, folder: Path) -> None
             "seed": settings.seed,
         }
         loaded = load_recipe("shapes_captioner_xe", [f"{key}={json.dumps(value)}" for key, value in changes.items()])
-        carry_out(TrainingCall(loaded, TrainingProcesses("cpu")), out, _tell, {}, judge=False)
+        run_recipe(TrainingCall(loaded, TrainingProcesses("cpu")), out, _tell, {}, judge=False)
         VisionEncoderDecoderModel.from_pretrained(out / "weights").half().save_pretrained(folder)
         for file in (out / "weights").glob("*.json"):
             if not (folder / file.name).exists():

@@ -88,8 +88,8 @@ _PROMPTED = 0.4
 _GROUPS: tuple[tuple[str, ...], ...] = (
     SHAPES,
     COLOURS,
-    ("small", "large"),
-    ("striped", "dotted", "checked"),
+    _SIZES,
+    _TEXTURES,
     ("left", "right"),
     ("above", "below"),
     ("over", "under"),
@@ -111,7 +111,7 @@ def true_text(scene: Scene, things: Sequence[Thing], rng: np.random.Generator) -
     if not is_whole and rng.random() < 0.6:
         # A thing that fills the picture has no visible size.
         things = [replace(thing, size="medium") for thing in things]
-    text = _told(scene, things, is_whole, rng)
+    text = _random_text(scene, things, is_whole, rng)
     return _PROMPT + text if rng.random() < _PROMPTED else text
 
 
@@ -121,7 +121,7 @@ def clip_text(clip: Clip, rng: np.random.Generator) -> str:
     return _PROMPT + text if rng.random() < _PROMPTED else text
 
 
-def _told(scene: Scene, things: Sequence[Thing], is_whole: bool, rng: np.random.Generator) -> str:
+def _random_text(scene: Scene, things: Sequence[Thing], is_whole: bool, rng: np.random.Generator) -> str:
     order = [things[index] for index in rng.permutation(len(things))]
     place = scene.background if rng.random() < 0.5 else None
     kind = rng.random()

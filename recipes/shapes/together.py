@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -118,7 +119,9 @@ def _descend(
     clip: bool = True,
 ) -> None:
     several = distributed.is_initialized()
-    log = Log(name, steps) if not several or distributed.get_rank() == 0 else None
+    is_first = not several or distributed.get_rank() == 0
+    totals: Counter[str] = Counter()
+    wall, cpu = time.monotonic(), time.process_time()
     for step in range(steps):
         losses = compute()
         optimiser.zero_grad()
@@ -132,8 +135,13 @@ def _descend(
         for group in optimiser.param_groups:
             group["lr"] = group["highest"] * share_of_rate(step, steps)
         optimiser.step()
-        if log is not None:
-            log.take(step, losses)
+        totals.update({key: value.item() for key, value in losses.items()})
+        if (step + 1) % _PRINTED == 0:
+            means = " ".join(f"{key} {total / _PRINTED:.3f}" for key, total in totals.items())
+            seconds = f"{time.monotonic() - wall:.0f} s, CPU {time.process_time() - cpu:.0f} s"
+            if is_first:
+                print(f"{name} {step + 1}/{steps} {means}; {seconds}", flush=True)
+            totals.clear()
 
 
 def share_of_rate(step: int, steps: int) -> float:
@@ -148,24 +156,3 @@ def _share_gradients(parameters: Sequence[torch.Tensor]) -> None:
     flat /= distributed.get_world_size()
     for gradient, part in zip(gradients, flat.split([gradient.numel() for gradient in gradients]), strict=True):
         gradient.copy_(part.view_as(gradient))
-
-
-class Log:
-    """Prints the means of losses, and the time taken."""
-
-    def __init__(self, name: str, steps: int) -> None:
-        self._name = name
-        self._steps = steps
-        self._totals: dict[str, float] = {}
-        self._started = time.monotonic(), time.process_time()
-
-    def take(self, step: int, losses: Mapping[str, torch.Tensor]) -> None:
-        """Add a step's losses; print every 25 steps."""
-        for name, value in losses.items():
-            self._totals[name] = self._totals.get(name, 0.0) + value.item()
-        if (step + 1) % _PRINTED:
-            return
-        means = " ".join(f"{name} {total / _PRINTED:.3f}" for name, total in self._totals.items())
-        wall, cpu = time.monotonic() - self._started[0], time.process_time() - self._started[1]
-        print(f"{self._name} {step + 1}/{self._steps} {means}; {wall:.0f} s, CPU {cpu:.0f} s", flush=True)
-        self._totals.clear()

@@ -54,7 +54,7 @@ class CaptionerTrainer(TunedTrainer):
         super().__init__(call, _with_captions if needs_captions else lambda rows: rows)
         if len(self.rows.rows) < settings.batch:
             raise UsageError(
-                f"data: {len(self.rows.rows)} rows make no batch of {settings.batch}.",
+                f"data: {len(self.rows.rows)} rows are less than a batch of {settings.batch}.",
                 "Add rows, or set a smaller objective.batch.",
             )
         hint = f"Trainer '{self.recipe.trainer}' takes captioners."
@@ -62,8 +62,7 @@ class CaptionerTrainer(TunedTrainer):
         positions = self.trainable.positions
         if positions is not None and settings.tokens > positions:
             raise UsageError(
-                f"objective.tokens: captions of {settings.tokens} tokens are longer than '{self.name}' can write, "
-                f"which has {positions} positions.",
+                f"objective.tokens: {settings.tokens} exceeds the {positions} positions of '{self.name}'.",
                 f"Set {positions} or fewer, or a model with more positions.",
             )
         ids = [row.id for row in self.rows.rows]
@@ -79,10 +78,13 @@ class CaptionerTrainer(TunedTrainer):
             lambda images: (self.trainable.inputs(images, settings.prompt), {}),
         )
 
-    def pieces(self, rows: Sequence[TrainingRow]) -> list[Sequence[TrainingRow]]:
-        """Split rows into pieces for one forward pass each."""
-        size = self._shared.piece or max(len(rows), 1)
-        return [rows[start : start + size] for start in range(0, len(rows), size)]
+    def pieces(
+        self, rows: Sequence[TrainingRow], written: Sequence[list[int]] = ()
+    ) -> list[tuple[Sequence[TrainingRow], Sequence[list[int]]]]:
+        """Split rows and their captions, the same number for each row, into pieces for one forward pass each."""
+        size, each = self._shared.piece or max(len(rows), 1), len(written) // max(len(rows), 1)
+        starts = range(0, len(rows), size)
+        return [(rows[at : at + size], written[at * each : (at + size) * each]) for at in starts]
 
     def inputs(self, rows: Sequence[TrainingRow]) -> Inputs:
         """Return the model's inputs for the images of rows.
@@ -128,7 +130,7 @@ def _with_captions(rows: Rows) -> Rows:
     without = {row.id: "has no captions" for row in rows.rows if not row.captions}
     kept = [row for row in rows.rows if row.captions]
     if not kept:
-        raise DataError("no row of the data has captions.", "This trainer learns from captions: add them.")
+        raise DataError("no row of the data has captions.", "Add captions: this trainer learns from them.")
     return Rows(kept, {**rows.left_out, **without})
 
 
@@ -168,10 +170,9 @@ class CrossEntropyTrainer(CaptionerTrainer):
         own, own_texts = self.processes.share(rows), self.processes.share(texts)
         written = self._tokens(own_texts)
         (all_tokens,) = self.processes.total([sum(map(len, written))])
-        loss, start = 0.0, 0
-        for number, piece in enumerate(self.pieces(own)):
-            inputs, these = self.inputs(piece), written[start : start + len(piece)]
-            start += len(piece)
+        loss = 0.0
+        for number, (piece, these) in enumerate(self.pieces(own, written)):
+            inputs = self.inputs(piece)
             self.learning(step, number)
             part = self._sum(inputs, these) / all_tokens
             part.backward()
@@ -186,17 +187,16 @@ class CrossEntropyTrainer(CaptionerTrainer):
         self.module.eval()
         texts = self._fixed.draw(self.validation, None).texts
         own, written = self.processes.share(self.validation), self._tokens(self.processes.share(texts))
-        total, start = 0.0, 0
-        for piece in self.pieces(own):
+        total = 0.0
+        for piece, these in self.pieces(own, written):
             with torch.no_grad():
-                total += self._sum(self.inputs(piece), written[start : start + len(piece)]).item()
-            start += len(piece)
+                total += self._sum(self.inputs(piece), these).item()
         total, tokens = self.processes.total([total, sum(map(len, written))])
         return total / tokens
 
     def memory(self) -> dict[str, int]:
         """Return the memory of the pass over one piece; see ``Trainer.memory``."""
-        (piece, *_) = self.pieces(self.processes.share(self.rows_of(0)))
+        ((piece, _), *_) = self.pieces(self.processes.share(self.rows_of(0)))
         inputs, written = self.inputs(piece), self._tokens(self._drawing.draw(piece, 0).texts)
         self.learning(0, 0)
         return {"activations": saved_bytes(self.module, lambda: self._sum(inputs, written))}

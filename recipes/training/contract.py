@@ -12,8 +12,8 @@ from ...adapters.contracts import Alias
 from ...progress import Progress, silent
 from ...registry import Registry
 from .processes import TrainingProcesses
-from .rows import Rows, read_source
-from .schema import LoadedRecipe, Source, Strict
+from .rows import Rows
+from .schema import LoadedRecipe, Strict
 
 if TYPE_CHECKING:
     import torch
@@ -40,10 +40,6 @@ class TrainingCall:
     include_path: Sequence[str | Path] = ()
     allow_outside: Sequence[str | Path] = ()
     progress: Progress = silent
-
-    def read(self, source: Source, *keys: str) -> Rows:
-        """Read the rows of the source at these keys of the recipe; see ``read_source``."""
-        return read_source(self, source, keys)
 
 
 class Trainer(ABC):

@@ -114,8 +114,7 @@ def negclip(pairs: torch.Tensor, negatives: torch.Tensor) -> torch.Tensor:
 def _require_others(batch: int) -> int:
     if batch < 2:
         raise ValueError(
-            f"a contrastive loss compares the rows of a batch, so that {batch} is too few; "
-            "set 2 or more, and for less memory a smaller 'piece', which does not change the batch"
+            f"a contrastive loss needs 2 rows or more, not {batch}; a smaller 'piece' saves memory instead"
         )
     return batch
 
@@ -188,10 +187,7 @@ class ContrastiveTrainer(TunedTrainer):
         self.module.train()
         encodings = self._encode(drawn, step)
         self._reader.ask(self.processes.part(self._drawn(step + 1).images))
-        counts = len(drawn.images), len(drawn.texts)
-        (images, own_images), (texts, own_texts) = (
-            self.processes.whole(encoding.features, count) for encoding, count in zip(encodings, counts, strict=True)
-        )
+        (images, own_images), (texts, own_texts) = self._gathered(drawn, encodings)
         scale = self._scale()
         held = scale.detach().requires_grad_(scale.requires_grad)
         parts = self._losses(drawn, images, texts, held)
@@ -202,9 +198,7 @@ class ContrastiveTrainer(TunedTrainer):
             # All processes compute the whole loss, and their gradients are summed.
             scale.backward(gradients[-1] / self.processes.count)
         self.processes.add_up(self.parameters.values())
-        names = list(parts)
-        values = torch.stack([parts[name].detach() for name in names]).tolist()
-        return dict(zip(names, values, strict=True))
+        return {name: part.item() for name, part in parts.items()}
 
     def validate(self) -> float:
         """Return the mean loss of the validation rows; see ``Trainer.validate``."""
@@ -213,11 +207,7 @@ class ContrastiveTrainer(TunedTrainer):
         with torch.no_grad():
             for batch in range(self._watched.in_an_epoch):
                 drawn = drawing.draw([self.validation[at] for at in self._watched.rows(batch)], None)
-                encodings = self._encode(drawn, batch)
-                images, texts = (
-                    self.processes.whole(encoding.features, count)[0]
-                    for encoding, count in zip(encodings, (len(drawn.images), len(drawn.texts)), strict=True)
-                )
+                (images, _), (texts, _) = self._gathered(drawn, self._encode(drawn, batch))
                 losses.append(self._losses(drawn, images, texts, self._scale())["loss"].item())
         return sum(losses) / len(losses)
 
@@ -254,13 +244,14 @@ class ContrastiveTrainer(TunedTrainer):
         return Rows([row for row in chosen if len(row.captions) >= settings.captions], left_out)
 
     def _batches_of(self, rows: Sequence[TrainingRow], seed: int) -> Batches:
-        size = min(self._settings.batch, len(rows)) if rows is self.validation else self._settings.batch
+        settings = self._settings
+        size = min(settings.batch, len(rows)) if rows is self.validation else settings.batch
         if size < 2 or len(rows) < size:
             raise UsageError(
-                f"data: {len(rows)} rows with {self._settings.captions} captions make no batch of {max(size, 2)}.",
-                "A contrastive loss compares rows: add rows, or set a smaller objective.batch.",
+                f"data: {len(rows)} rows with {settings.captions} captions are less than a batch of {max(size, 2)}.",
+                "Add rows, or set a smaller objective.batch.",
             )
-        return Batches([row.group for row in rows], size, self._settings.sampler, seed)
+        return Batches([row.group for row in rows], size, settings.sampler, seed)
 
     def _drawing_of(self, seed: int) -> BatchSampler:
         settings = self._settings
@@ -281,6 +272,13 @@ class ContrastiveTrainer(TunedTrainer):
             Encoding(self._trainable.encode_images, images, piece, self.lower, seeds[0]),
             Encoding(self._trainable.encode_texts, self._text_inputs(part(drawn.texts)), piece, self.lower, seeds[1]),
         )
+
+    def _gathered(
+        self, drawn: BatchSample, encodings: tuple[Encoding, Encoding]
+    ) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return the features of all images and of all texts, each with this process' part."""
+        counts = len(drawn.images), len(drawn.texts)
+        return [self.processes.whole(part.features, count) for part, count in zip(encodings, counts, strict=True)]
 
     def _text_inputs(self, texts: Sequence[str]) -> Inputs:
         inputs = self._trainable.text_inputs(texts)

@@ -7,7 +7,6 @@ import json
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,11 @@ from ...adapters.aliases import ALIAS_FILE, resolve_model
 from ...atomic_files import DRAFT, own_name, put_in_place, remove_abandoned, write_whole
 from ...permissions import permit, runs_code
 from .contract import Trainer, TrainingCall, trainers
-from .judging import Row, compared, judged, model_card, noticed, require_judges
+from .judging import Row, compared, judged, model_card, require_judges, sensitivities, trainable_count
 from .loop import Loop, StepReport, draw_history, every, read_history, steps_of
 from .tuning import WEIGHTS, start_of, with_start
 
-SCORES, NOTICED, CARD, RECIPE = "scores.json", "noticed.json", "README.md", "recipe.json"
-_LIBRARIES = ("torch", "transformers", "open_clip_torch", "peft")
+SCORES, SENSITIVITY, CARD, RECIPE = "scores.json", "noticed.json", "README.md", "recipe.json"
 _FLOAT = 4
 """Bytes of a float32."""
 
@@ -70,7 +68,7 @@ def dry_run(call: TrainingCall, *, judge: bool = True) -> list[tuple[str, str]]:
     judges = recipe.judge if judge else []
     if judge:
         require_judges(judges, start_of(recipe), recipe.probe, trainer.rewarded, _shared(call, {}))
-    numbers, model = _numbers(trainer), sum(parameter.numel() for parameter in trainer.module.parameters())
+    numbers, model = trainable_count(trainer), sum(parameter.numel() for parameter in trainer.module.parameters())
     # Weights, their gradients, and the two moments of AdamW.
     held = {"weights": model * _FLOAT, "gradients": numbers * _FLOAT, "optimiser": 2 * numbers * _FLOAT}
     held |= trainer.memory()
@@ -98,7 +96,7 @@ def _unopened(call: TrainingCall) -> str:
     return f"a dry run does not run {' and '.join(code)}" if code else ""
 
 
-def carry_out(
+def run_recipe(
     call: TrainingCall,
     folder: Path,
     on_step: Callable[[StepReport], object],
@@ -122,8 +120,7 @@ def carry_out(
     start = start_of(recipe)
     if judge:
         require_judges(recipe.judge, start, recipe.probe, trainer.rewarded, _shared(call, options))
-    data = trainer.rows.digest()
-    fingerprint = hashlib.sha256(f"{recipe.fingerprint()} {data}".encode()).hexdigest()
+    fingerprint = hashlib.sha256(f"{recipe.fingerprint()} {trainer.rows.digest()}".encode()).hexdigest()
     folder.mkdir(parents=True, exist_ok=True)
     loop = Loop(recipe, trainer, folder, fingerprint, call.processes)
     write_whole(folder / RECIPE, recipe.model_dump_json(indent=2) + "\n")
@@ -141,21 +138,10 @@ def carry_out(
         runs = {when: judged(recipe.judge, model, folder / "runs" / when, shared) for when, model in both.items()}
         scores = compared(runs["before"], runs["after"], trainer.rewarded)
     if judge and recipe.probe is not None and trainer.rewarded:
-        sensitivity = noticed(recipe.probe, trainer.rewarded, folder / "runs" / "reward", shared)
-        write_whole(folder / NOTICED, json.dumps(sensitivity, indent=2) + "\n")
-    card = model_card(
-        call.loaded,
-        folder.name,
-        model=trainer.name,
-        parameters=_numbers(trainer),
-        data=data,
-        counts=trainer.rows.counts(),
-        state=state,
-        seconds=sum(line.get("seconds", 0.0) for line in read_history(folder)),
-        scores=scores,
-        noticed=sensitivity,
-        versions={name: package.version for name in _LIBRARIES for package in distributions(name=name)},
-    )
+        sensitivity = sensitivities(recipe.probe, trainer.rewarded, folder / "runs" / "reward", shared)
+        write_whole(folder / SENSITIVITY, json.dumps(sensitivity, indent=2) + "\n")
+    seconds = sum(line.get("seconds", 0.0) for line in read_history(folder))
+    card = model_card(call.loaded, folder.name, trainer, state, seconds, scores, sensitivity)
     write_whole(folder / SCORES, json.dumps(scores, indent=2) + "\n")
     write_whole(folder / CARD, card)
     return TrainingResult(folder, scores, remarks)
@@ -179,7 +165,3 @@ def _shared(call: TrainingCall, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the common options of all calls of ``evaluate``."""
     of_call = {name: getattr(call, name) for name in ("data", "include_path", "allow_outside", "progress")}
     return of_call | dict(options)
-
-
-def _numbers(trainer: Trainer) -> int:
-    return sum(parameter.numel() for parameter in trainer.parameters.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +15,7 @@ from ...benchmarks.records.task_run import TaskRun
 from ...benchmarks.running.plan import resolve_call
 from ...benchmarks.tables.results import result_rows
 from ...metrics import metrics
+from .contract import Trainer
 from .loop import TrainingState
 from .schema import JudgeTask, LoadedRecipe
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 """A result, as ``result_rows`` gives it."""
 ENDS = ("value", "low", "high")
+_LIBRARIES = ("torch", "transformers", "open_clip_torch", "peft")
 
 
 class JudgedRun(NamedTuple):
@@ -45,8 +48,8 @@ def require_judges(
     Args:
         judges: See :func:`judged`.
         model: See :func:`judged`.
-        probe: See :func:`noticed`; None for none.
-        rewarded: See :func:`noticed`.
+        probe: See :func:`sensitivities`; None for none.
+        rewarded: See :func:`sensitivities`.
         options: See :func:`judged`.
 
     Raises:
@@ -114,25 +117,28 @@ def compared(before: Sequence[JudgedRun], after: Sequence[JudgedRun], rewarded: 
     """
     table: list[Row] = []
     for (judge, first), (_, second) in zip(before, after, strict=True):
-        rose = changes(first.folder, second.folder) if first.folder and second.folder else {}
+        rose = differences(first, second)
         paid = {_name(part.metric) for part in rewarded if part.encoder in (None, judge.encoder)}
         is_better = {result.metric: result.higher_is_better for result in first.results}
         for row in side_by_side(result_rows([first]), result_rows([second])):
             metric = row["metric"]
-            change = rose.get(metric)
-            row["difference"] = change and difference_of(change)
-            row["rewarded"] = bool(change) and _name(metric) in paid
+            row["difference"] = rose.get(metric)
+            row["rewarded"] = metric in rose and _name(metric) in paid
             row["higher_is_better"] = is_better.get(metric, True)
             table.append(row)
     return table
 
 
-def difference_of(change: Any) -> Row:
-    """Return a change (of ``changes``) as values."""
-    return {"value": change.value, "low": change.interval.low, "high": change.interval.high}
+def differences(first: TaskRun, second: TaskRun) -> dict[str, Row]:
+    """Return the paired difference of each metric, with its interval; empty if a run was not written."""
+    paired = changes(first.folder, second.folder) if first.folder and second.folder else {}
+    return {
+        metric: {"value": change.value, "low": change.interval.low, "high": change.interval.high}
+        for metric, change in paired.items()
+    }
 
 
-def noticed(probe: str, rewarded: Sequence[RewardPart], folder: Path, options: Mapping[str, Any]) -> list[Row]:
+def sensitivities(probe: str, rewarded: Sequence[RewardPart], folder: Path, options: Mapping[str, Any]) -> list[Row]:
     """Return the sensitivity of a reward's metrics to the caption changes of a task: a row per rule and metric.
 
     Args:
@@ -189,33 +195,25 @@ def side_by_side(before: Sequence[Row], after: Sequence[Row]) -> list[Row]:
 def model_card(
     loaded: LoadedRecipe,
     name: str,
-    *,
-    model: str,
-    parameters: int,
-    data: str,
-    counts: Mapping[str, int],
+    trainer: Trainer,
     state: TrainingState,
     seconds: float,
     scores: Sequence[Row],
-    noticed: Sequence[Row],
-    versions: Mapping[str, str],
+    sensitivity: Sequence[Row],
 ) -> str:
     """Return the model card as Markdown.
 
     Args:
         loaded: The recipe.
         name: Name of the result.
-        model: The start model.
-        parameters: Number of trainable parameters.
-        data: Hash of the rows.
-        counts: Counts of the rows.
+        trainer: Its trainer.
         state: The final state.
         seconds: Duration of all steps.
         scores: Before and after; see ``compared``.
-        noticed: Sensitivity of the reward's metrics; see ``noticed``.
-        versions: Versions of the libraries.
+        sensitivity: Of the reward's metrics; see ``sensitivities``.
     """
-    recipe = loaded.recipe
+    recipe, counts = loaded.recipe, trainer.rows.counts()
+    versions = {name: package.version for name in _LIBRARIES for package in distributions(name=name)}
     kept = f"step {state.best_step}, validation loss {state.best:.4f}" if (
         recipe.stop.keep == "best" and state.best is not None
     ) else "the last"  # fmt: skip
@@ -227,17 +225,22 @@ def model_card(
         f"    bench run --model {name} --task TASK",
         "",
         f"- **Method**: {recipe.paper or recipe.recipe}",
-        f"- **Start**: {model}; {parameters:,} trainable parameters.",
+        f"- **Start**: {trainer.name}; {trainable_count(trainer):,} trainable parameters.",
         f"- **Data**: {', '.join(f'{count:,} {kind}' for kind, count in counts.items() if count)}; "
-        f"hash {data[:16]} (names and texts, not pixels).",
+        f"hash {trainer.rows.digest()[:16]} (names and texts, not pixels).",
         f"- **Steps**: {state.step:,} in {seconds:,.0f} s ({state.ended}); weights kept: {kept}. Seed {recipe.seed}.",
         f"- **Made with**: {', '.join(f'{name} {version}' for name, version in versions.items())}.",
         "",
         *_table(scores),
-        *_rules(noticed),
+        *_rules(sensitivity),
         *loaded.choices(),
     ]
     return "\n".join(lines)
+
+
+def trainable_count(trainer: Trainer) -> int:
+    """Return the number of trainable parameters."""
+    return sum(parameter.numel() for parameter in trainer.parameters.values())
 
 
 def _table(scores: Sequence[Row]) -> list[str]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
 
 LAST, BEST = "last.safetensors", "best.safetensors"
-_TOLD = "capbench"
+_METADATA = "capbench"
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def save(path: Path, state: TrainingState, tensors: Mapping[str, torch.Tensor]) 
 
     held = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     with written_whole(path) as draft:
-        save_file(held, draft, {_TOLD: json.dumps(asdict(state))})
+        save_file(held, draft, {_METADATA: json.dumps(asdict(state))})
 
 
 def load(path: Path) -> tuple[TrainingState, dict[str, torch.Tensor]]:
@@ -69,7 +69,7 @@ def load(path: Path) -> tuple[TrainingState, dict[str, torch.Tensor]]:
 
     try:
         with safe_open(path, "pt") as file:
-            record = json.loads((file.metadata() or {})[_TOLD])
+            record = json.loads((file.metadata() or {})[_METADATA])
             return TrainingState(**record), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
         raise TrainingError(f"{path}: not a valid checkpoint: {error}", "Remove it to start again.") from error

@@ -68,7 +68,7 @@ class Rewards:
 
     def __init__(self, parts: Sequence[RewardPart], rows: Sequence[TrainingRow], device: str) -> None:
         self._counted: list[tempfile.TemporaryDirectory[str]] = []
-        self._cache = _ImagesKept()
+        self._cache = _ImageCache()
         self._models: dict[str, Any] = {}
         self._device = device
         has_references = any(row.captions for row in rows)
@@ -114,8 +114,7 @@ class Rewards:
         if metric.corpus_dependent:
             raise UsageError(
                 f"{named}: its values depend on the other captions of a step.",
-                "Fix its document frequencies: add 'document_frequencies: images' for those of the training captions, "
-                "or name cider[document_frequencies=FILE].",
+                "Add 'document_frequencies: images' (the training captions), or name cider[document_frequencies=FILE].",
             )
         if "references" in metric.needs and not has_references:
             raise UsageError(
@@ -127,28 +126,30 @@ class Rewards:
         for need, model in (("encoder", part.encoder), ("judge", part.judge)):
             if need in metric.needs and model is None:
                 raise UsageError(
-                    f"{named} needs a model ({need}), and none was named.",
+                    f"{named} needs a model: '{need}' is missing.",
                     f"Add '{need}: NAME' to the metric ('bench ls models').",
                 )
         return planned
 
     def _context(self, part: RewardPart, planned: PlannedMetric) -> Context:
-        encoder, judge = self._loaded(part.encoder), self._loaded(part.judge)
-        if part.encoder is not None and not isinstance(encoder, Encoder):
-            raise UsageError(f"objective.reward: {part.encoder} does not encode images and texts.")
-        if part.judge is not None and not isinstance(judge, Judge):
-            raise UsageError(f"objective.reward: {part.judge} does not judge.")
-        if isinstance(encoder, Encoder):
+        encoder, judge = self._loaded(part.encoder, Encoder), self._loaded(part.judge, Judge)
+        if encoder is not None:
             require_family([planned], str(part.encoder), encoder.family)
         return Context(cache=self._cache, encoder=encoder, judge=judge)
 
-    def _loaded(self, name: str | None) -> Any:
-        if name is not None and name not in self._models:
+    def _loaded(self, name: str | None, kind: type) -> Any:
+        if name is None:
+            return None
+        if name not in self._models:
             self._models[name] = resolve_model(name).on(self._device).load()
-        return None if name is None else self._models[name]
+        if not isinstance(self._models[name], kind):
+            raise UsageError(
+                f"objective.reward: '{name}' is no {kind.__name__.lower()}.", "'bench ls models' lists models."
+            )
+        return self._models[name]
 
 
-class _ImagesKept(NoCache):
+class _ImageCache(NoCache):
     """Caches features of images, which recur, and none of captions, which do not."""
 
     def __init__(self) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .contract import TrainingCall
 
 KEYS = ("id", "image", "box", "group", "captions", "negatives", "further_images", "further_captions")
-TOLD = ("provenance",)
+ORIGIN = ("provenance",)
 """Keys with the origin of a row, which are not trained on."""
 
 
@@ -158,7 +158,7 @@ def _row(name: str, entry: Any, origin: str, folder: Path, boundary: Boundary) -
     if not isinstance(entry, Mapping):
         raise _Unusable(f"is no mapping: {entry!r:.60}")
     for key in entry:
-        if key not in (*KEYS, *TOLD):
+        if key not in (*KEYS, *ORIGIN):
             raise DataError(
                 f"{origin}: row {name}: unknown key '{key}'.{did_you_mean(str(key), KEYS)}",
                 f"Rows hold {', '.join(KEYS)}.",
@@ -211,10 +211,10 @@ def require_some(rows: Rows, kind: str, why: str) -> None:
         UsageError: No row has it.
     """
     if not any(getattr(row, kind) for row in rows.rows):
-        raise UsageError(f"{why} needs {kind}, and no row of the data has any.", "Add them, or remove the key.")
+        raise UsageError(f"{why} needs {kind}, but no row has any.", "Add them to the data, or remove the key.")
 
 
-def read_source(call: TrainingCall, source: Source, keys: Sequence[str]) -> Rows:
+def read_source(call: TrainingCall, source: Source, *keys: str) -> Rows:
     """Read all rows of a source; images are not decoded.
 
     Args:
@@ -324,12 +324,9 @@ class Batches:
         self._size = size
         self._sampler = sampler
         self._seed = seed
-        self._order = lru_cache(maxsize=2)(self._new_order)
-
-    @property
-    def in_an_epoch(self) -> int:
+        self.in_an_epoch = len(groups) // size
         """The number of batches per epoch."""
-        return len(self._groups) // self._size
+        self._order = lru_cache(maxsize=2)(self._new_order)
 
     def rows(self, step: int) -> list[int]:
         """Return the numbers of the rows of a step."""

@@ -95,9 +95,9 @@ class Lora(Strict):
     @model_validator(mode="after")
     def _fits(self) -> Lora:
         if self.kind == "peft" and not self.targets:
-            raise ValueError("'targets' names the layers that peft adds to")
+            raise ValueError("kind 'peft' needs 'targets', the names of its layers")
         if self.kind == "pac" and (self.targets or self.bias != "none" or self.dropout):
-            raise ValueError("kind 'pac' has fixed targets, and takes no 'targets', 'bias' and 'dropout'")
+            raise ValueError("kind 'pac' has fixed layers: remove 'targets', 'bias' and 'dropout'")
         return self
 
 
@@ -215,14 +215,14 @@ class Recipe(Strict):
     @model_validator(mode="after")
     def _fits(self) -> Recipe:
         if self.lora is not None and self.train != ["*"]:
-            raise ValueError("'train' names weights, and needs 'lora: none'; with LoRA only its factors are trained")
+            raise ValueError("'train' needs 'lora: none': LoRA trains its factors only")
         if self.result == "pac" and self.lora is not None and self.lora != Lora(kind="pac", rank=4, alpha=1.0):
             raise ValueError("'result: pac' needs factors of kind 'pac', rank 4 and alpha 1, as released")
         if self.precision == "fp16" and self.trainer != "contrastive":
             raise ValueError("'precision: fp16' needs trainer 'contrastive'; 'bf16' works with all")
         watches = self.stop.patience is not None or self.stop.keep == "best"
         if watches and self.data.validation is None:
-            raise ValueError("'stop' needs a validation loss, and 'data' has no 'validation'")
+            raise ValueError("'patience' and 'keep: best' need a validation loss: set 'data.validation'")
         return self
 
     def fingerprint(self) -> str:
@@ -267,6 +267,8 @@ class Loaded(Generic[_D]):
     """The kind of file, for messages."""
     folder: ClassVar[Path]
     """The folder of files that ship."""
+    pattern: ClassVar[str] = "*.yaml"
+    """Of these files."""
     Document: ClassVar[type[BaseModel]]
 
     def __init__(self, document: _D, parsed: ParsedFile, changed: Mapping[str, str]) -> None:
@@ -277,7 +279,7 @@ class Loaded(Generic[_D]):
     @classmethod
     def shipped(cls) -> dict[str, Path]:
         """Return the files that ship, by name."""
-        return {path.stem: path for path in sorted(cls.folder.glob("*.yaml"))}
+        return {path.stem: path for path in sorted(cls.folder.glob(cls.pattern))}
 
     @classmethod
     def load(cls, named: str, changes: Sequence[str] = ()) -> Self:
@@ -301,21 +303,16 @@ class Loaded(Generic[_D]):
         changed: dict[str, str] = {}
         options: dict[tuple[str, ...], str] = {}
         for change in changes:
-            keys, name, text = cls.change(parsed.values, change)
+            options[cls.change(parsed.values, change)] = f"--set {change}"
+            name, _, text = change.partition("=")
             changed[name] = text
-            options[keys] = f"--set {name}={text}"
         parsed = replace(parsed, changed=options)
         return cls(validated(cls.Document, parsed.values, parsed), parsed, changed)  # pyright: ignore[reportArgumentType]
 
     @classmethod
-    def change(cls, values: dict[str, Any], change: str) -> tuple[tuple[str, ...], str, str]:
-        """Set a key of a file's values.
-
-        Returns:
-            The keys that lead to it, its name, and its text.
-        """
-        name, text = change_value(values, change)
-        return tuple(name.split(".")), name, text
+    def change(cls, values: dict[str, Any], change: str) -> tuple[str, ...]:
+        """Set a key of a file's values, and return the keys that lead to it."""
+        return change_value(values, change)
 
     @property
     def requests(self) -> list[Request]:
@@ -352,17 +349,13 @@ class LoadedRecipe(Loaded[Recipe]):
 
     kind = "recipe"
     folder = FOLDER
+    pattern = "*/*.yaml"
     Document = Recipe
 
     @property
     def recipe(self) -> Recipe:
         """The recipe."""
         return self.document
-
-    @classmethod
-    def shipped(cls) -> dict[str, Path]:
-        """Return the recipes that ship, by name."""
-        return {path.stem: path for path in sorted(FOLDER.glob("*/*.yaml"))}
 
     @property
     def named(self) -> str:
@@ -386,7 +379,7 @@ class LoadedRecipe(Loaded[Recipe]):
         path = self.folder_of(*keys) / Path(name).expanduser()
         if not path.is_file():
             raise UsageError(
-                f"{self.parsed.where(*keys)}: there is no file {display_path(path)}",
+                f"{self.parsed.where(*keys)}: no such file: {display_path(path)}",
                 f"Create it, or set another: --set {'.'.join(keys)}=FILE (format: docs/recipes.md).",
             )
         return path
@@ -395,8 +388,8 @@ class LoadedRecipe(Loaded[Recipe]):
 list_recipes, load_recipe = LoadedRecipe.shipped, LoadedRecipe.load
 
 
-def change_value(values: dict[str, Any], change: str) -> tuple[str, str]:
-    """Set a key of a recipe's values, and return it with its value.
+def change_value(values: dict[str, Any], change: str) -> tuple[str, ...]:
+    """Set a key of a recipe's values, and return the keys that lead to it.
 
     Args:
         values: The values, changed in place.
@@ -421,4 +414,4 @@ def change_value(values: dict[str, Any], change: str) -> tuple[str, str]:
         inner[key] = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise UsageError(f"--set {change}: the value is not valid YAML") from error
-    return name, text
+    return (*sections, key)

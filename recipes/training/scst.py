@@ -41,7 +41,7 @@ def advantages(rewards: np.ndarray, baseline: Baseline, greedy: np.ndarray | Non
     known = np.where(has_value, rewards, 0.0)
     if baseline == "greedy":
         if greedy is None:
-            raise ValueError("the baseline 'greedy' takes the rewards of greedy captions")
+            raise ValueError("baseline 'greedy' needs the rewards of greedy captions")
         gains = known - greedy[:, None]
     else:
         count = has_value.sum(1, keepdims=True)
@@ -129,7 +129,7 @@ class ScstTrainer(CaptionerTrainer):
         self._settings = settings = call.loaded.settings(ScstSettings)
         if settings.captions < 2 and settings.baseline != "greedy":
             raise UsageError(
-                "objective.captions: a caption alone is never better than its own baseline.",
+                f"objective.captions: baseline '{settings.baseline}' compares captions of an image; 1 is too few.",
                 "Set 2 or more, or 'baseline: greedy'.",
             )
         super().__init__(call, settings, needs_captions=False)
@@ -141,30 +141,26 @@ class ScstTrainer(CaptionerTrainer):
     def backward(self, step: int) -> dict[str, float]:
         """Add the gradients of a step; see ``Trainer.backward``."""
         settings, rows = self._settings, self.processes.share(self.rows_of(step))
-        pieces = [(self.inputs(piece), len(piece)) for piece in self.pieces(rows)]
+        inputs = [self.inputs(piece) for piece, _ in self.pieces(rows)]
         self.read_ahead(step + 1)
-        written = self._written([inputs for inputs, _ in pieces], self._writing, step)
+        written = self._written(inputs, self._writing, step)
         rewards = self._scored(rows, written, settings.captions)
         greedy = None
         if settings.baseline == "greedy":
-            first = self._written([inputs for inputs, _ in pieces], self._greedy, step)
-            greedy = self._scored(rows, first, 1).total
+            greedy = self._scored(rows, self._written(inputs, self._greedy, step), 1).total
         better = advantages(rewards.total.reshape(len(rows), settings.captions), settings.baseline, greedy)
         tokens, unscored = sum(map(len, written)), int((~np.isfinite(rewards.total)).sum())
         (all_tokens,) = self.processes.total([tokens])
-        loss, start = 0.0, 0
-        for number, (inputs, images) in enumerate(pieces):
-            these = written[start : start + images * settings.captions]
-            advantage = torch.tensor(
-                better.flat[start : start + len(these)], dtype=torch.float32, device=self.trainable.device
-            )
-            start += len(these)
+        gains = torch.tensor(better.ravel(), dtype=torch.float32, device=self.trainable.device)
+        captions, loss = self.pieces(rows, written), 0.0
+        parts = zip(inputs, captions, gains.split([len(these) for _, these in captions]), strict=True)
+        for number, (of_images, (_, these), advantage) in enumerate(parts):
             self.learning(step, 1, number)
-            part = self._loss(inputs, these, advantage, round(all_tokens))
+            part = self._loss(of_images, these, advantage, round(all_tokens))
             part.backward()
             loss += part.item()
         self.processes.add_up(self.parameters.values())
-        return self._told(loss, tokens, unscored, rewards)
+        return self._report(loss, tokens, unscored, rewards)
 
     def _loss(
         self, inputs: dict[str, torch.Tensor], written: Sequence[list[int]], advantage: torch.Tensor, tokens: int
@@ -176,7 +172,7 @@ class ScstTrainer(CaptionerTrainer):
         captions = settings.batch * settings.captions
         return scst_loss(log_probs, lengths, advantage, captions, settings.length_norm, settings.tokens, tokens)
 
-    def _told(self, loss: float, tokens: int, unscored: int, rewards: RewardValues) -> dict[str, float]:
+    def _report(self, loss: float, tokens: int, unscored: int, rewards: RewardValues) -> dict[str, float]:
         """Return the report of a step: means over all captions with a value, of all processes."""
         names = ["reward", *rewards.values]
         sums: list[float] = [loss, tokens, unscored, len(rewards.total)]
@@ -192,7 +188,7 @@ class ScstTrainer(CaptionerTrainer):
         """Return the negative mean reward of greedy captions, so that lower is better."""
         rows = self.processes.share(self.validation)
         total = count = 0.0
-        for piece in self.pieces(rows):
+        for piece, _ in self.pieces(rows):
             written = self._written([self.inputs(piece)], self._greedy, 0)
             rewards = self._scored(piece, written, 1).total
             total += float(np.nansum(rewards))
@@ -202,7 +198,7 @@ class ScstTrainer(CaptionerTrainer):
 
     def memory(self) -> dict[str, int]:
         """Return the memory of the pass over one piece; see ``Trainer.memory``."""
-        (piece, *_) = self.pieces(self.processes.share(self.rows_of(0)))
+        ((piece, _), *_) = self.pieces(self.processes.share(self.rows_of(0)))
         inputs = self.inputs(piece)
         written = self._written([inputs], self._writing, 0)
         ones = torch.ones(len(written), device=self.trainable.device)

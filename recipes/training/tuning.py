@@ -15,7 +15,7 @@ from ...adapters.peft_weights import quiet_peft
 from ...errors import UsageError
 from ...permissions import Permissions
 from .contract import Trainer, TrainingCall
-from .rows import Batches, Rows, TrainingRow
+from .rows import Batches, Rows, TrainingRow, read_source
 from .schema import Lora, Recipe, list_recipes
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def start_of(recipe: Recipe) -> ModelSpec:
         if name not in list_recipes() or Path(name).exists():
             raise
     raise UsageError(
-        f"model: there is no folder '{name}' here; the recipe '{name}' makes it.",
+        f"model: folder '{name}' is missing; recipe '{name}' makes it.",
         f"Run 'bench train {name} --output {name}'; or set another: --set model.name=FOLDER.",
     )
 
@@ -68,9 +68,10 @@ class TunedTrainer(Trainer):
 
     def __init__(self, call: TrainingCall, usable: Callable[[Rows], Rows]) -> None:
         self.recipe, self.processes = call.loaded.recipe, call.processes
-        self.rows = usable(call.read(self.recipe.data, "data"))
-        source = self.recipe.data.validation
-        self.validation: Sequence[TrainingRow] = usable(call.read(source, "data", "validation")).rows if source else []
+        self.rows = usable(read_source(call, self.recipe.data, "data"))
+        self.validation: Sequence[TrainingRow] = []
+        if source := self.recipe.data.validation:
+            self.validation = usable(read_source(call, source, "data", "validation")).rows
 
     def load_trainable(self, kind: type[_L], label: str, hint: str) -> _L:
         """Return the recipe's model, and select its trainable parameters.
@@ -88,7 +89,7 @@ class TunedTrainer(Trainer):
 
         spec = start_of(self.recipe)
         if not {"dtype", "device"}.isdisjoint(spec.arguments):
-            raise UsageError("model: 'dtype' and 'device' are not allowed in a recipe.", "Use 'precision'.")
+            raise UsageError("model: 'dtype' and 'device' do not belong in a recipe.", "Use 'precision', or --device.")
         trainable = spec.to_trainable(self.processes.device)
         if not isinstance(trainable, kind):
             raise UsageError(f"model: {spec.name} {label}", hint)
@@ -169,15 +170,9 @@ class TunedTrainer(Trainer):
             from ...adapters.encoders.pac import write_pac
 
             place.mkdir()
-            plain = self._factors.plain if self._factors else self.module.state_dict()
-            return write_pac(
-                plain,
-                self._factors.factors if self._factors else {},
-                place,
-                self._trainable.head_width or 64,
-                bool(self._trainable.quick_gelu),
-                self._trainable.tokenizer_files,
-            )
+            lora, model = self._factors, self._trainable
+            weights = (lora.plain, lora.factors) if lora else (self.module.state_dict(), {})
+            return write_pac(*weights, place, model.head_width or 64, bool(model.quick_gelu), model.tokenizer_files)
         if self._peft is not None:
             self._peft.merge_and_unload()
         if self._factors is not None:

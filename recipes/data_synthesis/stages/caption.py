@@ -42,9 +42,9 @@ class CaptionSettings(StageSettings):
     def _fits(self) -> CaptionSettings:
         drawn = bool(self.generation_kwargs.get("do_sample"))
         if (self.tries > 1 or (self.count or 1) > 1) and not drawn:
-            raise ValueError("another request gets another caption where 'generation_kwargs' have 'do_sample: true'")
+            raise ValueError("'tries' and 'count' above 1 need sampling: set 'do_sample: true' in 'generation_kwargs'")
         if self.boxes is not None and self.count is not None:
-            raise ValueError("'count' is of captions of the whole image, 'boxes' of one a box")
+            raise ValueError("set 'count' (captions of the whole image) or 'boxes' (a caption per box), not both")
         return self
 
 
@@ -151,8 +151,7 @@ class CaptionStage(Stage):
             values[settings.to] = list(dict.fromkeys(values[settings.to]))
         about: Mapping[str, Any] = {
             "model": models.name("captioner"),
-            "prompt": settings.prompt,
-            "generation_kwargs": settings.generation_kwargs,
+            **settings.model_dump(include={"prompt", "generation_kwargs"}),
             "seed": self.seed,
             "counts": {"captions": len(good), "left out": len(faults)},
             **({"left_out": faults} if faults else {}),

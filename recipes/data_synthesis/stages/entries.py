@@ -17,17 +17,8 @@ from pydantic import Field
 from ....adapters import JudgeRequest
 from ....adapters.encoders.clip_tokens import CONTEXT
 from ....tasks.dci.mask_texts import BASE, MaskTexts
-from ..asking import (
-    Conversation,
-    Language,
-    NoUse,
-    clip_tokens,
-    converse,
-    cut_to_tokens,
-    first_of_use,
-    language_fault,
-    seed_of,
-)
+from .. import asking
+from ..asking import Conversation, NoUse, clip_tokens
 from ..contract import Generated, NotGenerated, PipelineModels, PipelineRow, Stage, StageSettings
 
 
@@ -45,7 +36,7 @@ class MaskTree(MaskTexts):
         said, lines = self._whole()
         while lines and clip_tokens(said + "\n".join(lines)) > most:
             lines.pop()
-        return cut_to_tokens(said + "\n".join(lines), most)
+        return asking.cut_to_tokens(said + "\n".join(lines), most)
 
     def part(self, number: str, most: int | None = None) -> str:
         """Return the text of a mask.
@@ -60,7 +51,7 @@ class MaskTree(MaskTexts):
         while depths and clip_tokens(self._part(number, depths)) > most:
             deepest = max(depths.values())
             depths = {key: depth for key, depth in depths.items() if depth < deepest}
-        return cut_to_tokens(self._part(number, depths), most)
+        return asking.cut_to_tokens(self._part(number, depths), most)
 
     def entries(self, most: int | None = None) -> dict[str, str]:
         """Return the text of each entry.
@@ -133,7 +124,7 @@ class AskingSettings(StageSettings):
     """0: a single request per text, as the answer would be the same."""
     tries: Annotated[int, Field(gt=0)] = 5
     """Maximum number of requests until an answer is usable."""
-    language: Language = "english"
+    language: asking.Language = "english"
     """``english``: an answer in another language is requested again."""
 
 
@@ -159,7 +150,7 @@ class Asker:
     def request(self, prompt: str, system: str, tokens: int, attempt: object) -> JudgeRequest:
         """Return the request of an attempt."""
         drawn = self.settings.temperature > 0
-        seed = seed_of(self.seed, *self.names, attempt)
+        seed = asking.seed_of(self.seed, *self.names, attempt)
         decoding = {"temperature": self.settings.temperature, "seed": seed} if drawn else {}
         return JudgeRequest(prompt, max_tokens=tokens, system=system, decoding=decoding)
 
@@ -175,7 +166,7 @@ class Asker:
         if answer.rfind("\n") > _PREFACE:
             raise NoUse("the answer has several lines")
         line = answer.rpartition("\n")[2].strip().strip('"“”').strip()
-        if fault := language_fault(line, self.settings.language) or (None if line else "the answer is empty"):
+        if fault := asking.language_fault(line, self.settings.language) or (None if line else "the answer is empty"):
             raise NoUse(f"the answer {fault}" if line else fault)
         return line
 
@@ -250,9 +241,10 @@ class EntryStage(Stage):
         conversations: Sequence[Mapping[str, Conversation[Any]]],
     ) -> list[EntryResults]:
         """Run the conversations of all rows together, and return their outcome by entry."""
-        flat = [(number, key, asked) for number, entries in enumerate(conversations) for key, asked in entries.items()]
+        flat = [(number, *entry) for number, entries in enumerate(conversations) for entry in entries.items()]
         replies = [EntryResults() for _ in rows]
-        for (number, key, _), said in zip(flat, converse(models["judge"], [asked for *_, asked in flat]), strict=True):
+        outcomes = asking.converse(models["judge"], [conversation for *_, conversation in flat])
+        for (number, key, _), said in zip(flat, outcomes, strict=True):
             reply = replies[number]
             reply.asked += said.asked
             if said.result is None:
@@ -338,7 +330,7 @@ class Negatives(EntryStage):
             most = min(own + settings.reduced_to, CONTEXT)
             return (yield from reduced(answer, most, asker, settings.new_tokens, attempt))
 
-        return first_of_use(asker.tries, ask)
+        return asking.first_of_use(asker.tries, ask)
 
 
 def _by_entry(summaries: Sequence[str], reply: EntryResults) -> dict[str, dict[str, list[str]]]:
@@ -460,7 +452,7 @@ class FirstSummary(EntryStage):
 
     def _summary(self, text: str, key: str, asker: Asker) -> Conversation[str]:
         settings = self.settings
-        text = cut_to_tokens(text, settings.input_tokens)
+        text = asking.cut_to_tokens(text, settings.input_tokens)
         is_part = clip_tokens(text) <= settings.tokens if settings.prompts == "released" else key != BASE
         system = SUBMASK if is_part else FULL_IMAGE
 
@@ -470,4 +462,4 @@ class FirstSummary(EntryStage):
                 raise NoUse(f"the answer has more than {settings.most_tokens} tokens")
             return (yield from reduced(answer, settings.tokens, asker, settings.new_tokens, attempt))
 
-        return first_of_use(asker.tries, ask)
+        return asking.first_of_use(asker.tries, ask)

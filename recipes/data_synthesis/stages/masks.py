@@ -102,7 +102,7 @@ class MasksSettings(StageSettings):
     @model_validator(mode="after")
     def _fits(self) -> MasksSettings:
         if self.boxes is not None and self.model_fields_set & {"grid", "edge_points", "comparison"}:
-            raise ValueError("'grid', 'edge_points' and 'comparison' configure a segmenter, which 'boxes' replaces")
+            raise ValueError("'boxes' replaces the segmenter: remove 'grid', 'edge_points' and 'comparison'")
         return self
 
 

@@ -122,7 +122,7 @@ def test_clusters_are_found_and_each_start_is_worth_no_less_than_one():
 
 def test_input_that_is_none_is_said():
     for bad in (np.zeros((2, 3)), np.zeros(4), np.array([[0, 0, np.nan, 1]])):
-        with pytest.raises(UsageError, match="boxes have the shape"):
+        with pytest.raises(UsageError, match="boxes must be finite"):
             clustered_boxes(bad, (10, 10))
     assert clustered_boxes(np.zeros(0), (10, 10)) == []
 
@@ -373,7 +373,7 @@ def test_small_masks_and_their_parts_are_not_shown():
 
 
 def test_masks_of_several_images_are_said():
-    with pytest.raises(UsageError, match="different sizes"):
+    with pytest.raises(UsageError, match="differ in size"):
         mask_tree([region(np.ones((2, 3), bool)), region(np.ones((3, 2), bool))])
 
 

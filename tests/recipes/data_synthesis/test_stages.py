@@ -19,7 +19,7 @@ from capbench.adapters.contracts import Caption, Captioned
 from capbench.errors import DataError, UsageError
 from capbench.recipes.data_synthesis.contract import NotGenerated, PipelineRow
 from capbench.recipes.data_synthesis.schema import Output
-from capbench.recipes.data_synthesis.sources import file_name, read_given
+from capbench.recipes.data_synthesis.sources import file_name, read_input
 from capbench.recipes.data_synthesis.stages.caption import CaptionSettings, CaptionStage
 from capbench.recipes.data_synthesis.stages.check_negatives import CheckNegatives, CheckNegativesSettings
 from capbench.recipes.data_synthesis.stages.elements import Select, SelectSettings
@@ -269,7 +269,7 @@ def test_given_boxes_are_masks(picture: Path):
     row = PipelineRow("17", picture, {"boxes": [[0.4, 0, 10, 9.6], [5, 5, 5.2, 50], [1, 1, 3, 3]]})
     made = made_of(Masks("masks", MasksSettings(boxes="boxes", least_area=5), 0), row)
     assert (made.values["boxes"], list(made.values["mask_data"])) == ([[0, 0, 10, 10]], ["0"])
-    with pytest.raises(ValueError, match="configure a segmenter"):
+    with pytest.raises(ValueError, match="replaces the segmenter"):
         MasksSettings(boxes="boxes", grid=3)
 
 
@@ -277,33 +277,31 @@ def test_folders_tables_dci_and_tasks_are_read(tmp_path: Path, picture: Path):
     (tmp_path / "images" / "more").mkdir(parents=True)
     for name in ("b.png", "more/a.PNG", "notes.txt"):
         (tmp_path / "images" / name).write_bytes(picture.read_bytes())
-    given = read_given(str(tmp_path / "images"), None)
+    given = read_input(str(tmp_path / "images"), None)
     assert [one.id for one in given.rows()] == ["b", "more/a"]
 
     lines = [{"id": 1, "image": "17.png", "x": 1}, {"id": 1, "x": 2}, {"image": "gone.png"}, {"id": "t", "text": "y"}]
     (tmp_path / "table.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    given = read_given(str(tmp_path / "table.jsonl"), None)
+    given = read_input(str(tmp_path / "table.jsonl"), None)
     assert [(one.id, one.image is not None, one.values) for one in given.rows()] == [
         ("1", True, {"x": 1}), ("t", False, {"text": "y"}),
     ]  # fmt: skip
     assert given.left_out["1"].startswith("has an id that occurred before")
     assert given.left_out["2"].startswith("there is no image")
 
-    dci = read_given(str(make_tiny_dci(tmp_path / "dci")), None)
+    dci = read_input(str(make_tiny_dci(tmp_path / "dci")), None)
     rows = list(dci.rows())
     assert {"no_photo.json"} == set(dci.left_out)
     assert set(rows[0].values) == {"image", "short_caption", "extra_caption", "mask_data", "mask_keys"}
     assert not any(key in one.values for one in rows for key in ("summaries", "negatives"))
 
-    rows = list(read_given("shapes_clip_f1", tmp_path / "out", limit=3).rows())
+    rows = list(read_input("shapes_clip_f1", tmp_path / "out", limit=3).rows())
     assert [len(one.values["boxes"][0]) for one in rows] == [4, 4, 4]
     assert all(one.image is not None and one.image.parent == tmp_path / "out" / "images" for one in rows)
     with pytest.raises(DataError, match="there is no such file"):
-        read_given(str(tmp_path / "tabel.jsonl"), None)
-    with pytest.raises(
-        UsageError, match="there is no such folder or file, and no such task: unknown task 'no_such_task'"
-    ):
-        list(read_given("no_such_task", None).rows())
+        read_input(str(tmp_path / "tabel.jsonl"), None)
+    with pytest.raises(UsageError, match="not a folder, a file or a task: unknown task 'no_such_task'"):
+        list(read_input("no_such_task", None).rows())
 
 
 def test_names_of_files_lead_nowhere_else():

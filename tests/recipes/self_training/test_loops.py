@@ -16,7 +16,7 @@ import yaml
 from capbench.cli.main import main
 from capbench.errors import BenchError, DataError, UsageError
 from capbench.recipes.data_synthesis.report import StageFacts
-from capbench.recipes.self_training.rounds import LoopCall, LoopReporter, carry_out
+from capbench.recipes.self_training.rounds import LoopCall, LoopReporter, run_loop
 from capbench.recipes.self_training.schema import list_loops, load_loop
 from capbench.recipes.training.loop import StepReport
 from capbench.recipes.training.processes import TrainingProcesses
@@ -96,7 +96,7 @@ def interrupted_at_3(taken: StepReport) -> None:
 def test_interrupted_in_a_turn_it_goes_on_and_no_finished_turn_is_carried_out_again(loop, tmp_path, capsys):
     file, out = loop(), tmp_path / "out"
     heard, told = Heard.new()
-    first = carry_out(call_of(file), out, told)
+    first = run_loop(call_of(file), out, told)
     assert [one.split(":")[0] for one in heard.turns] == ["turn 0 of 1", *["turn 1 of 1"] * 3]
     assert [one.step for one in heard.steps] == [1, 2, 3]
     assert [(one.number, one.rows) for one in first] == [(0, 0), (1, 4)]
@@ -104,10 +104,10 @@ def test_interrupted_in_a_turn_it_goes_on_and_no_finished_turn_is_carried_out_ag
     shutil.copytree(out, tmp_path / "whole")
 
     with pytest.raises(KeyboardInterrupt):
-        carry_out(call_of(file, "turns=2"), out, LoopReporter(step=interrupted_at_3))
+        run_loop(call_of(file, "turns=2"), out, LoopReporter(step=interrupted_at_3))
     assert not (out / "turn-2" / "turn.json").exists()
     heard, told = Heard.new()
-    turns = carry_out(call_of(file, "turns=2"), out, told)
+    turns = run_loop(call_of(file, "turns=2"), out, told)
 
     assert {one.split(":")[0] for one in heard.turns} == {"turn 2 of 2"}
     assert f"{(out / 'turn-1').absolute()} makes data" in heard.turns[0]
@@ -118,7 +118,7 @@ def test_interrupted_in_a_turn_it_goes_on_and_no_finished_turn_is_carried_out_ag
     assert len(turns) == 3
 
     # As one that was not cut off; nothing is left to do afterwards.
-    carry_out(call_of(file, "turns=2"), tmp_path / "whole")
+    run_loop(call_of(file, "turns=2"), tmp_path / "whole")
     weights = [folder / "turn-2" / "weights" / "model.safetensors" for folder in (out, tmp_path / "whole")]
     assert weights[0].read_bytes() == weights[1].read_bytes()
     reports = [json.loads((folder / "report.json").read_text()) for folder in (out, tmp_path / "whole")]
@@ -141,7 +141,7 @@ def refused(file: Path, *changes: str) -> str:
     out = file.parent / "refused"
     heard, told = Heard.new()
     with pytest.raises(BenchError) as caught:
-        carry_out(call_of(file, *changes), out, told)
+        run_loop(call_of(file, *changes), out, told)
     assert not heard.turns
     assert not (out / "turn-0").exists()
     return str(caught.value)
@@ -163,21 +163,21 @@ def refused(file: Path, *changes: str) -> str:
         ),
         (
             {"make": {"set": ["output.columns={further_captions: merged}", "judged=null"]}},
-            ("(further_captions): no row of the data has captions.", "This trainer learns from captions"),
+            ("(further_captions): no row of the data has captions.", "this trainer learns from them"),
         ),
-        ({"make": {"limit": 3}}, ("3 rows make no batch of 4", "a smaller objective.batch")),
+        ({"make": {"limit": 3}}, ("3 rows are less than a batch of 4", "a smaller objective.batch")),
         (
             {"train": {"set": ["model.name=shapes-planted", "objective.batch=4"]}},
             ("shapes-planted cannot be trained", "Recipes train"),
         ),
+        ({"train": {"recipe": "shapes_pacspp"}}, ("a loop needs a captioner, and",)),
         (
-            {"train": {"recipe": "shapes_pacspp"}},
-            ("is no captioner (encoder), and a loop asks and trains captioners.",),
+            {"captioner": "shapes-clip"},
+            ("tiny.yaml:1: a loop needs a captioner, and 'shapes-clip' has the role encoder",),
         ),
-        ({"captioner": "shapes-clip"}, ("tiny.yaml:1: 'shapes-clip' is no captioner",)),
         (
             {"make": {"data": "no/images"}},
-            ("there is no", "no/images", "Name a folder of images, a table or a task: --set make.data=DATA."),
+            ("no such folder", "no/images", "Name a folder of images, a table or a task: --set make.data=DATA."),
         ),
         ({"judge": [{"task": "shapes_detailcap"}]}, ("shapes_detailcap", "Did you mean 'shapes_detailcaps'")),
     ],
@@ -191,7 +191,7 @@ def test_what_does_not_fit_is_refused_before_work_starts(loop, keys, said):
 def test_file_that_does_not_do_is_refused_with_its_line(loop: Callable[..., Path]):
     for keys, said in (
         ({"make": {"recipe": "sdci_texts", "set": []}}, "pipeline 'sdci_texts' uses no captioner"),
-        ({"make": {"set": ["stages.merg.beams=1"]}}, "--set stages.merg.beams=1: 0 stages are called 'merg'"),
+        ({"make": {"set": ["stages.merg.beams=1"]}}, "--set stages.merg.beams=1: 'merg' matches 0 stages"),
         ({"train": {"set": ["objective"]}}, "--set objective: expected KEY=VALUE"),
         ({"make": {"recipe": "shapes_detailcap_synthesis"}}, "there is no pipeline 'shapes_detailcap_synthesis'."),
         ({"train": {"recipe": "mine.yaml"}}, "there is no training recipe 'mine.yaml'."),
@@ -233,19 +233,19 @@ def test_folder_of_another_loop_is_refused(loop: Callable[..., Path], tmp_path: 
         "make.set=[]", "judge=[{task: shapes_captions}]",
     ):  # fmt: skip
         with pytest.raises(DataError, match="holds turns of loop 'tiny' with other settings, data or tasks"):
-            carry_out(call_of(file, change), out)
+            run_loop(call_of(file, change), out)
     assert [one.name for one in out.iterdir()] == ["loop.json"]
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").touch()
-    with pytest.raises(DataError, match="holds other files"):
-        carry_out(call_of(file), tmp_path / "other")
+    with pytest.raises(DataError, match="has files of no loop"):
+        run_loop(call_of(file), tmp_path / "other")
 
 
 def test_loop_is_carried_out_by_one_process(loop: Callable[..., Path], tmp_path: Path):
     call = call_of(loop())
     call.processes.count = 2
     with pytest.raises(UsageError, match="one process, and this is one of 2"):
-        carry_out(call, tmp_path / "out")
+        run_loop(call, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

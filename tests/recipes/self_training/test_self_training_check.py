@@ -27,11 +27,11 @@ def test_turn_is_worth_more_than_the_spread_of_seeds_or_it_is_said():
     clear = {0: rows(0.5, 0.56, 0.1), 1: rows(0.5, 0.57), 2: rows(0.5, 0.58)}
     assert missing(clear) == []
     within = {0: rows(0.5, 0.53), 1: rows(0.5, 0.56)}
-    assert missing(within) == ["turn 1 adds 0.0450, and its spread over seeds is 0.0212"]
-    assert missing({0: rows(0.5, 0.49)}) == ["turn 1 adds -0.0100, and its spread over seeds is 0.0000"]
+    assert missing(within) == ["turn 1 gains 0.0450, not above 3 × its spread over seeds, 0.0212"]
+    assert missing({0: rows(0.5, 0.49)}) == ["turn 1 gains -0.0100, not above 3 × its spread over seeds, 0.0000"]
     for low in (None, 0.0, -0.01):
         assert missing({**clear, 2: rows(0.5, 0.58, low=low)}) == [
-            "seed 2: the interval of what turn 1 adds does not lie above 0"
+            "seed 2: the interval of turn 1's gain is not above 0"
         ]
     assert load_loop("shapes_loop").loop.judge[0].metrics[0].startswith("capture")
 

@@ -25,7 +25,7 @@ from capbench.recipes.shapes.captioner import (
     make_probes,
     one_fact,
     pixels_of,
-    things_told,
+    things_of_tokens,
     warm_up_loss,
     world_processor,
     write_captioner,
@@ -81,7 +81,7 @@ def test_every_word_of_a_description_has_the_thing_that_its_sentence_is_on(adapt
     asked = [described(scene, rng), one_fact(scene, rng)]
     _, answers = conversations(adapter.processor, asked)
     stop = adapter.processor.tokenizer.convert_tokens_to_ids(".")
-    told = things_told(answers, stop, [drawn, drawn])
+    told = things_of_tokens(answers, stop, [drawn, drawn])
     sentences = re.findall(r"[^.]+\.", asked[0][1])
     words = [number for number, sentence in enumerate(sentences) for _ in re.findall(r"\w+|\.", sentence)]
     shapes = [SHAPES.index(scene.things[number].shape) for number in words]

@@ -12,7 +12,7 @@ from tiny_recipes import call_of
 
 from capbench.recipes.shapes.clip import TowerSizes, build, train_tokenizer, write_encoder
 from capbench.recipes.training.contract import TrainingCall
-from capbench.recipes.training.new_captioner import CaptionerSizes, write_new_captioner
+from capbench.recipes.training.new_captioner import write_new_captioner
 from capbench.tasks.shapes.describing import short_references
 from capbench.tasks.shapes.sampling import sample_scene
 
@@ -67,7 +67,7 @@ def call(recipe_file: Callable[..., Path]) -> Callable[..., TrainingCall]:
 def captioner(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """PAC-S++'s captioner, tiny and with random weights."""
     folder = tmp_path_factory.mktemp("captioner")
-    write_new_captioner(str(encoder), folder, CaptionerSizes(layers=1, width=32, heads=2, inner=32, positions=128))
+    write_new_captioner(str(encoder), folder, layers=1, width=32, heads=2, inner=32)
     return folder
 
 

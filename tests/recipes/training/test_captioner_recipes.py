@@ -20,7 +20,7 @@ from capbench.adapters.images.handles import ImageHandle
 from capbench.errors import UsageError
 from capbench.recipes.shapes.rows import described
 from capbench.recipes.training.contract import TrainingCall
-from capbench.recipes.training.execution import carry_out, dry_run, opened
+from capbench.recipes.training.execution import dry_run, opened, run_recipe
 from capbench.recipes.training.loop import LAST, load, read_history
 from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import JudgeTask, LoadedRecipe, load_recipe
@@ -88,12 +88,12 @@ def test_training_that_is_killed_ends_with_the_weights_of_one_that_is_not(
 ):
     objective = objective | ({"reward": both} if trainer == "scst" else {})
     made = scst(trainer, objective=objective, stop={"steps": 3, "every": 2})
-    carry_out(made, tmp_path / "undisturbed", untold, {})
+    run_recipe(made, tmp_path / "undisturbed", untold, {})
     expected = load_file(tmp_path / "undisturbed" / "weights" / "model.safetensors")
     folder = tmp_path / "killed"
     train_until_killed(made, folder, 3)
     assert (folder / LAST).is_file()
-    carry_out(made, folder, untold, {})
+    run_recipe(made, folder, untold, {})
     assert_alike(folder, tmp_path / "undisturbed", "model.safetensors")
     start = load_file(Path(made.loaded.recipe.model.arguments["pretrained"]) / "model.safetensors")
     moved = {name.split(".")[1] for name, one in expected.items() if not torch.equal(one, start[name])}
@@ -145,7 +145,7 @@ def test_recipes_of_the_paper_are_carried_out_on_tiny_checkpoints_in_the_real_fo
     told = dict(dry_run(call, judge=False))
     assert (told["recipe"], told["rows"], told["judged by"]) == (recipe, "6", "no task")
     assert told["steps"].startswith("2 at most")
-    carry_out(call, tmp_path / "out", untold, {}, judge=False)
+    run_recipe(call, tmp_path / "out", untold, {}, judge=False)
     lines = read_history(tmp_path / "out")
     assert [line["step"] for line in lines] == [1, 2]
     _, tensors = load(tmp_path / "out" / LAST)
@@ -164,7 +164,7 @@ def test_tuned_captioner_has_a_card_that_says_what_the_reward_paid_for(scst: Mak
     judge = [JudgeTask(task="shapes_captions", metrics=["length", "rep_1"])]
     recipe = made.loaded.recipe.model_copy(update={"judge": judge})
     call = replace(made, loaded=LoadedRecipe(recipe, made.loaded.parsed, made.loaded.changed))
-    trained = carry_out(call, tmp_path / "out", untold, {"resamples": 0, "limit": 4})
+    trained = run_recipe(call, tmp_path / "out", untold, {"resamples": 0, "limit": 4})
     length, rep = trained.scores
     assert (length["rewarded"], rep["rewarded"]) == (True, False)
     assert length["difference"]["value"] == pytest.approx(length["after"]["value"] - length["before"]["value"])

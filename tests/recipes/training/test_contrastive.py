@@ -27,7 +27,7 @@ from capbench.recipes.training.contrastive import (
     pooled,
     pooled_positives,
 )
-from capbench.recipes.training.execution import _write_result, carry_out, opened
+from capbench.recipes.training.execution import _write_result, opened, run_recipe
 from capbench.recipes.training.loop import LAST, read_history
 from capbench.recipes.training.pac_lora import PacLora
 from capbench.recipes.training.processes import TrainingProcesses
@@ -313,23 +313,23 @@ def test_factors_of_pac_go_with_no_resnet():
     [
         (
             {"objective": {"batch": 1}},
-            r"tiny.yaml:\d+: objective.batch: a contrastive loss compares .* 1 is too few; set 2 or more, .*'piece'",
+            r"tiny.yaml:\d+: objective.batch: a contrastive loss needs 2 rows or more, not 1; .*'piece'",
         ),
         (
             {"data": {**VALIDATION, "validation": {**VALIDATION["validation"], "arguments": {"scenes": 1}}}},
-            "1 rows .* make no batch of 2.*compares rows",
+            "1 rows .* less than a batch of 2",
         ),
-        ({"objective": {"batch": 64}}, "12 rows .* make no batch of 64"),
+        ({"objective": {"batch": 64}}, "12 rows .* less than a batch of 64"),
         ({"objective": {"batch": 4, "captions": 9}}, "0 rows with 9 captions"),
         ({"objective": {"batch": 4, "negatives": "bce"}}, "objective.negatives needs negatives"),
         ({"objective": {"batch": 4, "further_image": 1}}, "unknown key 'further_image'. Did you mean 'further_images'"),
         ({"lora": {"kind": "peft", "targets": ["nowhere"]}}, "lora: targets .*nowhere.*Name layers of the model"),
         ({"lora": {"kind": "pac"}, "adapter": "hf_clip"}, "kind 'pac' matches no weight"),
         ({"result": "pac", "adapter": "hf_clip"}, "is not a CLIP with OpenAI's names"),
-        ({"model": {"name": "shapes-clip", "arguments": {"dtype": "fp16"}}}, "'dtype' and 'device' are not"),
+        ({"model": {"name": "shapes-clip", "arguments": {"dtype": "fp16"}}}, "'dtype' and 'device' do not belong"),
         ({"train": ["visual.projection"]}, "'visual.projection' matches no weight"),
-        ({"train": ["visual.proj"], "lora": {"kind": "pac"}}, "'train' names weights, and needs 'lora: none'"),
-        ({"stop": {"steps": 2, "keep": "best"}}, "'data' has no 'validation'"),
+        ({"train": ["visual.proj"], "lora": {"kind": "pac"}}, "'train' needs 'lora: none'"),
+        ({"stop": {"steps": 2, "keep": "best"}}, "set 'data.validation'"),
         ({"precision": "fp16", "trainer": "scst"}, "needs trainer 'contrastive'"),
         ({"optimizer": {"rate": 1}}, "unknown key 'optimizer'. Did you mean 'optimiser'"),
     ],
@@ -362,7 +362,7 @@ def test_loss_that_is_no_number_stops_with_step_rows_and_checkpoint(call: Make, 
     # The first step goes well; its decay has thrown the weights out of all bounds.
     wild = call(optimiser=WILD, stop={"steps": 9, "every": 1})
     with pytest.raises(BenchError) as caught:
-        carry_out(wild, tmp_path / "out", lambda taken: None, {})
+        run_recipe(wild, tmp_path / "out", lambda taken: None, {})
     assert "step 2: " in caught.value.message
     assert all(one in caught.value.message for one in opened(wild).ids(1))
     (line,) = read_history(tmp_path / "out")
@@ -370,11 +370,11 @@ def test_loss_that_is_no_number_stops_with_step_rows_and_checkpoint(call: Make, 
     # Weights that are watched do not become a checkpoint.
     watched = call(optimiser=WILD, stop={"steps": 9, "every": 1}, data=VALIDATION)
     with pytest.raises(BenchError, match="step 1: the validation loss is nan") as caught:
-        carry_out(watched, tmp_path / "watched", lambda taken: None, {})
+        run_recipe(watched, tmp_path / "watched", lambda taken: None, {})
     assert "There is no earlier checkpoint" in caught.value.hint
     # Cosines times infinity.
     endless = call(objective={"batch": 4, "temperature": 1e-40})
     with pytest.raises(BenchError) as caught:
-        carry_out(endless, tmp_path / "none", lambda taken: None, {})
+        run_recipe(endless, tmp_path / "none", lambda taken: None, {})
     assert "step 1: the loss is nan; its rows: " in caught.value.message
     assert "There is no earlier checkpoint" in caught.value.hint

@@ -81,7 +81,7 @@ def test_dry_run_counts_and_writes_nothing(recipe_file, tmp_path, capsys):
         (["shapes_pacspp", "--dry_run", "--set", "seed"], "expected KEY=VALUE"),
         (["shapes_pacspp", "--dry_run", "--set", "objective.bach=3"], "unknown key 'bach'. Did you mean 'batch'?"),
         (["shapes_pacspp", "--dry_run", "--set", "trainer=contrastve"], "Did you mean 'contrastive'?"),
-        (["pacspp", "--dry_run", "--set", "data.file=gone.jsonl"], "there is no file"),
+        (["pacspp", "--dry_run", "--set", "data.file=gone.jsonl"], "no such file"),
         ([], "names no recipe"),
     ],
 )

@@ -5,12 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 
 from capbench.adapters.aliases import resolve_model
 from capbench.errors import BenchError
-from capbench.recipes.training.judging import JudgedRun, Row, compared, judged, model_card, noticed, require_judges
+from capbench.recipes.training.judging import (
+    JudgedRun,
+    Row,
+    compared,
+    judged,
+    model_card,
+    require_judges,
+    sensitivities,
+)
 from capbench.recipes.training.loop import TrainingState
 from capbench.recipes.training.rewards import RewardPart
 from capbench.recipes.training.schema import JudgeTask, LoadedRecipe, load_recipe
@@ -21,10 +32,10 @@ REWARD = [RewardPart(metric="cider"), RewardPart(metric="rouge_l"), RewardPart(m
 
 
 def card_of(loaded: LoadedRecipe, name: str = "x", scores: Sequence[Row] = (), notes: Sequence[Row] = ()) -> str:
-    return model_card(
-        loaded, name, model="m", parameters=3, data="0" * 64, counts={"rows": 12}, state=TrainingState("f"),
-        seconds=1.0, scores=scores, noticed=notes, versions={},
-    )  # fmt: skip
+    parameters = {"w": torch.nn.Parameter(torch.ones(3))}
+    rows = SimpleNamespace(counts=lambda: {"rows": 12}, digest=lambda: "0" * 64)
+    trainer: Any = SimpleNamespace(name="m", parameters=parameters, rows=rows)
+    return model_card(loaded, name, trainer, TrainingState("f"), 1.0, scores, notes)
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +138,7 @@ def test_card_says_where_a_metric_went_unless_the_interval_leaves_it_open(
 
 def test_metrics_of_a_reward_are_held_against_captions_that_rules_changed(tmp_path: Path):
     parts = [RewardPart(metric="rouge_l"), RewardPart(metric="clip_s", encoder="shapes-clip")]
-    found = noticed("checklist_shapes", parts, tmp_path, {"limit": 6, "resamples": 0})
+    found = sensitivities("checklist_shapes", parts, tmp_path, {"limit": 6, "resamples": 0})
     by_metric = {(row["metric"], row["rule"]): row["value"] for row in found}
     assert len(by_metric) == len(found)
     assert by_metric["rouge_l", "case: stays"] == 1.0

@@ -15,7 +15,7 @@ from tiny_recipes import PEFT, VALIDATION, call_of
 
 from capbench.errors import TrainingError
 from capbench.recipes.training.contract import TrainingCall
-from capbench.recipes.training.execution import RECIPE, carry_out, opened
+from capbench.recipes.training.execution import RECIPE, opened, run_recipe
 from capbench.recipes.training.loop import BEST, LAST, Loop, StepReport, load, read_history
 from capbench.recipes.training.processes import TrainingProcesses
 
@@ -31,26 +31,26 @@ def test_training_that_is_killed_ends_with_the_weights_of_one_that_is_not(call, 
     }  # fmt: skip
     made = call(**keys)
     undisturbed = tmp_path / "undisturbed"
-    carry_out(made, undisturbed, untold, {})
+    run_recipe(made, undisturbed, untold, {})
     expected = load_file(undisturbed / "weights" / "adapter_model.safetensors")
     assert any(one.abs().max() > 0 for name, one in expected.items() if "lora_B" in name)
     # Before there is a checkpoint, and behind one.
     for step in (1, 3):
         folder = tmp_path / f"killed at {step}"
         train_until_killed(made, folder, step)
-        carry_out(made, folder, untold, {})
+        run_recipe(made, folder, untold, {})
         assert_alike(folder, undisturbed, "adapter_model.safetensors")
     assert [line["step"] for line in read_history(undisturbed) if "loss" in line] == [1, 2, 3]
     assert [line["step"] for line in read_history(undisturbed) if "validation_loss" in line] == [2, 3]
 
 
 def test_folder_of_another_training_is_not_gone_on_with(call: Make, tmp_path: Path):
-    carry_out(call(), tmp_path / "out", untold, {})
+    run_recipe(call(), tmp_path / "out", untold, {})
     for other in ({"seed": 1}, {"optimiser": {"rate": 2e-3}}, {"data": {**VALIDATION, "arguments": {"scenes": 13}}}):
         with pytest.raises(TrainingError, match="another recipe or other data"):
-            carry_out(call(**other), tmp_path / "out", untold, {})
+            run_recipe(call(**other), tmp_path / "out", untold, {})
     # A judge decides no weights.
-    carry_out(call(judge=[{"task": "shapes_foil"}]), tmp_path / "out", untold, {}, judge=False)
+    run_recipe(call(judge=[{"task": "shapes_foil"}]), tmp_path / "out", untold, {}, judge=False)
 
 
 @pytest.mark.parametrize("kind", ["reader", "file"])
@@ -72,7 +72,7 @@ def test_training_goes_on_after_its_recipe_and_data_were_moved(recipe_file, tmp_
     before.rename(after)
     steps: list[StepReport] = []
     moved = call_of(str(after / file.name))
-    carry_out(moved, out, steps.append, {})
+    run_recipe(moved, out, steps.append, {})
     assert [one.step for one in steps] == [3, 4]
     assert str(tmp_path / "after") not in (out / RECIPE).read_text(encoding="utf-8")
     if kind == "reader":
@@ -81,14 +81,14 @@ def test_training_goes_on_after_its_recipe_and_data_were_moved(recipe_file, tmp_
         (after / "images" / "3.png").rename(after / "images" / "4.png")
         (after / "rows.jsonl").write_text((after / "rows.jsonl").read_text().replace("3.png", "4.png"))
     with pytest.raises(TrainingError, match="another recipe or other data"):
-        carry_out(call_of(str(after / file.name)), out, untold, {})
+        run_recipe(call_of(str(after / file.name)), out, untold, {})
 
 
 def test_damaged_checkpoint_is_said(call: Make, tmp_path: Path):
-    carry_out(call(), tmp_path / "out", untold, {})
+    run_recipe(call(), tmp_path / "out", untold, {})
     (tmp_path / "out" / LAST).write_bytes(b"\0" * 100)
     with pytest.raises(TrainingError, match="not a valid checkpoint"):
-        carry_out(call(), tmp_path / "out", untold, {})
+        run_recipe(call(), tmp_path / "out", untold, {})
 
 
 def test_training_ends_when_the_validation_loss_has_not_been_lower_and_keeps_the_best(call, tmp_path):
@@ -113,7 +113,7 @@ def test_training_ends_when_the_validation_loss_has_not_been_lower_and_keeps_the
 
 def test_progress_tells_loss_rate_and_time_left(call: Make, tmp_path: Path):
     told: list[StepReport] = []
-    carry_out(call(schedule={"decay": "linear"}), tmp_path / "out", told.append, {})
+    run_recipe(call(schedule={"decay": "linear"}), tmp_path / "out", told.append, {})
     assert [(one.step, one.steps) for one in told] == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert [one.rate for one in told] == pytest.approx([1e-3, 7.5e-4, 5e-4, 2.5e-4])
     assert told[0].seconds_left is None

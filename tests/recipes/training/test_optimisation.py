@@ -125,5 +125,5 @@ def test_leave_one_out_is_the_mean_times_a_constant_and_captions_without_a_value
 def test_greedy_caption_is_the_baseline_where_it_has_a_value():
     found = advantages(np.array([[1.0, 2.0], [1.0, 2.0]]), "greedy", np.array([1.5, NAN]))
     np.testing.assert_allclose(found, [[-0.5, 0.5], [0, 0]])
-    with pytest.raises(ValueError, match="takes the rewards of greedy captions"):
+    with pytest.raises(ValueError, match="needs the rewards of greedy captions"):
         advantages(np.array([[1.0, 2.0]]), "greedy")

@@ -14,7 +14,7 @@ from torch.nn.functional import normalize
 from capbench.adapters.aliases import resolve_model
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.contrastive import ContrastiveTrainer
-from capbench.recipes.training.execution import carry_out, dry_run, opened
+from capbench.recipes.training.execution import dry_run, opened, run_recipe
 from capbench.recipes.training.loop import BEST, LAST, load, read_history
 from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import load_recipe
@@ -59,7 +59,7 @@ def made(encoder: Path, dci: Path, tmp_path: Path) -> Callable[..., Made]:
         assert told["recipe"] == name
         assert told["steps"].startswith("2 at most")
         assert "activations" in told["memory"]
-        carry_out(call, tmp_path / name, lambda taken: None, {}, judge=False)
+        run_recipe(call, tmp_path / name, lambda taken: None, {}, judge=False)
         # Writing used up the model that was trained: another takes up the weights that were kept.
         trainer = opened(call)
         assert isinstance(trainer, ContrastiveTrainer)

@@ -21,7 +21,7 @@ from capbench.adapters.captioners.hf import HfCaptioner
 from capbench.adapters.contracts import Writing
 from capbench.errors import AdapterError, BenchError, TrainingError, UsageError
 from capbench.recipes.training.contract import Trainer, TrainingCall
-from capbench.recipes.training.execution import carry_out, opened
+from capbench.recipes.training.execution import opened, run_recipe
 from capbench.recipes.training.loop import Loop, StepReport, read_history
 from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.scst import advantages
@@ -178,7 +178,7 @@ def test_cross_entropy_is_the_mean_over_tokens_and_falls(scst: Make, tmp_path: P
     written = trainer._tokens(trainer._drawing.draw(rows, 0).texts)
     log_probs = trainer.trainable.log_probs(trainer.inputs(rows), written)
     assert told["loss"] == pytest.approx(-log_probs.sum().item() / sum(map(len, written)), rel=1e-5)
-    carry_out(made, tmp_path, untold, {}, judge=False)
+    run_recipe(made, tmp_path, untold, {}, judge=False)
     lines = read_history(tmp_path)
     watched = [line["validation_loss"] for line in lines if "validation_loss" in line]
     assert watched[1] < watched[0] < told["loss"]
@@ -190,7 +190,7 @@ def test_lora_tunes_a_llava_whose_adapter_is_read_again(scst: Make, tiny_llava: 
         model={"name": "hf", "arguments": {"pretrained": str(tiny_llava)}}, lora=lora, train=["*"],
         stop={"steps": 2, "every": 2},
     )  # fmt: skip
-    carry_out(made, tmp_path / "out", untold, {})
+    run_recipe(made, tmp_path / "out", untold, {})
     factors = load_file(tmp_path / "out" / "weights" / "adapter_model.safetensors")
     assert any(one.abs().max() > 0 for name, one in factors.items() if "lora_B" in name)
     tuned = resolve_model(str(tmp_path / "out")).on("cpu").load()
@@ -204,12 +204,12 @@ def test_lora_tunes_a_llava_whose_adapter_is_read_again(scst: Make, tiny_llava: 
         ({"reward": {"metric": "cider"}}, "document_frequencies: images"),
         ({"reward": {"metric": "clip_s"}}, "'encoder: NAME'"),
         ({"reward": {"metric": "pac_s", "encoder": "shapes-clip"}}, "of the family 'pac'|family 'pac'"),
-        ({"reward": {"metric": "clip_s", "encoder": "shapes-llava"}}, "does not encode"),
-        ({"reward": {"metric": "length", "judge": "shapes-clip"}}, "does not judge"),
+        ({"reward": {"metric": "clip_s", "encoder": "shapes-llava"}}, "is no encoder"),
+        ({"reward": {"metric": "length", "judge": "shapes-clip"}}, "is no judge"),
         ({"reward": {"metric": "clip_f1", "encoder": "shapes-clip"}}, "needs boxes, which rows of recipes do not have"),
         ({"reward": {"metric": "ciderr"}}, "Did you mean 'cider'"),
         ({"captions": 1}, "never better than its own baseline"),
-        ({"batch": 40}, "12 rows make no batch of 40"),
+        ({"batch": 40}, "12 rows are less than a batch of 40"),
     ],
 )
 def test_recipes_that_cannot_do_are_refused(scst: Make, keys: dict[str, Any], said: str):
