@@ -89,14 +89,8 @@ def clustered_boxes(
 
     Returns:
         The boxes in whole pixels: hulls, the largest first, then rectangles. Empty where no box is of that size.
-
-    Raises:
-        UsageError: They are not finite, or have another shape.
     """
-    array = np.asarray(boxes, np.float64)
-    array = array.reshape(0, 4) if array.size == 0 else array
-    if array.ndim != 2 or array.shape[1] != 4 or not np.isfinite(array).all():
-        raise UsageError(f"boxes must be finite numbers of shape [n, 4], not {list(np.shape(boxes))}")
+    array = np.asarray(boxes, np.float64).reshape(-1, 4)
     sides = np.maximum(array[:, 2:] - array[:, :2], 0)
     shares = sides.prod(axis=1) / (size[0] * size[1])
     array = array[(shares >= _LEAST) & (shares <= _MOST)]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
-from ...adapters import Box, EncodedImage, ImageHandle
+from ...adapters import EncodedImage, ImageHandle
 from ...benchmarks.inputs.images import ImageFinder, boxes_fault, boxes_of, pixels_value
 from ...boundary import HINT, OUTSIDE, Boundary
 from ...errors import DataError, UsageError, did_you_mean
@@ -166,11 +166,11 @@ def _row(name: str, entry: Any, origin: str, folder: Path, boundary: Boundary) -
     box = entry.get("box")
     if box is not None and (fault := boxes_fault([box])):
         raise _Unusable(fault)
-    boxes: Sequence[Box | None] = [None] if box is None else boxes_of([box]) or [None]
+    boxes = boxes_of([box]) if box is not None else None
     whole = _image(entry.get("image"), folder, boundary)
     return TrainingRow(
         name,
-        ImageHandle(whole.source, boxes[0]),
+        ImageHandle(whole.source, boxes[0] if boxes else None),
         str(entry.get("group") or whole.name),
         tuple(_texts(entry, "captions")),
         tuple(_texts(entry, "negatives")),

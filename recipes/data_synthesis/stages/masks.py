@@ -40,8 +40,8 @@ class Boxes(RowStage):
         regions = models["segmenter"].masks(row.pixels, grid=self.settings.grid)
         boxes: Sequence[Any] = [region.box for region in regions]
         if self.settings.clustered:
-            array, size = np.array(boxes, np.float64).reshape(-1, 4), read_image(row.pixels).image.size
-            boxes = clustered_boxes(array, size, rectangles=self.settings.rectangles)
+            size = read_image(row.pixels).image.size
+            boxes = clustered_boxes(np.array(boxes), size, rectangles=self.settings.rectangles)
         about = {"model": models.name("segmenter"), "counts": {"masks": len(regions), "boxes": len(boxes)}}
         edges = [[float(edge) for edge in box] for box in boxes]
         return row.having(self.name, about, **{self.settings.to: edges})
