@@ -102,7 +102,7 @@ def _report(session: Session, options: argparse.Namespace) -> None:
     from ..benchmarks.rate.made_task import write_task
     from ..benchmarks.rate.report import report
 
-    ratings = {rater: session.answers(rater).given for rater in session.raters()}
+    ratings = {rater: session.answers(rater).current for rater in session.raters()}
     ratings = {rater: answers for rater, answers in ratings.items() if answers}
     written = write_task(session, ratings)
     print(report(session, ratings, options.interval, options.format))

@@ -18,6 +18,7 @@ from .options import (
     add_options,
     describe_model_folder,
     execution_of,
+    locations_of,
     names,
     not_negative,
     positive,
@@ -326,6 +327,7 @@ def _run_suite(options: argparse.Namespace, data: dict[str, Path], **settings: A
     from ..benchmarks.suites.read import load_suite
     from ..benchmarks.suites.run import render_suite, run_suite
     from ..permissions import without_code
+    from ..tasks.index import build_index
 
     for option in _NOT_WITH_SUITE:
         if getattr(options, option):
@@ -341,8 +343,9 @@ def _run_suite(options: argparse.Namespace, data: dict[str, Path], **settings: A
         with without_code(), asking_nobody():
             for name, about in dict.fromkeys((suite.name(place.row), _said(place)) for place in places(suite, inputs)):
                 print(f"{name}: {about}")
-            where = {"include_path": options.include_path, "allow_outside": options.allow_outside}
-            _say_what_is_missing(plan_suite(suite, inputs=inputs, data=data, **where).missing)
+            index = build_index(options.include_path)
+            locations = locations_of(options, index)
+            _say_what_is_missing(plan_suite(suite, index, locations, inputs).missing)
         return 0
     finished = run_suite(suite, inputs=inputs, data=data, on_missing=_say_what_is_missing, on_finish=_tell, **settings)
     table = render_suite(finished, options.format)

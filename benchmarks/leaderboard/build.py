@@ -38,7 +38,7 @@ def build(runs: Path, output: Path, readme_of_repository: Path | None = None) ->
         UsageError: ``runs`` is a file.
         DataError: The leaderboard cannot be written, or the Markdown file has no markers.
     """
-    board, files = made(runs)
+    board, files = leaderboard_files(runs)
     text = with_excerpt(readme_of_repository, board) if readme_of_repository else ""
     try:
         _write(files, output)
@@ -52,7 +52,7 @@ def build(runs: Path, output: Path, readme_of_repository: Path | None = None) ->
     return board
 
 
-def made(runs: Path) -> tuple[Board, Iterator[tuple[str, bytes]]]:
+def leaderboard_files(runs: Path) -> tuple[Board, Iterator[tuple[str, bytes]]]:
     """Return the leaderboard of the runs in a folder, and an iterator over its files (relative path, content).
 
     The output is deterministic. Files are generated lazily, as there is one per run;
@@ -62,7 +62,7 @@ def made(runs: Path) -> tuple[Board, Iterator[tuple[str, bytes]]]:
         UsageError: ``runs`` is a file.
     """
     if runs.exists() and not runs.is_dir():
-        raise UsageError(f"--runs {runs}: is a file, not a folder; give the --output_path of the runs")
+        raise UsageError(f"--runs {runs}: is not a folder", "Give the folder that 'bench run --output_path' wrote to.")
     index = build_index()
     collected, left_out = collect(runs, index)
     board = board_of(collected, left_out, index)

@@ -64,7 +64,7 @@ def _read(path: Path, root: Path) -> Record:
         DataError: The record cannot be read, or is of a run that the leaderboard may not show.
     """
     if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
-        raise DataError(f"{path}: is a link to a file outside of the folder of runs")
+        raise DataError(f"{path}: links to a file outside of the folder of runs")
     record = read_record(path)
     require_files(path.parent, record)
     return record

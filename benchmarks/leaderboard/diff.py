@@ -12,7 +12,7 @@ from typing import Any
 from ...boundary import unlinked
 from ...errors import BenchError, DataError, UsageError
 from ..tables.text import show_difference, show_number
-from .build import listed_files, made
+from .build import leaderboard_files, listed_files
 from .formats import JSON_FILE, SCHEMA_VERSION, markdown, with_excerpt
 
 _Json = Mapping[str, Any]
@@ -64,7 +64,7 @@ def _git(place: Path, *arguments: str) -> bytes | None:
     try:
         done = subprocess.run(["git", "-C", str(place), *arguments], capture_output=True, check=False)
     except FileNotFoundError as error:
-        raise DataError("git is not on the PATH", f"Give the {JSON_FILE} of both leaderboards instead.") from error
+        raise DataError("git is not installed", f"Give the {JSON_FILE} of both leaderboards instead.") from error
     return done.stdout if done.returncode == 0 else None
 
 
@@ -75,7 +75,7 @@ def _parsed(content: bytes, name: str) -> _Json:
         # Access every compared field here, so that a damaged file is reported once.
         moved_lines(board, board)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise DataError(f"{name}: cannot be read as a leaderboard") from error
+        raise DataError(f"{name}: is not a readable leaderboard", "Rebuild it: bench leaderboard build") from error
     if version != SCHEMA_VERSION:
         raise DataError(
             f"{name}: has schema version {version}, this capbench knows {SCHEMA_VERSION}",
@@ -207,7 +207,7 @@ def differences(runs: Path, output: Path, readme_of_repository: Path | None = No
         UsageError: ``runs`` is a file.
         DataError: The Markdown file has no markers.
     """
-    board, files = made(runs)
+    board, files = leaderboard_files(runs)
     paths: set[str] = set()
     missing: list[str] = []
     changed: dict[str, bytes] = {}

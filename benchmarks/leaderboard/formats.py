@@ -11,16 +11,15 @@ from dataclasses import asdict
 from functools import cache
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import jinja2
 
 from ...errors import DataError
 from ..tables.text import csv_text, show_difference, show_number
 from .board import TOP_ROWS, Board, BoardRow, BoardRun, Cell, Column, RankTable, SuiteCell, SuiteTable, TaskTable
 from .suites_of_board import NOT_RUN
 from .task_tables import main_column, newest_tables
-
-if TYPE_CHECKING:
-    import jinja2
 
 SCHEMA_VERSION = 1
 JSON_FILE = "leaderboard.json"
@@ -98,8 +97,6 @@ def _with_code(text: str) -> str:
 
 @cache
 def _templates() -> jinja2.Environment:
-    import jinja2
-
     environment = jinja2.Environment(  # noqa: S701 - the output is Markdown
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         undefined=jinja2.StrictUndefined,
@@ -151,33 +148,25 @@ def _grid(table: TaskTable, rows: Sequence[BoardRow], marks: dict[str, int]) -> 
     place = table.columns.index(main) if main else 0
     measured = any(row.kind == "measured" for row in rows)
     names, printed = _heads(table, rows)
-    heads = ["#", *names] if measured else names
-    aligned = [":--"] * len(heads)
-    for number, column in enumerate(table.columns):
-        of_column = [markdown(column.label)] if measured else []
-        of_column += [f"{'' if measured else markdown(column.label) + ' '}published"] if printed[number] else []
-        heads += of_column
-        aligned += ["--:"] * len(of_column)
-    if measured:
-        heads.append("n")
-        aligned.append("--:")
+    heads = ["#", *names] if measured else [*names]
+    texts = len(heads)
+    for column, is_printed in zip(table.columns, printed, strict=True):
+        label = markdown(column.label)
+        heads += [label] if measured else []
+        heads += ["published" if measured else f"{label} published"] if is_printed else []
+    heads += ["n"] if measured else []
     yield heads
-    yield aligned
+    yield [":--"] * texts + ["--:"] * (len(heads) - texts)
     for row in rows:
         cell = row.cells[place] if row.cells else None
         first = [str(cell.rank) if cell and cell.rank else ""] if measured else []
         name = markdown(row.name)
         first.append(f"*{name}*" if row.kind == "published" and measured else f"{name}{_marks(row.marks, marks)}")
-        if "Model" in names[1:]:
-            first.append(markdown(row.model))
-        for number, column in enumerate(table.columns):
-            entry = row.cells[number]
-            if measured:
-                first.append(_measured(entry, column, marks))
-            if printed[number]:
-                first.append(_published(entry, column))
-        if measured:
-            first.append(f"{cell.n:,}" if cell and row.kind == "measured" else "")
+        first += [markdown(row.model)] if names[1:] else []
+        for column, entry, is_printed in zip(table.columns, row.cells, printed, strict=True):
+            first += [_measured(entry, column, marks)] if measured else []
+            first += [_published(entry, column)] if is_printed else []
+        first += [f"{cell.n:,}" if cell and row.kind == "measured" else ""] if measured else []
         yield first
 
 
@@ -236,7 +225,7 @@ def with_excerpt(path: Path, board: Board) -> str:
         raise DataError(f"{path}: cannot be read: {error}") from error
     if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
         raise DataError(
-            f"{path}: has no markers for the leaderboard's top rows.", f"Add two lines to it:\n{BEGIN}\n{END}"
+            f"{path}: the markers for the leaderboard's top rows are missing", f"Add these two lines:\n{BEGIN}\n{END}"
         )
     before, _, rest = text.partition(BEGIN)
     return "".join([before, BEGIN, "\n", excerpt(board), END, rest.partition(END)[2]])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow
 
 from ...arrow import numbers
 from ...errors import DataError
@@ -324,8 +325,6 @@ def _common(
 
 def _columns_of(run: BoardRun, known: Mapping[Path, _SampleColumns | None]) -> _SampleColumns | None:
     """Return ids and scores by column; None if the file is missing or damaged, or an id occurs twice."""
-    import pyarrow
-
     if (run.folder / SAMPLES_FILE).is_symlink():
         return None
     try:

@@ -267,9 +267,8 @@ def agreement_panels(
     if not fitting:
         first, known = records[0], " or ".join(names_where(_measures_agreement))
         raise DataError(
-            f"no run measures agreement with human judgement; that of task '{first.task}' is of protocol "
-            f"{first.output_type}",
-            f"Plot runs of tasks of protocol {known}: bench ls tasks --tag agreement",
+            f"no run measures agreement with human judgement: task '{first.task}' has protocol {first.output_type}",
+            f"Plot runs of tasks with protocol {known}: bench ls tasks --tag agreement",
         )
     for title, _ in by_task([record for record in records if record not in fitting]):
         notes.append(f"{title} is left out: it has no agreement with human judgement")
@@ -277,7 +276,7 @@ def agreement_panels(
     if statistic and statistic not in known:
         raise UsageError(
             f"no run has statistic '{statistic}'.{did_you_mean(statistic, known)}",
-            f"There are: {', '.join(known)}. The task's key 'statistics' lists what it computes.",
+            f"Available: {', '.join(known)}. To compute others, list them under 'statistics' in the task.",
         )
     require_metrics(metrics, (metric for record in fitting for metric in record.metrics))
     panels = []
@@ -299,7 +298,7 @@ def agreement_panels(
             lacking = f"statistic {name}" if not metrics else f"statistic {name} of {', '.join(metrics)}"
             notes.append(f"{title} is left out: it has no {lacking}")
     if not panels:
-        raise UsageError(f"no run has statistic '{statistic}' of {', '.join(metrics)}")
+        raise UsageError(f"no run has statistic '{statistic}' for {', '.join(metrics)}")
     return panels
 
 

@@ -98,12 +98,12 @@ def _why_none(records: Sequence[Record], by: By) -> tuple[str, str]:
         rated = " or ".join(names_where(lambda protocol: protocol.rated))
         return (
             f"the captions of task '{task}' (protocol {protocol}) have no human ratings",
-            f"Plot runs of tasks of protocol {rated}: bench ls tasks --tag agreement",
+            f"Plot runs of tasks with protocol {rated}: bench ls tasks --tag agreement",
         )
     single = " or ".join(names_where(lambda protocol: protocol.sample == "caption"))
     return (
         f"the run of task '{task}' (protocol {protocol}) has no scores of single captions",
-        f"Run a task of protocol {single}, with a metric that scores captions one by one.",
+        f"Plot runs of tasks with protocol {single} and a metric that scores single captions.",
     )
 
 
@@ -179,7 +179,7 @@ def ratings_figure(
         figure.suptitle(shared_task(panels))
         figure.supxlabel("score (line: median)", fontsize=8)
         figure.supylabel("human rating", fontsize=8)
-        describe(figure, "Distribution of scores by human rating", [_said_of_ratings(panel) for panel in panels])
+        describe(figure, "Distribution of scores by human rating", [_medians_by_ratings(panel) for panel in panels])
         return figure
 
 
@@ -200,12 +200,12 @@ def _draw_ratings(axes: Axes, panel: ScoresBy) -> None:
     axes.spines["left"].set_visible(False)
 
 
-def _said_of_ratings(panel: ScoresBy) -> str:
-    said = ", ".join(
+def _medians_by_ratings(panel: ScoresBy) -> str:
+    medians = ", ".join(
         f"{number(rating)}: {number(median)} (n = {n:,})" if n else f"{number(rating)}: none"
         for rating, median, n in zip(panel.steps, panel.quantile(0.5), panel.n, strict=True)
     )
-    return f"{panel.task}, {panel.label}, median score by rating: {said}."
+    return f"{panel.task}, {panel.label}, median score by rating: {medians}."
 
 
 FEW = 10
@@ -251,7 +251,7 @@ def length_figure(
         figure.suptitle(shared_task(panels))
         figure.supxlabel("words in the caption (bars: number of captions)", fontsize=8)
         figure.supylabel("score (median, quartiles)", fontsize=8)
-        describe(figure, "Scores by length of the caption", [_said_of_lengths(panel) for panel in panels])
+        describe(figure, "Scores by length of the caption", [_medians_by_lengths(panel) for panel in panels])
         return figure
 
 
@@ -304,11 +304,11 @@ def _draw_counts(strip: Axes, panel: ScoresBy) -> None:
     strip.set_xlim(float(panel.steps[used[0]]) - 0.5, float(panel.steps[used[-1] + 1]) - 0.5)
 
 
-def _said_of_lengths(panel: ScoresBy) -> str:
+def _medians_by_lengths(panel: ScoresBy) -> str:
     first, last = panel.steps[:-1], panel.steps[1:] - 1
-    said = ", ".join(
+    medians = ", ".join(
         f"{number(a) if a == b else f'{number(a)} to {number(b)}'}: {number(median)} (n = {n:,})"
         for a, b, median, n in zip(first, last, panel.quantile(0.5), panel.n, strict=True)
         if n
     )
-    return f"{panel.task}, {panel.label}, median score by words: {said}."
+    return f"{panel.task}, {panel.label}, median score by words: {medians}."

@@ -48,8 +48,8 @@ def rules_figure(
     if not fitting:
         known = " or ".join(names_where(lambda protocol: protocol.by_rule))
         raise DataError(
-            f"no run changes captions; that of task '{records[0].task}' is of protocol {records[0].output_type}",
-            f"Plot runs of tasks of protocol {known}: bench ls tasks --tag checklist",
+            f"no run scores changed captions: task '{records[0].task}' has protocol {records[0].output_type}",
+            f"Plot runs of tasks with protocol {known}: bench ls tasks --tag checklist",
         )
     (task, group), *others = by_task(fitting)
     if notes is not None:
@@ -107,5 +107,7 @@ def _draw(axes: Axes, panel: _Panel, labels: Sequence[str]) -> None:
 
 def _sentence(panel: _Panel) -> str:
     title, results = panel
-    said = (f"{result.label[1]} {'undefined' if result.value is None else number(result.value)}" for result in results)
-    return f"{title}: {', '.join(said)}."
+    shares = (
+        f"{result.label[1]} {'undefined' if result.value is None else number(result.value)}" for result in results
+    )
+    return f"{title}: {', '.join(shares)}."

@@ -40,7 +40,7 @@ def read_records(paths: Sequence[Path], notes: list[str] | None = None) -> list[
     runs, faults = read_task_runs(files)
     errors = [*missing, *faults]
     if not runs:
-        raise errors[0] if errors else UsageError("no run to plot", "Name the folder of a run.")
+        raise errors[0] if errors else UsageError("there are no runs to plot", "Give the folder of a run.")
     if notes is not None:
         notes += [f"left out: {error.in_one_line}" for error in errors]
     return [run.record for run in runs]
@@ -94,7 +94,7 @@ def require_metrics(wanted: Sequence[str], known: Iterable[str]) -> None:
         if name not in known:
             raise UsageError(
                 f"no run has metric '{name}' to plot.{did_you_mean(name, known)}",
-                f"There are: {', '.join(known)}." if known else "",
+                f"Available: {', '.join(known)}." if known else "",
             )
 
 

@@ -138,14 +138,11 @@ def require_writable(path: Path) -> str:
     fmt = path.suffix.lower().removeprefix(".")
     if fmt not in FORMATS:
         raise UsageError(
-            f"{path}: plots are not written as {path.suffix or 'a file without an ending'}."
-            f"{did_you_mean(fmt, FORMATS)}",
-            f"Name a file that ends with .{', .'.join(FORMATS[:-1])} or .{FORMATS[-1]}.",
+            f"{path}: plots cannot be written in format '{fmt}'.{did_you_mean(fmt, FORMATS)}",
+            f"Give a file name that ends with .{', .'.join(FORMATS[:-1])} or .{FORMATS[-1]}.",
         )
     if not path.parent.is_dir():
-        raise UsageError(f"{path}: there is no folder {path.parent}", f"Make it first: mkdir -p {path.parent}")
-    if path.is_dir():
-        raise UsageError(f"{path}: is a folder", "Name a file.")
+        raise UsageError(f"{path}: folder {path.parent} does not exist", f"Create it: mkdir -p {path.parent}")
     return fmt
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
 
 from ...errors import BenchError
 from ..tables.pages.rendering import templates
 from ..tables.pages.serving import POLICY, Assets
 from .session import CANNOT_TELL, RatingQueue, answer_of, rater_name, spoken
-
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.responses import Response
 
 _HERE = Path(__file__).parent
 ASSETS = Assets(_HERE, "rate")
@@ -40,8 +42,6 @@ class _Pages:
         self._templates.globals |= {"own": "rate", "policy": "", "spoken": spoken}
 
     def _html(self, template: str, status: int = 200, **values: Any) -> Response:
-        from starlette.responses import Response
-
         text = self._templates.get_template(template).render(**values)
         return Response(text.encode("utf-8", "replace"), status, _HEADERS, "text/html")
 
@@ -88,30 +88,28 @@ class _Pages:
             cannot_tell=CANNOT_TELL,
         )
 
-    def answer(self, request: Request, said: dict[str, str]) -> Response:
+    def answer(self, request: Request, form: dict[str, str]) -> Response:
         """Save an answer, and respond with the next question."""
         rater = _rater(request)
         place = self._desk.place(rater)
-        if place.step is None or said.get("number") != str(place.number):
+        if place.step is None or form.get("number") != str(place.number):
             return self._next(request, rater, "kept")
-        answer = answer_of(self._session, place.step, said)
+        answer = answer_of(self._session, place.step, form)
         if isinstance(answer, ValueError):
             return self._step(rater, str(answer), 400)
         was_asked = self._desk.answer(rater, place.number, answer)
         return self._next(request, rater, "" if was_asked else "kept")
 
-    def undo(self, request: Request, said: dict[str, str]) -> Response:
+    def undo(self, request: Request, form: dict[str, str]) -> Response:
         """Undo the last answer, and respond with its question."""
         rater = _rater(request)
         place = self._desk.place(rater)
-        if said.get("number") == str(place.number):
+        if form.get("number") == str(place.number):
             self._desk.undo(rater)
         return self._next(request, rater)
 
     def picture(self, request: Request) -> Response:
         """Respond with the image of an item."""
-        from starlette.responses import Response
-
         number = request.path_params["number"]
         image = self._session.picture(number) if number < len(self._session.items) else None
         if image is None:
@@ -133,8 +131,6 @@ class _Pages:
 
 
 def _redirect(path: str) -> Response:
-    from starlette.responses import RedirectResponse
-
     return RedirectResponse(path, 303, _HEADERS)
 
 
@@ -144,8 +140,6 @@ def _rater(request: Request) -> str:
     Raises:
         HTTPException: The name is invalid.
     """
-    from starlette.exceptions import HTTPException
-
     name: str = request.path_params["rater"]
     if name != rater_name(name) or not name:
         raise HTTPException(404)
@@ -158,11 +152,6 @@ def application(desk: RatingQueue) -> Starlette:
     Args:
         desk: The queue of questions.
     """
-    from starlette.applications import Starlette
-    from starlette.concurrency import run_in_threadpool
-    from starlette.responses import PlainTextResponse
-    from starlette.routing import Route
-
     pages = _Pages(desk)
 
     def posted(answer: Any) -> Any:
@@ -172,8 +161,8 @@ def application(desk: RatingQueue) -> Starlette:
                 body += part
                 if len(body) > _LONGEST_BODY:
                     return PlainTextResponse("request too large", 413)
-            said = dict(parse_qsl(body.decode("latin-1")))
-            return await run_in_threadpool(answer, request, said)
+            form = dict(parse_qsl(body.decode("latin-1")))
+            return await run_in_threadpool(answer, request, form)
 
         return respond
 

@@ -46,8 +46,8 @@ def recorded(files: Sequence[str]) -> list[RecordedCaptions]:
         captions = RecordedCaptions(path if named else text, name if named else None)
         if any(other.name == captions.name for other in sources):
             raise UsageError(
-                f"--captions {text}: another file has the name '{captions.name}' already",
-                "Give each file a different name: --captions A=first/captions.jsonl B=second/captions.jsonl",
+                f"--captions {text}: two files have the name '{captions.name}'",
+                "Name the files: --captions A=first/captions.jsonl B=second/captions.jsonl",
             )
         sources.append(captions)
     return sources
@@ -71,7 +71,7 @@ def collect(
     """
     if "doc_to_image" not in task.templates or task.video_folder:
         raise UsageError(
-            f"task '{task.task}' {'is of videos' if task.video_folder else 'has no images'}; raters need images",
+            f"task '{task.task}' {'has videos' if task.video_folder else 'has no images'}; rating needs images",
             "Choose a task with doc_to_image; 'bench ls tasks' lists all.",
         )
     documents = load_documents(task, path, locations)
@@ -134,13 +134,13 @@ def _incomplete(
     remedies: list[str] = []
     if captions.bad_rows:
         bad = captions.bad_rows[0]
-        remedies.append(f"{len(captions.bad_rows):,} of its rows cannot be used ({bad.place}: {bad.reason}).")
+        remedies.append(f"{len(captions.bad_rows):,} rows cannot be used ({bad.place}: {bad.reason}).")
     if unclaimed:
-        remedies.append(f"Do the ids match? Recorded for no document of the task: {_first(unclaimed)}.")
+        remedies.append(f"Check the ids: {_first(unclaimed)} match no document of the task.")
     if len(absent) < asked:
-        remedies.append("--subset rates only the others.")
+        remedies.append("--subset rates only the documents with captions.")
     return DataError(
-        f"{captions.path}: has no caption of {len(absent):,} of {asked:,} documents of task '{task}': {_first(absent)}",
+        f"{captions.path}: lacks captions of {len(absent):,} of {asked:,} documents of '{task}': {_first(absent)}",
         " ".join(remedies) or "Is this the right file for the task?",
     )
 

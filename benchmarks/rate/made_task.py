@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from ...atomic_files import write_whole
 from ...errors import UsageError, counted
 from ..protocols.agreement import task_of_ratings
@@ -43,8 +45,6 @@ def write_task(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -
     Raises:
         UsageError: The folder cannot be written.
     """
-    import yaml
-
     questions = session.design.questions
     rows = list(_choices(session, by_rater) if questions.better else _ratings(session, by_rater))
     judged = [row for row in rows if not questions.better or any(vote is not None for vote in row["votes"])]

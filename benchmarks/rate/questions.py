@@ -67,13 +67,13 @@ class Questionnaire(_Strict):
     def _have_names(cls, aspects: dict[str, Aspect]) -> dict[str, Aspect]:
         for name in aspects:
             if not _NAME.fullmatch(name):
-                raise ValueError(f"names of aspects may only have ASCII letters, digits and _, not '{name}'")
+                raise ValueError(f"invalid aspect name '{name}': use ASCII letters, digits and _")
         return aspects
 
     @model_validator(mode="after")
     def _one_kind(self) -> Questionnaire:
         if bool(self.aspects) == bool(self.better):
-            raise ValueError("give either 'aspects' (scales) or 'better' (a choice between captions), one of the two")
+            raise ValueError("give exactly one of 'aspects' (scales) and 'better' (a choice between captions)")
         return self
 
 
@@ -106,7 +106,7 @@ def questions_of(aspects: Sequence[str], better: str) -> Questionnaire:
     for text in aspects:
         name, aspect = _aspect(text)
         if name in by_name:
-            raise UsageError(f"--aspect {name}: given twice")
+            raise UsageError(f"--aspect {name}: the name is used twice")
         by_name[name] = aspect
     try:
         return Questionnaire.model_validate({"aspects": by_name, "better": better})
@@ -120,7 +120,7 @@ def _aspect(text: str) -> tuple[str, dict[str, Any]]:
     if match is None:
         raise UsageError(
             f"--aspect '{text}': expected NAME=LOW-HIGH, or NAME=LOW-HIGH: WORDS | WORDS",
-            "Such as --aspect 'precision=1-5: nothing is right | all is right'.",
+            "Example: --aspect 'precision=1-5: nothing is right | all is right'.",
         )
     low, high = int(match["low"]), int(match["high"])
     words = [word.strip() for word in (match["words"] or "").split("|") if match["words"]]
@@ -131,7 +131,7 @@ def _aspect(text: str) -> tuple[str, dict[str, Any]]:
         named = dict(zip((low, high), words, strict=False))
     else:
         raise UsageError(
-            f"--aspect {match['name']}: has {len(words)} labels, separated by |, for {len(numbers)} scores",
+            f"--aspect {match['name']}: has {len(words)} labels (separated by |) for {len(numbers)} scores",
             "Give two labels for the ends, or one for each score.",
         )
     return match["name"], {"ends": (low, high), "words": {number: word for number, word in named.items() if word}}

@@ -33,16 +33,16 @@ def report(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]], reach
     if fmt in ("json", "csv"):
         return _plain(session, by_rater, results, reach, fmt)
     if not results:
-        return _said(session, by_rater)
+        return _summary(session, by_rater)
     raters = [
         {"Rater": name, "Answers": f"{len(answers):,}", "Asked": f"{session.wanted:,}"}
         for name, answers in sorted(by_rater.items())
     ]
     tables = [tabulated(rows, fmt) for rows in (raters, filled([_row(figure, reach) for figure in results]))]
-    return "\n\n".join([_said(session, by_rater), *tables, "\n".join(_notes(results, reach))])
+    return "\n\n".join([_summary(session, by_rater), *tables, "\n".join(_notes(results, reach))])
 
 
-def _said(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -> str:
+def _summary(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -> str:
     total = sum(map(len, by_rater.values()))
     unknown = sum(answer is None for answers in by_rater.values() for answer in answers.values())
     cannot = f", {unknown:,} of them 'cannot tell' (not counted)" if unknown else ""

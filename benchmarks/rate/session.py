@@ -124,12 +124,12 @@ class Answers:
     Attributes:
         path: Their file.
         session: Their session.
-        given: The current answers, oldest first.
+        current: The current answers, oldest first.
     """
 
     path: Path
     session: Session
-    given: dict[Key, Answer] = field(default_factory=dict[Key, Answer])
+    current: dict[Key, Answer] = field(default_factory=dict[Key, Answer])
     _size: int = 0
 
     @classmethod
@@ -151,7 +151,7 @@ class Answers:
             if fault:
                 raise DataError(
                     f"{path}:{number}: {fault}",
-                    "Was it edited, or is it for other questions? Fix the line, or move the file out of the session.",
+                    "It was edited, or is for other questions. Fix the line, or move the file out of the session.",
                 )
         return log
 
@@ -168,15 +168,15 @@ class Answers:
             return f"has an unknown system: {system!r:.80}"
         key: Key = row["id"], None if system is None else systems.index(system)
         if row.get("undo") is True:
-            if not self.given or next(reversed(self.given)) != key:
+            if not self.current or next(reversed(self.current)) != key:
                 return "undoes an answer that is not the last one"
-            del self.given[key]
+            del self.current[key]
         elif "answer" not in row or not self.session.is_answer(row["answer"]):
             return f"has an invalid answer: {row.get('answer')!r:.80}"
-        elif key in self.given:
+        elif key in self.current:
             return "is a second answer to the same question"
         else:
-            self.given[key] = row["answer"]
+            self.current[key] = row["answer"]
         return ""
 
     def add(self, step: Step, answer: Answer) -> None:
@@ -188,7 +188,7 @@ class Answers:
         key = self.session.key(step)
         more = {"shown": list(step.shown)} if self.session.together else {}
         self._append(key, {"answer": answer, **more})
-        self.given[key] = answer
+        self.current[key] = answer
 
     def undo(self) -> None:
         """Undo the last answer, if there is one.
@@ -196,34 +196,31 @@ class Answers:
         Raises:
             OSError: See :meth:`add`.
         """
-        if not self.given:
+        if not self.current:
             return
-        key = next(reversed(self.given))
+        key = next(reversed(self.current))
         self._append(key, {"undo": True})
-        del self.given[key]
+        del self.current[key]
 
     def _append(self, key: Key, fields: Mapping[str, Any]) -> None:
         identity, number = key
         of = {"id": identity} if number is None else {"id": identity, "system": self.session.design.systems[number]}
         row = {**of, **fields, "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}
         line = json.dumps(row, ensure_ascii=False) + "\n"
+        content = line.encode("utf-8", "backslashreplace")
         is_new = not self.path.exists()
-        number = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o644)
-        try:
+        with self.path.open("xb" if is_new else "r+b", buffering=0) as file:
             # Remove partial lines of killed processes and of failed writes.
-            os.ftruncate(number, self._size)
-            os.lseek(number, self._size, os.SEEK_SET)
-            content = line.encode("utf-8", "backslashreplace")
+            file.truncate(self._size)
+            file.seek(self._size)
             try:
-                if os.write(number, content) != len(content):
+                if file.write(content) != len(content):
                     raise OSError(f"{self.path}: no space left for an answer")
-                os.fsync(number)
+                os.fsync(file.fileno())
             except OSError:
-                os.ftruncate(number, self._size)
+                file.truncate(self._size)
                 raise
-            self._size += len(content)
-        finally:
-            os.close(number)
+        self._size += len(content)
         if is_new:
             flush(self.path.parent)
 
@@ -275,13 +272,12 @@ def begin(
         named = [sampled[number] for number in sorted(sampled)]
         if not named:
             raise DataError(
-                f"task '{design.task}': none of its images is on this machine in a format that browsers "
-                "show (JPEG, PNG, GIF, WebP, BMP)",
-                f"'bench data {design.task}' shows where images must be.",
+                f"task '{design.task}': no image found that browsers show (JPEG, PNG, GIF, WebP, BMP)",
+                f"'bench data {design.task}' shows where the images belong.",
             )
         if design.questions.better and not any(item.has_choice for item in named):
             raise DataError(
-                f"task '{design.task}': each image has equal captions of all systems; there is no choice",
+                f"task '{design.task}': all systems have equal captions for each image, so there is no choice",
                 "Give captions of other systems, or rate these on a scale (--aspect).",
             )
         lines = "".join(json.dumps(item.model_dump(), ensure_ascii=False) + "\n" for item in named).encode()
@@ -291,7 +287,7 @@ def begin(
         put_in_place(draft, folder)
     except OSError as error:
         raise UsageError(
-            f"--output {folder}: cannot be written: {error.strerror or error}", "Name another folder."
+            f"--output {folder}: cannot be written: {error.strerror or error}", "Choose another folder."
         ) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -310,13 +306,13 @@ def read_session(folder: Path) -> Session:
         DataError: There is none, or its files were changed.
     """
     if links := list(links_outside(folder)):
-        raise DataError(f"{links[0]}: is a link to a place outside of the session", "Replace it with the file itself.")
+        raise DataError(f"{links[0]}: links to a file outside of the session", "Replace the link with the file.")
     try:
         design, items = read_design(folder / DESIGN)
         content = (folder / ITEMS).read_bytes()
     except (OSError, ValueError) as error:
         raise DataError(
-            f"{folder}: has no rating session ({error})",
+            f"{folder}: contains no rating session ({error})",
             "'bench rate TASK --captions FILE ...' starts one; --output gives its folder.",
         ) from error
     if items != hashlib.sha256(content).hexdigest():
@@ -338,8 +334,8 @@ def require_same(session: Session, settings: Mapping[str, Any]) -> None:
     differing = [name for name in kept if kept[name] != wanted[name]]
     if differing:
         raise UsageError(
-            f"{session.folder}: has a session with other {', '.join(differing)}",
-            f"'bench rate {session.design.task}' continues it; --output gives a folder for another one.",
+            f"{session.folder}: the session in this folder has different {', '.join(differing)}",
+            f"'bench rate {session.design.task}' resumes the session; --output names a folder for a new one.",
         )
 
 
@@ -357,8 +353,8 @@ def locked(folder: Path) -> Generator[None]:
         except OSError as error:
             holder = os.read(number, 200).decode("utf-8", "replace").strip()
             raise UsageError(
-                f"{folder}: is being rated by another 'bench rate' ({holder or 'a new process'})",
-                "Raters share one server: open its URL, or stop it first. --report works while it runs.",
+                f"{folder}: another 'bench rate' is serving this session ({holder or 'a new process'})",
+                "Open the URL of that server, or stop it first. --report works while it runs.",
             ) from error
         os.ftruncate(number, 0)
         os.write(number, f"process {os.getpid()} of {os.uname().nodename}".encode())
@@ -400,14 +396,14 @@ class RatingQueue:
     def raters(self) -> list[tuple[str, int]]:
         """Return raters and their numbers of answers."""
         with self._lock:
-            return [(name, len(self._seat(name)[1].given)) for name in self.session.raters()]
+            return [(name, len(self._seat(name)[1].current)) for name in self.session.raters()]
 
     def place(self, rater: str) -> Assignment:
         """Return the progress of a rater."""
         with self._lock:
             asked, answers = self._seat(rater)
             # All earlier steps are answered, as answers are added and undone in order.
-            number = len(answers.given)
+            number = len(answers.current)
             return Assignment(asked[number] if number < len(asked) else None, number, len(asked))
 
     def answer(self, rater: str, number: int, answer: Answer) -> bool:

@@ -51,7 +51,7 @@ class RowModel(BaseModel):
     @model_validator(mode="after")
     def _something(self) -> RowModel:
         if not (self.model or self.judge):
-            raise ValueError("names no model and no judge")
+            raise ValueError("give a model or a judge")
         return self
 
 
@@ -126,14 +126,12 @@ def _tasks_of(suite: Suite) -> list[str]:
 def _place_of(suite: Suite, file: Path, parts: Sequence[str]) -> tuple[int, str, str]:
     """Return the row, the task and, of scores of captions, the column that a file is for."""
     if len(parts) not in (2, 3):
-        raise UsageError(
-            f"--recorded {file}: it is neither DIR/TASK/ROW{file.suffix} nor DIR/TASK/ROW/COLUMN{file.suffix}"
-        )
+        raise UsageError(f"--recorded {file}: expected DIR/TASK/ROW{file.suffix} or DIR/TASK/ROW/COLUMN{file.suffix}")
     task, tasks = parts[0], _tasks_of(suite)
     if task not in tasks:
         everywhere = [name for other in [suite, *list_suites()] for name in _tasks_of(other)]
         raise UsageError(
-            f"--recorded {file}: '{task}' is no task of suite '{suite.suite}'."
+            f"--recorded {file}: suite '{suite.suite}' has no task '{task}'."
             f"{'' if task in everywhere else did_you_mean(task, everywhere)}",
             f"Its tasks: {', '.join(tasks)}. 'bench show SUITE' lists tasks and rows of each.",
         )
@@ -150,8 +148,8 @@ def _place_of(suite: Suite, file: Path, parts: Sequence[str]) -> tuple[int, str,
     if len(matches) != 1:
         known = [column.name for column in measured]
         raise UsageError(
-            f"--recorded {file}: '{file.stem}' is {'several columns' if matches else 'no column'} of task '{task}' in "
-            f"suite '{suite.suite}' that scores of captions fill.{did_you_mean(file.stem, known)}",
+            f"--recorded {file}: '{file.stem}' matches {'several columns' if matches else 'no column'} of task "
+            f"'{task}' in suite '{suite.suite}'.{did_you_mean(file.stem, known)}",
             f"Its columns: {', '.join(known) or 'none'}.",
         )
     return number, task, matches[0]
@@ -165,15 +163,14 @@ def _row_of(suite: Suite, file: Path, called: str, task: str = "") -> int:
     matches = [at for at, _ in rows if called in (names[at], *short[at])]
     exact = [at for at in matches if names[at] == called] or matches
     if len(exact) != 1:
-        several = f" is of several: {', '.join(names[at] for at in exact)}" if exact else " is of none"
+        several = f"several rows of suite '{suite.suite}': {', '.join(names[at] for at in exact)}."
         known = list(dict.fromkeys(names.values()))
+        none = f"no row of suite '{suite.suite}'.{did_you_mean(called, known)}"
         raise UsageError(
-            f"--recorded {file}: '{called}' should be a row of suite '{suite.suite}', and this{several}."
-            f"{'' if exact else did_you_mean(called, known)}",
-            f"Its rows: {', '.join(known)}.",
+            f"--recorded {file}: '{called}' matches {several if exact else none}", f"Its rows: {', '.join(known)}."
         )
     if no_task := suite.rows[exact[0]].no_task:
-        raise UsageError(f"--recorded {file}: no task measures '{called}' of suite '{suite.suite}': {no_task}")
+        raise UsageError(f"--recorded {file}: row '{called}' of suite '{suite.suite}' cannot be filled: {no_task}")
     return exact[0]
 
 
@@ -193,7 +190,7 @@ def _models(suite: Suite, file: Path) -> dict[int, RowModel]:
     known = [suite.suite for suite in list_suites()]
     for name, rows in parsed.values.items():
         if name not in (*known, suite.suite):
-            raise TaskError(f"{parsed.where(name)}: there is no suite '{name}'.{did_you_mean(name, known)}")
+            raise TaskError(f"{parsed.where(name)}: unknown suite '{name}'.{did_you_mean(name, known)}")
         if not isinstance(rows, dict):
             raise TaskError(f"{parsed.where(name)}: expected ROW: {{model: NAME, ...}}")
     models: dict[int, RowModel] = {}
@@ -201,7 +198,7 @@ def _models(suite: Suite, file: Path) -> dict[int, RowModel]:
         number = _row_of(suite, file, file_name(str(called)))
         if suite.rows[number].metric == RECORDED:
             raise TaskError(
-                f"{parsed.where(suite.suite, called)}: no model computes this metric here",
+                f"{parsed.where(suite.suite, called)}: no model can compute the metric of this row",
                 "Fill the row with precomputed scores: DIR/TASK/ROW.jsonl.",
             )
         try:

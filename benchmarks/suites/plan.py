@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 
 from ...adapters.aliases import resolve_model
 from ...errors import BenchError
 from ...metrics import NoCache
 from ...progress import silent
 from ...tasks.documents import load_documents, require_data
-from ...tasks.index import TaskIndex, build_index
+from ...tasks.index import TaskIndex
 from ...tasks.locate import DataLocations
 from ...tasks.schema import load_task
 from ..inputs.failures import FailureLog
@@ -45,25 +44,15 @@ class SuitePlan:
     missing: list[BenchError] = field(default_factory=list)
 
 
-def plan_suite(
-    suite: Suite,
-    *,
-    inputs: RowInputs = NOTHING,
-    data: Mapping[str, Path] | None = None,
-    include_path: Sequence[str | Path] = (),
-    allow_outside: Sequence[str | Path] = (),
-) -> SuitePlan:
+def plan_suite(suite: Suite, index: TaskIndex, locations: DataLocations, inputs: RowInputs = NOTHING) -> SuitePlan:
     """Plan every cell of a suite; nothing is loaded, and nothing raises for a cell.
 
     Args:
         suite: The suite.
+        index: The known tasks.
+        locations: The locations of their data.
         inputs: User-provided inputs for its rows.
-        data: Task name to the path of its local data.
-        include_path: Folders with the user's task files.
-        allow_outside: Additional folders whose files tasks may read.
     """
-    index = build_index(include_path)
-    locations = DataLocations.from_environment(index.expand_names(data or {}), allow_outside)
     plan = SuitePlan()
     lacking: dict[str, BenchError] = {}
     for models, wanted in wanted_runs(suite, inputs).items():
@@ -157,29 +146,20 @@ def plan_references(index: TaskIndex, locations: DataLocations, name: str) -> Pl
     return plan_task(entry, ANY_MODELS, ["length"], locations)
 
 
-def describe_references(
-    name: str,
-    *,
-    data: Mapping[str, Path] | None = None,
-    include_path: Sequence[str | Path] = (),
-    allow_outside: Sequence[str | Path] = (),
-) -> dict[tuple[str, str], Result]:
+def describe_references(index: TaskIndex, locations: DataLocations, name: str) -> dict[tuple[str, str], Result]:
     """Return the numbers of a task's references, by statistic and category (none).
 
     ``images``; ``references``; ``avg_reference_length_words``; ``unique_2grams``, distinct pairs of
     consecutive words in a reference. Words are split at white space, and case differs.
 
     Args:
+        index: The known tasks.
+        locations: The locations of their data.
         name: The task.
-        data: Task name to the path of its local data.
-        include_path: Folders with the user's task files.
-        allow_outside: Additional folders whose files the task may read.
 
     Raises:
         DataError: The data does not fit the task.
     """
-    index = build_index(include_path)
-    locations = DataLocations.from_environment(index.expand_names(data or {}), allow_outside)
     planned = plan_references(index, locations, name)
     documents = load_documents(planned.task, planned.path, locations)
     job = Job(planned.task, documents, Models(), RunSettings(), NoCache(), silent, planned.pixels)

@@ -67,9 +67,9 @@ class SuiteColumn(_Strict):
     @model_validator(mode="after")
     def _task_or_reason(self) -> SuiteColumn:
         if bool(self.task) == bool(self.needs):
-            raise ValueError("a column names a task, or the reason without one: needs")
+            raise ValueError("a column needs a task, or 'needs' with the reason why there is none")
         if "mean" in self.categories and not self.averaged:
-            raise ValueError("a column with the mean alone names its categories in mean_of")
+            raise ValueError("a column with only the category mean must list the averaged categories in 'mean_of'")
         return self
 
     @property
@@ -105,11 +105,11 @@ class SuiteRow(_Strict):
     @model_validator(mode="after")
     def _something(self) -> SuiteRow:
         if not (self.metric or self.model or self.printed_model):
-            raise ValueError("a row names a metric or a model, or the paper's name of its model: printed_model")
+            raise ValueError("a row needs 'metric', 'model' or 'printed_model'")
         if self.metric == RECORDED and not self.printed:
-            raise ValueError("a row of recorded scores needs the paper's name of their metric: printed")
+            raise ValueError("a row of recorded scores needs the paper's metric name in 'printed'")
         if self.generation_kwargs and not self.model:
-            raise ValueError("generation_kwargs need a model, and the row names none")
+            raise ValueError("generation_kwargs need a model, but the row has none")
         return self
 
 
@@ -200,5 +200,5 @@ def _load(path: Path) -> Suite:
     except ValidationError as error:
         raise TaskError("\n".join(faults_of(error, parsed, Suite))) from error
     if suite.suite != path.stem:
-        raise TaskError(f"{parsed.where('suite')}: the file {path.name} has suite '{suite.suite}'")
+        raise TaskError(f"{parsed.where('suite')}: suite '{suite.suite}' must have the name of its file, {path.name}")
     return suite

@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import BenchError
+from ...tasks.index import build_index
+from ...tasks.locate import DataLocations
 from ..api import evaluate
 from ..inputs.settings import read_metric
 from ..protocols.job import Result
 from ..published.values import Published
 from ..records.task_run import TaskRun
+from ..statistics import statistics
 from ..tables.results import tabulated
 from ..tables.text import csv_text, show_number
 from .inputs import NOTHING, RowInputs
@@ -22,7 +25,7 @@ from .places import RowModels, places
 from .plan import describe_references, plan_suite
 from .read import REFERENCES, Suite, SuiteColumn
 
-Found = Mapping[tuple[RowModels, str, str], Mapping[tuple[str, str], Result]]
+Results = Mapping[tuple[RowModels, str, str], Mapping[tuple[str, str], Result]]
 """Results by statistic and category; by models, task and metric (empty for the task's own measures)."""
 
 
@@ -85,8 +88,9 @@ def run_suite(
         All cells, with the reason for those that could not be run.
     """
     finished, decoding = SuiteRun(suite), options.pop("generation_kwargs", {})
-    where = {key: options[key] for key in ("include_path", "allow_outside") if key in options}
-    plan = plan_suite(suite, inputs=inputs, data=data, **where)
+    index = build_index(options.get("include_path", ()))
+    locations = DataLocations.from_environment(index.expand_names(data or {}), options.get("allow_outside", ()))
+    plan = plan_suite(suite, index, locations, inputs)
     on_missing(plan.missing)
     results: dict[tuple[RowModels, str, str], dict[tuple[str, str], Result]] = {}
 
@@ -104,7 +108,7 @@ def run_suite(
             try:
                 if REFERENCES in metrics:
                     for task in tasks:
-                        results[models, task, REFERENCES] = describe_references(task, data=data, **where)
+                        results[models, task, REFERENCES] = describe_references(index, locations, task)
                 else:
                     asked = {read_metric(name).called: name for name in metrics if name}
                     evaluate(
@@ -125,7 +129,7 @@ def run_suite(
 
 
 def suite_cells(
-    suite: Suite, results: Found, reasons: Mapping[tuple[RowModels, str, str], str], inputs: RowInputs = NOTHING
+    suite: Suite, results: Results, reasons: Mapping[tuple[RowModels, str, str], str], inputs: RowInputs = NOTHING
 ) -> Iterator[TableCell]:
     """Yield the cells of a suite, row by row.
 
@@ -158,14 +162,10 @@ def suite_cells(
 
 
 def _head(column: SuiteColumn, statistic: str, category: str) -> str:
-    from ..statistics import statistics
-
+    if column.head:
+        return column.head.format(category=category, statistic=statistic)
     label = statistics[statistic].label if statistic in statistics else ""
-    return (
-        column.head.format(category=category, statistic=statistic)
-        if column.head
-        else " ".join(filter(None, (column.printed.format(category=category), label)))
-    )
+    return " ".join(filter(None, (column.printed.format(category=category), label)))
 
 
 _RECORDED = "rec"

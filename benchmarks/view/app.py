@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from ...errors import BenchError
 from ..tables.pages.serving import Assets
 from .compare_pages import compare_page
 from .sample_pages import picture, sample_page, samples_page, scatter_page
 from .site import NoSuchPageError, Site, index_page, run_page, suite_page, suites_page
-
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.responses import Response
-
 
 ASSETS = Assets(Path(__file__).parent, "view")
 """Style sheets and scripts, shared by all pages."""
@@ -29,9 +27,6 @@ def application(site: Site) -> Starlette:
     Args:
         site: Renders its pages.
     """
-    from starlette.applications import Starlette
-    from starlette.responses import Response
-    from starlette.routing import Route
 
     def page(request: Request) -> Response:
         status = 200
@@ -86,4 +81,4 @@ def page_of_address(site: Site, path: str, query: Mapping[str, str]) -> str:
         case ["suites", name]:
             return suite_page(site, name)
         case _:
-            raise NoSuchPageError(f"there is no page {path}", "The first page lists all runs.")
+            raise NoSuchPageError(f"page {path} does not exist", "The first page lists all runs.")

@@ -18,7 +18,7 @@ from ..tables.pages.rendering import ends, number
 from .finding import ShownRun, comparable
 from .sample_pages import label, shown_number, summary
 from .samples import RunSamples, relative_ranks
-from .site import STATIC_PAGES, NoSuchPageError, Site, address, page_number, page_of
+from .site import STATIC_PAGES, NoSuchPageError, Site, address, page_of
 
 PAGE = 12
 """Pairs per page."""
@@ -56,7 +56,7 @@ def compare_page(site: Site, query: Mapping[str, str]) -> str:
     gaps = differences(*sides, by)
     names = _names(sides)
     ahead = _ahead(sides[0], of_ranks=not of_models)
-    page = page_of(page_number(query.get("page", "1")), len(gaps), PAGE, STATIC_PAGES if site.static else None)
+    page = page_of(query, len(gaps), PAGE, STATIC_PAGES if site.static else None)
 
     def values(**changes: Any) -> dict[str, object]:
         params = {"a": first.key, "b": second.key, "x": sides[0].metric, "y": sides[1].metric}
@@ -82,8 +82,8 @@ def compare_page(site: Site, query: Mapping[str, str]) -> str:
             ("second", f"{names[1]} {ahead}"),
         ],
         by=by,
-        said=_said(gaps),
-        found=_pairs(site, sides, names, gaps, range(page.first, page.last)),
+        count=_count_text(gaps),
+        pairs=_pairs(site, sides, names, gaps, range(page.first, page.last)),
         **page.links(lambda at: address("compare", **values(page=at if at > 1 else ""))),
     )
 
@@ -105,7 +105,7 @@ def _sides(
         else:
             chosen = query.get(name) or known[0]
         if chosen not in known:
-            raise NoSuchPageError(f"{run.name} has no metric '{chosen}'", f"It has {', '.join(known)}.")
+            raise NoSuchPageError(f"{run.name} has no metric '{chosen}'", f"Available: {', '.join(known)}.")
         sides.append(Side(run, samples, chosen))
     return sides[0], sides[1]
 
@@ -133,16 +133,16 @@ def _selects(site: Site, sides: tuple[Side, Side], of_models: bool) -> list[dict
     runs = [sides[0].run, *comparable(sides[0].run, site.runs.all()[0])]
     choices = [(run.key, run.name) for run in runs]
     menus = [
-        {"name": name, "says": says, "choices": choices, "chosen": side.run.key}
-        for name, says, side in (("a", "First run", sides[0]), ("b", "Second run", sides[1]))
+        {"name": name, "title": title, "choices": choices, "chosen": side.run.key}
+        for name, title, side in (("a", "First run", sides[0]), ("b", "Second run", sides[1]))
     ]
     axes = [("x", "Metric", sides[0])]
     if not of_models:
         axes = [("x", "First metric", sides[0]), ("y", "Second metric", sides[1])]
-    for name, says, side in axes:
+    for name, title, side in axes:
         metrics = [metric for metric in side.samples.metrics if metric in side.run.record.made_by]
         shown = [(metric, label(side.run, metric)) for metric in metrics]
-        menus.append({"name": name, "says": says, "choices": shown, "chosen": side.metric})
+        menus.append({"name": name, "title": title, "choices": shown, "chosen": side.metric})
     return menus
 
 
@@ -177,7 +177,7 @@ def _sentence(comparison: Comparison) -> str:
     )
 
 
-def _said(gaps: Differences) -> str:
+def _count_text(gaps: Differences) -> str:
     if not len(gaps):
         return "The two have no scored samples in common."
     unit = "in relative rank (0 to 1), as the metrics have different scales" if gaps.of_ranks else "in score"
@@ -197,43 +197,34 @@ def _pairs(
         ]
         for side, its_rows in zip(sides, rows.T.tolist(), strict=True)
     ]
-    return [_pair(sides, names, gaps, at, (mine, theirs)) for at, mine, theirs in zip(places, *shown, strict=True)]
-
-
-def _pair(
-    sides: tuple[Side, Side],
-    names: tuple[str, str],
-    gaps: Differences,
-    at: int,
-    shown: tuple[dict[str, Any], dict[str, Any]],
-) -> dict[str, Any]:
-    rows = gaps.rows[at].tolist()
-    texts = [" / ".join(sample["texts"]) for sample in shown]
-    difference = gaps.differences[at]
-    ahead = names[0] if difference > 0 else names[1]
-    return {
-        "id": shown[0]["id"],
-        "picture": shown[0]["picture"] or shown[1]["picture"],
-        "difference": f"{ahead} {_ahead(sides[0], of_ranks=gaps.of_ranks)} by {number(abs(difference), 4)}"
-        if difference
-        else "",
-        "text": texts[0] if texts[0] == texts[1] and rows[0] == rows[1] else "",
-        "scores": shown[0]["scores"],
-        "to": [address("runs", side.run.key, "samples", row) for side, row in zip(sides, rows, strict=True)],
-        "sides": [
-            {
-                "name": name,
-                "label": label(side.run, side.metric),
-                "value": shown_number(side.samples, side.metric, row),
-                "words": its_words,
-                "tag": tag,
-                "to": address("runs", side.run.key, "samples", row),
+    pairs: list[dict[str, Any]] = []
+    for place, both_rows, *both in zip(places, rows.tolist(), *shown, strict=True):
+        texts = [" / ".join(sample["texts"]) for sample in both]
+        difference = float(gaps.differences[place])
+        ahead = f"{names[0] if difference > 0 else names[1]} {_ahead(sides[0], of_ranks=gaps.of_ranks)}"
+        to = [address("runs", side.run.key, "samples", row) for side, row in zip(sides, both_rows, strict=True)]
+        entries = zip(names, sides, both_rows, to, word_differences(*texts), ("del", "ins"), strict=True)
+        pairs.append(
+            both[0]
+            | {
+                "picture": both[0]["picture"] or both[1]["picture"],
+                "difference": f"{ahead} by {number(abs(difference), 4)}" if difference else "",
+                "text": texts[0] if texts[0] == texts[1] and both_rows[0] == both_rows[1] else "",
+                "to": to,
+                "sides": [
+                    {
+                        "name": name,
+                        "label": label(side.run, side.metric),
+                        "value": shown_number(side.samples, side.metric, row),
+                        "words": words,
+                        "tag": tag,
+                        "to": link,
+                    }
+                    for name, side, row, link, words, tag in entries
+                ],
             }
-            for name, side, its_words, tag, row in zip(
-                names, sides, word_differences(*texts), ("del", "ins"), rows, strict=True
-            )
-        ],
-    }
+        )
+    return pairs
 
 
 By = Literal["either", "first", "second"]

@@ -108,6 +108,6 @@ def _file(site: Site, address: str) -> tuple[str, bytes | None]:
         return f"runs/{path[1]}/pictures/{path[3]}.{image.ending}", image.content
     name = "/".join(re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip(".") for part in path)
     if parts.query:
-        said = re.sub(r"[^A-Za-z0-9]+", "-", parts.query)[:60].strip("-")
-        name += f"--{said}-{hashlib.sha256(parts.query.encode()).hexdigest()[:8]}"
+        query = re.sub(r"[^A-Za-z0-9]+", "-", parts.query)[:60].strip("-")
+        name += f"--{query}-{hashlib.sha256(parts.query.encode()).hexdigest()[:8]}"
     return f"{name}.html", None

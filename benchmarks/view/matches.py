@@ -35,13 +35,17 @@ class SampleExplanation:
 
     Attributes:
         hows: Types of matches, each with its meaning.
-        made: How the score is aggregated over references.
+        method: How the score is aggregated over references.
         of_references: Matches with each reference.
     """
 
     hows: Mapping[str, str]
-    made: str
+    method: str
     of_references: Sequence[ReferenceMatches]
+
+
+_Explained = tuple[SampleExplanation, float]
+"""An explanation, and the recomputed score."""
 
 
 def can_explain(record: Record, metric: str) -> bool:
@@ -78,14 +82,12 @@ class Explainer:
             explanation, value = explain(self, record, metric, candidate, references)
         if abs(value - score) > _SAME:
             raise MetricError(
-                f"cannot explain: the recomputed score is {value:.4f}, the recorded one {score:.4f}",
-                "Models, word lists or versions differ; rerun the task on this machine.",
+                f"cannot explain: the recomputed score is {value:.4f}, but the recorded score is {score:.4f}",
+                "Models, word lists or versions differ. Run the task again on this machine.",
             )
         return explanation
 
-    def capture(
-        self, record: Record, metric: str, candidate: str, references: Sequence[str]
-    ) -> tuple[SampleExplanation, float]:
+    def capture(self, record: Record, metric: str, candidate: str, references: Sequence[str]) -> _Explained:
         """Return the matches of CAPTURE, and its score."""
         from ...metrics import Context
         from ..store.store import Store, parse_store
@@ -93,24 +95,18 @@ class Explainer:
         with Store(parse_store(None).file) as store:
             scorer = self._capture(record, metric)
             matches = scorer.explain(candidate, references, Context(cache=store))
-        parts = [
-            reference_matches(candidate, reference, match) for reference, match in zip(references, matches, strict=True)
-        ]
+        parts = [reference_matches(candidate, *pair) for pair in zip(references, matches, strict=True)]
         method = f"the mean over references of {_what_capture_is(scorer)}"
         hows = {str(how): meaning for how, meaning in CAPTURE_HOWS.items()}
         return SampleExplanation(hows, method, parts), sum(match.value for match in matches) / len(matches)
 
-    def meteor(
-        self, record: Record, metric: str, candidate: str, references: Sequence[str]
-    ) -> tuple[SampleExplanation, float]:
+    def meteor(self, record: Record, metric: str, candidate: str, references: Sequence[str]) -> _Explained:
         """Return the alignments of METEOR, and its score."""
         from ...metrics.meteor.metric import explain
 
-        explanations = explain(candidate, references)
-        method = "the maximum over references"
-        return SampleExplanation(METEOR_HOWS, method, [_of_meteor(alignment) for alignment in explanations]), max(
-            alignment.value for alignment in explanations
-        )
+        alignments = explain(candidate, references)
+        explanation = SampleExplanation(METEOR_HOWS, "the maximum over references", list(map(_of_meteor, alignments)))
+        return explanation, max(alignment.value for alignment in alignments)
 
     def _capture(self, record: Record, metric: str) -> Capture:
         from ...metrics.capture.metric import Capture
@@ -157,17 +153,15 @@ def _what_capture_is(scorer: Capture) -> str:
 
 
 def _of_meteor(alignment: Alignment) -> ReferenceMatches:
-    mine = list(_marked(alignment.candidate, [(pair.candidate, pair.how) for pair in alignment.aligned]))
-    theirs = list(_marked(alignment.reference, [(pair.reference, pair.how) for pair in alignment.aligned]))
-    aligned = [sum(end - start for start, end in places) for places in (
-        [pair.candidate for pair in alignment.aligned], [pair.reference for pair in alignment.aligned]
-    )]  # fmt: skip
-    counts = {
-        "aligned words of the caption": f"{aligned[0]} of {len(alignment.candidate)}",
-        "aligned words of the reference": f"{aligned[1]} of {len(alignment.reference)}",
-        "chunks": str(alignment.chunks),
-    }
-    return ReferenceMatches(alignment.value, mine, theirs, counts)
+    spans: list[list[TextSpan]] = []
+    counts: dict[str, str] = {}
+    for name, words, places in (
+        ("caption", alignment.candidate, [(pair.candidate, pair.how) for pair in alignment.aligned]),
+        ("reference", alignment.reference, [(pair.reference, pair.how) for pair in alignment.aligned]),
+    ):
+        spans.append(list(_marked(words, places)))
+        counts[f"aligned words of the {name}"] = f"{sum(end - start for (start, end), _ in places)} of {len(words)}"
+    return ReferenceMatches(alignment.value, *spans, counts | {"chunks": str(alignment.chunks)})
 
 
 def _marked(words: Sequence[str], places: Sequence[tuple[tuple[int, int], str]]) -> Iterator[Any]:

@@ -36,7 +36,7 @@ def samples_page(site: Site, key: str, query: Mapping[str, str]) -> str:
     samples = site.runs.samples(run)
     state = ListState.read(query, sortable(samples))
     order = _order(samples, state)
-    page = page_of(state.page, len(order), PAGE, STATIC_PAGES if site.static else None)
+    page = page_of(query, len(order), PAGE, STATIC_PAGES if site.static else None)
     wanted = order[page.first : page.last].tolist()
     listed = [
         summary(site, run, samples, sample, row)
@@ -49,8 +49,8 @@ def samples_page(site: Site, key: str, query: Mapping[str, str]) -> str:
         run=run,
         state=state,
         sorts=[(name, label(run, name)) for name in sortable(samples)],
-        found=listed,
-        said=_said(run, state, len(order), len(samples), page.pages * PAGE),
+        listed=listed,
+        count=_count_text(run, state, len(order), len(samples), page.pages * PAGE),
         **page.links(lambda at: address("runs", key, "samples", **state.values(page=at))),
     )
 
@@ -72,7 +72,7 @@ def label(run: ShownRun, name: str) -> str:
     return run.record.metric_label(name)
 
 
-def _said(run: ShownRun, state: ListState, matching: int, total: int, shown: int) -> str:
+def _count_text(run: ShownRun, state: ListState, matching: int, total: int, shown: int) -> str:
     parts = [f"{matching:,} of {total:,} samples" if matching < total else f"{total:,} samples"]
     if state.query:
         parts.append(f"with “{state.query}”")
@@ -80,8 +80,8 @@ def _said(run: ShownRun, state: ListState, matching: int, total: int, shown: int
         parts.append("with failures")
     if state.sort:
         parts.append(f"by {label(run, state.sort)}, {'highest' if state.descending else 'lowest'} first")
-    said = " ".join(parts)
-    return f"{said} (first {shown:,} exported)" if matching > shown else said
+    count = " ".join(parts)
+    return f"{count} (first {shown:,} exported)" if matching > shown else count
 
 
 def summary(site: Site, run: ShownRun, samples: RunSamples, sample: int, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def sample_page(site: Site, key: str, text: str, query: Mapping[str, str]) -> st
     explained = fault = None
     if metric:
         if metric not in samples.metrics or not can_explain(run.record, metric):
-            raise NoSuchPageError(f"cannot show matches of '{metric}'", "Only CAPTURE and METEOR have matches to show.")
+            raise NoSuchPageError(f"metric '{metric}' has no matches to show", "Only CAPTURE and METEOR have matches.")
         try:
             explained = site.explainer.explain(run.record, metric, row)
         except BenchError as error:
@@ -156,7 +156,7 @@ def _place_in_list(site: Site, run: ShownRun, samples: RunSamples, state: ListSt
         address("runs", run.key, "samples", order[number], **values) if 0 <= number < len(order) else ""
         for number in (at - 1, at + 1)
     )
-    here = f"{at + 1:,} of {_said(run, state, len(order), len(samples), len(order))}"
+    here = f"{at + 1:,} of {_count_text(run, state, len(order), len(samples), len(order))}"
     return {"back": back, "previous": before, "next": after, "here": here}
 
 
@@ -214,7 +214,7 @@ def scatter_page(site: Site, key: str, query: Mapping[str, str]) -> str:
     for name, otherwise in (("x", known[0]), ("y", known[1] if len(known) > 1 else known[0])):
         value = query.get(name, otherwise)
         if value not in known:
-            raise NoSuchPageError(f"this run has no metric '{value}'", f"It has {', '.join(known)}.")
+            raise NoSuchPageError(f"this run has no metric '{value}'", f"Available: {', '.join(known)}.")
         chosen.append(value)
     x, y = chosen
     drawn = scatter(samples.numbers(x), samples.numbers(y))
@@ -227,21 +227,21 @@ def scatter_page(site: Site, key: str, query: Mapping[str, str]) -> str:
         y_label=label(run, y),
         choices=[(name, label(run, name)) for name in known],
         drawing=drawn,
-        said=_said_of_points(drawn, label(run, x)),
+        count=_point_count_text(drawn, label(run, x)),
         to=lambda sample: address("runs", key, "samples", sample),
         far=_far(run, samples, x, y),
     )
 
 
-def _said_of_points(drawn: Scatter, x: str) -> str:
+def _point_count_text(drawn: Scatter, x: str) -> str:
     if not drawn.total:
         return "No sample has both values."
-    said = f"{drawn.total:,} samples"
+    count = f"{drawn.total:,} samples"
     if len(drawn.points) < drawn.total:
-        said += f", of which {len(drawn.points):,} are drawn (random selection with a fixed seed)"
+        count += f", of which {len(drawn.points):,} are drawn (random selection with a fixed seed)"
     if drawn.spread:
-        said += f"; points have horizontal jitter, as many have the same {x}"
-    return said
+        count += f"; points have horizontal jitter, as many have the same {x}"
+    return count
 
 
 def _far(run: ShownRun, samples: RunSamples, x: str, y: str) -> list[dict[str, Any]]:

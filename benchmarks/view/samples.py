@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
+import pyarrow.compute
 
 from ...arrow import counts_in_lists, numbers, numbers_in_lists, truths
 from ..records.record import Record
@@ -31,8 +33,6 @@ class RunSamples:
     """
 
     def __init__(self, folder: Path, record: Record) -> None:
-        import pyarrow
-
         self._file = open_samples(folder, record)
         self._lock = threading.Lock()
         self._sorted = lru_cache(_ORDERS_KEPT)(self._order)
@@ -150,9 +150,6 @@ class RunSamples:
 
 def _rows_containing(values: Any, query: str) -> np.ndarray:
     """Return the indices of texts, or of lists of texts, that contain a text, ignoring case."""
-    import pyarrow
-    import pyarrow.compute
-
     if pyarrow.types.is_list(values.type):
         counts = counts_in_lists(values)
         # Not 'flatten', which skips null lists.

@@ -68,7 +68,7 @@ class Site:
         """
         run = self.runs.get(key)
         if run is None:
-            raise NoSuchPageError(f"there is no run '{key}'", "The first page lists all runs.")
+            raise NoSuchPageError(f"run '{key}' does not exist", "The first page lists all runs.")
         return run
 
 
@@ -80,8 +80,8 @@ def index_page(site: Site, query: Mapping[str, str]) -> str:
     for run in runs:
         record = run.record
         labels = [record.metric_label(metric) for metric in record.metrics]
-        said = " ".join([record.task, record.alias, run.name, *record.metrics, *labels]).lower()
-        if all(word in said for word in words):
+        words_of_run = " ".join([record.task, record.alias, run.name, *record.metrics, *labels]).lower()
+        if all(word in words_of_run for word in words):
             tasks.setdefault(record.task, []).append(run)
     return site.render(
         "index.html",
@@ -181,7 +181,7 @@ def suite_page(site: Site, name: str) -> str:
     """
     table = next((table for table in _tables(site) if table.suite == name), None)
     if table is None:
-        raise NoSuchPageError(f"no run has a value for suite '{name}'", "The page of suites lists measured suites.")
+        raise NoSuchPageError(f"no run has a value for suite '{name}'", "The list of suites shows those with values.")
     return site.render("suite.html", suite=shown_suite(table, lambda key: address("runs", key) if key else ""))
 
 
@@ -205,14 +205,12 @@ class ListState:
         descending: Whether the order is descending.
         query: Text that samples must contain; empty for all.
         failed: Whether to show only samples with failures.
-        page: Page number, from 1.
     """
 
     sort: str = ""
     descending: bool = False
     query: str = ""
     failed: bool = False
-    page: int = 1
 
     @classmethod
     def read(cls, query: Mapping[str, str], known: Sequence[str]) -> ListState:
@@ -223,7 +221,7 @@ class ListState:
             known: Columns that samples can be sorted by.
 
         Raises:
-            NoSuchPageError: The sort column or the page number is invalid.
+            NoSuchPageError: The sort column is invalid.
         """
         sort = query.get("sort", "")
         descending = sort not in known and sort.startswith("-")
@@ -233,34 +231,18 @@ class ListState:
                 f"cannot sort samples of this run by '{sort}'.{did_you_mean(sort, known)}",
                 f"Known: {', '.join(known)}.",
             )
-        page = query.get("page", "1")
-        return cls(sort, descending, query.get("q", ""), query.get("failed") == "1", page_number(page))
+        return cls(sort, descending, query.get("q", ""), query.get("failed") == "1")
 
     @property
     def sort_value(self) -> str:
         """The sort order as a query parameter."""
         return f"-{self.sort}" if self.descending else self.sort
 
-    def values(self, **changes: Any) -> dict[str, object]:
-        """Return the state with changes as query parameters."""
+    def values(self, page: int = 1, **changes: Any) -> dict[str, object]:
+        """Return the state with changes, and a page number, as query parameters."""
         new = replace(self, **changes)
-        return {
-            "sort": new.sort_value,
-            "q": new.query,
-            "failed": "1" if new.failed else "",
-            "page": new.page if new.page > 1 else "",
-        }
-
-
-def page_number(text: str) -> int:
-    """Parse a page number, from 1.
-
-    Raises:
-        NoSuchPageError: The text is not a page number.
-    """
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0):
-        raise NoSuchPageError(f"'{text}' is not a page number")
-    return int(text)
+        failed = "1" if new.failed else ""
+        return {"sort": new.sort_value, "q": new.query, "failed": failed, "page": page if page > 1 else ""}
 
 
 @dataclass(frozen=True)
@@ -290,20 +272,24 @@ class Page:
         return {"first": self.first + 1, "previous": before, "next": after, "here": here}
 
 
-def page_of(number: int, total: int, size: int, most: int | None = None) -> Page:
+def page_of(query: Mapping[str, str], total: int, size: int, most: int | None = None) -> Page:
     """Return a page of a list.
 
     Args:
-        number: Page number, from 1.
+        query: Query parameters of the URL; ``page`` is the page number, from 1.
         total: Number of entries in the list.
         size: Number of entries per page.
         most: Maximum number of pages; None for no limit.
 
     Raises:
-        NoSuchPageError: The list has fewer pages.
+        NoSuchPageError: The page number is invalid, or the list has fewer pages.
     """
+    text = query.get("page", "1")
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    if not number:
+        raise NoSuchPageError(f"'{text}' is not a page number")
     pages = max(1, -(-total // size))
     pages = pages if most is None else min(pages, most)
     if number > pages:
-        raise NoSuchPageError(f"there is no page {number:,}: the list has {pages:,}")
+        raise NoSuchPageError(f"page {number:,} does not exist: the list has {pages:,}")
     return Page(number, (number - 1) * size, min(number * size, total), pages)

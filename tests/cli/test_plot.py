@@ -34,7 +34,7 @@ def test_what_is_left_out_is_said_and_that_a_figure_is_higher_than_a_page(bench,
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["agreement", "run", "-o", "figure.jpeg"], "plots are not written as .jpeg"),
+        (["agreement", "run", "-o", "figure.jpeg"], "plots cannot be written in format 'jpeg'"),
         (["agreement", "run", "-o", "absent/figure.png"], "mkdir -p absent"),
         (["agreement", "run", "-o", "folder.png"], "is a folder"),
         (["agreement", "run", "-o", "f.png", "--statistic", "kendal_c"], "Did you mean 'kendall_c'?"),

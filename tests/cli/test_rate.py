@@ -51,12 +51,12 @@ def test_a_session_begins_goes_on_and_refuses_other_questions(folder: Path, caps
     capsys.readouterr()
     for other in (["--better"], ["--aspect", "quality=1-7"], ["--seed", "8"], ["--sample", "5"], ["--subset"]):
         assert main([*BEGIN, *other]) == 2
-        assert "has a session with other" in capsys.readouterr().err
+        assert "the session in this folder has different" in capsys.readouterr().err
     assert main(["rate", "photos", "--captions", f"A={CAPTIONS[0]}"]) == 2
-    assert "has a session with other systems, captions" in capsys.readouterr().err
+    assert "the session in this folder has different systems, captions" in capsys.readouterr().err
     (folder / CAPTIONS[0]).write_text('{"id": "row 1", "caption": "another"}\n')
     assert main(["rate", "photos", "--captions", *CAPTIONS]) == 2
-    assert "has a session with other captions" in capsys.readouterr().err
+    assert "the session in this folder has different captions" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_session_begins_goes_on_and_refuses_other_questions(folder: Path, caps
         (["--captions", CAPTIONS[0], "--better"], 2, "chooses among 2 to 9 captions of an image, not 1"),
         (["--captions", "nowhere.jsonl", "--better"], 1, "nowhere.jsonl: there is no such file"),
         (["--captions", *CAPTIONS, "--questions", "nowhere.yaml"], 2, "nowhere.yaml"),
-        (["--report"], 1, "has no rating session"),
+        (["--report"], 1, "contains no rating session"),
     ],
 )
 def test_what_cannot_begin_says_why(folder, capsys, options: list[str], code: int, said: str) -> None:
@@ -90,7 +90,7 @@ def test_a_task_that_is_none_and_numbers_that_are_none(folder: Path, capsys: pyt
 def test_what_is_left_out_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / CAPTIONS[0]).write_text('{"id": "row 1", "caption": "one"}\n{"id": "other", "caption": "two"}\n')
     assert main([*BEGIN, "--better"]) == 1
-    assert "has no caption of 5 of 6 documents" in capsys.readouterr().err
+    assert "lacks captions of 5 of 6 documents" in capsys.readouterr().err
     assert main([*BEGIN, "--better", "Which?", "--subset", "--sample", "3"]) == 0
     said = capsys.readouterr().err
     assert "is recorded in secret-model-a.jsonl for no usable document of the task (first: other)" in said
@@ -104,7 +104,7 @@ def test_a_second_server_on_one_folder_is_refused_and_a_report_is_not(folder, ca
     capsys.readouterr()
     with locked(folder / "mine"):
         assert main(["rate", "photos", "--output", "mine"]) == 2
-        assert "is being rated by another 'bench rate' (process" in capsys.readouterr().err
+        assert "another 'bench rate' is serving this session (process" in capsys.readouterr().err
         assert main(["rate", "photos", "--output", "mine", "--report"]) == 0
 
 

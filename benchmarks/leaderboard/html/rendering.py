@@ -8,15 +8,15 @@ from base64 import b64encode
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
+
+import jinja2
+from markupsafe import Markup
 
 from ...tables.pages.rendering import asset, templates
 from ..board import Board, BoardRun, TaskTable
 from ..formats import ident, unique_name
-
-if TYPE_CHECKING:
-    import jinja2
 
 _HERE = Path(__file__).parent
 
@@ -35,8 +35,6 @@ def rendered(template: str, **values: Any) -> bytes:
 
 @cache
 def _environment() -> jinja2.Environment:
-    from markupsafe import Markup
-
     style, theme, columns = asset("style.css"), asset("theme.js"), asset("columns.js")
     tables = (_HERE / "tables.js").read_text(encoding="utf-8").strip()
     scripts = " ".join(map(_hash, (theme, columns, tables)))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow
 
 from ....arrow import integers, numbers
 from ....errors import DataError
@@ -170,8 +171,6 @@ def ends_of_run(run: BoardRun) -> dict[str, list[ScoredSample]]:
     The result is empty if the run has no readable samples. Captions, references and images are included only if the
     record has all samples and they may be redistributed.
     """
-    import pyarrow
-
     try:
         with open_samples(run.folder, run.record) as file:
             return _read_ends(run, file)
@@ -180,8 +179,6 @@ def ends_of_run(run: BoardRun) -> dict[str, list[ScoredSample]]:
 
 
 def _read_ends(run: BoardRun, file: Any) -> dict[str, list[ScoredSample]]:
-    import pyarrow
-
     schema = file.schema_arrow
     metrics = [
         metric

@@ -462,7 +462,7 @@ def test_what_is_no_revision_and_no_file_is_refused(repository: tuple[Path, Call
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema_version": 1, "tables": [3], "left_out": []}'])
 def test_damaged_leaderboard_is_named(tmp_path: Path, text: str):
     (tmp_path / "leaderboard.json").write_text(text)
-    with pytest.raises(DataError, match=r"leaderboard\.json: cannot be read as a leaderboard"):
+    with pytest.raises(DataError, match=r"leaderboard\.json: is not a readable leaderboard"):
         read_leaderboard(str(tmp_path), tmp_path)
 
 

@@ -182,7 +182,7 @@ def test_check_of_a_damaged_leaderboard_is_a_difference(runs: Path, undisturbed:
     (output / "leaderboard.json").write_text("{}")
     lines = differences(runs, output)
     assert "differs: leaderboard.json" in lines
-    assert any("cannot be read as a leaderboard" in line for line in lines)
+    assert any("is not a readable leaderboard" in line for line in lines)
 
 
 # -- which runs are collected

@@ -164,7 +164,7 @@ def test_metrics_are_chosen_by_name_and_what_is_not_there_is_named_with_the_near
         agreement_figure([agreement_record(VALUES)], statistic="kendal_c")
     with pytest.raises(UsageError, match=r"no run has metric 'cidr' to plot\. Did you mean 'cider'\?"):
         agreement_figure([agreement_record(VALUES)], metrics=["cidr"])
-    with pytest.raises(DataError, match="task 'rated' is of protocol generate_until"):
+    with pytest.raises(DataError, match="task 'rated' has protocol generate_until"):
         agreement_figure([agreement_record(VALUES, configs={"rated": {"output_type": "generate_until"}})])
 
 
@@ -345,6 +345,6 @@ def test_figures_of_others_are_written_too_and_other_formats_are_refused(name, t
     figure = Figure()
     figure.add_subplot().plot([1, 2])
     assert as_svg(figure, tmp_path).tag == f"{SVG}svg"
-    with pytest.raises(UsageError, match="plots are not written as") as raised:
+    with pytest.raises(UsageError, match="plots cannot be written in format") as raised:
         write_figure(figure, tmp_path / name)
     assert ".png, .svg or .pdf" in raised.value.hint

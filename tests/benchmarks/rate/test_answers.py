@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def test_undo_takes_back_one_after_the_other_and_nothing_is_lost(session: Sessio
     assert desk.place("ann").step == asked[1]
     again = RatingQueue(read_session(session.folder))
     assert again.place("ann") == desk.place("ann")
-    assert [one["precision"] for one in session.answers("ann").given.values()] == [1, 5]  # type: ignore[index]
+    assert [one["precision"] for one in session.answers("ann").current.values()] == [1, 5]  # type: ignore[index]
     assert [row.get("undo") for row in rows(session)] == [None, None, None, True, True, None]
 
 
@@ -188,18 +189,18 @@ def test_a_line_that_is_no_answer_is_named(tmp_path: Path, asked: dict[str, Any]
     ("aspects", "better", "said"),
     [
         (["precision"], "", "expected NAME=LOW-HIGH"),
-        (["p=1-5: a | b | c"], "", "has 3 labels, separated by |, for 5 scores"),
+        (["p=1-5: a | b | c"], "", "has 3 labels (separated by |) for 5 scores"),
         (["p=1-10"], "", "from 0 to 9, the lower one first"),
         (["p=5-1"], "", "from 0 to 9, the lower one first"),
         (["p=1-1"], "", "from 0 to 9, the lower one first"),
-        (["p q=1-5"], "", "ASCII letters, digits and _"),
-        (["p=1-5", "p=1-5"], "", "given twice"),
-        (["p=1-5"], "Which?", "one of the two"),
-        ([], "", "one of the two"),
+        (["p q=1-5"], "", "use ASCII letters, digits and _"),
+        (["p=1-5", "p=1-5"], "", "is used twice"),
+        (["p=1-5"], "Which?", "exactly one of"),
+        ([], "", "exactly one of"),
     ],
 )
 def test_what_is_no_question_is_refused(aspects: list[str], better: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said.replace("|", r"\|")):
+    with pytest.raises(UsageError, match=re.escape(said)):
         questions_of(aspects, better)
 
 
@@ -340,7 +341,7 @@ def test_equal_captions_count_as_no_difference_and_say_nothing_of_raters(tmp_pat
     session = make_session(tmp_path, rows=20, captions=EQUAL, better="?")
     for rater in ("ann", "bob"):
         rate_all(session, rater, [0])
-    given = {rater: session.answers(rater).given for rater in session.raters()}
+    given = {rater: session.answers(rater).current for rater in session.raters()}
     found = {figure.name: figure for figure in figures(session, given)}
     assert found["share for a"].value == (10 * 1 + 10 * 0.5) / 20
     assert found["share for b"].value == 10 * 0.5 / 20
@@ -362,12 +363,12 @@ def test_of_equal_captions_those_count_that_a_rater_has_come_to(tmp_path: Path) 
     ahead = met.replace("?", "!", 3).index("?")
     equal = met[:ahead].count("=")
     assert 0 < equal < 10
-    (share, _) = [one for one in figures(session, {"ann": session.answers("ann").given}) if "share" in one.name]
+    (share, _) = [one for one in figures(session, {"ann": session.answers("ann").current}) if "share" in one.name]
     assert (share.images, share.value) == (3 + equal, pytest.approx((3 + 0.5 * equal) / (3 + equal)))
     desk.undo("ann")
     desk.undo("ann")
     desk.undo("ann")
-    assert session.decided("ann", session.answers("ann").given) == {}
+    assert session.decided("ann", session.answers("ann").current) == {}
 
 
 @pytest.mark.usefixtures("few_resamples")

@@ -92,11 +92,11 @@ def test_scales_are_answered_one_after_the_other_and_kept(client: Any) -> None:
     assert "0 of 12 answered" in page
     answer = client.post("/raters/cy/answers", data={"number": "0", "aspect0": "4", "aspect1": "0"})
     assert (answer.status_code, answer.headers["location"]) == (303, "/raters/cy")
-    assert list(client.session.answers("cy").given.values()) == [{"precision": 4, "recall": 0}]
+    assert list(client.session.answers("cy").current.values()) == [{"precision": 4, "recall": 0}]
     again = client.post("/raters/cy/answers", data={"number": "0", "aspect0": "1", "aspect1": "1"})
     assert again.headers["location"] == "/raters/cy?note=kept"
     assert "the first one is kept" in client.get(again.headers["location"]).text
-    assert list(client.session.answers("cy").given.values()) == [{"precision": 4, "recall": 0}]
+    assert list(client.session.answers("cy").current.values()) == [{"precision": 4, "recall": 0}]
     assert "1 of 12 answered" in client.get("/raters/cy").text
     assert "1 of 12" in client.get("/").text
 
@@ -107,7 +107,7 @@ def test_what_is_no_answer_is_asked_again(client: Any, numbers: tuple[str, str])
     answer = client.post("/raters/dee/answers", data={"number": "0", **given})
     assert answer.status_code == 400
     assert f"Choose a score for {'recall' if numbers[0] == '4' else 'precision'}." in answer.text
-    assert client.session.answers("dee").given == {}
+    assert client.session.answers("dee").current == {}
 
 
 def test_a_choice_is_of_the_caption_and_not_of_its_place(choices: Any) -> None:
@@ -121,7 +121,7 @@ def test_a_choice_is_of_the_caption_and_not_of_its_place(choices: Any) -> None:
         choices.post("/raters/ann/answers", data={"number": str(number), "choice": str(at)})
         chosen.setdefault(str(at), set()).add(texts[at])
     assert set(chosen) == {"0", "1"}
-    assert list(session.answers("ann").given.values()) == [0] * 6
+    assert list(session.answers("ann").current.values()) == [0] * 6
     page = choices.get("/raters/ann").text
     assert "all 6 answers are saved" in page
 
@@ -134,7 +134,7 @@ def test_ties_what_cannot_be_told_and_what_is_no_choice(choices: Any) -> None:
         answer = choices.post("/raters/ann/answers", data={"number": "2", "choice": choice})
         assert answer.status_code == 400
         assert "Choose a caption" in answer.text
-    assert list(choices.session.answers("ann").given.values()) == ["tie", None]
+    assert list(choices.session.answers("ann").current.values()) == ["tie", None]
 
 
 def test_undo_leads_back_and_a_second_click_takes_nothing_more(choices: Any) -> None:
@@ -143,7 +143,7 @@ def test_undo_leads_back_and_a_second_click_takes_nothing_more(choices: Any) -> 
     for _ in range(2):
         answer = choices.post("/raters/ann/undo", data={"number": "3"})
         assert answer.headers["location"] == "/raters/ann"
-    assert len(choices.session.answers("ann").given) == 2
+    assert len(choices.session.answers("ann").current) == 2
 
 
 def test_an_answer_that_cannot_be_kept_is_told(choices: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ def test_an_answer_that_cannot_be_kept_is_told(choices: Any, monkeypatch: pytest
         assert answer.status_code == 500
         assert "could not be saved: No space left" in answer.text
     monkeypatch.undo()
-    assert len(choices.session.answers("ann").given) == 1
+    assert len(choices.session.answers("ann").current) == 1
     assert "1 of 6 answered" in choices.get("/raters/ann").text
 
 
@@ -198,7 +198,7 @@ def test_nothing_is_answered_or_taken_without_the_token_or_from_pages_elsewhere(
         # Nor with the token in the address: that opens pages, and sends nothing.
         answer = outside.post("/raters/zoe/undo", params={"token": TOKEN}, data={"number": "0"}, headers=headers)
         assert answer.status_code == 403
-    assert outside.session.answers("zoe").given == {}
+    assert outside.session.answers("zoe").current == {}
 
 
 def test_forms_tell_this_server_where_they_come_from_and_nobody_else(client: Any) -> None:

@@ -18,7 +18,7 @@ from capbench.benchmarks.comparing.comparison import CompareSettings, compare_ru
 from capbench.benchmarks.comparing.tables import render_comparisons
 from capbench.benchmarks.interchange.hub_results import write_dataset
 from capbench.benchmarks.interchange.lm_eval_results import write_results
-from capbench.benchmarks.leaderboard.build import made
+from capbench.benchmarks.leaderboard.build import leaderboard_files
 from capbench.benchmarks.leaderboard.collect import collect
 from capbench.benchmarks.plots import agreement_figure, length_figure, ratings_figure, read_records
 from capbench.benchmarks.records.reading import read_record, read_task_run
@@ -154,7 +154,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "compare": compare,
     "verify": lambda folder: verify_run(folder / "run.json"),
     "verify again": lambda folder: score_again(read_task_run(folder)),
-    "leaderboard": lambda folder: list(made(folder.parent)[1]),
+    "leaderboard": lambda folder: list(leaderboard_files(folder.parent)[1]),
 }
 
 

@@ -22,6 +22,7 @@ from capbench.errors import BenchError, UsageError
 from capbench.metrics import build_metric, metrics
 from capbench.metrics.clair import PROMPT
 from capbench.tasks.index import build_index
+from capbench.tasks.locate import DataLocations
 from capbench.tasks.schema import load_task
 
 SUITES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
@@ -124,7 +125,7 @@ def test_row_may_name_what_judges(small_suite: Callable[..., SuiteRun], tmp_path
 def test_row_of_nothing_or_that_decodes_without_a_model_and_column_without_task_or_reason_are_refused(
     row: dict[str, Any], column: dict[str, Any]
 ):
-    with pytest.raises(ValueError, match=r"the row names none|a (column|row) names a |a row of recorded scores needs"):
+    with pytest.raises(ValueError, match=r"the row has none|a (column|row) needs |a row of recorded scores needs"):
         made_suite(rows=[row], columns=[{"printed": "x", "statistics": ["mean"], **column}])
 
 
@@ -212,7 +213,7 @@ def test_mean_of_other_categories_than_the_papers_stands_beside_no_printed_one()
 
 def test_column_with_the_mean_alone_says_what_it_is_of():
     column = {"task": "pascal50s", "printed": "Pascal-50S", "statistics": ["accuracy"], "categories": ["mean"]}
-    with pytest.raises(ValidationError, match="names its categories in mean_of"):
+    with pytest.raises(ValidationError, match="must list the averaged categories in 'mean_of'"):
         SuiteColumn.model_validate(column)
 
 
@@ -225,9 +226,13 @@ ROWS = [
 ]
 
 
+def counts_of(folder: Path) -> dict[tuple[str, str], Result]:
+    return describe_references(build_index([folder]), DataLocations(), "rated")
+
+
 def test_images_references_words_and_pairs_are_counted(tmp_path: Path):
     write_rated(tmp_path, ROWS)
-    found = describe_references("rated", include_path=[tmp_path])
+    found = counts_of(tmp_path)
     # a dog, dog runs, the dog, runs fast, a cat.
     assert {one: found[one, ""].value for one, _ in found} == {
         "images": 2,
@@ -239,11 +244,11 @@ def test_images_references_words_and_pairs_are_counted(tmp_path: Path):
 
 
 def test_task_without_references_has_none_and_no_mean_of_their_lengths(tmp_path: Path):
-    found = describe_references("rated", include_path=[write_rated(tmp_path, ROWS, doc_to_target=None)])
+    found = counts_of(write_rated(tmp_path, ROWS, doc_to_target=None))
     assert [one.value for one in found.values()] == [2, 0, None, 0]
 
 
 def test_row_that_cannot_be_read_is_an_error(tmp_path: Path):
     write_rated(tmp_path, [*ROWS, {"id": "a", "references": []}])
     with pytest.raises(BenchError, match="a: "):
-        describe_references("rated", include_path=[tmp_path])
+        counts_of(tmp_path)

@@ -146,7 +146,7 @@ def test_matches_that_do_not_give_the_recorded_score_are_not_shown(viewed: Viewe
     explained = Explainer().explain(viewed.first.record, "meteor", row)
     assert max(one.value for one in explained.of_references) == pytest.approx(row["meteor"], abs=1e-9)
     for metric in ("meteor", "capture"):
-        with pytest.raises(MetricError, match=r"recomputed score is 0\.\d+, the recorded one 0\.\d+"):
+        with pytest.raises(MetricError, match=r"recomputed score is 0\.\d+, but the recorded score is 0\.\d+"):
             Explainer().explain(viewed.first.record, metric, {**row, metric: row[metric] - 0.001})
         with pytest.raises(MetricError, match="no score of this metric"):
             Explainer().explain(viewed.first.record, metric, {**row, metric: None})
@@ -164,8 +164,8 @@ def test_number_of_capture_that_a_run_recorded_is_the_one_that_is_explained(view
     run = capbench.evaluate("captions", "captioned", model_args=captions, metrics=names, **given)["captioned"]
     (row,) = run.samples.slice(7, 1).to_pylist()
     recall, precision = (Explainer().explain(run.record, name, row) for name in names)
-    assert recall.made.endswith("the recall of objects, attributes and relations, weighted 5 : 5 : 2")
-    assert precision.made.endswith("the precision of objects")
+    assert recall.method.endswith("the recall of objects, attributes and relations, weighted 5 : 5 : 2")
+    assert precision.method.endswith("the precision of objects")
     assert np.mean([one.value for one in recall.of_references]) == pytest.approx(row[names[0]], abs=1e-9)
 
 
