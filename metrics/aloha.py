@@ -16,9 +16,9 @@ from ..errors import MetricError, require_all
 from .capture.parsers import RELEASED_ENCODER, choose_parser, named_parser, other_encoder
 from .capture.phrases import PhraseEncoder
 from .capture.scene_graphs import CaptionParser
-from .contract import PARSEABLE, Context, Metric, Need, labelled
+from .contract import PARSEABLE, Context, Metric, Need, labelled, require_choice, require_counts
 from .items import Items, Scores
-from .judging import ask, fill, prompt_digest, quoted, read_prompt, require_counts
+from .judging import ask, fill, prompt_digest, quoted, read_prompt
 from .vectors.checkpoints import Checkpoint
 from .words.spacy_pipelines import load_pipeline
 
@@ -140,13 +140,9 @@ class Aloha(Metric):
         nltk_data: str | None = None,
         device: str | None = None,
     ) -> None:
-        for setting, value, known in (
-            ("aggregate", aggregate, ("min", "mean")),
-            ("unmatched", unmatched, ("ignored", "zero")),
-            ("empty", empty, ("undefined", "scored")),
-        ):
-            if value not in known:
-                raise ValueError(f"{setting} is {' or '.join(known)}, not {value}")
+        require_choice("aggregate", aggregate, ("min", "mean"))
+        require_choice("unmatched", unmatched, ("ignored", "zero"))
+        require_choice("empty", empty, ("undefined", "scored"))
         require_counts(max_tokens=max_tokens)
         judged = objects == _JUDGE
         self.aggregate: Aggregate = aggregate

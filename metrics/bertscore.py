@@ -11,7 +11,7 @@ import numpy as np
 
 from ..adapters.devices import BatchSize, find_device
 from ..errors import MetricError
-from .contract import Context, Metric, kept
+from .contract import Context, Metric, kept, require_choice, require_counts
 from .items import Items, Scores
 from .vectors.checkpoints import Checkpoint, batches_that_fit, padded
 
@@ -64,14 +64,12 @@ class BertScore(Metric):
         revision: str | None = None,
         device: str | None = None,
     ) -> None:
-        if of not in ("f1", "precision", "recall"):
-            raise ValueError(f"'of' is f1, precision or recall, not '{of}'")
+        require_choice("of", of, ("f1", "precision", "recall"))
         if num_layers is None:
             num_layers = RELEASED_LAYERS.get(model)
         if num_layers is None:
             raise ValueError(f"num_layers is required for '{model}': the layer decides the value")
-        if num_layers < 1:
-            raise ValueError("num_layers must be at least 1")
+        require_counts(num_layers=num_layers)
         self.model = model
         self.num_layers = num_layers
         self.of = of

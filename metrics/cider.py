@@ -13,7 +13,7 @@ import numpy as np
 from ..adapters.images.file_digests import file_digest
 from ..errors import DataError, MetricError
 from ..rows import BadRow, load_json, read_rows
-from .contract import Context, CorpusMetric, State, check_state
+from .contract import Context, CorpusMetric, State, check_state, require_choice
 from .items import Items, Scores
 from .words import ptb
 from .words.ngrams import MAX_ORDER, Chunk, NGramCounts, NGrams, concat_ranges, ngrams_of, text_hash
@@ -70,8 +70,7 @@ class Cider(CorpusMetric):
     )
 
     def __init__(self, variant: Literal["d", "plain"] = "d", document_frequencies: str | Path | None = None) -> None:
-        if variant not in ("d", "plain"):
-            raise ValueError(f"unknown variant '{variant}'; it is 'd' or 'plain'")
+        require_choice("variant", variant, ("d", "plain"))
         self.variant = variant
         # Private: the file's content is in the fingerprint, not its place.
         self._frequencies = None

@@ -26,7 +26,7 @@ import numpy as np
 
 from ..adapters import ImageHandle, VideoHandle
 from ..progress import unheard
-from .contract import Context, Metric, Need, kept
+from .contract import Context, Metric, Need, kept, require_choice, require_counts
 from .items import Items, Scores
 from .vectors.features import image_features, over_context, require_encoder, text_features
 
@@ -65,10 +65,8 @@ class _ClipParts(Metric):
     _of: str
 
     def __init__(self, k: int = 5, prompt: str = "", parts: Literal["boxes", "whole"] = "boxes") -> None:
-        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            raise ValueError(f"k is {k!r}; it is a whole number of at least 1")
-        if parts not in ("boxes", "whole"):
-            raise ValueError(f"parts is boxes or whole, not {parts!r}")
+        require_counts(k=k)
+        require_choice("parts", parts, ("boxes", "whole"))
         self.k = k
         self.prompt = prompt
         self.parts = parts

@@ -365,6 +365,27 @@ class CorpusMetric(Metric):
         return self.join([self.condense(self.merge(states))])
 
 
+def require_choice(setting: str, value: object, choices: Sequence[object]) -> None:
+    """Raise if a setting has none of the values that it may have.
+
+    Raises:
+        ValueError: It names the setting and its values.
+    """
+    if value not in choices:
+        raise ValueError(f"'{setting}' must be {', '.join(map(str, choices[:-1]))} or {choices[-1]}, not {value!r}")
+
+
+def require_counts(**numbers: int | None) -> None:
+    """Raise if a setting is given and is not a whole number above 0.
+
+    Raises:
+        ValueError: It names the setting.
+    """
+    for name, number in numbers.items():
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
+            raise ValueError(f"'{name}' must be a whole number above 0, not {number!r}")
+
+
 def images_of(metric: Metric, items: Items) -> tuple[dict[int, ImageHandle], dict[int, str]]:
     """Return the image of each item, and the failures of items that have a video.
 

@@ -19,9 +19,9 @@ import numpy as np
 from ..adapters import ImageHandle, JudgeRequest, VideoHandle
 from ..errors import DataError, MetricError, require_all
 from ..rows import BadRow, read_rows
-from .contract import PARSEABLE, Context, Metric, Need, labelled
+from .contract import PARSEABLE, Context, Metric, Need, labelled, require_choice, require_counts
 from .items import Items, Scores
-from .judging import ask, fill, prompt_digest, quoted, read_prompt, require_counts
+from .judging import ask, fill, prompt_digest, quoted, read_prompt
 from .recorded import bare_name, score_file_digest
 
 FACTS = """\
@@ -154,16 +154,12 @@ class DcScore(Metric):
         seed: int = 0,
         max_tokens: int = 2000,
     ) -> None:
-        for setting, value, known in (
-            ("oracle", oracle, ("people", "judge")),
-            ("join", join, ("number", "text")),
-            ("invalid", invalid, ("exclude", "zero")),
-        ):
-            if value not in known:
-                raise ValueError(f"{setting} is {' or '.join(known)}, not {value}")
+        require_choice("oracle", oracle, ("people", "judge"))
+        require_choice("join", join, ("number", "text"))
+        require_choice("invalid", invalid, ("exclude", "zero"))
         require_counts(answers=answers, tries=tries, max_tokens=max_tokens)
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise ValueError(f"'seed' is a whole number of at least 0, not {seed!r}")
+            raise ValueError(f"'seed' must be a whole number of at least 0, not {seed!r}")
         for number in (temperature, verify_temperature):
             if not isinstance(number, int | float) or not 0 <= number < math.inf:
                 raise ValueError(f"temperatures are finite numbers of at least 0, not {number!r}")

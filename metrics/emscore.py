@@ -18,7 +18,7 @@ from ..adapters import Encoder, ImageHandle, VideoHandle
 from ..adapters.images.video import is_recorded
 from ..errors import BenchError, MetricError
 from ..rows import load_json
-from .contract import Cache, Context, Metric
+from .contract import Cache, Context, Metric, require_counts
 from .items import Items, Scores
 from .vectors.features import over_context, require_encoder
 
@@ -71,11 +71,9 @@ class EmScore(Metric):
         idf_max_words: int | None = None,
         recorded: bool | None = None,
     ) -> None:
-        for name, number in (("frames", frames), ("idf_max_words", idf_max_words)):
-            if number is not None and (not isinstance(number, int) or number < 1):
-                raise ValueError(f"'{name}' is a whole number above 0 or null, not {number!r}")
+        require_counts(frames=frames, idf_max_words=idf_max_words)
         if idf is not None and not isinstance(idf, str):
-            raise ValueError(f"'idf' is the path of a file or null, not {idf!r}")
+            raise ValueError(f"'idf' must be the path of a file or null, not {idf!r}")
         self.frames = frames
         self.idf = idf
         self.idf_max_words = idf_max_words

@@ -15,7 +15,7 @@ from .capture import wordnet as wordnets
 from .capture.parsers import choose_parser, named_parser, other_encoder
 from .capture.phrases import PhraseEncoder
 from .capture.scene_graphs import ParsedCaption
-from .contract import PARSEABLE, Context, Metric, labelled
+from .contract import PARSEABLE, Context, Metric, labelled, require_choice
 from .items import Items, Scores
 from .java import find_jar
 from .meteor.jar import JAR
@@ -59,8 +59,7 @@ class GraphMetric(Metric):
     def __init__(
         self, lemmatize: bool, empty: str, wordnet: str | None, parser: str, parser_model: str | None, **parsing: Any
     ) -> None:
-        if empty not in ("nothing", "phrase"):
-            raise ValueError(f"empty is nothing or phrase, not {empty}")
+        require_choice("empty", empty, ("nothing", "phrase"))
         self.lemmatize = lemmatize
         self.empty = empty
         # Private: the fingerprint has what they stand for.
@@ -334,8 +333,7 @@ class FactualSpice(GraphMetric):
             lemmatize, empty, wordnet, parser, parser_model, revision=parser_revision, input_limit=input_limit,
             nltk_data=nltk_data, device=device, batch_size=batch_size,
         )  # fmt: skip
-        if compare not in get_args(Compare):
-            raise ValueError(f"compare is {', '.join(get_args(Compare))}, not {compare}")
+        require_choice("compare", compare, get_args(Compare))
         self.synonyms = synonyms
         # Private: the fingerprint has what it stands for.
         self._what = compare

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from ..adapters import Judge, Judgement, JudgeRequest, JudgeToken
 from ..errors import MetricError
-from .contract import PARSEABLE, Context, Metric
+from .contract import PARSEABLE, Context, Metric, require_choice, require_counts
 
 _QUOTED = 60
 """Characters of an answer that cannot be used that are quoted."""
@@ -138,19 +138,7 @@ def require_tries(max_tokens: int, tries: int, on_failure: str) -> None:
         ValueError: An argument is out of range.
     """
     require_counts(max_tokens=max_tokens, tries=tries)
-    if on_failure not in ("fail", "zero"):
-        raise ValueError(f"'on_failure' is fail or zero, not '{on_failure}'")
-
-
-def require_counts(**numbers: int) -> None:
-    """Raise where a setting is no whole number above 0.
-
-    Raises:
-        ValueError: It names the setting.
-    """
-    for name, number in numbers.items():
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise ValueError(f"'{name}' is a whole number above 0, not {number!r}")
+    require_choice("on_failure", on_failure, ("fail", "zero"))
 
 
 def require_judge(context: Context) -> Judge:

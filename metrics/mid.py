@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import MetricError
-from .contract import Context, CorpusMetric, Need, State, check_state
+from .contract import Context, CorpusMetric, Need, State, check_state, require_choice
 from .items import Items, Scores
 from .vectors.features import Features, image_features, over_context, text_features
 from .words.ngrams import text_hash
@@ -53,10 +53,9 @@ class Mid(CorpusMetric):
     source = "Kim et al., NeurIPS 2022; naver-ai/mid.metric metrics/mid.py"
 
     def __init__(self, gaussian: Literal["references", "candidates"] = "references", eps: float = 0.0) -> None:
-        if gaussian not in ("references", "candidates"):
-            raise ValueError(f"unknown gaussian '{gaussian}'; it is 'references' or 'candidates'")
+        require_choice("gaussian", gaussian, ("references", "candidates"))
         if not eps >= 0:
-            raise ValueError(f"eps is {eps!r}; it is a number of at least 0")
+            raise ValueError(f"'eps' must be a number of at least 0, not {eps!r}")
         self.gaussian = gaussian
         self.eps = float(eps)
         if gaussian == "candidates":

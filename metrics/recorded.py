@@ -18,7 +18,7 @@ import numpy as np
 from ..adapters.images.file_digests import file_digest
 from ..errors import DataError, MetricError
 from ..rows import SUFFIXES, BadRow, parse_number, read_rows
-from .contract import Context, Metric
+from .contract import Context, Metric, require_choice
 from .items import Items, Scores
 from .mapped import mapped
 
@@ -78,14 +78,13 @@ class Recorded(Metric):
         for name, value in (("file", file), ("label", label)):
             if not (isinstance(value, str) and value.strip()):
                 raise ValueError(f"names no '{name}': recorded[file=FILE,label=NAME]")
-        if image_names not in ("exact", "bare"):
-            raise ValueError(f"'image_names' is exact or bare, not {image_names!r}")
+        require_choice("image_names", image_names, ("exact", "bare"))
         if id is not None and (image is not None or caption is not None):
             raise ValueError("finds scores by 'id', or by 'image' and 'caption', not by both")
         if isinstance(coverage, bool) or not isinstance(coverage, int | float) or not 0 <= coverage <= 1:
-            raise ValueError(f"'coverage' is a share, 0 to 1, not {coverage!r}")
+            raise ValueError(f"'coverage' must be a share from 0 to 1, not {coverage!r}")
         if not isinstance(higher_is_better, bool):
-            raise ValueError(f"'higher_is_better' is true or false, not {higher_is_better!r}")
+            raise ValueError(f"'higher_is_better' must be true or false, not {higher_is_better!r}")
         self.label = label
         self.higher_is_better = higher_is_better
         self._path = Path(file).expanduser()

@@ -48,30 +48,6 @@ _SUBJECTS = re.compile(r"n(?:c{1,2}n)*")
 _STATEMENT = re.compile(r"(?P<joined>c{0,2})(?P<relative>w?)(?:l*rn(?:c{1,2}n(?![lr]))*|l+p)")
 
 
-@dataclass(frozen=True)
-class Vocabulary:
-    """The words that count; a word may be several with spaces between.
-
-    Attributes:
-        objects: Nouns, in the singular; their plurals in -s and -es are known too.
-        attributes: Adjectives.
-        relations: Phrases between two noun phrases ("to the left of"), and the relation's name.
-    """
-
-    objects: Sequence[str]
-    attributes: Sequence[str]
-    relations: Mapping[str, str]
-
-    def entries(self) -> dict[tuple[str, ...], tuple[str, str]]:
-        """Return the words of each entry, with its letter and the name that it stands for."""
-        table = {_split(word): (letter, word) for word, letter in _FUNCTION_WORDS.items()}
-        for name in self.objects:
-            for form in (f"{name}es", f"{name}s", name):
-                table[_split(form)] = ("o", name)
-        table |= {_split(word): ("a", word) for word in self.attributes}
-        return table | {_split(word): ("r", name) for word, name in self.relations.items()}
-
-
 @dataclass
 class _Phrase:
     """A phrase of a sentence.
@@ -100,11 +76,19 @@ class Grammar:
     of the words the graph is empty.
 
     Args:
-        lexicon: The words that count.
+        objects: Nouns, in the singular; their plurals in -s and -es are known too. A word may be several with spaces
+            between.
+        attributes: Adjectives.
+        relations: Phrases between two noun phrases ("to the left of"), and the relation's name.
     """
 
-    def __init__(self, lexicon: Vocabulary) -> None:
-        self._entries = lexicon.entries()
+    def __init__(self, objects: Sequence[str], attributes: Sequence[str], relations: Mapping[str, str]) -> None:
+        # The words of each entry, with its letter and the name that it stands for.
+        self._entries = {_split(word): (letter, word) for word, letter in _FUNCTION_WORDS.items()}
+        for name in objects:
+            self._entries |= {_split(form): ("o", name) for form in (f"{name}es", f"{name}s", name)}
+        self._entries |= {_split(word): ("a", word) for word in attributes}
+        self._entries |= {_split(word): ("r", name) for word, name in relations.items()}
         self._longest = max(map(len, self._entries))
 
     def read(self, text: str) -> list[Graph]:
@@ -244,8 +228,7 @@ class GrammarParser(CaptionParser):
 
     @cached_property
     def _grammar(self) -> Grammar:
-        content = self._content
-        return Grammar(Vocabulary(content["objects"], content["attributes"], content["relations"]))
+        return Grammar(**self._content)
 
     @cached_property
     def _content(self) -> dict[str, Any]:

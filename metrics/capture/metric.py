@@ -14,12 +14,12 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from ...errors import MetricError, require_all
-from ..contract import PARSEABLE, Context, Metric
+from ..contract import PARSEABLE, Context, Metric, require_choice
 from ..items import Items, Scores
 from ..vectors.checkpoints import Checkpoint
 from . import wordnet as wordnets
 from .matching import KINDS, Kind, KindScore, Pairing, Soft, elements, finish, pair, synonym_check
-from .parsers import F1, NUMBERS, OF_A_KIND, RELEASED_ENCODER, choose_parser, label_of, not_released
+from .parsers import F1, NUMBERS, OF_A_KIND, RELEASED_ENCODER, choose_parser, label_of, named_parser, other_encoder
 from .phrases import PhraseEncoder
 from .scene_graphs import Graph, ParsedCaption, merge
 
@@ -128,10 +128,8 @@ class Capture(Metric):
         device: str | None = None,
         batch_size: int | None = None,
     ) -> None:
-        if of not in NUMBERS:
-            raise ValueError(f"of is one of {', '.join(NUMBERS)}, not {of}")
-        if soft not in ("sum", "mean", False):
-            raise ValueError(f"soft is sum, mean or false, not {soft}")
+        require_choice("of", of, NUMBERS)
+        require_choice("soft", soft, ("sum", "mean", False))
         if min(alpha, beta, gamma) < 0 or alpha + beta + gamma <= 0:
             raise ValueError("alpha, beta and gamma must not be negative, nor all 0")
         self.alpha, self.beta, self.gamma = float(alpha), float(beta), float(gamma)
@@ -155,7 +153,8 @@ class Capture(Metric):
             device=device,
             batch_size=batch_size,
         )
-        self.label = label_of(of, not_released(parser, parser_model, encoder if soft else RELEASED_ENCODER))
+        encoders = other_encoder(encoder, RELEASED_ENCODER) if soft else []
+        self.label = label_of(of, [*named_parser(parser, parser_model), *encoders])
 
     def check(self) -> None:
         """Raise if WordNet, the parser, the encoder or the list of stop words is missing."""

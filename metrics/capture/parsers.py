@@ -10,7 +10,7 @@ from typing import Any, cast, get_args
 
 from ...errors import DataError, MetricError
 from ...rows import BadRow, read_rows
-from ..contract import Context
+from ..contract import Context, require_choice, require_counts
 from ..vectors.checkpoints import Checkpoint
 from .factual import RELEASED, FactualParser, InputLimit
 from .grammar_parser import SHAPES, GrammarParser
@@ -53,11 +53,10 @@ def choose_parser(
     Raises:
         ValueError: There is none of that name, or it needs a file, or a setting is out of range.
     """
+    require_choice("parser", parser, ("factual", "spacy", "grammar", "recorded"))
     # YAML reads 0.7 as a number.
-    if str(input_limit) not in get_args(InputLimit):
-        raise ValueError(f"input_limit is {' or '.join(get_args(InputLimit))}, not {input_limit}")
-    if batch_size is not None and batch_size < 1:
-        raise ValueError("batch_size must be at least 1")
+    require_choice("input_limit", str(input_limit), get_args(InputLimit))
+    require_counts(batch_size=batch_size)
     text = NltkText(nltk_data)
     if parser == "factual":
         checkpoint = Checkpoint("CAPTURE's parser", "parser_model", model or RELEASED, revision)
@@ -66,16 +65,9 @@ def choose_parser(
         return SpacyParser(model or DEFAULT)
     if parser == "grammar":
         return GrammarParser(model or SHAPES)
-    if parser == "recorded":
-        if model is None:
-            raise ValueError("parser 'recorded' needs parser_model, the file with the graphs")
-        return RecordedGraphs(model, text)
-    raise ValueError(f"parser is factual, spacy, grammar or recorded, not '{parser}'")
-
-
-def not_released(parser: str, parser_model: str | None, encoder: str) -> list[str]:
-    """Return the label of the parser and the encoder; empty for a released one."""
-    return [*named_parser(parser, parser_model), *other_encoder(encoder, RELEASED_ENCODER)]
+    if model is None:
+        raise ValueError("parser 'recorded' needs parser_model, the file with the graphs")
+    return RecordedGraphs(model, text)
 
 
 def named_parser(parser: str, parser_model: str | None) -> list[str]:

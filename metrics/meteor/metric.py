@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ...errors import MetricError
-from ..contract import PARSEABLE, Context, Metric, kept
+from ..contract import PARSEABLE, Context, Metric, kept, require_choice
 from ..items import Items, Scores
 from ..words import ptb
 from ..words.ptb import tokenize_text
@@ -237,10 +237,9 @@ class Meteor(Metric):
     source = "Denkowski and Lavie, WMT 2014; meteor-1.5.jar, -l en -norm, as pycocoevalcap meteor/meteor.py"
 
     def __init__(self, backend: Literal["python", "jar"] = "python", timeout: float = 60.0) -> None:
-        if backend not in ("python", "jar"):
-            raise ValueError(f"METEOR's backend must be 'python' or 'jar', not {backend!r}.")
+        require_choice("backend", backend, ("python", "jar"))
         if timeout <= 0:
-            raise ValueError(f"METEOR's timeout must be above 0 seconds, not {timeout:g}.")
+            raise ValueError(f"'timeout' must be above 0 seconds, not {timeout:g}")
         # Private, as none changes a value: fingerprint() passes them over.
         self._backend = backend
         self.is_plain = backend == "python"

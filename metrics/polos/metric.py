@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,12 +14,13 @@ from ...adapters import ImageHandle
 from ...adapters.devices import BatchSize, find_device
 from ...adapters.encoders.clip_tokens import reserved_positions
 from ...errors import MetricError
+from ...paths import checkpoint_folder
 from ..clip_s import PROMPT
-from ..contract import Context, Metric, images_of
+from ..contract import Context, Metric, images_of, require_counts
 from ..items import Items, Scores
 from ..vectors.checkpoints import Checkpoint, batches_that_fit
 from ..vectors.features import Features, image_features, over_context, text_features
-from .weights import PolosWeights, WeightsFile
+from .weights import FILE, PolosWeights, file_identity, load, require_file
 
 if TYPE_CHECKING:
     import torch
@@ -194,22 +196,17 @@ class Polos(Metric):
     def __init__(
         self, weights: str | None = None, text_model: str = TEXT_MODEL, batch: int = 1, device: str | None = None
     ) -> None:
-        if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
-            raise ValueError(f"'batch' is a whole number above 0, not {batch!r}")
+        require_counts(batch=batch)
         self.batch = batch
         self.text_model = text_model
         self.corpus_dependent = batch > 1
         self._device = device
-        self._file = WeightsFile(weights)
+        self._file = Path(weights).expanduser() if weights else checkpoint_folder() / FILE
         self._checkpoint = Checkpoint("Polos' text model", "text_model", text_model)
 
     def check(self) -> None:
-        """Raise if the weights or the text model are not there.
-
-        Raises:
-            MetricError: The hint says how to get them.
-        """
-        self._file.check()
+        """Raise if the weights or the text model are missing; the hint says how to get them."""
+        require_file(self._file)
         self._checkpoint.check()
 
     def fingerprint(self) -> dict[str, Any]:
@@ -218,7 +215,7 @@ class Polos(Metric):
             "metric": "Polos",
             "version": _VERSION,
             "batch": self.batch,
-            "weights": self._file.identity(),
+            "weights": file_identity(self._file),
             "text_model": self._checkpoint.identity(),
         }
 
@@ -252,7 +249,7 @@ class Polos(Metric):
 
     @cached_property
     def _weights(self) -> PolosWeights:
-        return self._file.load()
+        return load(self._file)
 
     @cached_property
     def _text_model(self) -> TextModel:

@@ -13,7 +13,6 @@ import numpy as np
 from ...adapters.checkpoint_identity import checkpoint_digest
 from ...adapters.checkpoints import tensor_shapes
 from ...errors import AdapterError, MetricError
-from ...paths import checkpoint_folder
 
 FILE = "polos.safetensors"
 _SCALAR = "scalar_mix.scalar_parameters."
@@ -48,59 +47,46 @@ class PolosWeights:
         return 1 / (1 + np.exp(-(inputs @ weight.T + bias)[:, 0].astype(np.float64)))
 
 
-@dataclass(frozen=True)
-class WeightsFile:
-    """The file with the weights, perhaps not there.
+def require_file(path: Path) -> None:
+    """Raise if a file of weights is missing.
 
-    Attributes:
-        given: Its path; None for ``polos.safetensors`` in the folder of checkpoints.
+    Raises:
+        MetricError: The hint says how it is made.
     """
+    if path.suffix != ".safetensors" or not path.is_file():
+        raise MetricError(f"Polos' weights {path}: there is no such .safetensors file.", _CONVERT)
 
-    given: str | None
 
-    @property
-    def path(self) -> Path:
-        """Where it is."""
-        return Path(self.given).expanduser() if self.given else checkpoint_folder() / FILE
+def file_identity(path: Path) -> str:
+    """Return which weights a file holds; ``not loaded`` without a file."""
+    try:
+        return f"sha256 {checkpoint_digest(path)}"
+    except AdapterError:
+        return "not loaded"
 
-    def check(self) -> None:
-        """Raise if it is not there.
 
-        Raises:
-            MetricError: The hint says how it is made.
-        """
-        if self.path.suffix != ".safetensors" or not self.path.is_file():
-            raise MetricError(f"Polos' weights {self.path}: no such file of safetensors.", _CONVERT)
+def load(path: Path) -> PolosWeights:
+    """Read the weights of a file.
 
-    def identity(self) -> str:
-        """Return which weights they are; ``not loaded`` where there are none."""
-        try:
-            return f"sha256 {checkpoint_digest(self.path)}"
-        except AdapterError:
-            return "not loaded"
+    Raises:
+        MetricError: It is missing, damaged, or holds other tensors.
+    """
+    from safetensors.numpy import load_file
 
-    def load(self) -> PolosWeights:
-        """Read it.
-
-        Raises:
-            MetricError: It is missing, damaged, or holds other tensors.
-        """
-        self.check()
-        from safetensors.numpy import load_file
-
-        try:
-            tensor_shapes(self.path)
-        except AdapterError as error:
-            raise MetricError(error.message, error.hint) from error
-        tensors = {name: tensor.astype(np.float32) for name, tensor in load_file(self.path).items()}
-        _require(tensors, self.path)
-        scalars = [tensors[f"{_SCALAR}{number}"].ravel() for number in range(_count(tensors, _SCALAR))]
-        numbers = range(1, 1 + sum(name.endswith(".weight") for name in tensors))
-        return PolosWeights(
-            np.concatenate(scalars),
-            float(tensors[_GAMMA].ravel()[0]),
-            tuple((tensors[f"{_LINEAR}{n}.weight"], tensors[f"{_LINEAR}{n}.bias"]) for n in numbers),
-        )
+    require_file(path)
+    try:
+        tensor_shapes(path)
+    except AdapterError as error:
+        raise MetricError(error.message, error.hint) from error
+    tensors = {name: tensor.astype(np.float32) for name, tensor in load_file(path).items()}
+    _require(tensors, path)
+    scalars = [tensors[f"{_SCALAR}{number}"].ravel() for number in range(_count(tensors, _SCALAR))]
+    numbers = range(1, 1 + sum(name.endswith(".weight") for name in tensors))
+    return PolosWeights(
+        np.concatenate(scalars),
+        float(tensors[_GAMMA].ravel()[0]),
+        tuple((tensors[f"{_LINEAR}{n}.weight"], tensors[f"{_LINEAR}{n}.bias"]) for n in numbers),
+    )
 
 
 def convert(checkpoint: str | Path, target: str | Path) -> Path:

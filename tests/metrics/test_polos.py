@@ -281,7 +281,7 @@ def test_checkpoint_with_code_is_refused_unread_and_the_error_says_what_helps(st
 
 def test_missing_weights_are_named_before_anything_runs_with_how_they_are_made(tmp_path: Path, roberta: str):
     for given in (None, str(tmp_path / "reprod.ckpt")):
-        with pytest.raises(MetricError, match="no such file of safetensors") as raised:
+        with pytest.raises(MetricError, match="no such .safetensors file") as raised:
             Polos(weights=given, text_model=roberta).check()
         assert "capbench.metrics.polos.weights import convert" in raised.value.hint
 

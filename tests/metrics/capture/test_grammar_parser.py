@@ -12,14 +12,13 @@ import pytest
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items, build_metric
 from capbench.metrics.capture import wordnet
-from capbench.metrics.capture.grammar_parser import SHAPES, Grammar, GrammarParser, Vocabulary, united
+from capbench.metrics.capture.grammar_parser import SHAPES, Grammar, GrammarParser, united
 
-LEXICON = Vocabulary(
+GRAMMAR = Grammar(
     objects=["dog", "box", "traffic light", "road"],
     attributes=["red", "big", "dark brown"],
     relations={"on": "on", "on top of": "on", "next to": "beside"},
 )
-GRAMMAR = Grammar(LEXICON)
 OFFLINE = {"parser": "grammar", "synonyms": False, "soft": False}
 
 
