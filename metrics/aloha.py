@@ -397,7 +397,7 @@ def read_objects(answer: str, *, certain: bool) -> list[Alternatives]:
     things: list[Alternatives] = []
     lines = answer.strip().split("\n")
     if answer.strip() and not any(line.startswith("-") for line in lines):
-        raise ValueError("an answer is no list")
+        raise ValueError("the answer has no line that begins with '-'")
     for line in lines:
         if len(line) < _SHORTEST or line[0] != "-" or (certain and _UNCERTAIN in line):
             continue

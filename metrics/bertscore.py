@@ -129,7 +129,7 @@ class BertScore(Metric):
         config = self._checkpoint.load("AutoConfig")
         if self.num_layers > config.num_hidden_layers:
             raise MetricError(
-                f"BERTScore's encoder '{self.model}' has {config.num_hidden_layers} layers, "
+                f"BERTScore's encoder '{self.model}' has {config.num_hidden_layers} layers; "
                 f"num_layers is {self.num_layers}."
             )
         return config

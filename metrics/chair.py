@@ -231,7 +231,7 @@ def find_table(path: str | None = None) -> Path:
         if place.is_file():
             return place
     looked = " and ".join(map(str, places))
-    raise MetricError(f"CHAIR's table of synonyms is not on this machine (looked for {looked}).", _WHERE_FROM)
+    raise MetricError(f"CHAIR's synonym table is not on this machine (looked for {looked}).", _WHERE_FROM)
 
 
 def read_table(path: Path) -> SynonymTable:
@@ -244,13 +244,13 @@ def read_table(path: Path) -> SynonymTable:
         content = path.read_bytes()
         lines = content.decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise MetricError(f"{path}: CHAIR's table of synonyms cannot be read: {error}", _WHERE_FROM) from error
+        raise MetricError(f"CHAIR's synonym table {path}: cannot be read: {error}", _WHERE_FROM) from error
     # Split at one comma and one space, as released: "cake,  cheesecake" leaves a word " cheesecake",
     # which no caption has.
     rows = [line.strip().split(", ") for line in lines if line.strip()]
     if len(rows) != N_OBJECTS:
         raise MetricError(
-            f"{path}: has {len(rows)} lines, CHAIR's table of synonyms has {N_OBJECTS}, one a COCO object.", _WHERE_FROM
+            f"{path}: has {len(rows)} lines; CHAIR's synonym table has {N_OBJECTS}, one per COCO object.", _WHERE_FROM
         )
     objects = {word: row[0] for row in rows for word in row}
     return SynonymTable(objects, hashlib.sha256(content).hexdigest())

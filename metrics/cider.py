@@ -302,7 +302,7 @@ def _read_frequencies(path: Path, digest: str) -> State:
     for image, caption in _captions(path):
         captions.setdefault(image, []).append(caption)
     if not captions:
-        raise DataError(f"{path}: holds no captions")
+        raise DataError(f"{path}: has no caption")
     none = [""] * len(captions)
     return _count_rows(Items(none, none, [tuple(texts) for texts in captions.values()], np.ones(len(none))))
 

@@ -77,7 +77,7 @@ class Clair(Metric):
             return score is not None
 
         failures, waiting = ask_until_read(dict(enumerate(requests)), context, self.tries, read)
-        failures |= dict.fromkeys(waiting, f"the judge's answer holds no number ({self.tries} tries)")
+        failures |= dict.fromkeys(waiting, f"the judge's answer has no number ({self.tries} tries)")
         if self.on_failure == "zero":
             values[list(failures)] = 0.0
             failures = {}
@@ -104,9 +104,9 @@ def read_score(answer: str) -> float | None:
     try:
         number = float(score)
     except (OverflowError, TypeError, ValueError):
-        raise ValueError("the score in the judge's JSON is no number") from None
+        raise ValueError("the judge's score is not a number") from None
     if not (math.isfinite(number) and 0 <= number <= 100):
-        raise ValueError("the judge's score lies outside of 0 to 100")
+        raise ValueError("the judge's score is not between 0 and 100")
     return number
 
 

@@ -41,7 +41,7 @@ class ClipS(Metric):
 
     def __init__(self, w: float = 2.5, prompt: str = PROMPT) -> None:
         if not isinstance(w, int | float) or not 0 < w < inf:
-            raise ValueError(f"'w' is a positive number, not {w!r}")
+            raise ValueError(f"'w' must be a positive number, not {w!r}")
         self.w = w
         self.prompt = prompt
         self.range = (0.0, float(w))

@@ -415,7 +415,6 @@ def check_state(metric: Metric, state: State, names: frozenset[str]) -> None:
     """
     if state.keys() != names:
         raise MetricError(
-            f"{metric.label} was given a state of {', '.join(sorted(state)) or 'nothing'}, "
-            f"where its own is of {', '.join(sorted(names))}.",
+            f"{metric.label}: the state has {', '.join(sorted(state)) or 'nothing'}, not {', '.join(sorted(names))}.",
             "A state belongs to the metric, and the step, that made it: see capbench.metrics.CorpusMetric.",
         )

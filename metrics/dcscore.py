@@ -162,9 +162,9 @@ class DcScore(Metric):
             raise ValueError(f"'seed' must be a whole number of at least 0, not {seed!r}")
         for number in (temperature, verify_temperature):
             if not isinstance(number, int | float) or not 0 <= number < math.inf:
-                raise ValueError(f"temperatures are finite numbers of at least 0, not {number!r}")
+                raise ValueError(f"temperatures must be finite numbers of at least 0, not {number!r}")
         if facts is not None and oracle == "judge":
-            raise ValueError("takes facts from a file (facts) or from a judge (oracle=judge), not both")
+            raise ValueError("'facts' names a file and oracle=judge asks a judge; give one of them")
         self.oracle = oracle
         self.join: Join = join
         self.invalid = invalid
@@ -291,8 +291,8 @@ class DcScore(Metric):
         if self.oracle == "people":
             if not items.image_names:
                 raise MetricError(
-                    "DCScore finds the oracle's facts by image, and what is scored has no names of images",
-                    "oracle=judge takes them out of the references.",
+                    "DCScore finds the oracle's facts by image name; the scored rows name no images",
+                    "Use oracle=judge to take facts from the references.",
                 )
             example = next(iter(self._known))
             return [
@@ -387,7 +387,7 @@ class DcScore(Metric):
     def _file(self) -> Path:
         if self._facts is None:
             raise MetricError(
-                "DCScore has no facts of an oracle: none are shipped, as the released ones have no licence.",
+                "DCScore needs a file of oracle facts; capbench ships none, as the released ones have no licence.",
                 "Name the file: dcscore[facts=human_annotated_oracle_facts.jsonl], of DeCapBench's folder eval; "
                 "dcscore[oracle=judge] takes them out of the references.",
             )
@@ -431,12 +431,12 @@ def read_oracle(path: Path) -> dict[str, OracleCaption]:
             except ValueError as error:
                 raise MetricError(f"{path}: row {number}: {error}", _HINT) from None
             if name in oracles:
-                raise MetricError(f"{path}: row {number}: a second row of image '{name}'", "Remove one of them.")
+                raise MetricError(f"{path}: row {number}: image '{name}' already has a row", "Remove one of them.")
             oracles[name] = known
     except DataError as error:
         raise MetricError(error.message, error.hint or _HINT) from error
     if not oracles:
-        raise MetricError(f"{path}: holds no row", _HINT)
+        raise MetricError(f"{path}: has no row", _HINT)
     return oracles
 
 
@@ -446,10 +446,10 @@ def _read(row: dict[str, Any]) -> tuple[str, OracleCaption]:
         if not isinstance(value, str) or not value.strip():
             raise ValueError(f"has no {key}")
     if not isinstance(facts, list) or not facts:
-        raise ValueError("has no list of oracle_facts")
+        raise ValueError("'oracle_facts' is not a list with entries")
     # The released file has a blank one, which counts.
     if not all(isinstance(fact, str) for fact in facts):
-        raise ValueError("has an entry of oracle_facts that is no text")
+        raise ValueError("'oracle_facts' holds an entry that is not text")
     return bare_name(str(name)), OracleCaption(str(caption), tuple(CaptionFact(fact, relevant=True) for fact in facts))
 
 
@@ -625,7 +625,7 @@ def read_entries(answer: str) -> list[Mapping[str, Any]]:
         ValueError: It is neither, or no list of mappings.
     """
     if len(answer) > MOST_CHARACTERS:
-        raise ValueError("an answer is too long to be read")
+        raise ValueError("the judge's answer is too long")
     _, fence, part = answer.rpartition(f"{_FENCE}json")
     part = part.split(_FENCE)[0] if fence else part
     text = part[part.find("[") : part.rfind("]") + 1]
@@ -638,9 +638,9 @@ def read_entries(answer: str) -> list[Mapping[str, Any]]:
         try:
             entries = json.loads(text)
         except (ValueError, RecursionError):
-            raise ValueError("an answer is no list of Python or JSON") from None
+            raise ValueError("the judge's answer is not a JSON list") from None
     if not all(isinstance(entry, Mapping) for entry in entries):
-        raise ValueError("an answer is no list of entries")
+        raise ValueError("the judge's answer is not a list of objects")
     return entries
 
 
@@ -656,7 +656,7 @@ def read_facts(answer: str) -> tuple[CaptionFact, ...]:
         relevant = _flag(entry, "relevance")
         facts.append(CaptionFact(_text(entry), relevant, identifier if isinstance(identifier, str) else ""))
     if not any(fact.relevant for fact in facts):
-        raise ValueError(f"an answer has no {'relevant ' if facts else ''}fact")
+        raise ValueError(f"the judge's answer has no {'relevant ' if facts else ''}fact")
     return tuple(facts)
 
 
@@ -697,7 +697,7 @@ def _joined(
     else:
         keys, answered = [fact.text for fact in facts], [_text(entry) for entry in entries]
     if Counter(keys) != Counter(answered):
-        raise ValueError(f"an answer does not judge each fact once, by its {join}")
+        raise ValueError(f"the judge's answer does not have one entry for each fact, matched by {join}")
     values: dict[Any, list[_T]] = {}
     for key, entry in zip(answered, entries, strict=True):
         values.setdefault(key, []).append(value(entry))
@@ -707,26 +707,26 @@ def _joined(
 def _text(entry: Mapping[str, Any]) -> str:
     text = entry.get("fact")
     if not isinstance(text, str) or not text.strip():
-        raise ValueError("an entry of an answer has no fact")
+        raise ValueError("an entry of the judge's answer has no fact")
     return text
 
 
 def _flag(entry: Mapping[str, Any], key: str) -> bool:
     value = entry.get(key)
     if not isinstance(value, int) or value not in (0, 1):
-        raise ValueError(f"an entry of an answer has a {key} that is not 0 or 1")
+        raise ValueError(f"an entry of the judge's answer has a {key} other than 0 or 1")
     return value == 1
 
 
 def _match(entry: Mapping[str, Any], oracle: int) -> int | None:
     if "matched_oracle_id" not in entry:
-        raise ValueError("an entry of an answer has no matched_oracle_id")
+        raise ValueError("an entry of the judge's answer has no matched_oracle_id")
     value = entry["matched_oracle_id"]
     if value in _NO_MATCH:
         return None
     place = _whole(value)
     if place is None or place >= oracle:
-        raise ValueError("an entry of an answer matches a fact that the oracle does not have")
+        raise ValueError("an entry of the judge's answer names an unknown oracle fact")
     return place
 
 

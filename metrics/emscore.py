@@ -83,8 +83,8 @@ class EmScore(Metric):
         """Raise if the training captions are not here."""
         if self.idf is not None and not Path(self.idf).expanduser().is_file():
             raise MetricError(
-                f"{self.label} weighs tokens by the captions of {self.idf}, and there is no such file.",
-                "Get it, or set the metric's 'idf' to null, which gives other numbers.",
+                f"{self.label} takes token weights from {self.idf}; there is no such file.",
+                "Get the file, or set 'idf' to null, which changes the numbers.",
             )
 
     def fingerprint(self) -> dict[str, Any]:

@@ -35,9 +35,9 @@ def exact_sums(columns: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """
     weights = np.asarray(weights, dtype=np.float64)
     if not np.isfinite(columns).all():
-        raise ValueError("exact sums are of finite values")
+        raise ValueError("exact sums need finite values")
     if ((weights < 0) | (weights != np.floor(weights))).any():
-        raise ValueError("exact sums are weighted by whole numbers")
+        raise ValueError("exact sums need whole numbers as weights")
     limbs = np.zeros((columns.shape[1], LIMBS), dtype=np.int64)
     for start in range(0, len(columns), _ROWS):
         if weights[start : start + _ROWS].sum() >= _HEAVIEST:

@@ -110,13 +110,13 @@ def read_rating(answer: str) -> float:
     """
     numbers = re.sub(r"[^0-9.]", "", answer).strip(".")
     if not numbers:
-        raise ValueError("the judge's answer holds no number")
+        raise ValueError("the judge's answer has no number")
     try:
         rating = float(numbers)
     except ValueError:
         raise ValueError("the judge's answer is not one number") from None
     if rating > 1:
-        raise ValueError("the judge's rating lies outside of 0 to 1")
+        raise ValueError("the judge's rating is not between 0 and 1")
     return rating
 
 
@@ -131,7 +131,7 @@ def smoothed(rating: float, answer: Judgement) -> float:
         ValueError: The places of the digits cannot be found among the tokens, or their probabilities are missing.
     """
     if not answer.tokens:
-        raise ValueError("the judge tells no probabilities")
+        raise ValueError("the judge gives no token probabilities")
     decimals = f"{rating!r}".partition(".")[2]
     if not decimals.isdecimal():
         raise ValueError("the judge's rating has too many decimals")
@@ -153,7 +153,7 @@ def _place(digit: str, later: int, tokens: Sequence[JudgeToken]) -> dict[str, fl
         raise ValueError("the judge's tokens are not single digits")
     place = places[min(later, len(places) - 1)]
     if not place:
-        raise ValueError("the judge tells no probabilities")
+        raise ValueError("the judge gives no token probabilities")
     return place
 
 

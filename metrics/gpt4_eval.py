@@ -48,7 +48,7 @@ class Gpt4Eval(PromptedMetric):
 
     def __init__(self, prompt: str | None = None, group: int = 3, highest: float = 5.0, max_tokens: int = 1024) -> None:
         if group < 1 or highest <= 0 or max_tokens < 1:
-            raise ValueError("group and max_tokens are at least 1, and highest is above 0")
+            raise ValueError("'group' and 'max_tokens' must be at least 1, and 'highest' above 0")
         super().__init__(prompt)
         self.group = group
         self.highest = highest
@@ -89,8 +89,8 @@ class Gpt4Eval(PromptedMetric):
 
     def _own_prompt(self) -> str:
         raise MetricError(
-            "GPT4-Eval has no prompt: the paper did not release its own.",
-            "Write one that holds {references} and {candidates} and asks for "
+            "GPT4-Eval needs a prompt file: the paper did not release its prompt.",
+            "Write a prompt with {references} and {candidates} and asks for "
             '{"scores": [...]}, and name its file: gpt4_eval[prompt=FILE].',
         )
 
@@ -117,13 +117,13 @@ def read_scores(answer: str, count: int, highest: float) -> list[float]:
             continue
         scores = parsed.get("scores", scores)
     if scores is None:
-        raise ValueError("the judge's answer holds no JSON object with 'scores'")
+        raise ValueError("the judge's answer has no JSON object with 'scores'")
     if not isinstance(scores, list) or len(scores) != count:
-        raise ValueError("the judge's scores are not one a caption")
+        raise ValueError("the judge's answer does not have one score for each caption")
     if not all(isinstance(score, int | float) and not isinstance(score, bool) for score in scores):
-        raise ValueError("a score of the judge's is no number")
+        raise ValueError("one of the judge's scores is not a number")
     if not all(0 <= score <= highest for score in scores):
-        raise ValueError(f"a score of the judge's lies outside of 0 to {highest:g}")
+        raise ValueError(f"one of the judge's scores is not between 0 and {highest:g}")
     return [float(score) for score in scores]
 
 

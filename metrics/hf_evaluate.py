@@ -126,7 +126,7 @@ class EvaluateMetric(Metric):
             (name,) = numbers
         if name is None or name not in numbers:
             raise MetricError(
-                f"evaluate module '{self.path}' returns {', '.join(results)}: which of them is the score?",
+                f"evaluate module '{self.path}' returns {', '.join(results)}, and none of them is named as the score.",
                 f"Name it in a task file: {{metric: 'evaluate:{self.path}', result: {next(iter(results), 'NAME')}}}.",
             )
         return numbers[name]

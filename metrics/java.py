@@ -71,7 +71,7 @@ def find_javas() -> list[str]:
         java = shutil.which("java", path=str(Path(home) / "bin"))
         if java is None:
             raise MetricError(
-                f"JAVA_HOME is '{home}', but there is no bin/java in it.",
+                f"JAVA_HOME is '{home}', which has no bin/java.",
                 "Point JAVA_HOME to a Java runtime, or unset it to use that of capbench[java] or the PATH.",
             )
         return [java]
@@ -113,7 +113,7 @@ def run_java(arguments: Sequence[str], text: str, timeout: float, name: str, jav
     except subprocess.TimeoutExpired:
         raise MetricError(
             f"{name} did not finish within {timeout:g} s and was stopped.",
-            "Run again: finished items are stored. A caption of extreme length may be the cause.",
+            "Run again: finished items are stored. An extremely long caption may be the cause.",
         ) from None
     if finished.returncode:
         said = finished.stderr.decode("utf-8", "replace").strip().splitlines()[-_STDERR_LINES:]

@@ -149,7 +149,7 @@ def require_judge(context: Context) -> Judge:
     """
     if context.judge is None:
         raise MetricError(
-            "needs a model that judges, and none was named.", "Name one with --judge ('bench ls adapters')."
+            "needs a model that judges; none is set.", "Name a judge with --judge ('bench ls adapters' lists them)."
         )
     return context.judge
 

@@ -201,10 +201,8 @@ def _gaussians(n: int, mean: np.ndarray, covariance: np.ndarray, eps: float) -> 
     d = len(mean) // 2
     if n <= 2 * d:
         raise MetricError(
-            f"MID needs more pairs of images and captions than there are numbers in the features of both: {n:,} "
-            f"pairs, {2 * d:,} numbers.",
-            "Score more captions together, or use an encoder with smaller features; with 'gaussian: references' "
-            "each reference is a pair.",
+            f"MID needs more image-caption pairs than feature dimensions: it has {n:,} pairs for {2 * d:,} dimensions.",
+            "Score more captions together, use an encoder with smaller features, or set 'gaussian: references'.",
         )
     state, information = {"mean": mean}, 0.0
     for sign, name, subject, part in (
@@ -215,9 +213,9 @@ def _gaussians(n: int, mean: np.ndarray, covariance: np.ndarray, eps: float) -> 
         state[name], log_determinant, rank = whitening(covariance[part, part], eps)
         if rank < len(mean[part]):
             raise MetricError(
-                f"MID has no value: the covariance of the features of {subject} has no inverse, as its rank is "
-                f"{rank:,} of {len(mean[part]):,}.",
-                "Features of few different images or captions depend on one another: score more of them together.",
+                f"MID has no value: the feature covariance of {subject} is singular (rank {rank:,} of "
+                f"{len(mean[part]):,}).",
+                "Score more different images or captions together.",
             )
         information += sign * log_determinant
     return {**state, "information": np.array([information])}

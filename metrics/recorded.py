@@ -80,7 +80,7 @@ class Recorded(Metric):
                 raise ValueError(f"names no '{name}': recorded[file=FILE,label=NAME]")
         require_choice("image_names", image_names, ("exact", "bare"))
         if id is not None and (image is not None or caption is not None):
-            raise ValueError("finds scores by 'id', or by 'image' and 'caption', not by both")
+            raise ValueError("scores are found by 'id', or by 'image' and 'caption', not by both")
         if isinstance(coverage, bool) or not isinstance(coverage, int | float) or not 0 <= coverage <= 1:
             raise ValueError(f"'coverage' must be a share from 0 to 1, not {coverage!r}")
         if not isinstance(higher_is_better, bool):
@@ -178,7 +178,8 @@ class Recorded(Metric):
             return map(id_key, items.ids)
         if not items.image_names:
             raise MetricError(
-                f"{self._scores.name} names scores by image, and what is scored has no images", "Give its rows an 'id'."
+                f"{self._scores.name} names scores by image; the scored rows have no images",
+                "Add a column 'id' to the file.",
             )
         names = self._scores.image_names
         return (
@@ -360,7 +361,7 @@ def _read(path: Path, columns: ScoreColumns) -> dict[str, np.ndarray]:
         scores.append(score)
         rows.append(number)
     if chosen is None or not scores:
-        raise MetricError(f"{path}: holds no score{''.join(f'; {reason}' for reason in first_unusable)}")
+        raise MetricError(f"{path}: has no score{''.join(f'; {reason}' for reason in first_unusable)}")
     arrays = _sorted(np.asarray(keys), np.asarray(scores), np.asarray(rows), path.name)
     known = {
         "by_id": chosen.id is not None,
@@ -389,7 +390,7 @@ def _key(row: Mapping[str, Any], columns: ScoreColumns) -> int:
 
 def _value(row: Mapping[str, Any], column: str, kind: Any) -> Any:
     if not isinstance(value := row.get(column), kind) or isinstance(value, bool):
-        raise ValueError(f"has no '{column}' that is a name: {value!r:.80}")
+        raise ValueError(f"'{column}' is not a name: {value!r:.80}")
     return value
 
 
@@ -408,8 +409,8 @@ def _sorted(keys: np.ndarray, scores: np.ndarray, rows: np.ndarray, file: str) -
             f"{rows[at]} ({scores[at]:g}) and {rows[at + 1]} ({scores[at + 1]:g})" for at in differing[:_NAMED].tolist()
         ]
         raise MetricError(
-            f"{file}: {len(differing):,} times two rows of one key have different scores: rows {', '.join(pairs)}",
-            "A score is found by its id, or by its image and caption: keep one of the two, or name the column that "
+            f"{file}: {len(differing):,} keys have two different scores: rows {', '.join(pairs)}",
+            "A score is found by its id, or by its image and caption: remove one row, or name the column that "
             "distinguishes them.",
         )
     return {"keys": keys[~again], "scores": scores[~again], "rows": rows[~again]}

@@ -54,7 +54,7 @@ class Spice(Metric):
 
     def __init__(self, timeout: float = 7200.0, memory: str = "8G") -> None:
         if timeout <= 0:
-            raise ValueError("SPICE's timeout must be above 0 seconds")
+            raise ValueError("'timeout' must be above 0 seconds")
         # Private, as neither changes a value.
         self._timeout = timeout
         self._memory = memory
@@ -186,11 +186,7 @@ def _find_java(added: Sequence[Path]) -> tuple[str, list[Path]]:
             return java, []
         if RHINO.is_file() and _has_engine(RHINO):
             return java, [RHINO]
-    raise MetricError(
-        f"SPICE prints its results with a JavaScript engine, and Java {java_version(javas[0])} has "
-        'none: it would end with "scriptEngine is null".',
-        _ENGINE_REMEDY,
-    )
+    raise MetricError(f"SPICE needs a JavaScript engine, which Java {java_version(javas[0])} lacks.", _ENGINE_REMEDY)
 
 
 @cache
@@ -257,9 +253,7 @@ def evaluate(texts: Sequence[tuple[str, Sequence[str]]], memory: str, timeout: f
             run_java(command(jars, question, answer, memory), "", timeout, "SPICE", java)
         except MetricError as error:
             if any(words in error.hint for words in _NO_ENGINE):
-                raise MetricError(
-                    "SPICE's Java has no JavaScript engine to print its results with.", _ENGINE_REMEDY
-                ) from error
+                raise MetricError("SPICE needs a JavaScript engine, which its Java lacks.", _ENGINE_REMEDY) from error
             raise
         content = answer.read_text(encoding="utf-8") if answer.is_file() else ""
     return parse(content, names)
@@ -295,7 +289,7 @@ def parse(content: str, names: Sequence[str]) -> list[dict[str, Any]]:
         raise MetricError(
             f"SPICE did not return the scores of the {len(names)} items: "
             f"{type(error).__name__}: {error} in {content[:200]!r}",
-            "Run again; if it stays so, please report it to capbench.",
+            "Run again; if it fails again, please report it to capbench.",
         ) from error
     return scores
 

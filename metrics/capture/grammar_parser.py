@@ -235,14 +235,14 @@ class GrammarParser(CaptionParser):
         try:
             content = json.loads(self._file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise MetricError(f"CAPTURE's lexicon: {self._file}: {error}", _FORM) from error
+            raise MetricError(f"CAPTURE's lexicon {self._file}: {error}", _FORM) from error
         if not isinstance(content, dict) or content.keys() != {"objects", "attributes", "relations"}:
             raise MetricError(
-                f"CAPTURE's lexicon: {self._file} is no mapping of objects, attributes and relations", _FORM
+                f"CAPTURE's lexicon {self._file}: needs the keys objects, attributes and relations", _FORM
             )
         for key, values in content.items():
             kind = dict if key == "relations" else list
             words = [*values, *values.values()] if isinstance(values, dict) else values
             if not isinstance(values, kind) or not all(isinstance(word, str) and word.strip() for word in words):
-                raise MetricError(f"CAPTURE's lexicon: {self._file}: its {key} are malformed", _FORM)
+                raise MetricError(f"CAPTURE's lexicon {self._file}: '{key}' is malformed", _FORM)
         return content

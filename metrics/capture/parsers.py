@@ -178,7 +178,7 @@ class RecordedGraphs(CaptionParser):
                 raise MetricError(f"recorded scene graphs: {error.message}", error.hint) from error
             if not rows.captions and not rows.sentences:
                 raise MetricError(
-                    f"recorded scene graphs: {self._path} has no row with 'caption' or 'sentence'"
+                    f"recorded scene graphs: {self._path} no row has 'caption' or 'sentence'"
                     + (f"; {rows.unreadable[0]}" if rows.unreadable else ""),
                     'A row is {"caption": text, "objects": [...], "attributes": {...}, "relations": [...]}.',
                 )

@@ -138,7 +138,6 @@ class PhraseEncoder:
                 fits = said.get("pooling_mode_mean_tokens", said.get("pooling_mode") == "mean")
             if not fits:
                 raise MetricError(
-                    f"{self._checkpoint.what} '{self._checkpoint.name}' does not make a sentence's vector by the "
-                    f"mean of its tokens ({name}).",
-                    "Name an encoder that does, such as sentence-transformers/all-mpnet-base-v2.",
+                    f"{self._checkpoint.what} '{self._checkpoint.name}' does not average token vectors ({name}).",
+                    "Name an encoder with mean pooling, such as sentence-transformers/all-mpnet-base-v2.",
                 )

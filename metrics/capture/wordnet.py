@@ -103,11 +103,11 @@ def find(folder: str | None = None) -> Path:
         if (place / "data.noun").is_file() or (place.suffix == ".zip" and place.is_file()):
             return place
     raise MetricError(
-        f"WordNet is not at {folder}: there is no file data.noun."
+        f"WordNet is not in {folder}: data.noun is missing."
         if folder is not None
         else "WordNet's database files are not on this machine.",
-        "Any of these gives them: 'python -m nltk.downloader wordnet', 'apt-get install wordnet-base'; or set "
-        "the metric's 'wordnet' or $WNSEARCHDIR to the folder that holds data.noun.",
+        "Run 'python -m nltk.downloader wordnet' or 'apt-get install wordnet-base', or set the metric's 'wordnet' or "
+        "$WNSEARCHDIR to the folder of data.noun.",
     )
 
 

@@ -309,7 +309,7 @@ class Polos(Metric):
         expected = self._weights.layers[0][0].shape[1]
         if rows and len(rows[0]) != expected:
             raise MetricError(
-                f"Polos' head takes {expected} numbers, and text model and CLIP give {len(rows[0])}.",
+                f"Polos' head takes {expected} features; text model and CLIP give {len(rows[0])}.",
                 "It was trained with princeton-nlp/sup-simcse-roberta-base and OpenAI's ViT-B/32 "
                 "(--model openai-clip-vit-b-32).",
             )

@@ -138,12 +138,11 @@ def _require(tensors: Mapping[str, Any], path: Path) -> None:
         weight, bias = (tuple(tensors[f"{_LINEAR}{number}.{part}"].shape) for part in ("weight", "bias"))
         if len(weight) != 2 or bias != weight[:1]:
             raise MetricError(
-                f"Polos' weights {path}: {_LINEAR}{number} has a weight {weight} and a bias {bias}, which do not go "
-                "together."
+                f"Polos' weights {path}: {_LINEAR}{number} has a weight {weight} and a bias {bias}, which do not match."
             )
         out, into = weight
         if into != (width or into):
-            raise MetricError(f"Polos' weights {path}: {_LINEAR}{number} takes {into} numbers, and is given {width}.")
+            raise MetricError(f"Polos' weights {path}: {_LINEAR}{number} takes {into} features, not {width}.")
         width = out
     if width != 1:
         raise MetricError(f"Polos' weights {path}: the last layer gives {width} numbers, not 1.")

@@ -71,14 +71,14 @@ class Checkpoint:
             return
         if not self.is_here() and (reason := unreachable()):
             raise MetricError(
-                f"{self.what} '{self.name}' is no folder and not in the hub's cache, and {reason}.", self.remedy
+                f"{self.what} '{self.name}' is neither a folder nor in the hub's cache, and {reason}.", self.remedy
             )
 
     def is_here(self) -> bool:
         """Tell whether it is a folder, or in the hub's cache.
 
         Raises:
-            MetricError: It is neither a folder nor a name on the hub.
+            MetricError: It is neither a folder nor a hub name.
         """
         if self.folder is not None:
             return True
@@ -88,7 +88,7 @@ class Checkpoint:
         try:
             cached = try_to_load_from_cache(self.name, "config.json", revision=self.revision)
         except HFValidationError as error:
-            raise MetricError(f"{self.what} '{self.name}' is no folder and no name on the hub.", self.remedy) from error
+            raise MetricError(f"{self.what} '{self.name}' is neither a folder nor a hub name.", self.remedy) from error
         return isinstance(cached, str)
 
     def identity(self) -> str:
@@ -210,6 +210,6 @@ def batches_that_fit(
     for batch, result in size.batches(things, work, length):
         if result is None:
             raise MetricError(
-                f"{component}: a single input {TOO_LARGE}.", "The metric's 'device' may be another, such as cpu."
+                f"{component}: a single input {TOO_LARGE}.", "Set the metric's 'device' to another one, such as cpu."
             )
         yield batch, result

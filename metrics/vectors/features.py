@@ -123,8 +123,8 @@ def require_encoder(context: Context) -> Encoder:
     """
     if context.encoder is None:
         raise MetricError(
-            "needs a model that encodes images and texts, and none was named.",
-            "Name one with --model; 'bench ls models' lists what there is.",
+            "needs a model that encodes images and texts; none is set.",
+            "Name a model with --model ('bench ls models' lists them).",
         )
     return context.encoder
 
@@ -267,8 +267,8 @@ def _scored(
     encoder = require_encoder(context)
     if not isinstance(encoder, PairwiseEncoder):
         raise MetricError(
-            "needs an encoder that scores an image and a text together, and the model gives each a vector.",
-            "Adapters blip_itm and flava are such encoders.",
+            "needs an encoder that scores image-text pairs; this model encodes them separately.",
+            "Use the adapter blip_itm or flava.",
         )
     producer: dict[str, Any] = {"encoder": encoder.fingerprint(), "of": "pair"}
     remark_producer = {**producer, "remarks": True}

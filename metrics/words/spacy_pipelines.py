@@ -33,12 +33,12 @@ def load_pipeline(name: str, asking: str, setting: str) -> Any:
     except (OSError, ValueError, ImportError) as error:
         raise MetricError(
             f"spaCy's pipeline '{name}' cannot be loaded: {str(error).strip().partition(chr(10))[0]}",
-            f"'python -m spacy download {name}' fetches it, if it is spaCy's own; {setting} takes any installed "
-            "English pipeline, or a folder.",
+            f"'python -m spacy download {name}' fetches spaCy's own; {setting} takes an installed English pipeline or "
+            "a folder.",
         ) from error
     if lacking := [pipe for pipe in _NEEDED if pipe not in loaded.pipe_names]:
         raise MetricError(
-            f"spaCy's pipeline '{name}' has no {' and no '.join(lacking)}.", f"Name one that has, such as {DEFAULT}."
+            f"spaCy's pipeline '{name}' has no {' and no '.join(lacking)}.", f"Name a complete one, such as {DEFAULT}."
         )
     return loaded
 

@@ -117,8 +117,8 @@ def test_side_without_an_object_leaves_the_item_without_a_value_unless_it_is_sco
 def test_answer_that_is_no_list_is_quoted_and_stands_for_no_empty_one(judge, empty):
     long = f"1. dog\n* cat {60 * 'x'}"
     for candidate, references, reason in (
-        ("I see\nno dog.", "- dog", "candidate: an answer is no list: 'I see no dog.'"),
-        ("- dog", long, f"references: an answer is no list: '1. dog * cat {47 * 'x'}…'"),
+        ("I see\nno dog.", "- dog", "candidate: the answer has no line that begins with '-': 'I see no dog.'"),
+        ("- dog", long, f"references: the answer has no line that begins with '-': '1. dog * cat {47 * 'x'}…'"),
     ):
         scores = one(judge({"c": candidate}, [(["r"], references)]), empty=empty)
         assert scores.failures == {0: reason}

@@ -232,7 +232,7 @@ def test_table_is_found_by_name_then_in_the_data_folder_then_in_the_cache(table_
 def test_table_of_another_length_or_encoding_is_refused(tmp_path: Path):
     file = tmp_path / "synonyms.txt"
     file.write_text("person, man\ndog, puppy\n")
-    with pytest.raises(MetricError, match=r"has 2 lines, CHAIR's table of synonyms has 80"):
+    with pytest.raises(MetricError, match=r"has 2 lines; CHAIR's synonym table has 80"):
         read_table(file)
     file.write_bytes(b"\xff")
     with pytest.raises(MetricError, match="cannot be read"):

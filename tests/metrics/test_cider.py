@@ -185,7 +185,7 @@ def test_layouts_of_the_captions_give_the_same_frequencies(composed, corpus, tmp
         ("a.json", "[5]", "row 1 has no image or no caption"),
         ("a.jsonl", '{"image": 1, "caption": "a"}\n{"caption": "a"}\n', "row 2 has no image or no caption"),
         ("a.jsonl", "{", "a.jsonl:1: not JSON"),
-        ("a.jsonl", "", "holds no captions"),
+        ("a.jsonl", "", "has no caption"),
     ],
 )
 def test_captions_that_cannot_be_read_are_an_error(make_items, tmp_path, name, content, message):
@@ -263,7 +263,7 @@ def test_state_of_another_metric_or_step_is_refused(composed: Items):
         lambda: metric.merge([counted, joined]),
         lambda: metric.join([{}]),
     ):
-        with pytest.raises(MetricError, match="CIDEr was given a state of"):
+        with pytest.raises(MetricError, match="CIDEr: the state has"):
             work()
 
 

@@ -87,13 +87,13 @@ def test_answer_is_read_as_released_code_reads_it(answer: str, score: float | No
 @pytest.mark.parametrize(
     ("answer", "fault"),
     [
-        ('{"score": "high"}', "no number"),
-        ('{"score": null}', "no number"),
-        ('{"score": 150}', "outside of 0 to 100"),
-        ('{"score": -1}', "outside of 0 to 100"),
-        ('{"score": NaN}', "outside of 0 to 100"),
-        ('{"score": 1' + "0" * 400 + "}", "no number"),
-        ("It is 120 degrees.", "outside of 0 to 100"),
+        ('{"score": "high"}', "not a number"),
+        ('{"score": null}', "not a number"),
+        ('{"score": 150}', "not between 0 and 100"),
+        ('{"score": -1}', "not between 0 and 100"),
+        ('{"score": NaN}', "not between 0 and 100"),
+        ('{"score": 1' + "0" * 400 + "}", "not a number"),
+        ("It is 120 degrees.", "not between 0 and 100"),
     ],
 )
 def test_answer_that_cannot_be_a_score_is_named(answer: str, fault: str):
@@ -108,7 +108,7 @@ def test_answer_without_a_number_is_asked_for_again_up_to_three_times():
     judge = Scripted("Sorry?")
     scores = Clair().score(items("a dog"), Context(judge=judge))
     assert np.isnan(scores.values).all()
-    assert scores.failures == {0: "the judge's answer holds no number (3 tries)"}
+    assert scores.failures == {0: "the judge's answer has no number (3 tries)"}
     assert len(judge.asked) == 3
 
 
@@ -123,9 +123,9 @@ def test_bad_answers_fail_their_own_caption_or_count_as_zero():
     assert scores.values[0] == 0.7
     assert np.isnan(scores.values[1:]).all()
     assert scores.failures == {
-        1: "the judge's score lies outside of 0 to 100",
+        1: "the judge's score is not between 0 and 100",
         2: "judge: was not given by the model",
-        3: "the judge's answer holds no number (3 tries)",
+        3: "the judge's answer has no number (3 tries)",
     }
     released = Clair(on_failure="zero").score(captions, Context(judge=judge))
     assert released.values.tolist() == [0.7, 0.0, 0.0, 0.0]

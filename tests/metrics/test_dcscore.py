@@ -170,21 +170,21 @@ def test_answer_that_cannot_be_used_is_asked_for_again_by_another_seed(prompts, 
     assert metric.score(items("c"), Context(judge=answers)).values == pytest.approx([1.0])
     fewer = DcScore(oracle(1), answers=2, tries=2, seed=7, **prompts)
     scores = fewer.score(items("c"), Context(judge=answers))
-    assert scores.failures == {0: "facts: an answer has no fact (2 tries): '[]'"}
+    assert scores.failures == {0: "facts: the judge's answer has no fact (2 tries): '[]'"}
     assert np.isnan(scores.values).all()
 
 
 @pytest.mark.parametrize(
     ("facts", "matched", "verified", "reason"),
     [
-        ("no list", "", "", "facts: an answer is no list of Python or JSON"),
-        (f"no\nlist {52 * 'x'}", "", "", "facts: an answer is no list of Python or JSON"),
-        (f"no\nlist {53 * 'x'}", "", "", "facts: an answer is no list of Python or JSON"),
-        ('[{"fact": "It is red.", "relevance": 0}]', "", "", "facts: an answer has no relevant fact"),
-        ('[{"fact": "It is red."}]', "", "", "facts: an entry of an answer has a relevance that is not 0 or 1"),
-        (GOOD, '[{"number": 0}]', VERIFIED, "matching: an entry of an answer has no matched_oracle_id"),
+        ("no list", "", "", "facts: the judge's answer is not a JSON list"),
+        (f"no\nlist {52 * 'x'}", "", "", "facts: the judge's answer is not a JSON list"),
+        (f"no\nlist {53 * 'x'}", "", "", "facts: the judge's answer is not a JSON list"),
+        ('[{"fact": "It is red.", "relevance": 0}]', "", "", "facts: the judge's answer has no relevant fact"),
+        ('[{"fact": "It is red."}]', "", "", "facts: an entry of the judge's answer has a relevance other than 0 or 1"),
+        (GOOD, '[{"number": 0}]', VERIFIED, "matching: an entry of the judge's answer has no matched_oracle_id"),
         (GOOD, MATCHED, '[{"number": 1, "verification": 1}]',
-         "verifying: an answer does not judge each fact once, by its number"),
+         "verifying: the judge's answer does not have one entry for each fact, matched by number"),
     ],
 )  # fmt: skip
 def test_caption_whose_answers_cannot_be_used_is_named_with_its_reason_or_counts_0(
@@ -233,7 +233,7 @@ def test_oracle_of_the_judge_is_what_it_takes_out_of_the_references(prompts, jud
     # Recall is 1 of 3, and of the relevant ones 1 of 2.
     assert scores.values[0] == pytest.approx((2 / 3 / (1 + 1 / 3) + 1 / (1 + 1 / 2)) / 2)
     assert scores.failures == {
-        1: "references: facts: an answer has no fact (5 tries): '[]'",
+        1: "references: facts: the judge's answer has no fact (5 tries): '[]'",
         2: "references: are empty",
     }
 
@@ -247,7 +247,7 @@ def test_item_without_an_oracle_or_an_image_is_named(prompts, oracle, judge):
         0: "image: is a video",
         1: "oracle.jsonl has no row of its image: 'image_1', but of 'image_0'",
     }
-    with pytest.raises(MetricError, match="no names of images"):
+    with pytest.raises(MetricError, match="name no images"):
         metric.score(items("c", image_names=()), context)
     with pytest.raises(MetricError, match="needs images"):
         metric.score(items("c", images=()), context)
@@ -257,13 +257,13 @@ def test_item_without_an_oracle_or_an_image_is_named(prompts, oracle, judge):
     ("content", "said"),
     [
         ("{", "oracle.jsonl"),
-        ("", "holds no row"),
-        ('{"image_name": "a.jpg", "oracle_caption": "t"}', "row 1: has no list of oracle_facts"),
-        ('{"image_name": "a.jpg", "oracle_caption": "t", "oracle_facts": []}', "row 1: has no list of oracle_facts"),
+        ("", "has no row"),
+        ('{"image_name": "a.jpg", "oracle_caption": "t"}', "is not a list with entries"),
+        ('{"image_name": "a.jpg", "oracle_caption": "t", "oracle_facts": []}', "is not a list with entries"),
         ('{"image_name": "a.jpg", "oracle_caption": " ", "oracle_facts": ["f"]}', "row 1: has no oracle_caption"),
-        ('{"image_name": "a.jpg", "oracle_caption": "t", "oracle_facts": [1]}', "an entry of oracle_facts that is no"),
+        ('{"image_name": "a.jpg", "oracle_caption": "t", "oracle_facts": [1]}', "holds an entry that is not text"),
         ('{"image_name": "a.jpg", "oracle_caption": "t", "oracle_facts": ["f"]}\n'
-         '{"image_name": "b/a.png", "oracle_caption": "t", "oracle_facts": ["f"]}', "row 2: a second row of image 'a'"),
+         '{"image_name": "b/a.png", "oracle_caption": "t", "oracle_facts": ["f"]}', "row 2: image 'a' already"),
     ],
 )  # fmt: skip
 def test_faulty_file_of_facts_is_told_by_its_row(tmp_path: Path, content: str, said: str):
@@ -369,7 +369,7 @@ def test_matching_that_names_no_fact_of_either_side_cannot_be_used(answer: str):
                                    '"fact": "a", "relevance": "1"', '"fact": "a", "relevance": 1.0'])  # fmt: skip
 def test_fact_without_a_text_or_with_another_relevance_cannot_be_used(entry: str):
     more = "" if "relevance" in entry else ', "relevance": 1'
-    with pytest.raises(ValueError, match="an entry of an answer has"):
+    with pytest.raises(ValueError, match="an entry of the judge's answer has"):
         read_facts(f'[{{"fact": "b", "relevance": 1}}, {{{entry}{more}}}]')
 
 

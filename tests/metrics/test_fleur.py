@@ -54,11 +54,11 @@ def test_rating_is_what_is_left_without_all_but_digits_and_dots(text: str, ratin
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("", "holds no number"),
-        ("It is good.", "holds no number"),
+        ("", "has no number"),
+        ("It is good.", "has no number"),
         ("0.8 of 1.0", "not one number"),
-        ("2.5", "outside of 0 to 1"),
-        ("8", "outside of 0 to 1"),
+        ("2.5", "not between 0 and 1"),
+        ("8", "not between 0 and 1"),
     ],
 )
 def test_answer_that_is_no_rating_is_named(text: str, fault: str):
@@ -70,8 +70,8 @@ def test_answer_that_is_no_rating_is_named(text: str, fault: str):
     ("rating", "told", "fault"),
     [
         (0.85, Judgement("0.85", [JudgeToken("0", {}), JudgeToken(".", {}), JudgeToken("85", {})]), "not single"),
-        (0.8, Judgement("0.8"), "tells no probabilities"),
-        (0.8, answer("0.8", at_2={}), "tells no probabilities"),
+        (0.8, Judgement("0.8"), "gives no token probabilities"),
+        (0.8, answer("0.8", at_2={}), "gives no token probabilities"),
         (0.00001, answer("0.00001"), "too many decimals"),
     ],
 )
@@ -98,8 +98,8 @@ def test_each_caption_has_its_own_value_or_failure_and_never_that_of_another(tmp
     assert scores.values == pytest.approx([0.76, *[np.nan] * 5, 0.76], nan_ok=True)
     assert scores.parts["printed"] == pytest.approx([0.8, *[np.nan] * 5, 0.8], nan_ok=True)
     assert scores.failures == {
-        1: "the judge's answer holds no number",
-        2: "the judge's rating lies outside of 0 to 1",
+        1: "the judge's answer has no number",
+        2: "the judge's rating is not between 0 and 1",
         3: "judge: is not among the recorded responses",
         4: "image: is a video",
         5: "image file: No such file or directory",

@@ -31,21 +31,21 @@ def test_captions_of_one_image_are_compared_in_one_question(answers, prompt):
     judge = answers({"prompt": question, "response": response} for question, response in asked.items())
     scores = Gpt4Eval(prompt=prompt).score(captions, Context(judge=judge))
     assert scores.values == pytest.approx([1.0, np.nan, 0.5, np.nan, 0.0, 0.2], nan_ok=True)
-    assert scores.failures == dict.fromkeys((1, 3), "the judge's answer holds no JSON object with 'scores'")
+    assert scores.failures == dict.fromkeys((1, 3), "the judge's answer has no JSON object with 'scores'")
 
 
 @pytest.mark.parametrize(
     ("answer", "fault"),
     [
-        ("", "holds no JSON object"),
-        ('{"scores": [1, 2', "holds no JSON object"),
-        ('{"scores": [1]}', "not one a caption"),
-        ('{"scores": {"a": 1, "b": 2}}', "not one a caption"),
-        ('{"scores": [1, "2"]}', "is no number"),
-        ('{"scores": [1, true]}', "is no number"),
-        ('{"scores": [1, 6]}', "outside of 0 to 5"),
-        ('{"scores": [-1, 2]}', "outside of 0 to 5"),
-        ('{"scores": [NaN, 2]}', "outside of 0 to 5"),
+        ("", "has no JSON object"),
+        ('{"scores": [1, 2', "has no JSON object"),
+        ('{"scores": [1]}', "one score for each caption"),
+        ('{"scores": {"a": 1, "b": 2}}', "one score for each caption"),
+        ('{"scores": [1, "2"]}', "is not a number"),
+        ('{"scores": [1, true]}', "is not a number"),
+        ('{"scores": [1, 6]}', "not between 0 and 5"),
+        ('{"scores": [-1, 2]}', "not between 0 and 5"),
+        ('{"scores": [NaN, 2]}', "not between 0 and 5"),
     ],
 )
 def test_answer_that_cannot_be_used_is_named(answer: str, fault: str):
@@ -58,6 +58,6 @@ def test_last_object_with_scores_counts():
 
 
 def test_without_a_prompt_it_says_that_none_was_released():
-    with pytest.raises(MetricError, match="did not release its own") as error:
+    with pytest.raises(MetricError, match="did not release its prompt") as error:
         Gpt4Eval().check()
     assert "gpt4_eval[prompt=FILE]" in error.value.hint

@@ -149,7 +149,7 @@ def test_task_file_names_the_entry_of_the_result_and_passes_options(tmp_path: Pa
 def test_result_with_several_numbers_must_be_told_apart(tmp_path: Path):
     table = capbench.score(CAPTIONS, [module(tmp_path, result='{"one": 1.0, "two": 2.0}')])
     (error,) = table.metric_errors.values()
-    assert "which of them is the score?" in error
+    assert "none of them is named as the score" in error
 
 
 def test_caption_on_which_a_module_fails_is_named(tmp_path: Path):

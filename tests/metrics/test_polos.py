@@ -225,7 +225,7 @@ def test_weights_that_do_not_fit_the_models_are_named(weights, roberta, clip, pi
 
     kept = load_file(weights)
     faulty = {
-        r"head takes \d+ numbers, and text model and CLIP give \d+": {
+        r"head takes \d+ features; text model and CLIP give \d+": {
             **kept, "ff.0.ff.linear_1.weight": kept["ff.0.ff.linear_1.weight"][:, 1:].contiguous()
         },
         # A bias of one number would be added to every one.
@@ -281,7 +281,7 @@ def test_checkpoint_with_code_is_refused_unread_and_the_error_says_what_helps(st
 
 def test_missing_weights_are_named_before_anything_runs_with_how_they_are_made(tmp_path: Path, roberta: str):
     for given in (None, str(tmp_path / "reprod.ckpt")):
-        with pytest.raises(MetricError, match="no such .safetensors file") as raised:
+        with pytest.raises(MetricError, match=r"no such \.safetensors file") as raised:
             Polos(weights=given, text_model=roberta).check()
         assert "capbench.metrics.polos.weights import convert" in raised.value.hint
 

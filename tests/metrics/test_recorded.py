@@ -162,9 +162,9 @@ def test_error_names_captions_without_a_score_and_scores_without_a_caption(tmp_p
         ('{"id": "x", "score": true}', "row 4 'score' is not a number: True"),
         ('{"id": "x", "score": "inf"}', "row 4 'score' is not finite: 'inf'"),
         ('{"id": "x", "score": NaN}', "scores.jsonl:4 not JSON: NaN is not a JSON value"),
-        ('{"score": 1}', "row 4 has no 'id' that is a name: None"),
-        ('{"id": [1], "score": 1}', "row 4 has no 'id' that is a name: [1]"),
-        ('{"id": true, "score": 1}', "row 4 has no 'id' that is a name: True"),
+        ('{"score": 1}', "row 4 'id' is not a name: None"),
+        ('{"id": [1], "score": 1}', "row 4 'id' is not a name: [1]"),
+        ('{"id": true, "score": 1}', "row 4 'id' is not a name: True"),
     ],
 )
 def test_row_that_holds_no_score_is_counted_and_named(tmp_path: Path, row: str, reason: str):
@@ -181,9 +181,9 @@ def test_two_rows_of_one_key_are_refused_unless_they_say_the_same(tmp_path: Path
     assert recorded(path).score(ITEMS, Context()).values.tolist() == [-1, 0.25, 20]
     assert reviewed(recorded(path)) == []
     path = write(tmp_path / "other.jsonl", [*BY_ID, {"id": "a", "score": 7}])
-    with pytest.raises(MetricError, match=r"other\.jsonl: 1 times two rows .* rows 2 \(-1\) and 4 \(7\)") as raised:
+    with pytest.raises(MetricError, match=r"other\.jsonl: 1 keys have two .* rows 2 \(-1\) and 4 \(7\)") as raised:
         recorded(path).check()
-    assert "keep one of the two" in raised.value.hint
+    assert "remove one row" in raised.value.hint
 
 
 @pytest.mark.parametrize(
@@ -192,8 +192,8 @@ def test_two_rows_of_one_key_are_refused_unless_they_say_the_same(tmp_path: Path
         ([{"name": "a", "score": 1}], r"has no column 'image' and none 'caption'; it has name, score"),
         ([{"id": "a", "value": 1}], r"has no column 'score'; it has id, value"),
         ([{"image": "a", "score": 1}], r"has no column 'caption'; it has image, score"),
-        ([{"id": "a", "score": None}], r"holds no score; row 1 has no 'score'$"),
-        ([], r"holds no score$"),
+        ([{"id": "a", "score": None}], r"has no score; row 1 has no 'score'$"),
+        ([], r"has no score$"),
     ],
 )
 def test_file_without_scores_is_refused(tmp_path: Path, rows: list[dict[str, Any]], message: str):
@@ -222,9 +222,9 @@ def test_file_that_cannot_be_read_is_refused(tmp_path: Path):
 
 def test_scores_by_image_need_images(tmp_path: Path):
     items = Items(["a"], ["a dog runs"], [()], np.ones(1))
-    with pytest.raises(MetricError, match="what is scored has no images") as raised:
+    with pytest.raises(MetricError, match="the scored rows have no images") as raised:
         recorded(write(tmp_path / "scores.jsonl", BY_CAPTION)).score(items, Context())
-    assert "Give its rows an 'id'" in raised.value.hint
+    assert "Add a column 'id' to the file" in raised.value.hint
 
 
 def test_fingerprint_is_of_what_the_file_holds_and_not_of_where_it_lies(tmp_path: Path):

@@ -142,7 +142,7 @@ def test_fleur_looks_at_each_image_once_over_all_runs(tmp_path: Path):
         first, second = (capbench.score(rows, ["fleur"], **options) for _ in range(2))
     # 0.1 * (0.75 * 8 + 0.25 * 7)
     assert [row["fleur"] for row in first.rows] == [pytest.approx(0.775), None, pytest.approx(0.775)]
-    assert first.failures[0]["reason"] == "fleur: the judge's answer holds no number"
+    assert first.failures[0]["reason"] == "fleur: the judge's answer has no number"
     assert first.failures[0]["samples"] == ["d1"]
     assert second.rows == first.rows
     assert len(server.bodies) == 3

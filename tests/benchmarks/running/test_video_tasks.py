@@ -99,7 +99,7 @@ def test_a_metric_named_by_the_user_is_taken_as_the_task_sets_it(vatex: Path, en
 
 def test_without_the_training_captions_emscore_is_not_another_number(vatex: Path, encoder: Encoder):
     (vatex / "vatex_train_en_annotations.json").unlink()
-    with pytest.raises(MetricError, match=r"vatex_train_en_annotations\.json, and there is no such file"):
+    with pytest.raises(MetricError, match=r"vatex_train_en_annotations\.json; there is no such file"):
         run("vatex_eval_noref", vatex, encoder)
 
 

@@ -279,7 +279,7 @@ def test_missing_parts_are_told_before_work_starts(capture, write_graphs, tmp_pa
 
 
 def test_file_without_graphs_is_told(capture, write_graphs):
-    with pytest.raises(MetricError, match="no row with 'caption' or 'sentence'"):
+    with pytest.raises(MetricError, match="no row has 'caption' or 'sentence'"):
         capture(write_graphs({"text": "A car."})).check()
 
 

@@ -114,9 +114,9 @@ def test_check_says_what_is_missing_before_work_starts(hub_cache: Path, bert: Pa
     (tmp_path / "empty").mkdir()
     with pytest.raises(MetricError, match=r"the folder .*empty has no config\.json"):
         encoder(str(tmp_path / "empty")).check()
-    with pytest.raises(MetricError, match=f"'{NAME}' is no folder and not in the hub's cache"):
+    with pytest.raises(MetricError, match=f"'{NAME}' is neither a folder nor in the hub's cache"):
         encoder().check()
-    with pytest.raises(MetricError, match="is no folder and no name on the hub"):
+    with pytest.raises(MetricError, match="is neither a folder nor a hub name"):
         encoder("a/b/c").check()
     arrive(hub_cache, NAME, bert)
     encoder().check()
