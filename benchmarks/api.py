@@ -176,14 +176,11 @@ def score(
     source = given_rows(rows, predictions, references, images)
     rule, failures, names = require_rule(empty_caption), FailureLog(strict), split_metrics(metrics)
     with permit(Permissions.of(allow_outside, allow_server, trust_remote_code=trust_remote_code)):
-        named, models = NamedModels(), Models()
         execution, file = execution_of(engine, store)
-        if model is not None or judge is not None:
-            named = NamedModels(encoder=named_or_given(model, model_args), judge=named_or_given(judge, judge_args))
-            execution.require_named(named)
+        named = NamedModels(encoder=named_or_given(model, model_args), judge=named_or_given(judge, judge_args))
+        execution.require_named(named)
         planned = plan_rows(names, named)
-        if named.encoder or named.judge:
-            models = Models() if execution.is_always_elsewhere else load_models(named)
+        models = Models() if execution.is_always_elsewhere else load_models(named)
         with Store(file, late=True) as opened:
             return score_rows(
                 source, planned, failures, rule,

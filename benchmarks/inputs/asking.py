@@ -23,7 +23,7 @@ _FIRST_WINDOW, _LAST_WINDOW = 64, 4096
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _KeyedRequest:
     """A request with its position among all and its key in the store; the key is empty where nothing is cached."""
 
     position: int
@@ -60,7 +60,7 @@ def answers(
     """
     batch = batch_size or captioner.batch_size
     producer, captions = captioner.fingerprint(), 0
-    waiting: list[_Asked] = []
+    waiting: list[_KeyedRequest] = []
 
     def tell(new: int) -> None:
         report(captions + new, total)
@@ -96,12 +96,12 @@ def merged(pieces: Iterable[Captioned]) -> Captioned:
     return Captioned(dict(sorted(captions.items())), failures, unseen, frozenset(absent))
 
 
-def _windows(requests: Iterable[CaptionRequest], batch: int, keys: bool) -> Iterator[tuple[list[_Asked], bool]]:
+def _windows(requests: Iterable[CaptionRequest], batch: int, keys: bool) -> Iterator[tuple[list[_KeyedRequest], bool]]:
     """Yield windows in order, and whether each is the last; keys are computed while the window before is in use."""
     numbered = enumerate(requests)
     size = -(-_FIRST_WINDOW // batch) * batch
 
-    def taken(count: int) -> Future[list[_Asked]] | None:
+    def taken(count: int) -> Future[list[_KeyedRequest]] | None:
         # In the caller's thread: the iterator of requests may not be thread-safe.
         window = list(islice(numbered, count))
         return ahead.submit(_keyed, window, keys) if window else None
@@ -114,13 +114,13 @@ def _windows(requests: Iterable[CaptionRequest], batch: int, keys: bool) -> Iter
             yield window.result(), upcoming is None
 
 
-def _keyed(window: Sequence[tuple[int, CaptionRequest]], keys: bool) -> list[_Asked]:
+def _keyed(window: Sequence[tuple[int, CaptionRequest]], keys: bool) -> list[_KeyedRequest]:
     if not keys:
-        return [_Asked(position, request, "") for position, request in window]
+        return [_KeyedRequest(position, request, "") for position, request in window]
     seen = [request.pixels for _, request in window if request.pixels is not None]
     hashes = iter(digests(seen))
     return [
-        _Asked(position, request, _key(request, None if request.pixels is None else next(hashes)))
+        _KeyedRequest(position, request, _key(request, None if request.pixels is None else next(hashes)))
         for position, request in window
     ]
 
@@ -134,7 +134,7 @@ def _key(request: CaptionRequest, digest: str | OSError | None) -> str:
 
 def _ask(
     captioner: Captioner,
-    asked: Sequence[_Asked],
+    asked: Sequence[_KeyedRequest],
     producer: Mapping[str, Any],
     cache: Cache,
     batch_size: int | None,

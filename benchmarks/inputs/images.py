@@ -104,11 +104,11 @@ class ImageFinder:
             return handle
         if self._late and isinstance(handle, ImageHandle) and not self._videos:
             return replace(handle, source=LateImage(self, str(path)))
-        return self._within(self._found(handle, path))
+        return self._within(self._located(handle, path))
 
     def look_for(self, path: Path) -> ImageHandle | VideoHandle | None:
         """Return the handle of the file that a path or name leads to, located now."""
-        return self._within(self._found(ImageHandle(path), path))
+        return self._within(self._located(ImageHandle(path), path))
 
     def _within(self, pixels: ImageHandle | VideoHandle | None) -> ImageHandle | VideoHandle | None:
         handle = _within(pixels, self._boundary)
@@ -116,7 +116,7 @@ class ImageFinder:
             self._outside.add(file.path)
         return handle
 
-    def _found(self, handle: ImageHandle | VideoHandle, path: Path) -> ImageHandle | VideoHandle | None:
+    def _located(self, handle: ImageHandle | VideoHandle, path: Path) -> ImageHandle | VideoHandle | None:
         """Return the handle of the file that a path or name leads to; None if it is missing and optional."""
         name = str(path)
         if self._videos:

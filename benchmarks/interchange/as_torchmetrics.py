@@ -44,7 +44,7 @@ class TorchCaptionMetric(torch.nn.Module):
     def __init__(self, planned: PlannedMetric) -> None:
         super().__init__()
         self._planned = planned
-        self._told: list[Any] = []
+        self._rows: list[Any] = []
         self.higher_is_better = planned.metric.direction
         self.register_buffer("_place", torch.zeros(()), persistent=False)
 
@@ -68,7 +68,7 @@ class TorchCaptionMetric(torch.nn.Module):
             UsageError: There was no batch.
             MetricError: A caption has no score.
         """
-        rows = self._told
+        rows = self._rows
         if distributed.is_available() and distributed.is_initialized():
             parts: list[list[Any]] = [[] for _ in range(distributed.get_world_size())]
             distributed.all_gather_object(parts, rows)
@@ -77,16 +77,16 @@ class TorchCaptionMetric(torch.nn.Module):
 
     def forward(self, *batch: Any, **named: Any) -> torch.Tensor:
         """Add a batch, and return the value for this batch only."""
-        before, self._told = self._told, []
+        before, self._rows = self._rows, []
         try:
             self.update(*batch, **named)
-            return self._computed(self._told)
+            return self._computed(self._rows)
         finally:
-            self._told = before + self._told
+            self._rows = before + self._rows
 
     def reset(self) -> None:
         """Remove all batches."""
-        self._told = []
+        self._rows = []
 
     def _scores(self, items: Items, context: Context) -> Scores:
         scores = score_metric(self._planned.metric, items, context)
@@ -134,7 +134,7 @@ class TorchTextMetric(TorchCaptionMetric):
         for number, texts in enumerate(lists):
             if "references" in self._planned.metric.needs and (fault := references_fault(texts)):
                 raise DataError(f"caption {number} of the batch: reference {fault}")
-        self._told += zip(map(_said, candidates), lists, strict=True)
+        self._rows += zip(map(_scored_text, candidates), lists, strict=True)
 
     def _value(self, rows: Sequence[tuple[str, tuple[str, ...]]]) -> float | None:
         items, _, _ = gather(CaptionRow(str(n), str(n), *row) for n, row in enumerate(rows))
@@ -199,12 +199,12 @@ class CLIPScore(TorchCaptionMetric):
             raise UsageError(f"{type(self).__name__} compares images with captions, not two of the same type")
         handles, captions = list(map(_handle, _listed("images", images))), _listed("captions", texts)
         _require_as_many(captions, handles, "images")
-        rows = zip(map(_said, captions), handles, strict=True)
+        rows = zip(map(_scored_text, captions), handles, strict=True)
         items, item_of_row, _ = gather(
             CaptionRow(str(n), str(n), caption, (), pixels=handle) for n, (caption, handle) in enumerate(rows)
         )
         scores = self._scores(items, Context(encoder=self.encoder))
-        self._told += scores.values[item_of_row].tolist()
+        self._rows += scores.values[item_of_row].tolist()
 
     def _value(self, rows: Sequence[float]) -> float | None:
         return MEAN.corpus(Scores(np.array(rows)), np.ones(len(rows)))
@@ -245,7 +245,7 @@ def _listed(subject: str, value: Any) -> list[Any]:
     return [value] if is_one else list(value)
 
 
-def _said(caption: Any) -> str:
+def _scored_text(caption: Any) -> str:
     """Return a caption; captions without text become empty, as in released code."""
     return "" if candidate_fault(caption) else caption
 

@@ -131,10 +131,10 @@ def open_shard_map(
     from ..scale.shards import Originals, ShardFiles, unfinished_folder
 
     executor = execution.executor if execution.is_always_elsewhere or is_large else None
-    folder = Folder(execution.folder) if execution.folder is not None else None
-    is_local = folder is not None and folder.path is not None
-    if folder is not None and folder.path is not None:
-        own = folder.path / task
+    shared = Folder(execution.folder) if execution.folder is not None else None
+    is_watched = False
+    if shared is not None and shared.path is not None:
+        own, is_watched = shared.path / task, True
         try:
             own.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -144,22 +144,22 @@ def open_shard_map(
             ) from error
         folder = Folder(own)
     else:
-        if folder is not None:
-            folder.require_usable()
+        if shared is not None:
+            shared.require_usable()
         own = stack.enter_context(unfinished_folder(key[:32]))
-        folder = folder or Folder(own)
+        folder = shared or Folder(own)
     files = ShardFiles(folder, originals or Originals())
     identities = model_identities(named, scorer.models)
     metrics, cache = scorer.metrics, scorer.cache
     if executor is None:
         in_steps = ShardProgress(scorer.progress, total)
         work = ShardWork(files, metrics, scorer.models, cache, in_steps, batch_size, permitted())
-        return ShardMap(work, InProcess(), identities, cache, own, silent, is_local)
+        return ShardMap(work, InProcess(), identities, cache, own, silent, is_watched)
     if folder.path is not None:
         executor.use_folder(own)
     store = cache.path if isinstance(cache, Store) else default_store_path()
     work = ShardWork(files, metrics, LoadedWhenAsked(named), store, silent, batch_size, permitted())
-    return ShardMap(work, executor, identities, cache, own, scorer.progress, is_local)
+    return ShardMap(work, executor, identities, cache, own, scorer.progress, is_watched)
 
 
 def score_over_shards(

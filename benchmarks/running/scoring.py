@@ -304,13 +304,13 @@ class PieceScores(NamedTuple):
     Attributes:
         first: Number of the first item.
         size: Number of items.
-        made: The output.
+        output: The output.
         ids: Ids of items without a score or with a remark, by number; of all items where it failed.
     """
 
     first: int
     size: int
-    made: MetricScores
+    output: MetricScores
     ids: Mapping[int, str] | Sequence[str]
 
 
@@ -453,7 +453,7 @@ def _terms(
     """Yield ``[m, t]`` the terms of distinct items in the sums of a metric, piece by piece."""
     for first, size, scored, _ in pieces():
         if scored.scores is None:
-            like = next(piece.made.scores for piece in pieces() if piece.made.scores is not None)
+            like = next(piece.output.scores for piece in pieces() if piece.output.scores is not None)
             terms = np.zeros((size, planned.aggregate.terms(like).shape[1]))
         else:
             terms = planned.aggregate.terms(scored.scores)

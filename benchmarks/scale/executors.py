@@ -165,7 +165,7 @@ class LocalExecutor(Executor):
                     if (call := again.popleft() if again else next(numbered, None)) is None:
                         break
                     try:
-                        in_flight[pool.submit(_carry_out, call[1])] = call
+                        in_flight[pool.submit(_run_call, call[1])] = call
                     except BrokenProcessPool:
                         again.appendleft(call)
                         is_broken = True
@@ -261,7 +261,7 @@ def _end_with_driver() -> None:
     os._exit(1)
 
 
-def _carry_out(call: Any) -> Any:
+def _run_call(call: Any) -> Any:
     """Call the function of this worker."""
     global _function
     if isinstance(_function, bytes):

@@ -81,14 +81,14 @@ class ShardDone:
         result: Name of the file that it wrote.
         faults: Metric to the reason why it has no state.
         facts: The facts of the used models for a record, by role.
-        found: Number of results from the store.
+        cached: Number of results from the store.
         computed: Number of new results in the store.
     """
 
     result: str
     faults: Mapping[str, str] = field(default_factory=dict[str, str])
     facts: Mapping[str, ModelFacts] = field(default_factory=dict[str, ModelFacts])
-    found: int = 0
+    cached: int = 0
     computed: int = 0
 
 
@@ -137,8 +137,8 @@ class ShardWork:
             else:
                 done = self._make(call, cache)
             if isinstance(self.cache, Path):
-                cached, new = _counts(cache)
-                done = replace(done, found=cached - hits, computed=new - computed)
+                hits_now, computed_now = _counts(cache)
+                done = replace(done, cached=hits_now - hits, computed=computed_now - computed)
             return done
 
     def _make(self, call: ShardCall, cache: Cache) -> ShardDone:
@@ -377,7 +377,7 @@ class ShardMap:
             for of, fact in done.facts.items():
                 self.facts.setdefault(of, []).append(fact)
             if isinstance(self.cache, Store):
-                self.cache.hits += done.found
+                self.cache.hits += done.cached
                 self.cache.computed += done.computed
         return [finished[number] for number in sorted(finished)]
 

@@ -178,8 +178,8 @@ class _Mapping:
 
     def _start(self, worker: Any, call: Any) -> Any:
         if worker is not None:
-            return worker.carry_out.remote(*self._sent, call)
-        return self._ray.remote(carry_out).options(max_retries=_RETRIES, **self._options).remote(*self._sent, call)
+            return worker.run_call.remote(*self._sent, call)
+        return self._ray.remote(run_call).options(max_retries=_RETRIES, **self._options).remote(*self._sent, call)
 
     def _grow(self) -> None:
         """Start as many workers as there is room for now.
@@ -260,16 +260,16 @@ class Actor:
     def begin(self) -> None:
         """Return once it is placed."""
 
-    def carry_out(self, key: str, function: list[Any], call: Any) -> tuple[Any, list[str]]:
-        """Call a function; see :func:`carry_out`."""
-        return carry_out(key, function, call)
+    def run_call(self, key: str, function: list[Any], call: Any) -> tuple[Any, list[str]]:
+        """Call a function; see :func:`run_call`."""
+        return run_call(key, function, call)
 
 
 _held: tuple[str, Any] = ("", None)
 """In a worker: its last function, with the key."""
 
 
-def carry_out(key: str, function: list[Any], call: Any) -> tuple[Any, list[str]]:
+def run_call(key: str, function: list[Any], call: Any) -> tuple[Any, list[str]]:
     """Call a function, which a process fetches once; return its result and its lines on stderr.
 
     Args:

@@ -209,4 +209,4 @@ def test_image_that_cannot_be_read_is_an_error_and_no_silent_number(shapes_clip:
         ours.update([tmp_path / "none.jpg"], ["a"])
     grey = torch.zeros((1, 9, 9), dtype=torch.uint8)
     ours.update([grey, np.zeros((9, 9), np.uint8)], ["a dog", "a dog"])
-    assert len(set(ours._told)) == 1
+    assert len(set(ours._rows)) == 1
