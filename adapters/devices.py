@@ -64,8 +64,8 @@ def torch_version() -> str:
 
 TOO_LARGE = "does not fit into the device's memory"
 
-_One = TypeVar("_One")
-_Made = TypeVar("_Made")
+_Input = TypeVar("_Input")
+_Result = TypeVar("_Result")
 
 
 class BatchSize:
@@ -80,10 +80,10 @@ class BatchSize:
 
     def batches(
         self,
-        things: Sequence[_One],
-        work: Callable[[Sequence[_One]], _Made],
-        length: Callable[[_One], int] = lambda thing: 1,
-    ) -> Iterator[tuple[Sequence[_One], _Made | None]]:
+        things: Sequence[_Input],
+        work: Callable[[Sequence[_Input]], _Result],
+        length: Callable[[_Input], int] = lambda thing: 1,
+    ) -> Iterator[tuple[Sequence[_Input], _Result | None]]:
         """Work off things batch by batch, in their order.
 
         Args:
@@ -111,7 +111,7 @@ class BatchSize:
             start = stop
 
 
-def _unless_too_large(work: Callable[[Sequence[_One]], _Made], batch: Sequence[_One]) -> _Made | None:
+def _unless_too_large(work: Callable[[Sequence[_Input]], _Result], batch: Sequence[_Input]) -> _Result | None:
     try:
         return work(batch)
     except Exception as error:

@@ -24,7 +24,7 @@ _TYPES = ("token_type_ids", "mm_token_type_ids")
 
 def trainable_captioner(captioner: HfCaptioner) -> TrainableCaptioner:
     """Return the trainable model of a captioner."""
-    own = _Lending(captioner)
+    own = _TrainableMethods(captioner)
     model = captioner.model.float()
     has_grid = hasattr(getattr(model, "encoder", None), "grid")
     return TrainableCaptioner(
@@ -42,7 +42,7 @@ def trainable_captioner(captioner: HfCaptioner) -> TrainableCaptioner:
     )
 
 
-class _Lending:
+class _TrainableMethods:
     """The methods of a trainable captioner; see ``TrainableCaptioner``."""
 
     def __init__(self, captioner: HfCaptioner) -> None:

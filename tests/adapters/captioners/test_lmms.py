@@ -104,7 +104,7 @@ def test_batch_that_fails_is_asked_one_by_one():
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        ({"model": "dummy", "package": "other"}, "is lmms_eval or lm_eval"),
+        ({"model": "dummy", "package": "other"}, "package=[^ ]* is not known"),
         ({"model": "no-such-model", "package": "lm_eval"}, "cannot be loaded: ValueError"),
         ({"model": "hf", "package": "lm_eval", "colour": "red"}, "cannot be loaded"),
     ],
