@@ -210,7 +210,9 @@ def _metrics(runs: Sequence[FinishedRun], settings: CompareSettings, progress: P
     ratings = Ratings.of(())
     if first.record.protocol.rated:
         # All runs have the same data, so the ratings of one are those of all.
-        rated_by = next((run for run in runs if run.has_ratings), None)
+        rated_by = next(
+            (run for run in runs if any(column.partition(".")[0] == "ratings" for column in run.columns)), None
+        )
         if rated_by is None:
             raise scores_only(first, "ratings")
         ratings = rated_by.ratings(aspect)
@@ -218,11 +220,11 @@ def _metrics(runs: Sequence[FinishedRun], settings: CompareSettings, progress: P
     scored, notes = scored_metrics(runs, settings.metrics)
     scores = {entry.name: entry.values for entry in scored}
     rows = ComparedRows(
-        first.images(),
+        first.values("image"),
         scores,
         ratings,
-        first.names("system"),
-        first.names("category"),
+        first.values("system"),
+        first.values("category"),
         by="" if statistic else name,
         lower_is_better={entry.name for entry in scored if not entry.run.record.higher_is_better(entry.metric)},
     )
@@ -390,9 +392,6 @@ def _too_few_resamples(pairs: Sequence[Pair], settings: CompareSettings) -> list
     ]
 
 
-_RESAMPLES, _SEED = 1000, 1234
-
-
 def on_shared_documents(
     metric: str, runs: Sequence[FinishedRun], names: Sequence[str]
 ) -> tuple[ComparedRows, list[str]]:
@@ -406,11 +405,11 @@ def on_shared_documents(
     Raises:
         DataError: A document has different references in two runs.
     """
-    ids_of = [run.ids() for run in runs]
+    ids_of = [run.values("id") for run in runs]
     others = [set(ids) for ids in ids_of[1:]]
     ids = [identity for identity in ids_of[0] if all(identity in other for other in others)]
     notes = require_same_references(runs, ids)
-    images = dict(zip(ids_of[0], runs[0].images(), strict=True))
+    images = dict(zip(ids_of[0], runs[0].values("image"), strict=True))
     scores: dict[str, np.ndarray] = {}
     for name, run, its_ids in zip(names, runs, ids_of, strict=True):
         by_id = dict(zip(its_ids, run.scores(metric).tolist(), strict=True))
@@ -434,13 +433,13 @@ def changes(before: Path, after: Path) -> dict[str, Difference]:
     protocol = first.record.protocol
     if protocol.subject != "model" or not protocol.comparable:
         return {}
-    effects: dict[str, Difference] = {}
+    settings, effects = CompareSettings(), dict[str, Difference]()
     for metric, origin in first.metrics.items():
         if second.metrics.get(metric) != origin or origin.get("aggregation") == "corpus":
             continue
         rows, _ = on_shared_documents(metric, runs, ("before", "after"))
         try:
-            estimates = protocol.compare(rows, None, Draws(_RESAMPLES, _SEED)).estimates
+            estimates = protocol.compare(rows, None, Draws(settings.resamples, settings.seed)).estimates
         except UndefinedStatistic:
             continue
         effects[metric] = difference(estimates["after"], estimates["before"])

@@ -47,11 +47,6 @@ class FinishedRun:
         human = self.record.config.get("doc_to_human")
         return list(human) if isinstance(human, dict) else []
 
-    @property
-    def choices(self) -> Mapping[str, Any]:
-        """Every choice of the protocol, defaults spelled out."""
-        return self.record.protocol.fingerprint()
-
     @cached_property
     def metrics(self) -> dict[str, Mapping[str, Any]]:
         """Metrics with scores in the samples, each with the settings and versions that decide its values."""
@@ -71,21 +66,9 @@ class FinishedRun:
         """Return the score of each sample, NaN where it has none."""
         return numbers(self.samples[metric])
 
-    def images(self) -> list[str]:
-        """Return the image of each sample."""
-        return self.samples["image"].to_pylist()
-
     def ratings(self, aspect: str = "") -> Ratings:
         """Return the ratings of each sample, NaN for a rater who gave none; of one aspect, where there are several."""
         return Ratings(*numbers_in_lists(self.samples[f"ratings.{aspect}" if aspect else "ratings"]))
-
-    def names(self, column: str) -> list[str]:
-        """Return a column of names (``system``, ``category``); empty without it."""
-        return self.samples[column].to_pylist() if column in self.samples.column_names else []
-
-    def ids(self) -> list[str]:
-        """Return the id of each sample."""
-        return self.samples["id"].to_pylist()
 
     @property
     def columns(self) -> list[str]:
@@ -93,15 +76,12 @@ class FinishedRun:
         return self.file.schema_arrow.names
 
     def values(self, column: str) -> list[Any]:
-        """Return a column; columns of texts are read on demand."""
+        """Return a column, empty if the file lacks it; columns of texts are read on demand."""
         if column in self.samples.column_names:
             return self.samples[column].to_pylist()
+        if column not in self.columns:
+            return []
         return _usable(read_columns(self.path, self.file, [column, "image"]))[column].to_pylist()
-
-    @property
-    def has_ratings(self) -> bool:
-        """Whether the samples hold the ratings."""
-        return any(name.partition(".")[0] == "ratings" for name in self.samples.column_names)
 
 
 @dataclass(frozen=True)
@@ -130,16 +110,14 @@ def read_runs(folders: Sequence[Path]) -> list[FinishedRun]:
         UsageError: A folder is named twice.
         DataError: One cannot be read, or they are of different tasks or versions.
     """
-    seen: set[Path] = set()
-    runs = []
+    runs: dict[Path, FinishedRun] = {}
     for folder in folders:
         folder = folder.parent if folder.name in (RECORD_FILE, SAMPLES_FILE) else folder
-        if folder.resolve() in seen:
+        if folder.resolve() in runs:
             raise UsageError(f"{folder}: is named twice")
-        seen.add(folder.resolve())
-        runs.append(_read(folder))
-    first = runs[0]
-    for run in runs[1:]:
+        runs[folder.resolve()] = _read(folder)
+    first, *others = runs.values()
+    for run in others:
         for noun, value, other in (
             ("task", first.record.task, run.record.task),
             ("version", first.record.version, run.record.version),
@@ -150,12 +128,12 @@ def read_runs(folders: Sequence[Path]) -> list[FinishedRun]:
                     f"runs of different {noun}s cannot be compared: {first.path} is of {noun} {value}, "
                     f"{run.path} of {noun} {other}"
                 )
-    return runs
+    return [first, *others]
 
 
 def _read(folder: Path) -> FinishedRun:
-    below = [run for run in runs_below(folder) if run != folder]
     if folder.is_dir() and not (folder / RECORD_FILE).exists():
+        below = [run for run in runs_below(folder) if run != folder]
         raise DataError(
             f"{folder}: is not the folder of a run (it has no {RECORD_FILE})",
             "Runs below it: " + ", ".join(map(str, below[-3:])) if below else "",
@@ -192,8 +170,9 @@ def require_same_data(runs: Sequence[FinishedRun]) -> None:
     """
     first = runs[0]
     for run in runs[1:]:
+        settings = [other.record.protocol.fingerprint() for other in (first, run)]
         same = first.record.data_hash == run.record.data_hash
-        if same and first.choices == run.choices and len(first.samples) == len(run.samples):
+        if same and settings[0] == settings[1] and len(first.samples) == len(run.samples):
             continue
         raise DataError(
             f"{first.path} and {run.path} did not score the same data: {_what_differs(first, run)}",
@@ -218,7 +197,7 @@ def require_same_references(runs: Sequence[FinishedRun], ids: Sequence[str]) -> 
             raise scores_only(bare[0], "references, as the documents' hashes differ or are missing")
         paths = ", ".join(str(run.path) for run in bare)
         return [f"references were not compared one by one: {paths} holds scores alone; the documents' hashes are equal"]
-    references = [dict(zip(run.ids(), run.values("references"), strict=True)) for run in runs]
+    references = [dict(zip(run.values("id"), run.values("references"), strict=True)) for run in runs]
     for run, texts in zip(runs[1:], references[1:], strict=True):
         for identity in ids:
             if texts[identity] != references[0][identity]:
@@ -230,8 +209,9 @@ def require_same_references(runs: Sequence[FinishedRun], ids: Sequence[str]) -> 
 
 
 def _what_differs(first: FinishedRun, second: FinishedRun) -> str:
-    for key, value in first.choices.items():
-        if (other := second.choices[key]) != value:
+    settings = second.record.protocol.fingerprint()
+    for key, value in first.record.protocol.fingerprint().items():
+        if (other := settings[key]) != value:
             return f"protocol.{key} is {value} in one and {other} in the other"
     if len(first.samples) != len(second.samples):
         limits = [run.record.settings.limit for run in (first, second)]
@@ -241,7 +221,7 @@ def _what_differs(first: FinishedRun, second: FinishedRun) -> str:
     compared = ("id", "image", "candidate", "references", "ratings", "system", "category")
     for column in (name for name in shared if name.partition(".")[0] in compared):
         columns = (run.values(column) for run in (first, second))
-        for identity, mine, other in zip(first.ids(), *columns, strict=True):
+        for identity, mine, other in zip(first.values("id"), *columns, strict=True):
             if mine != other:
                 return f"sample '{identity}' has {column} {mine!r} in one and {other!r} in the other"
     return "their fingerprints differ"

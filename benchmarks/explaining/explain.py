@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...errors import UsageError, did_you_mean
-from ...metrics import Context, Metric
+from ...metrics import Context
 from ...metrics.aloha import Aloha
 from ...metrics.capture.metric import Capture
 from ...metrics.capture.parsers import label_of
@@ -21,21 +21,22 @@ from ..running.planned_metrics import PlannedMetric
 from ..store.store import Store
 from .rows import ScoreExplanation
 
+Explainable = Capture | Aloha | DcScore
 _HINT = "CAPTURE, ALOHa and DCScore can: --metric 'capture[key=value,...]', 'aloha[...]' or 'dcscore[...]'."
 
 
-def require_explainable(planned: PlannedMetric) -> Metric:
+def require_explainable(planned: PlannedMetric) -> Explainable:
     """Return a metric that can be explained.
 
     Raises:
         UsageError: It cannot.
     """
-    if not isinstance(planned.metric, Capture | Aloha | DcScore):
+    if not isinstance(planned.metric, Explainable):
         raise UsageError(f"metric '{planned.name}' cannot be explained", _HINT)
     return planned.metric
 
 
-def explain(metric: Metric, row: CaptionRow, context: Context) -> ScoreExplanation:
+def explain(metric: Explainable, row: CaptionRow, context: Context) -> ScoreExplanation:
     """Return the explanation of a caption's score.
 
     Args:
@@ -52,7 +53,6 @@ def explain(metric: Metric, row: CaptionRow, context: Context) -> ScoreExplanati
     elif isinstance(metric, DcScore):
         explanation = metric.explain(*texts, row.pixels, row.image, context)
     else:
-        assert isinstance(metric, Capture)  # noqa: S101 - require_explainable raises for others
         label, explanation = label_of(metric.number, []), metric.explain(*texts, context)
     return ScoreExplanation(label, *texts, explanation)
 

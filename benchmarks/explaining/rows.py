@@ -129,15 +129,9 @@ def rows(matched: KindScore) -> list[MatchRow]:
     matches += [MatchRow("synonym", name(mine[a]), name(theirs[b]), "both") for a, b in matched.pairing.synonymous]
     left_mine, left_theirs = matched.pairing.left_over()
     if matched.candidate_similar:
-        for pair in matched.candidate_similar:
-            matches.append(
-                MatchRow("similar", name(mine[pair.element]), name(theirs[pair.nearest]), "candidate", pair.similarity)
-            )  # fmt: skip
-        for pair in matched.reference_similar:
-            matches.append(
-                MatchRow("similar", name(mine[pair.nearest]), name(theirs[pair.element]), "reference", pair.similarity)
-            )  # fmt: skip
-        return matches
+        pairs = [(pair.element, pair.nearest, "candidate", pair.similarity) for pair in matched.candidate_similar]
+        pairs += [(pair.nearest, pair.element, "reference", pair.similarity) for pair in matched.reference_similar]
+        return matches + [MatchRow("similar", name(mine[a]), name(theirs[b]), of, cosine) for a, b, of, cosine in pairs]
     matches += [MatchRow("unmatched", name(mine[a]), "", "candidate") for a in left_mine]
     return matches + [MatchRow("unmatched", "", name(theirs[b]), "reference") for b in left_theirs]
 
@@ -206,11 +200,6 @@ def _hows(explanation: Explanation, side: Side) -> Iterator[tuple[str, How]]:
 
 # --- ALOHa
 
-_OBJECT_MEANINGS: Mapping[How, str] = {
-    "equal": "the same name, counts 1",
-    "similar": "counts the cosine to the object of the references that it is matched with",
-}
-
 
 def object_rows(matched: ObjectMatching) -> list[MatchRow]:
     """Return the objects of the candidate, the least similar first, each with its match."""
@@ -228,7 +217,8 @@ def object_meanings(matched: ObjectMatching) -> dict[How, str]:
     """Return the kinds of match that occur, with what each counts, and the words that were left out."""
     left = "0" if matched.unmatched == "zero" else "nothing, as released"
     known: dict[How, str] = {
-        **_OBJECT_MEANINGS,
+        "equal": "the same name, counts 1",
+        "similar": "counts the cosine to the object of the references that it is matched with",
         "unmatched": f"the references have no object left for it, counts {left}",
     }
     hows = {row.how for row in object_rows(matched)}

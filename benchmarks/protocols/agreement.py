@@ -15,7 +15,7 @@ from ..inputs.failures import FailureLog
 from ..statistics import Draws
 from ..statistics.bootstrap import by_influence, finite_value
 from ..statistics.classical import williams_test
-from ..statistics.contract import RatedScores, Statistic, UndefinedStatistic
+from ..statistics.contract import RatedScores, Statistic, Statistics, UndefinedStatistic
 from ..statistics.correlation import Pearson
 from ..statistics.influence import Spread, spreads_of_all
 from ..statistics.paired import SpreadEstimate, paired_bootstrap
@@ -31,7 +31,7 @@ from .contract import (
     metrics_of_judgements,
 )
 from .document_reader import read_each
-from .job import INTERVALS, Collected, Job, Result, ScoredMetric, Shard, Summary, shown_times
+from .job import INTERVALS, Collected, Job, Result, ScoredMetrics, Shard, Summary, shown_times
 from .rated_captions import (
     RatedCaption,
     RatedReference,
@@ -153,9 +153,7 @@ class Agreement(Protocol[AgreementSettings]):
         read = partial(rated_caption, settings=self.settings, failures=failures)
         return read_each(job, self.document_keys, read, failures)
 
-    def results(
-        self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
-    ) -> list[Result]:
+    def results(self, job: Job, collected: Collected, scored: ScoredMetrics, statistics: Statistics) -> list[Result]:
         """Return every statistic by metric, aspect and category, with bootstrap intervals over images."""
         draws, task = job.settings.draws(job.progress(INTERVALS)), job.task
         results: list[Result] = []
@@ -191,9 +189,7 @@ class Agreement(Protocol[AgreementSettings]):
             results[int(place)] = replace(results[int(place)], interval=interval, resampled=resamples)
         return results
 
-    def _measured(
-        self, statistics: Mapping[str, Statistic], categories: Sequence[str]
-    ) -> Iterator[tuple[str, str, Statistic]]:
+    def _measured(self, statistics: Statistics, categories: Sequence[str]) -> Iterator[tuple[str, str, Statistic]]:
         """Yield name, category and the function of the value: for each category, and overall (without a name)."""
         for name, statistic in statistics.items():
             for number, category in enumerate(categories if len(categories) > 1 else ()):
@@ -206,12 +202,7 @@ class Agreement(Protocol[AgreementSettings]):
         return OfCategories(statistic, range(categories))
 
     def ranking(
-        self,
-        job: Job,
-        collected: Collected,
-        scored: Sequence[ScoredMetric],
-        statistics: Mapping[str, Statistic],
-        results: Sequence[Result],
+        self, job: Job, collected: Collected, scored: ScoredMetrics, statistics: Statistics, results: Sequence[Result]
     ) -> dict[str, Ranking]:
         """Return which metrics differ; where all scored the same rows, the resamples are those of the intervals."""
         rankings: dict[str, Ranking] = {}
@@ -297,10 +288,10 @@ class Agreement(Protocol[AgreementSettings]):
             (mine,), (theirs,) = rated[metric], rated[other]
             try:
                 between = Pearson()(mine.scores, theirs.scores, mine.groups)
-                test = williams_test(estimates[metric].value, estimates[other].value, between, len(mine))
+                _, p = williams_test(estimates[metric].value, estimates[other].value, between, len(mine))
             except UndefinedStatistic:
                 return {"Williams": None}
-            return {"Williams": test.p}
+            return {"Williams": p}
 
         return replace(paired, classical=williams, supposes_independence="Williams' test" if n > groups else "")
 

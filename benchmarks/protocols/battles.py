@@ -13,18 +13,18 @@ from pydantic import Field
 from ...errors import DataError
 from ..inputs.failures import FailureLog
 from ..statistics.bootstrap import finite_value
-from ..statistics.contract import Interval, RatedScores, Statistic, UndefinedStatistic
+from ..statistics.contract import Interval, RatedScores, Statistic, Statistics, UndefinedStatistic
 from ..statistics.correlation import KendallB, Spearman
 from ..statistics.influence import spreads_of_values
 from ..statistics.rated_rows import first_seen
 from ..statistics.systems.battles import as_elo, online_elo, strengths, wins_of
 from .choices import Choice, Ties, by_size
-from .job import Collected, Job, Result, ScoredMetric
+from .job import Collected, Job, Result, RowScores, ScoredMetrics
 from .preference import Preference, PreferenceSettings, preference_credit, tied_as_often, undecided
 
 PEOPLE = "people"
 """The name in results of the strengths of systems by human votes."""
-_STATISTICS: Mapping[str, Statistic] = {"spearman": Spearman(), "kendall": KendallB()}
+_STATISTICS: Statistics = {"spearman": Spearman(), "kendall": KendallB()}
 
 LABELS = {
     "bradley_terry": "BT",
@@ -104,9 +104,7 @@ class Battles(Preference):
             elif not set(choice.systems) & set(self.settings.left_out_systems):
                 yield choice
 
-    def results(
-        self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
-    ) -> list[Result]:
+    def results(self, job: Job, collected: Collected, scored: ScoredMetrics, statistics: Statistics) -> list[Result]:
         """Return the human strength of each system, then accuracies and rankings of each metric and judge."""
         shares = collected.numbers["shares"].reshape(-1, 2)
         if undecided(shares).all():
@@ -174,15 +172,13 @@ class Battles(Preference):
                     results.append(result(voice.name, voice.label, f"elo_{called}", number))
         return results
 
-    def row_scores(
-        self, collected: Collected, scored: Sequence[ScoredMetric]
-    ) -> tuple[dict[str, np.ndarray], dict[int, str]]:
+    def row_scores(self, collected: Collected, scored: ScoredMetrics) -> RowScores:
         """Return the credit of each battle for a metric, and for a judge."""
         values, reasons = super().row_scores(collected, scored)
         judges = self._voices(collected, scored)[len(scored) :]
         return values | {judge.name: judge.credit for judge in judges}, reasons
 
-    def _voices(self, collected: Collected, scored: Sequence[ScoredMetric]) -> list[_Voice]:
+    def _voices(self, collected: Collected, scored: ScoredMetrics) -> list[_Voice]:
         """Return the metrics, then the judges whose verdicts are in the data."""
         shares = collected.numbers["shares"].reshape(-1, 2)
         ties = self.settings.model_copy(update={"ties": "wrong", "human_ties": "match"})

@@ -10,6 +10,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any, Literal
 
@@ -20,7 +21,7 @@ from ..inputs.failures import FailureLog
 from ..inputs.items import CaptionRow, gather
 from ..statistics import Draws
 from ..statistics.classical import mcnemar_test
-from ..statistics.contract import Statistic, UndefinedStatistic
+from ..statistics.contract import Statistic, Statistics, UndefinedStatistic
 from ..statistics.influence import influence_of_mean
 from ..statistics.near_ties import settle
 from ..statistics.paired import paired_means
@@ -33,7 +34,9 @@ from .job import (
     Collected,
     Job,
     Result,
+    RowScores,
     ScoredMetric,
+    ScoredMetrics,
     Shard,
     Summary,
     caption_content,
@@ -254,9 +257,7 @@ class Choices(Protocol[SettingsT]):
                 credit[some.rows] = np.mean(of_draws, axis=0)
         return credit
 
-    def results(
-        self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
-    ) -> list[Result]:
+    def results(self, job: Job, collected: Collected, scored: ScoredMetrics, statistics: Statistics) -> list[Result]:
         """Return accuracy by category, then overall, with bootstrap intervals over images."""
         return [
             result
@@ -294,31 +295,17 @@ class Choices(Protocol[SettingsT]):
         # A single category keeps its name.
         parts = [*parts, ("", whole)] if len(names) > 1 else [(names[0], whole)]
         images = first_seen(collected.numbers["image"])
-        return [
-            estimated_result(
-                job,
-                subject[0],
-                statistic,
-                (subject[1], " ".join([*statistic.split("_"), *([name] if name or len(names) == 1 else [])])),
-                _mean_credit(credit, members),
-                images,
-                lambda members=members: np.mean(
-                    [influence_of_mean(credit, 1.0 * member) for member in members], axis=0
-                ),
-                n=int(sum(mask.sum() for mask in members)),
-                reason=reason,
-                category=name,
-            )
-            for name, members in parts
-        ]
+        results: list[Result] = []
+        for name, members in parts:
+            label = subject[1], " ".join([*statistic.split("_"), *([name] if name or len(names) == 1 else [])])
+            n, scale = int(sum(mask.sum() for mask in members)), job.task.scale
+            result = Result(subject[0], statistic, label, None, n, True, scale, reason=reason, category=name)
+            influence = partial(_influence_on_mean, credit, members)
+            results.append(estimated_result(job, result, _mean_credit(credit, members), images, influence))
+        return results
 
     def ranking(
-        self,
-        job: Job,
-        collected: Collected,
-        scored: Sequence[ScoredMetric],
-        statistics: Mapping[str, Statistic],
-        results: Sequence[Result],
+        self, job: Job, collected: Collected, scored: ScoredMetrics, statistics: Statistics, results: Sequence[Result]
     ) -> dict[str, Ranking]:
         """Return which metrics differ in the mean credit of choices of all categories."""
         credit = {metric.name: self.credit_of(collected, metric) for metric in scored}
@@ -336,16 +323,12 @@ class Choices(Protocol[SettingsT]):
         """Return the mean credit over the choices of all categories that all metrics scored."""
         return compare_credit(rows, draws)
 
-    def expected(
-        self, metrics: Sequence[ScoredMetric], statistics: Mapping[str, Statistic], categories: Sequence[str]
-    ) -> list[Result]:
+    def expected(self, metrics: ScoredMetrics, statistics: Statistics, categories: Sequence[str]) -> list[Result]:
         """Return the results of each metric by category and overall, without values."""
         named = [*categories, ""] if len(categories) > 1 else categories
         return [expected_result(metric, self.statistic, True, category) for metric in metrics for category in named]
 
-    def row_scores(
-        self, collected: Collected, scored: Sequence[ScoredMetric]
-    ) -> tuple[dict[str, np.ndarray], dict[int, str]]:
+    def row_scores(self, collected: Collected, scored: ScoredMetrics) -> RowScores:
         """Return the credit of each choice for a metric (1 right, 0 wrong)."""
         values = {metric.name: self.credit_of(collected, metric) for metric in scored}
         unscored: dict[int, list[str]] = {}
@@ -359,7 +342,7 @@ class Choices(Protocol[SettingsT]):
                     )
         return values, {row: "; ".join(reasons) for row, reasons in sorted(unscored.items())}
 
-    def row_details(self, collected: Collected, scored: Sequence[ScoredMetric]) -> dict[str, np.ndarray]:
+    def row_details(self, collected: Collected, scored: ScoredMetrics) -> dict[str, np.ndarray]:
         """Return the scores of all captions of a choice, by metric."""
         columns: dict[str, np.ndarray] = {}
         for metric in scored:
@@ -391,10 +374,10 @@ def compare_credit(rows: ComparedRows, draws: Draws) -> PairedEstimates:
 
     def mcnemar(metric: str, other: str) -> dict[str, float | None]:
         try:
-            test = mcnemar_test(credit[metric], credit[other])
+            p, mid_p = mcnemar_test(credit[metric], credit[other])
         except UndefinedStatistic:
             return {"McNemar": None, "McNemar mid-p": None}
-        return {"McNemar": test.p, "McNemar mid-p": test.mid_p}
+        return {"McNemar": p, "McNemar mid-p": mid_p}
 
     return PairedEstimates(
         estimates,
@@ -418,6 +401,10 @@ def _mean_credit(credit: np.ndarray, members: Sequence[np.ndarray]) -> Callable[
         return float(np.mean(shares))
 
     return accuracy
+
+
+def _influence_on_mean(credit: np.ndarray, members: Sequence[np.ndarray]) -> np.ndarray:
+    return np.mean([influence_of_mean(credit, 1.0 * mask) for mask in members], axis=0)
 
 
 @dataclass(frozen=True)

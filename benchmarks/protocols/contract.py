@@ -14,12 +14,12 @@ from ...metrics import Items
 from ..inputs.failures import FailureLog
 from ..inputs.items import MEANINGS, EmptyCaption
 from ..statistics import Draws
-from ..statistics.contract import Statistic
+from ..statistics.contract import Statistic, Statistics
 from ..statistics.paired import SpreadEstimate
 from ..statistics.rated_rows import Ratings
 from ..statistics.significance import Ranking
 from .checks import DataCheck
-from .job import Collected, Job, Result, ScoredMetric, Shard, Summary, expected_result
+from .job import Collected, Job, Result, RowScores, ScoredMetrics, Shard, Summary, expected_result
 
 Subject = Literal["metric", "model"]
 """The subject of numbers."""
@@ -248,18 +248,11 @@ class Protocol(ABC, Generic[SettingsT]):
         """
 
     @abstractmethod
-    def results(
-        self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
-    ) -> list[Result]:
+    def results(self, job: Job, collected: Collected, scored: ScoredMetrics, statistics: Statistics) -> list[Result]:
         """Return the results of the run."""
 
     def ranking(
-        self,
-        job: Job,
-        collected: Collected,
-        scored: Sequence[ScoredMetric],
-        statistics: Mapping[str, Statistic],
-        results: Sequence[Result],
+        self, job: Job, collected: Collected, scored: ScoredMetrics, statistics: Statistics, results: Sequence[Result]
     ) -> dict[str, Ranking]:
         """Return which metrics differ, by statistic, as ``bench compare`` finds them.
 
@@ -281,7 +274,7 @@ class Protocol(ABC, Generic[SettingsT]):
         """
         raise NotImplementedError(f"{type(self).__name__} does not compare runs")
 
-    def row_details(self, collected: Collected, scored: Sequence[ScoredMetric]) -> dict[str, np.ndarray]:
+    def row_details(self, collected: Collected, scored: ScoredMetrics) -> dict[str, np.ndarray]:
         """Return the additional columns ``scores.METRIC`` of each row.
 
         Returns:
@@ -289,9 +282,7 @@ class Protocol(ABC, Generic[SettingsT]):
         """
         return {}
 
-    def expected(
-        self, metrics: Sequence[ScoredMetric], statistics: Mapping[str, Statistic], categories: Sequence[str]
-    ) -> list[Result]:
+    def expected(self, metrics: ScoredMetrics, statistics: Statistics, categories: Sequence[str]) -> list[Result]:
         """Return the results of a run before scoring, without values.
 
         Args:
@@ -305,20 +296,14 @@ class Protocol(ABC, Generic[SettingsT]):
             for name, statistic in statistics.items()
         ]
 
-    def row_scores(
-        self, collected: Collected, scored: Sequence[ScoredMetric]
-    ) -> tuple[dict[str, np.ndarray], dict[int, str]]:
-        """Return the score of each row by each metric.
-
-        Returns:
-            Metric to ``[n]`` values, NaN where it has none; and row to the reason why metrics could not score it.
-        """
+    def row_scores(self, collected: Collected, scored: ScoredMetrics) -> RowScores:
+        """Return the score of each row by each metric, and why rows have none."""
         values: dict[str, np.ndarray] = {}
         # Metrics score items, which several samples may share.
         reasons: dict[int, list[str]] = {}
         for metric in scored:
             if metric.scores is None:
-                values[metric.name] = np.full(collected.rows, np.nan)
+                values[metric.name] = np.full(len(collected.item_of_sample), np.nan)
                 continue
             values[metric.name] = collected.of_samples(metric.scores.values)
             for item, reason in metric.scores.failures.items():

@@ -17,7 +17,7 @@ from ..inputs.failures import FailureLog
 from ..inputs.items import CaptionRow, gather, scored_caption, text_fault
 from ..statistics import Draws
 from ..statistics.bootstrap import Value, by_influence, finite_value, resample_values
-from ..statistics.contract import Interval, Statistic, UndefinedStatistic
+from ..statistics.contract import Interval, Statistic, Statistics, UndefinedStatistic
 from ..statistics.influence import Influence
 from ..statistics.paired import paired_means
 from .asking import Question, RequestLog, answered, request_of, require_captioner
@@ -30,6 +30,7 @@ from .job import (
     Job,
     Result,
     ScoredMetric,
+    ScoredMetrics,
     Shard,
     Summary,
     caption_columns,
@@ -122,15 +123,11 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
             raise _nothing_to_score(job, failures)
         return log.summary(scored, checks, list(categories))
 
-    def results(
-        self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
-    ) -> list[Result]:
+    def results(self, job: Job, collected: Collected, scored: ScoredMetrics, statistics: Statistics) -> list[Result]:
         """Return the system-level value of each metric, with a bootstrap interval over images."""
         return system_results(job, collected, scored, self.settings.aggregate)
 
-    def expected(
-        self, metrics: Sequence[ScoredMetric], statistics: Mapping[str, Statistic], categories: Sequence[str]
-    ) -> list[Result]:
+    def expected(self, metrics: ScoredMetrics, statistics: Statistics, categories: Sequence[str]) -> list[Result]:
         """Return the system-level value of each metric, without a value."""
         parts = [*(categories if len(categories) > 1 else ()), ""]
         return [
@@ -258,9 +255,7 @@ class _ResultPart:
         return Influence.mean(known) if len(known) == len(influences) else None
 
 
-def system_results(
-    job: Job, collected: Collected, scored: Sequence[ScoredMetric], aggregate: CategoryAggregate
-) -> list[Result]:
+def system_results(job: Job, collected: Collected, scored: ScoredMetrics, aggregate: CategoryAggregate) -> list[Result]:
     """Return the system-level value of each metric by category, then overall, with intervals over documents."""
     parts = _parts(collected, aggregate)
     results: list[Result] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -330,6 +330,11 @@ class ScoredMetric:
         return value
 
 
+ScoredMetrics = Sequence[ScoredMetric]
+RowScores = tuple[dict[str, np.ndarray], dict[int, str]]
+"""By metric the ``[n]`` values of rows, NaN where a row has none; by row why metrics could not score it."""
+
+
 @dataclass(frozen=True)
 class Result:
     """One number of a run.
@@ -381,47 +386,30 @@ class Result:
 
 
 def estimated_result(
-    job: Job,
-    metric: str,
-    statistic: str,
-    label: tuple[str, str],
-    value: Value,
-    images: np.ndarray,
-    influence: Callable[[], np.ndarray] | None,
-    *,
-    n: int,
-    higher_is_better: bool = True,
-    reason: str = "",
-    category: str = "",
+    job: Job, result: Result, value: Value, images: np.ndarray, influence: Callable[[], np.ndarray] | None
 ) -> Result:
-    """Return a number of rows with its interval over images; without a value, but with the reason, if undefined.
+    """Return a result with its value and interval over images; without a value, but with the reason, if undefined.
 
     Args:
         job: The run.
-        metric: As of :class:`Result`; ``statistic``, ``label``, ``n``, ``higher_is_better`` and ``category``, too.
-        statistic: See there.
-        label: See there.
+        result: The result without its value; with a reason, where it has none.
         value: Returns the number for weights of the rows; may raise ``UndefinedStatistic``.
         images: ``[rows]`` integers: the image of each.
         influence: Returns the ``[rows]`` influence of each row on the number; None where unknown.
-        n: See there.
-        higher_is_better: See there.
-        reason: Why there is no number, where that is known.
-        category: See there.
     """
     from ..statistics.contract import UndefinedStatistic
     from ..statistics.influence import spreads_of_values
 
     number, interval, settings = None, None, job.settings
     try:
-        if not reason:
+        if not result.reason:
             number = float(value(np.ones(len(images))))
             if settings.resamples:
                 spread = spreads_of_values({"": (value, influence)}, images, settings.draws())[""]
                 interval = spread.interval(settings.level)
     except UndefinedStatistic as error:
-        reason = str(error)
-    return Result(metric, statistic, label, number, n, higher_is_better, job.task.scale, interval, reason, category)
+        result = replace(result, reason=str(error))
+    return replace(result, value=number, interval=interval)
 
 
 def expected_result(metric: ScoredMetric, statistic: str, higher_is_better: bool, category: str = "") -> Result:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -13,14 +13,14 @@ import numpy as np
 
 from ..inputs.failures import FailureLog
 from ..inputs.items import text_fault
-from ..statistics.contract import Statistic, UndefinedStatistic
+from ..statistics.contract import Statistics, UndefinedStatistic
 from ..statistics.influence import along, gradient
 from ..statistics.rated_rows import first_seen
 from .asking import Question, RequestLog, answered, request_of, require_captioner
 from .checks import DataCheck, no_rows, run_checks
 from .contract import Protocol, ProtocolSettings, unscored_shard
 from .document_reader import Document, UnusableDocument, read_each
-from .job import CHANCE, Collected, Job, Result, ScoredMetric, Shard, Summary, estimated_result, numbers_of
+from .job import CHANCE, Collected, Job, Result, ScoredMetrics, Shard, Summary, estimated_result, numbers_of
 
 Said = Literal["yes", "no", "neither"]
 _NO = frozenset({"No", "no", "not"})
@@ -191,9 +191,7 @@ class YesNo(Protocol[ProtocolSettings]):
             raise no_rows(job, "no question was answered", failures)
         return log.summary(answers, checks)
 
-    def results(
-        self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
-    ) -> list[Result]:
+    def results(self, job: Job, collected: Collected, scored: ScoredMetrics, statistics: Statistics) -> list[Result]:
         """Return the rates of each way to parse answers, with bootstrap intervals over images."""
         return [
             self._result(job, collected, parse, rate)
@@ -207,21 +205,17 @@ class YesNo(Protocol[ProtocolSettings]):
         numbers = collected.numbers
         terms = np.eye(len(TERMS))[numbers[parse]]
         totals, pool = terms.sum(axis=0), RATES[rate]
-        result = estimated_result(
+        label, alone = (_LABELS[parse], rate.replace("_share", " share")), dict[str, float]()
+        if rate == "accuracy":
+            majority = majority_elsewhere(numbers["question"], numbers["image"], numbers["truth"])
+            alone = {CHANCE: 0.5, "question": float(majority.mean())}
+        return estimated_result(
             job,
-            parse,
-            rate,
-            (_LABELS[parse], rate.replace("_share", " share")),
+            Result(parse, rate, label, None, collected.rows, rate != "neither_share", job.task.scale, alone=alone),
             lambda weights: pool(weights @ terms),
             first_seen(numbers["image"]),
             lambda: along(gradient(pool, totals), [terms]),
-            n=collected.rows,
-            higher_is_better=rate != "neither_share",
         )
-        if rate != "accuracy":
-            return result
-        majority = majority_elsewhere(numbers["question"], numbers["image"], numbers["truth"])
-        return replace(result, alone={CHANCE: 0.5, "question": float(majority.mean())})
 
 
 def _checks(job: Job, questions: int, images: Set[str]) -> list[DataCheck]:

@@ -6,29 +6,13 @@ Both assume independent rows, which captions of one image are not: they are prin
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from .contract import UndefinedStatistic
 
 
-@dataclass(frozen=True)
-class WilliamsTest:
-    """Outcome of the test.
-
-    Attributes:
-        t: The statistic; positive where the first correlation is greater.
-        degrees: Its degrees of freedom, ``n - 3``.
-        p: Two-sided.
-    """
-
-    t: float
-    degrees: int
-    p: float
-
-
-def williams_test(first: float, second: float, between: float, n: int) -> WilliamsTest:
+def williams_test(first: float, second: float, between: float, n: int) -> tuple[float, float]:
     r"""Test whether two Pearson correlations with a variable in common are equal.
 
     With ``r12`` and ``r13`` the correlations of two metrics with the ratings, ``r23`` that of the metrics with
@@ -49,6 +33,9 @@ def williams_test(first: float, second: float, between: float, n: int) -> Willia
         between: ``r23``.
         n: Number of rows.
 
+    Returns:
+        ``t``, positive where the first correlation is greater, and the two-sided p.
+
     Raises:
         UndefinedStatistic: Fewer than 4 rows, or a correlation is not finite.
     """
@@ -62,34 +49,17 @@ def williams_test(first: float, second: float, between: float, n: int) -> Willia
     spread = 2 * (n - 1) / (n - 3) * max(determinant, 0.0) + mean**2 * max(1 - between, 0.0) ** 3
     distance = (first - second) * math.sqrt((n - 1) * (1 + between))
     if abs(first - second) < 1e-12:
-        return WilliamsTest(0.0, n - 3, 1.0)
+        return 0.0, 1.0
     if spread <= 0:
-        return WilliamsTest(math.copysign(math.inf, distance), n - 3, 0.0)
+        return math.copysign(math.inf, distance), 0.0
     t = distance / math.sqrt(spread)
     # The module alone: scipy.stats takes a second to load.
     from scipy.special import stdtr  # pyright: ignore[reportMissingTypeStubs]
 
-    return WilliamsTest(t, n - 3, float(2 * stdtr(n - 3, -abs(t))))
+    return t, float(2 * stdtr(n - 3, -abs(t)))
 
 
-@dataclass(frozen=True)
-class McNemarTest:
-    """Outcome of the test.
-
-    Attributes:
-        first_better: Pairs on which the first metric has more credit.
-        second_better: Pairs on which the second has.
-        p: Exact, two-sided. Never too small, and a little too large where few pairs differ.
-        mid_p: The mid-p value, with half the probability of the observed sum; closer to the nominal level.
-    """
-
-    first_better: int
-    second_better: int
-    p: float
-    mid_p: float
-
-
-def mcnemar_test(first: np.ndarray, second: np.ndarray) -> McNemarTest:
+def mcnemar_test(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
     """Test whether two metrics are right equally often.
 
     Only pairs whose credits differ count. If the metrics are equally good, each of these differences could
@@ -105,6 +75,9 @@ def mcnemar_test(first: np.ndarray, second: np.ndarray) -> McNemarTest:
     Args:
         first: ``[n]`` credits of 0 (wrong), 0.5 (tie) or 1 (right).
         second: ``[n]`` those of the other metric on the same pairs.
+
+    Returns:
+        The exact two-sided p, a little too large where few pairs differ, and the mid-p, closer to the nominal level.
 
     Raises:
         UndefinedStatistic: Credits are other numbers.
@@ -122,12 +95,7 @@ def mcnemar_test(first: np.ndarray, second: np.ndarray) -> McNemarTest:
     sums = np.abs(2 * np.arange(len(chances)) - (2 * by_one + by_half))
     seen = abs(int(differences.sum()))
     beyond, at = float(chances[sums > seen].sum()), float(chances[sums == seen].sum())
-    return McNemarTest(
-        int(np.count_nonzero(differences > 0)),
-        int(np.count_nonzero(differences < 0)),
-        min(1.0, beyond + at),
-        min(1.0, beyond + at / 2),
-    )
+    return min(1.0, beyond + at), min(1.0, beyond + at / 2)
 
 
 def _fair_coins(tosses: int) -> np.ndarray:

@@ -22,7 +22,6 @@ class PairCounts:
         balance: Concordant minus discordant pairs, ``C - D``.
         tied_scores: Pairs of equal score, with any ratings.
         tied_human: Pairs of equal rating, with any scores.
-        tied_both: Pairs of equal score and equal rating.
         distinct_scores: Number of distinct scores of positive weight.
         distinct_human: Number of distinct ratings of positive weight.
     """
@@ -31,7 +30,6 @@ class PairCounts:
     balance: int
     tied_scores: int
     tied_human: int
-    tied_both: int
     distinct_scores: int
     distinct_human: int
 
@@ -39,20 +37,6 @@ class PairCounts:
     def rows(self) -> int:
         """Total weight, ``W``; 1 where there is none, which has no pair either."""
         return (1 + math.isqrt(1 + 8 * self.pairs)) // 2
-
-    @property
-    def concordant(self) -> int:
-        """Pairs that scores and ratings order alike, ``C``."""
-        return (self._untied + self.balance) // 2
-
-    @property
-    def discordant(self) -> int:
-        """Pairs that scores and ratings order oppositely, ``D``."""
-        return (self._untied - self.balance) // 2
-
-    @property
-    def _untied(self) -> int:
-        return self.pairs - self.tied_scores - self.tied_human + self.tied_both
 
 
 class Concordance:
@@ -143,7 +127,6 @@ class Concordance:
             balance=int(dot(cells, self.balance_of_cell)) // 2 if is_rows else self._balance(cells, fewer),
             tied_scores=_pairs_within(by_score, total),
             tied_human=_pairs_within(by_human, total),
-            tied_both=_pairs_within(cells, total),
             distinct_scores=int(np.count_nonzero(by_score)),
             distinct_human=int(np.count_nonzero(by_human)),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -185,6 +185,10 @@ class Statistic(ABC):
         """Return the statistic of unweighted rows (``scores [n], human [n], groups [n], systems [n]``)."""
         rated = RatedScores(np.asarray(scores, float), np.asarray(human, float), np.asarray(groups), systems)
         return self.value(rated, np.ones(len(rated)))
+
+
+Statistics = Mapping[str, Statistic]
+"""Statistics by name."""
 
 
 class FunctionStatistic(Statistic):

@@ -87,23 +87,13 @@ class KendallB(Statistic):
 
     def value(self, rated: RatedScores, weights: np.ndarray) -> float:
         """Return τ-b, from -1 to 1."""
-        _require_two_rows(weights)
-        return self.of_counts(rated.concordance.counts(weights))
-
-    @staticmethod
-    def of_counts(pairs: PairCounts) -> float:
-        """Return τ-b of pairs that were counted.
-
-        Raises:
-            UndefinedStatistic: All scores, or all ratings, are equal.
-        """
-        _require_classes(pairs)
+        pairs = _counts(rated, weights)
         untied = math.sqrt(pairs.pairs - pairs.tied_scores) * math.sqrt(pairs.pairs - pairs.tied_human)
         return _clip(pairs.balance / untied)
 
     def influence(self, rated: RatedScores) -> np.ndarray:
         """Return what a row's own pairs do to ``C-D`` and to both numbers of untied pairs."""
-        pairs = _count_rows(rated)
+        pairs = _counts(rated, np.ones(len(rated)))
         rows = rated.concordance
         cells = rows.rows_of_cell
         untied = [
@@ -131,41 +121,26 @@ class KendallC(Statistic):
 
     def value(self, rated: RatedScores, weights: np.ndarray) -> float:
         """Return τ-c, from -1 to 1."""
-        _require_two_rows(weights)
-        return self.of_counts(rated.concordance.counts(weights))
-
-    @staticmethod
-    def of_counts(pairs: PairCounts) -> float:
-        """Return τ-c of pairs that were counted.
-
-        Raises:
-            UndefinedStatistic: All scores, or all ratings, are equal.
-        """
-        _require_classes(pairs)
+        pairs = _counts(rated, weights)
         classes = min(pairs.distinct_scores, pairs.distinct_human)
         return _clip(2 * classes * pairs.balance / (pairs.rows**2 * (classes - 1)))
 
     def influence(self, rated: RatedScores) -> np.ndarray:
         """Return what a row's own pairs do to ``C-D``, and the row to ``n²``; ``m`` stays as it is."""
-        pairs = _count_rows(rated)
+        pairs = _counts(rated, np.ones(len(rated)))
         classes, n = min(pairs.distinct_scores, pairs.distinct_human), len(rated)
         balance = rated.concordance.balance_of_cell[rated.concordance.cell_of_row]
         return 2 * classes / (classes - 1) * (balance - 2 * pairs.balance / n) / n**2
 
 
-def _count_rows(rated: RatedScores) -> PairCounts:
-    weights = np.ones(len(rated))
+def _counts(rated: RatedScores, weights: np.ndarray) -> PairCounts:
     _require_two_rows(weights)
     pairs = rated.concordance.counts(weights)
-    _require_classes(pairs)
-    return pairs
-
-
-def _require_classes(pairs: PairCounts) -> None:
     if pairs.distinct_scores < 2:
         raise UndefinedStatistic("all scores are equal")
     if pairs.distinct_human < 2:
         raise UndefinedStatistic("all ratings are equal")
+    return pairs
 
 
 def _require_two_rows(weights: np.ndarray) -> None:

@@ -128,7 +128,6 @@ def written(pieces: Iterable[tuple[str, str]]) -> str:
     return "".join(text + space for text, space in pieces).strip()
 
 
-@dataclass(frozen=True)
 class WordLists:
     """The word lists of ``words.json``.
 
@@ -145,89 +144,61 @@ class WordLists:
         not_swapped: Adjectives that are not attributes of an object ("other", "several").
         opposites: Preposition or side to its opposite.
         prepositions: All prepositions.
-        particles: WordLists that a preposition belongs to ("next" of "next to").
+        particles: Words that a preposition belongs to ("next" of "next to").
         numbers: From one to twelve.
         articles: First words of noun phrases.
         auxiliaries: Forms of "to be", and modal verbs.
-        linking: Forms of "to be".
         negated: Form of a verb to its negation ("runs": "does not run", "running": "not running").
         synonyms: Noun to its synonym.
     """
 
-    digest: str
-    sisters: dict[str, tuple[str, ...]]
-    never_replaced: frozenset[str]
-    singular: dict[str, str]
-    colours: tuple[str, ...]
-    spellings: dict[str, str]
-    antonyms: dict[str, str]
-    materials: tuple[str, ...]
-    adjectives: frozenset[str]
-    not_swapped: frozenset[str]
-    opposites: dict[str, str]
-    prepositions: frozenset[str]
-    particles: frozenset[str]
-    numbers: tuple[str, ...]
-    articles: frozenset[str]
-    auxiliaries: frozenset[str]
-    linking: frozenset[str]
-    negated: dict[str, str]
-    synonyms: dict[str, str]
-    irregular_plurals: dict[str, str]
-    an_before: tuple[str, ...]
-    a_before: tuple[str, ...]
+    def __init__(self) -> None:
+        content = _FILE.read_bytes()
+        words: dict[str, Any] = json.loads(content)
+        self.digest = hashlib.sha256(content).hexdigest()
+        self._irregular_plurals: dict[str, str] = words["irregular_plurals"]
+        self.spellings: dict[str, str] = words["spellings"]
+        self.antonyms: dict[str, str] = words["antonyms"]
+        self.opposites: dict[str, str] = words["opposites"]
+        self.synonyms: dict[str, str] = words["synonyms"]
+        groups = [group.split() for group in words["sisters"]]
+        self.sisters = {noun: tuple(other for other in group if other != noun) for group in groups for noun in group}
+
+        def listed(name: str) -> tuple[str, ...]:
+            return tuple(" ".join(words[name]).split())
+
+        nouns = [*(noun for group in groups for noun in group), *listed("other_nouns"), *self.synonyms]
+        self.singular = {form: noun for noun in nouns for form in (self.plural(noun), noun)}
+        self.never_replaced = frozenset(listed("never_replaced"))
+        self.colours, self.materials = listed("colours"), listed("materials")
+        self.adjectives = frozenset(
+            [*self.colours, *self.spellings, *self.antonyms, *self.materials, *listed("other_adjectives")]
+        )
+        self.not_swapped = frozenset(listed("not_swapped"))
+        sides = {"left", "right", "top", "bottom"}
+        self.prepositions = frozenset([*self.opposites, *listed("other_prepositions")]) - sides
+        self.particles, self.articles = frozenset(listed("particles")), frozenset(listed("articles"))
+        self.numbers = listed("numbers")
+        self.auxiliaries = frozenset([*listed("linking"), *listed("modals")])
+        self.negated = _negated(listed("verbs"), frozenset(listed("not_verbs")))
+        self._an_before, self._a_before = listed("an_before"), listed("a_before")
 
     def plural(self, noun: str) -> str:
         """Return the plural of a noun."""
-        return _plural(noun, self.irregular_plurals)
+        return _plural(noun, self._irregular_plurals)
 
     def article(self, before: str) -> str:
         """Return the article "a" or "an" of a word."""
         word = before.lower()
-        if word.startswith(self.an_before):
+        if word.startswith(self._an_before):
             return "an"
-        return "an" if word[:1] in tuple("aeiou") and not word.startswith(self.a_before) else "a"
+        return "an" if word[:1] in tuple("aeiou") and not word.startswith(self._a_before) else "a"
 
 
 @cache
 def load() -> WordLists:
     """Return the shipped word lists."""
-    content = _FILE.read_bytes()
-    words: dict[str, Any] = json.loads(content)
-    lists: dict[str, list[str]] = {
-        name: " ".join(words[name]).split() for name in words.keys() - {"sisters"} if isinstance(words[name], list)
-    }
-    groups = [group.split() for group in words["sisters"]]
-    irregular: dict[str, str] = words["irregular_plurals"]
-    nouns = [*(noun for group in groups for noun in group), *lists["other_nouns"], *words["synonyms"]]
-    sides = {"left", "right", "top", "bottom"}
-    spellings: dict[str, str] = words["spellings"]
-    return WordLists(
-        digest=hashlib.sha256(content).hexdigest(),
-        sisters={noun: tuple(other for other in group if other != noun) for group in groups for noun in group},
-        never_replaced=frozenset(lists["never_replaced"]),
-        singular={form: noun for noun in nouns for form in (_plural(noun, irregular), noun)},
-        colours=tuple(lists["colours"]),
-        spellings=spellings,
-        antonyms=words["antonyms"],
-        materials=tuple(lists["materials"]),
-        adjectives=frozenset(
-            [*lists["colours"], *spellings, *words["antonyms"], *lists["materials"], *lists["other_adjectives"]]
-        ),
-        not_swapped=frozenset(lists["not_swapped"]),
-        opposites=words["opposites"],
-        prepositions=frozenset([*words["opposites"], *lists["other_prepositions"]]) - sides,
-        particles=frozenset(lists["particles"]),
-        numbers=tuple(lists["numbers"]),
-        articles=frozenset(lists["articles"]),
-        auxiliaries=frozenset([*lists["linking"], *lists["modals"]]),
-        linking=frozenset(lists["linking"]),
-        negated=_negated(lists["verbs"], frozenset(lists["not_verbs"])),
-        synonyms=words["synonyms"],
-        irregular_plurals=irregular,
-        an_before=tuple(lists["an_before"]),
-        a_before=tuple(lists["a_before"]),
-    )
+    return WordLists()
 
 
 def words_of(text: str) -> frozenset[str]:
@@ -250,7 +221,7 @@ def _plural(noun: str, irregular: dict[str, str]) -> str:
     return f"{noun}s"
 
 
-def _negated(verbs: list[str], no_verbs: frozenset[str]) -> dict[str, str]:
+def _negated(verbs: Iterable[str], no_verbs: frozenset[str]) -> dict[str, str]:
     """Return every form of the verbs with its negation."""
     negated: dict[str, str] = {}
     for verb in verbs:

@@ -16,7 +16,7 @@ from ....errors import DataError
 from ...inputs.failures import Failure, FailureLog
 from ...inputs.items import CaptionRow, gather, references_fault, references_of
 from ...statistics import Draws
-from ...statistics.contract import Statistic, UndefinedStatistic
+from ...statistics.contract import Statistic, Statistics, UndefinedStatistic
 from ...statistics.influence import Ratio, ratio_intervals
 from ...statistics.near_ties import settle
 from ...statistics.rated_rows import first_seen
@@ -30,7 +30,9 @@ from ..job import (
     Collected,
     Job,
     Result,
+    RowScores,
     ScoredMetric,
+    ScoredMetrics,
     Shard,
     Summary,
     caption_content,
@@ -156,8 +158,8 @@ class Checklist(Protocol[ChecklistSettings]):
             rows += len(some)
             remarks += [
                 Failure(caption.id, "candidate", f"{version.reason} ({NAMES[version.number]})")
-                for caption, all_of_it in some
-                for version in all_of_it
+                for caption, of_caption in some
+                for version in of_caption
                 if version.row is None
             ]
         return Summary(len({caption.document for caption in captions}), data_checks=checks, remarks=remarks)
@@ -191,9 +193,7 @@ class Checklist(Protocol[ChecklistSettings]):
             identity, references = f"{document.id}#{number}", (*captions[:number], *captions[number + 1 :])
             yield SourceCaption(identity, document.id, document.image, captions[number], references, document.pixels)
 
-    def results(
-        self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
-    ) -> list[Result]:
+    def results(self, job: Job, collected: Collected, scored: ScoredMetrics, statistics: Statistics) -> list[Result]:
         """Return every value of each rule, with bootstrap intervals over images."""
         results: list[Result] = []
         report = job.progress(INTERVALS)
@@ -226,12 +226,7 @@ class Checklist(Protocol[ChecklistSettings]):
         return results
 
     def ranking(
-        self,
-        job: Job,
-        collected: Collected,
-        scored: Sequence[ScoredMetric],
-        statistics: Mapping[str, Statistic],
-        results: Sequence[Result],
+        self, job: Job, collected: Collected, scored: ScoredMetrics, statistics: Statistics, results: Sequence[Result]
     ) -> dict[str, Ranking]:
         """Return which metrics differ, rule by rule."""
         having = [metric for metric in scored if metric.scores is not None]
@@ -258,9 +253,7 @@ class Checklist(Protocol[ChecklistSettings]):
         """Return the share of expected changes by metric, over the captions of a rule that all metrics scored."""
         return compare_rule(rows, draws)
 
-    def expected(
-        self, metrics: Sequence[ScoredMetric], statistics: Mapping[str, Statistic], categories: Sequence[str]
-    ) -> list[Result]:
+    def expected(self, metrics: ScoredMetrics, statistics: Statistics, categories: Sequence[str]) -> list[Result]:
         """Return the results of each metric, without values."""
         return [
             expected_result(metric, name, _is_better(rule, name), rule.name)
@@ -268,22 +261,14 @@ class Checklist(Protocol[ChecklistSettings]):
             for rule, name in _names()
         ]
 
-    def row_scores(
-        self, collected: Collected, scored: Sequence[ScoredMetric]
-    ) -> tuple[dict[str, np.ndarray], dict[int, str]]:
+    def row_scores(self, collected: Collected, scored: ScoredMetrics) -> RowScores:
         """Return the scores of each version of each caption; a version that was not made has none."""
-        place = collected.numbers["caption"] * len(NAMES) + collected.numbers["version"]
-        values: dict[str, np.ndarray] = {}
-        reasons: dict[int, list[str]] = {}
-        for metric in scored:
-            values[metric.name] = of_rows = np.full(collected.rows, np.nan)
-            if metric.scores is None:
-                continue
-            of_rows[place] = metric.scores.values[collected.item_of_sample]
-            for item, reason in metric.scores.failures.items():
-                for row in place[collected.item_of_sample == item].tolist():
-                    reasons.setdefault(row, []).append(f"metric {metric.name}: {reason}")
-        return values, {row: "; ".join(why) for row, why in sorted(reasons.items())}
+        row_of_sample = collected.numbers["caption"] * len(NAMES) + collected.numbers["version"]
+        of_samples, reasons = super().row_scores(collected, scored)
+        values = {name: np.full(collected.rows, np.nan) for name in of_samples}
+        for name, of_rows in values.items():
+            of_rows[row_of_sample] = of_samples[name]
+        return values, {int(row_of_sample[sample]): reason for sample, reason in reasons.items()}
 
 
 @dataclass(frozen=True)
@@ -483,15 +468,10 @@ def _applies(collected: Collected) -> np.ndarray:
 
 
 def _shard(captions: Sequence[tuple[SourceCaption, list[Version]]], first: int, by_id: bool) -> Shard:
-    versions = [(caption, version) for caption, all_of_it in captions for version in all_of_it]
+    versions = [(caption, version) for caption, of_caption in captions for version in of_caption]
     samples = [version.row for _, version in versions if version.row is not None]
     items, item_of_sample, item_numbers = gather(samples, by_id)
-    usable = [
-        (first + at, version)
-        for at, (_, all_of_it) in enumerate(captions)
-        for version in all_of_it
-        if version.row is not None
-    ]
+    usable = [(first + at // len(NAMES), version) for at, (_, version) in enumerate(versions) if version.row]
     return Shard(
         items,
         item_of_sample,

@@ -203,7 +203,7 @@ def attributes_swapped(caption: RuleInput) -> str:
     return replaced(tokens, by, caption.corpus.words)
 
 
-def negated(caption: RuleInput) -> str:
+def negation(caption: RuleInput) -> str:
     """Negate a sentence: "is not", "does not run", "not running"."""
     none = "has no verb to deny, or denies something already"
     return _with(caption, *caption.choose("negation", caption.read.negations, none))
@@ -354,7 +354,7 @@ def references(count: int) -> Change:
 
 
 def own(times: int) -> Change:
-    """Return a change that repeats the caption ``count`` times."""
+    """Return a change that repeats the caption ``times`` times."""
 
     def change(caption: RuleInput) -> str:
         return " ".join([ended(caption.text)] * times)
@@ -397,22 +397,16 @@ class ChangeRule:
 
 
 RULES: tuple[ChangeRule, ...] = (
-    ChangeRule("object_replaced", "object replaced", "fall", object_replaced),
-    ChangeRule("attribute_replaced", "attribute replaced", "fall", attribute_replaced),
-    ChangeRule("relation_replaced", "relation replaced", "fall", relation_replaced),
-    ChangeRule("number_replaced", "number replaced", "fall", number_replaced),
-    ChangeRule("object_left_out", "object left out", "fall", object_left_out),
-    ChangeRule("sentence_made_up", "sentence made up", "fall", sentence_made_up),
-    ChangeRule("words_shuffled", "words shuffled", "fall", words_shuffled),
-    ChangeRule("attributes_swapped", "attributes swapped", "fall", attributes_swapped),
-    ChangeRule("sentence_repeated", "sentence repeated", "fall", sentence_repeated),
-    ChangeRule("end_cut", "end cut", "fall", end_cut),
-    ChangeRule("negation", "negation", "fall", negated),
-    ChangeRule("case", "case", "stay", case),
-    ChangeRule("punctuation", "punctuation", "stay", punctuation),
-    ChangeRule("synonym", "synonym", "stay", synonym),
+    *(
+        ChangeRule(change.__name__, change.__name__.replace("_", " "), "fall", change)
+        for change in (
+            object_replaced, attribute_replaced, relation_replaced, number_replaced, object_left_out, sentence_made_up,
+            words_shuffled, attributes_swapped, sentence_repeated, end_cut, negation,
+        )
+    ),
+    *(ChangeRule(change.__name__, change.__name__, "stay", change) for change in (case, punctuation, synonym)),
     ChangeRule("sentence_order", "order of sentences", "stay", sentence_order),
-)
+)  # fmt: skip
 """The fourteen rules; rule 12, of the surface, is two. Sources of earlier checklists: Sai et al. 2021
 (EvalEval), Ahmadi and Agrawal 2024 (arXiv:2305.14998)."""
 
@@ -420,8 +414,7 @@ GAMES: tuple[ChangeRule, ...] = (
     ChangeRule("blank", "blank", "game", blank),
     ChangeRule("same_for_all", "the same for all", "game", same_for_all),
     ChangeRule("references_1", "1 reference", "game", references(1)),
-    ChangeRule("references_2", "2 references glued", "game", references(2)),
-    ChangeRule("references_4", "4 references glued", "game", references(4)),
+    *(ChangeRule(f"references_{n}", f"{n} references glued", "game", references(n)) for n in (2, 4)),
     ChangeRule("own_2", "caption repeated twice", "game", own(2)),
     ChangeRule("own_4", "caption repeated 4 times", "game", own(4)),
 )

@@ -14,11 +14,11 @@ from typing import Any, Self
 import numpy as np
 
 from ...inputs.failures import Failure, FailureLog
-from ...statistics.contract import Statistic, UndefinedStatistic
+from ...statistics.contract import Statistics, UndefinedStatistic
 from ...statistics.rated_rows import first_seen
 from ..checks import DataCheck, no_rows, run_checks
 from ..contract import Protocol, unscored_shard
-from ..job import CHANCE, Collected, Job, Result, ScoredMetric, Shard, Summary, estimated_result, numbers_of
+from ..job import CHANCE, Collected, Job, Result, ScoredMetrics, Shard, Summary, estimated_result, numbers_of
 from .documents import SHAPE_KEYS, MatchEntry, MatchingData, MatchingSettings, read_matched, shape_of
 from .entry_scoring import EntryScorer, ScoredEntry, cut_to_one, groups_of
 from .image_text_hits import Ties, match_captions, match_square, prefer_captions, preferred, table_of
@@ -135,9 +135,7 @@ class Matching(Protocol[MatchingSettings]):
             categories=list(categories),
         )
 
-    def results(
-        self, job: Job, collected: Collected, scored: Sequence[ScoredMetric], statistics: Mapping[str, Statistic]
-    ) -> list[Result]:
+    def results(self, job: Job, collected: Collected, scored: ScoredMetrics, statistics: Statistics) -> list[Result]:
         """Return the accuracy by category, then overall, with bootstrap intervals over images.
 
         The bootstrap resamples images with the hits of their entries; blocks stay as they are.
@@ -166,9 +164,8 @@ class Matching(Protocol[MatchingSettings]):
         credit, measure = collected.numbers["credit"][rows, place], self.measures[place]
         label, images = (_LABELS[measure], f"{self.statistic} {category}".rstrip()), collected.numbers["image"][rows]
         value, influence = partial(means.value, credit), partial(means.influence, credit)
-        result = estimated_result(
-            job, measure, self.statistic, label, value, first_seen(images), influence, n=means.rows, category=category
-        )
+        result = Result(measure, self.statistic, label, None, means.rows, True, job.task.scale, category=category)
+        result = estimated_result(job, result, value, first_seen(images), influence)
         alone: dict[str, float] = {}
         if result.value is not None and measure == "neg":
             of_rule, ones = collected.numbers["alone"][rows], np.ones(len(credit))
