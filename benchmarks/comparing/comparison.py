@@ -251,17 +251,17 @@ def _chosen_metrics(runs: Sequence[FinishedRun], settings: CompareSettings) -> l
     if len(runs) < 2:
         raise UsageError(
             f"task '{runs[0].record.task}' scores captioners: a comparison needs two runs or more",
-            "Name the run folder of another model, too.",
+            "Add the run folder of another model.",
         )
     shared = [name for name in runs[0].metrics if all(name in run.metrics for run in runs[1:])]
     if not shared:
-        raise UsageError("the runs have no metric in common")
+        raise UsageError("the runs have no metric in common", "Run the task with the same metrics for all models.")
     chosen = list(dict.fromkeys(settings.metrics)) or shared[:1]
     for name in chosen:
         if name not in shared:
             raise UsageError(
-                f"not every run has metric '{name}'.{did_you_mean(name, shared)}",
-                f"They have in common: {', '.join(shared)}.",
+                f"metric '{name}' is missing from some of the runs.{did_you_mean(name, shared)}",
+                f"Metrics of all runs: {', '.join(shared)}.",
             )
     return chosen
 
@@ -271,7 +271,7 @@ def _models(metric: str, runs: Sequence[FinishedRun], settings: CompareSettings,
     name, statistic = _statistic(first, settings.statistic)
     if any(origin != origins[0] for origin in origins):
         raise DataError(
-            f"metric '{metric}' was not computed alike in all runs: "
+            f"metric '{metric}' has different settings or versions in the runs: "
             + "; ".join(f"{run.path}: {origin}" for run, origin in zip(runs, origins, strict=True)),
             "Run the task again for all models with one version of capbench.",
         )
@@ -317,8 +317,7 @@ def _statistic(run: FinishedRun, wanted: str) -> tuple[str, Statistic | None]:
     name = wanted or next(iter(listed), "")
     if not name:
         raise DataError(
-            f"{run.path}: its task lists no statistic to compare by",
-            "Name one with --statistic; 'bench ls statistics' lists all.",
+            f"{run.path}: the task lists no statistic", "Choose one with --statistic; 'bench ls statistics' lists all."
         )
     if name not in every:
         raise UsageError(

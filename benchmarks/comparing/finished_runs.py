@@ -114,7 +114,7 @@ def read_runs(folders: Sequence[Path]) -> list[FinishedRun]:
     for folder in folders:
         folder = folder.parent if folder.name in (RECORD_FILE, SAMPLES_FILE) else folder
         if folder.resolve() in runs:
-            raise UsageError(f"{folder}: is named twice")
+            raise UsageError(f"{folder}: the run is listed twice")
         runs[folder.resolve()] = _read(folder)
     first, *others = runs.values()
     for run in others:
@@ -135,14 +135,14 @@ def _read(folder: Path) -> FinishedRun:
     if folder.is_dir() and not (folder / RECORD_FILE).exists():
         below = [run for run in runs_below(folder) if run != folder]
         raise DataError(
-            f"{folder}: is not the folder of a run (it has no {RECORD_FILE})",
-            "Runs below it: " + ", ".join(map(str, below[-3:])) if below else "",
+            f"{folder}: not a run folder, as {RECORD_FILE} is missing",
+            "Run folders below it: " + ", ".join(map(str, below[-3:])) if below else "",
         )
     record = read_record(folder)
     file = open_samples(folder, record)
     names: list[str] = file.schema_arrow.names
     if "image" not in names:
-        raise DataError(f"{folder / SAMPLES_FILE}: cannot be read as samples: it has no images")
+        raise DataError(f"{folder / SAMPLES_FILE}: column 'image' is missing")
     # Captions and references are most of a file, and rarely needed.
     few = [name for name in names if name not in _TEXTS]
     return FinishedRun(folder, record, file, _usable(read_columns(folder, file, few)))
@@ -157,7 +157,7 @@ def _usable(samples: pyarrow.Table) -> pyarrow.Table:
 def scores_only(run: FinishedRun, needed: str) -> DataError:
     """Return the error for a run whose samples lack texts or ratings that a comparison needs."""
     return DataError(
-        f"{run.path}: samples.parquet holds scores alone, and this comparison needs {needed}",
+        f"{run.path}: samples.parquet has only scores; this comparison needs {needed}",
         f"Run the task again with --log_samples full: bench run --task {run.record.task} --log_samples full",
     )
 
@@ -175,7 +175,7 @@ def require_same_data(runs: Sequence[FinishedRun]) -> None:
         if same and settings[0] == settings[1] and len(first.samples) == len(run.samples):
             continue
         raise DataError(
-            f"{first.path} and {run.path} did not score the same data: {_what_differs(first, run)}",
+            f"{first.path} and {run.path} scored different data: {_what_differs(first, run)}",
             "Metrics can be compared only on the same samples, references and ratings.",
         )
 
@@ -269,7 +269,7 @@ def scored_metrics(runs: Sequence[FinishedRun], wanted: Sequence[str]) -> tuple[
     if len(chosen) < 2:
         names = ", ".join(f"'{entry.name}'" for entry in chosen) or "none"
         raise UsageError(
-            f"a comparison needs two metrics or more; found {names}", "Name more metrics, or a run that has them."
+            f"a comparison needs two metrics or more; found {names}", "Choose more metrics, or add a run folder."
         )
     return chosen, notes
 

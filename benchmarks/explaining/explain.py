@@ -22,7 +22,7 @@ from ..store.store import Store
 from .rows import ScoreExplanation
 
 Explainable = Capture | Aloha | DcScore
-_HINT = "CAPTURE, ALOHa and DCScore can: --metric 'capture[key=value,...]', 'aloha[...]' or 'dcscore[...]'."
+_HINT = "Choose CAPTURE, ALOHa or DCScore: --metric 'capture[key=value,...]', 'aloha[...]' or 'dcscore[...]'."
 
 
 def require_explainable(planned: PlannedMetric) -> Explainable:
@@ -91,5 +91,5 @@ def find_sample(
         raise UsageError(f"task '{planned.task.task}': sample '{sample}' is not scored: {reasons[0]}")
     raise UsageError(
         f"task '{planned.task.task}' has no sample '{sample}'.{did_you_mean(sample, samples)}",
-        f"There are {len(samples):,}; the first is '{samples[0] if samples else ''}'.",
+        f"The task has {len(samples):,} samples; the first is '{samples[0] if samples else ''}'.",
     )

@@ -92,7 +92,7 @@ class AgreementSettings(EmptyCaptionSettings):
     @classmethod
     def _ascending(cls, human_range: tuple[float, float] | None) -> tuple[float, float] | None:
         if human_range is not None and not human_range[0] < human_range[1]:
-            raise ValueError("the least rating stands first, the greatest second")
+            raise ValueError("expected the lowest rating, then the highest")
         return human_range
 
     def shown(self, name: str) -> str:

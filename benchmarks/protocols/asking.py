@@ -43,7 +43,7 @@ def require_captioner(job: Job) -> None:
         UsageError: There is none.
     """
     if job.asking is None and job.models.captioner is None:
-        raise UsageError(f"task '{job.task.task}' needs a model that writes captions", "Name it with --model.")
+        raise UsageError(f"task '{job.task.task}' needs a captioning model", "Choose one with --model.")
 
 
 def request_of(document: Document) -> CaptionRequest:
@@ -153,7 +153,7 @@ class RequestLog:
         for bad in captioner.bad_rows if captioner else ():
             failures.add(bad.place, "caption", bad.reason)
         for key in unclaimed:
-            failures.add(key, "caption", "is recorded for no usable document of the task")
+            failures.add(key, "caption", "matches no usable document of the task")
 
     def summary(self, effective: int, checks: Sequence[DataCheck], categories: Sequence[str] = ("",)) -> Summary:
         """Return the summary of all documents.
@@ -194,10 +194,10 @@ class RequestLog:
             remedies.append(f"{len(captioner.bad_rows):,} of its rows cannot be used ({bad.place}: {bad.reason}).")
         if unclaimed:
             others = ", ".join(f"'{key}'" for key in unclaimed[:_NAMED_IDS])
-            remedies.append(f"Do the ids match? Recorded for no document of the task: {others}.")
+            remedies.append(f"Check that ids match: the recorded captions {others} belong to no document.")
         if self._absent_count < self.asked:
             remedies.append(
-                "'bench run --subset' scores the others, as a run of a part of the task; with other commands "
+                "'bench run --subset' scores only the documents with captions; with other commands "
                 "use --model_args subset=true."
             )
         return DataError(

@@ -100,7 +100,7 @@ class Battles(Preference):
         """Yield the battles that count."""
         for choice in super().choices(job, failures):
             if len(choice.shares) != 2:
-                failures.add(choice.id, "candidate", f"is no battle of two captions, but of {len(choice.shares)}")
+                failures.add(choice.id, "candidate", f"has {len(choice.shares)} captions; a battle needs two")
             elif not set(choice.systems) & set(self.settings.left_out_systems):
                 yield choice
 
@@ -108,7 +108,7 @@ class Battles(Preference):
         """Return the human strength of each system, then accuracies and rankings of each metric and judge."""
         shares = collected.numbers["shares"].reshape(-1, 2)
         if undecided(shares).all():
-            raise DataError(f"task '{job.task.task}': people see no difference in any battle")
+            raise DataError(f"task '{job.task.task}': all human verdicts are ties", "Check column doc_to_preferred.")
         systems = collected.numbers["systems"].reshape(-1, 2)
         fought, rounds = BattlePairs(collected.summary.systems, systems[:, 0], systems[:, 1]), self.settings.elo_rounds
         rank = partial(SystemRanking, fought, prior=self.settings.prior)

@@ -111,7 +111,7 @@ def bind_recorded(task: str, name: str, choices: Mapping[str, Any]) -> Protocol[
         DataError: The protocol is not installed, or does not know a setting.
     """
     if name not in protocols:
-        raise DataError(f"task '{task}' has protocol '{name}', which is not installed: install the package that has it")
+        raise DataError(f"task '{task}': protocol '{name}' is not installed", "Install the package that provides it.")
     try:
         protocol = protocols[name]
         return protocol(protocol.Settings.recorded(choices))
@@ -121,8 +121,8 @@ def bind_recorded(task: str, name: str, choices: Mapping[str, Any]) -> Protocol[
         fault = error.errors()[0]
         choice = ".".join(map(str, fault["loc"]))
         raise DataError(
-            f"task '{task}': protocol '{name}' does not know the choice {choice} = {fault['input']!r:.80}",
-            "The run may be of a later version: update the package that has the protocol.",
+            f"task '{task}': protocol '{name}' has no setting {choice} = {fault['input']!r:.80}",
+            "The run may be from a later version: update the package of the protocol.",
         ) from error
 
 

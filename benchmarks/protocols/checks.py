@@ -123,8 +123,7 @@ def run_checks(
         rows = "".join(f"\n  {bad.place}: {bad.reason}" for bad in job.documents.bad_rows[:5])
         raise DataError(
             f"task '{job.task.task}': {job.documents.origin} is not the data that the task expects "
-            f"({'; '.join(failed)})"
-            + (f"\nRows that could not be read ({len(job.documents.bad_rows)} in all):{rows}" if rows else ""),
+            f"({'; '.join(failed)})" + (f"\nUnreadable rows ({len(job.documents.bad_rows)}):{rows}" if rows else ""),
             f"'bench data {job.task.task}' prints the expected data; --skip_checks continues with this data.",
         )
     return checks

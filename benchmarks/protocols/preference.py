@@ -82,7 +82,7 @@ class PreferenceSettings(ProtocolSettings):
     @classmethod
     def _differ(cls, grades: tuple[float, float] | None) -> tuple[float, float] | None:
         if grades is not None and grades[0] == grades[1]:
-            raise ValueError("expected two grades: the extreme for the first caption, then that for the second")
+            raise ValueError("expected two different grades: the extreme for the first caption, then for the second")
         return grades
 
     @property
@@ -165,7 +165,7 @@ class Preference(Choices[PreferenceSettings]):
                     choice.parts.extend(new.parts)
         # Without one of its parts a choice would compare other texts than the data set does.
         for part in (part for name in choices if name in broken for part in choices[name].parts):
-            failures.add(part.id, "data", "is of a pair of which another document cannot be used")
+            failures.add(part.id, "data", "belongs to a pair with an unusable document")
         yield from (choice for name, choice in choices.items() if name not in broken)
 
     def content_of(self, choices: Sequence[Choice]) -> list[Any]:
@@ -254,9 +254,9 @@ def _systems(document: Document, count: int) -> list[str]:
     systems = document["doc_to_systems"]
     if "doc_to_systems" in document.job.task.templates:
         if not is_list(systems) or len(systems) != count or any(map(is_blank, systems)):
-            raise UnusableDocument("data", f"does not name what wrote each of its {count} captions: {systems!r:.80}")
+            raise UnusableDocument("data", f"does not name the system of each of its {count} captions: {systems!r:.80}")
         if len(set(map(str, systems))) < len(systems):
-            raise UnusableDocument("data", f"has two captions of one system: {systems!r:.80}")
+            raise UnusableDocument("data", f"has two captions of the same system: {systems!r:.80}")
     return [printable(str(system)) for system in systems or ()]
 
 
@@ -300,11 +300,11 @@ def _shares(
     if isinstance(vote, str) and systems.count(vote) == 1:
         vote = systems.index(vote)
         return [float(number == vote) for number in range(candidates)]
-    names = f", none of {', '.join(map(repr, systems))}" if systems else ""
-    number = _number(vote, f"is no number of a candidate, no tie{names}: {vote!r:.80}")
+    names = f" nor one of {', '.join(map(repr, systems))}" if systems else ""
+    number = _number(vote, f"is neither the number of a candidate nor a tie{names}: {vote!r:.80}")
     if grades is not None:
         if candidates != 2:
-            raise UnusableDocument("rating", f"is a grade of two candidates, and there are {candidates}")
+            raise UnusableDocument("rating", f"is a grade of two candidates, but there are {candidates}")
         number = (number - grades[0]) / (grades[1] - grades[0])
         if not 0 <= number <= 1:
             reason = f"lies outside of the grades {grades[0]:g} to {grades[1]:g}: {parse_number(vote):g}"
@@ -313,7 +313,7 @@ def _shares(
         return [1 - number, number]
     if number in range(candidates):
         return [float(candidate == number) for candidate in range(candidates)]
-    reason = f"is a vote for a candidate that does not exist, as there are {candidates} (from 0): {vote!r:.80}"
+    reason = f"votes for a candidate other than 0 to {candidates - 1}: {vote!r:.80}"
     raise UnusableDocument("rating", reason)
 
 

@@ -183,8 +183,8 @@ class RatedTally(Tally):
         if "doc_to_system" in job.task.templates and alone and job.settings.limit is None:
             raise DataError(
                 f"task '{job.task.task}': {job.documents.origin}: {len(alone)} of {len(self._captions_of)} systems "
-                f"have a single caption: {', '.join(repr(name) for name in alone[:3])}",
-                "A system has many captions: check the column in doc_to_system.",
+                f"have only one caption: {', '.join(repr(name) for name in alone[:3])}",
+                "Check the column in doc_to_system: a system has several captions.",
             )
         return self.checks(next(iter(self._levels.values())))
 

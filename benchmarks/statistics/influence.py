@@ -181,7 +181,7 @@ def spread_of_difference(first: Spread, second: Spread) -> Spread:
         return first - second
     if isinstance(first, Influence) and isinstance(second, Influence):
         return first - second
-    raise ValueError("no difference of two numbers with intervals by different methods")
+    raise ValueError("cannot subtract numbers whose intervals are by different methods")
 
 
 def spreads_of_values(

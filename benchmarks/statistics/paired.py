@@ -68,7 +68,7 @@ def paired_bootstrap(
             for part, twin in zip(first, other, strict=True)
         )
         if not same:
-            raise ValueError("a paired comparison needs the same rows, in the same order, for all metrics")
+            raise ValueError("paired metrics need the same rows in the same order")
     values: dict[str, float] = {}
     for name, rows in rated.items():
         try:

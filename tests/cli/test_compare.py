@@ -188,7 +188,7 @@ def test_a_level_that_the_resamples_cannot_reach_is_said(bench, rate):
 def test_captioners_are_compared_by_metrics_that_all_runs_have(bench, caption):
     runs = caption("good", captions(7)), caption("bad", captions(3), metric_list=["rouge_l"])
     bench("compare", *runs, "--metrics", "length", "--bootstrap", 20).failed(
-        2, "not every run has metric 'length'", "They have in common: rouge_l."
+        2, "metric 'length' is missing from some of the runs", "Metrics of all runs: rouge_l."
     )
 
 
@@ -258,7 +258,7 @@ def test_captioners_with_other_references_and_one_alone_are_refused(bench, capti
     # Without the references of one of them nothing shows that they are the same.
     without_data(runs[1])
     bench("compare", *runs).failed(
-        1, f"{runs[1]}: samples.parquet holds scores alone, and this comparison needs references", "--log_samples full"
+        1, f"{runs[1]}: samples.parquet has only scores; this comparison needs references", "--log_samples full"
     )
 
 
@@ -300,7 +300,7 @@ def test_preferences_are_compared_by_accuracy_alone_with_mcnemars_test(bench, pr
 
 def test_wrong_names_and_folders_are_refused_with_the_nearest(bench, rate, tmp_path: Path):
     run = rate("length,rouge_l")
-    bench("compare", tmp_path / "runs").failed(1, "is not the folder of a run", str(run))
+    bench("compare", tmp_path / "runs").failed(1, "not a run folder", str(run))
     assert bench("compare", tmp_path / "nowhere").code == 1
     for arguments, message in (
         (["--statistic", "kendal_c"], "unknown statistic 'kendal_c'. Did you mean 'kendall_c'?"),
@@ -308,7 +308,7 @@ def test_wrong_names_and_folders_are_refused_with_the_nearest(bench, rate, tmp_p
         (["--metrics", "length"], "a comparison needs two metrics or more; found 'length'"),
         (["--alpha", "5"], "expected a number between 0 and 1, found '5'"),
         (["--bootstrap", "0"], "expected a whole number above 0, found '0'"),
-        ([run], "is named twice"),
+        ([run], "the run is listed twice"),
     ):
         done = bench("compare", run, *arguments).failed(2, message)
         assert done.out == ""
@@ -334,7 +334,7 @@ def test_agreement_without_ratings_or_samples_is_refused_naming_the_run_and_the_
     run = without_data(rate("length,rouge_l"))
     bench("compare", run).failed(
         1,
-        f"{run}: samples.parquet holds scores alone, and this comparison needs ratings",
+        f"{run}: samples.parquet has only scores; this comparison needs ratings",
         "bench run --task small --log_samples full",
     )
     (run / "samples.parquet").unlink()

@@ -169,13 +169,13 @@ class Checklist(Protocol[ChecklistSettings]):
             asked = getattr(self.settings, name)
             if asked != here:
                 raise DataError(
-                    f"task '{job.task.task}' wants protocol.{name} {asked}; this version has {here}",
-                    "Leave the key out, or install the version that the task was written for.",
+                    f"task '{job.task.task}' needs protocol.{name} {asked}, but this version has {here}",
+                    "Remove the key from the task, or install the version of capbench that it was written for.",
                 )
         captions = list(read_each(job, self.document_keys, self._source, failures))
         if len({caption.image for caption in captions}) < 2:
             raise DataError(
-                f"task '{job.task.task}': {len(captions)} captions can be changed, of fewer than two images",
+                f"task '{job.task.task}': rules need captions of two images; {len(captions)} captions are usable",
                 "; ".join(f"{f.sample}: {f.subject} {f.reason}" for f in failures.entries[:3]),
             )
         return captions
@@ -186,7 +186,7 @@ class Checklist(Protocol[ChecklistSettings]):
         if fault := references_fault(captions):
             raise UnusableDocument("candidate", fault.replace("reference", "caption"))
         if len(captions) < 2:
-            reason = "is missing: of its captions one is changed, the others are references"
+            reason = "is missing: a document needs one caption to change and one or more as references"
             raise UnusableDocument("reference", reason)
         document.check_view()
         for number in range(len(captions) if self.settings.captions == "all" else 1):

@@ -88,9 +88,9 @@ class MatchingSettings(ProtocolSettings):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.measure == "square" and self.ties == "half":
-            raise ValueError("a square is right or wrong as a whole: its ties are 'wrong' or 'right'")
+            raise ValueError("measure 'square' takes ties 'wrong' or 'right', not 'half'")
         if self.measure == "square" and self.captions != 1:
-            raise ValueError("an image of a square has one caption: captions is 1")
+            raise ValueError("measure 'square' takes one caption of each image: captions must be 1")
         return self
 
     def shown(self, name: str) -> str:
@@ -200,7 +200,7 @@ def read_matched(job: Job, settings: MatchingSettings, keys: Sequence[str], fail
                 if len(entry.captions) >= settings.captions:
                     matched.entries.append(replace(entry, captions=_picked(entry.captions, settings, entry.id)))
                 else:
-                    reason = f"is left out: {len(entry.captions)} captions of {settings.captions} are there"
+                    reason = f"has {len(entry.captions)} of the {settings.captions} captions that the task needs"
                     failures.add(entry.id, "candidate", reason)
     return matched
 

@@ -132,7 +132,7 @@ def test_systems_are_ranked_by_their_means(run):
 
 def test_system_with_a_single_caption_is_refused_by_name(run):
     given = [*rows(), rows()[0] | {"id": "x", "system": "other"}]
-    with pytest.raises(DataError, match="1 of 4 systems have a single caption: 'other'"):
+    with pytest.raises(DataError, match="1 of 4 systems have only one caption: 'other'"):
         run(given, **SYSTEMS)
     assert run(given, {"limit": 4}, **SYSTEMS).results
 

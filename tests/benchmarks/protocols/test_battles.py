@@ -210,9 +210,9 @@ def test_battle_without_a_verdict_says_nothing_of_the_judge(run):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"winner": "huge"}, "is no number of a candidate, no tie, none of"),
-        ({"source1": None}, "does not name what wrote each of its 2 captions"),
-        ({"source1": "same", "source2": "same"}, "has two captions of one system"),
+        ({"winner": "huge"}, "is neither the number of a candidate nor a tie nor one of"),
+        ({"source1": None}, "does not name the system of each of its 2 captions"),
+        ({"source1": "same", "source2": "same"}, "has two captions of the same system"),
         ({"judge": None}, "cannot be rendered"),
     ],
 )
@@ -226,7 +226,7 @@ def test_battle_that_says_something_impossible_is_named(run, change: dict[str, A
 
 
 def test_people_who_never_choose_battles_of_three_and_without_systems_are_refused(run):
-    with pytest.raises(DataError, match="people see no difference in any battle"):
+    with pytest.raises(DataError, match="all human verdicts are ties"):
         run([row | {"winner": "equal"} for row in battles(10)], protocol=QUICK)
     with pytest.raises(TaskError, match="output_type 'battles' needs doc_to_systems"):
         run(battles(4), doc_to_systems=None)
@@ -235,4 +235,4 @@ def test_people_who_never_choose_battles_of_three_and_without_systems_are_refuse
         ("doc_to_candidates", "caption"), ("doc_to_systems", "source"))}  # fmt: skip
     with pytest.raises(DataError) as raised:
         run(rows, protocol=QUICK, **three)
-    assert "is no battle of two captions, but of 3" in f"{raised.value.message} {raised.value.hint}"
+    assert "has 3 captions; a battle needs two" in f"{raised.value.message} {raised.value.hint}"

@@ -172,7 +172,7 @@ def test_unknown_protocol_is_told_beside_the_other_faults(tmp_path: Path):
     [
         ("{raters: median}", "protocol.raters: Input should be 'flatten', 'mean' or 'per_rater_mean'"),
         ("{human_range: [0]}", "protocol.human_range.1: Field required"),
-        ("{human_range: [5, 5]}", "protocol.human_range: the least rating stands first, the greatest second"),
+        ("{human_range: [5, 5]}", "protocol.human_range: expected the lowest rating, then the highest"),
         ("{round_scores: .inf}", "protocol.round_scores: Input should be a"),
     ],
 )

@@ -155,8 +155,8 @@ def test_wrong_copy_fails_its_checks_before_anything_is_encoded(counting: Counti
 def test_entries_with_too_few_captions_are_left_out_and_counted(released_processing: Run):
     failures = released_processing["dci_pick5_scm"].record.failures
     assert [(one["reason"], one["samples"]) for one in failures if one["stage"] == "candidate"] == [
-        ("is left out: 4 captions of 5 are there", ["sa_3|m-2-sc"]),
-        ("is left out: 1 captions of 5 are there", ["sa_3|m-5-sc"]),
+        ("has 4 of the 5 captions that the task needs", ["sa_3|m-2-sc"]),
+        ("has 1 of the 5 captions that the task needs", ["sa_3|m-5-sc"]),
     ]
 
 

@@ -71,7 +71,7 @@ def test_rows_that_cannot_be_used_are_named_where_captions_are_missing(tmp_path:
 def test_subset_is_of_the_recorded_documents_alone_and_says_so(tmp_path: Path):
     done = run(tmp_path, PART, subset=True, output_path=tmp_path / "runs")
     assert {f["reason"]: f["samples"] for f in done.record.failures} == {
-        "is recorded for no usable document of the task": ["77"]
+        "matches no usable document of the task": ["77"]
     }
     assert done.results[0].value == pytest.approx(1.0)
     subset = done.record.subset

@@ -344,7 +344,7 @@ def test_run_of_a_protocol_that_is_not_installed_costs_itself_alone(
     rated = finished("moods")
     known = {name: one for name, one in protocols._entries.items() if name != "by_mood"}
     monkeypatch.setattr(protocols, "_entries", known)
-    reason = "task 'moods' has protocol 'by_mood', which is not installed: install the package that has it"
+    reason = "task 'moods': protocol 'by_mood' is not installed"
     _, err = bench("leaderboard", "build", "--runs", "runs", "--output", "board")
     assert f"left out: {rated.relative_to('runs')}: {reason}" in err
     board = json.loads(Path("board/leaderboard.json").read_text())
@@ -371,7 +371,7 @@ def test_run_with_a_choice_that_the_installed_protocol_does_not_know_costs_itsel
 
     monkeypatch.setitem(protocols._entries, "by_mood", Older)
     _, err = bench("leaderboard", "build", "--runs", "runs", "--output", "board")
-    assert "task 'moods': protocol 'by_mood' does not know the choice mood = 'glad'" in err
+    assert "task 'moods': protocol 'by_mood' has no setting mood = 'glad'" in err
     assert [one["task"] for one in json.loads(Path("board/leaderboard.json").read_text())["tables"]] == ["names"]
 
 

@@ -85,7 +85,7 @@ def test_pair_of_which_a_part_is_broken_is_left_out(run):
     assert done.results[0].n == 1
     assert [(one["samples"], one["reason"]) for one in done.record.failures] == [
         (["a-1"], "is empty"),
-        (["a-0"], "is of a pair of which another document cannot be used"),
+        (["a-0"], "belongs to a pair with an unusable document"),
     ]
 
 
@@ -94,9 +94,9 @@ BROKEN = [
     ({"captions": ["a", None]}, "is null"),
     ({"references": []}, "is an empty list"),
     ({"references": ["!!!"]}, "reference 1 has no letter or digit"),
-    ({"preferred": 2}, "is a vote for a candidate that does not exist, as there are 2 (from 0): 2"),
+    ({"preferred": 2}, "votes for a candidate other than 0 to 1: 2"),
     ({"preferred": None}, "is missing"),
-    ({"preferred": "0_1"}, "is no number of a candidate, no tie: '0_1'"),
+    ({"preferred": "0_1"}, "is neither the number of a candidate nor a tie: '0_1'"),
 ]
 
 
@@ -236,13 +236,13 @@ graded = partial(shares_of, grades=(0, 4))
 @pytest.mark.parametrize(
     ("read", "given", "fault"),
     [
-        (shares_of, (-1, 3), "is a vote for a candidate that does not exist, as there are 3 (from 0): -1"),
-        (shares_of, (0.5, 3), "is a vote for a candidate that does not exist, as there are 3 (from 0): 0.5"),
-        (shares_of, ([0, "b"], 2), "is no number of a candidate, no tie: 'b'"),
+        (shares_of, (-1, 3), "votes for a candidate other than 0 to 2: -1"),
+        (shares_of, (0.5, 3), "votes for a candidate other than 0 to 2: 0.5"),
+        (shares_of, ([0, "b"], 2), "is neither the number of a candidate nor a tie: 'b'"),
         (shares_of, ([], 2), "is missing"),
-        (shares_of, ("d", 2, ["a", "b"]), "is no number of a candidate, no tie, none of 'a', 'b': 'd'"),
+        (shares_of, ("d", 2, ["a", "b"]), "is neither the number of a candidate nor a tie nor one of 'a', 'b': 'd'"),
         (graded, (5, 2), "lies outside of the grades 0 to 4: 5"),
-        (graded, (1, 3), "is a grade of two candidates, and there are 3"),
+        (graded, (1, 3), "is a grade of two candidates, but there are 3"),
         (pairs_of_ranking, ([1, 2], 3), "is not a list of 3 ranks: [1, 2]"),
         (pairs_of_ranking, ([1, "b", 2], 3), "holds a rank that is no number: 'b'"),
         (pairs_of_ranking, ([1, None, None], 3), "has no two ranks"),

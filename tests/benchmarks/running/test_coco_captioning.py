@@ -197,4 +197,4 @@ def test_vizwiz_counts_an_image_that_nobody_could_describe_and_leaves_it_out(fol
     assert [(result.n, result.value) for result in done.results] == [(3, pytest.approx(1))] * 2
     reference, caption = done.record.failures
     assert (reference["samples"], reference["reason"]) == (["3"], "is an empty list")
-    assert (caption["samples"], caption["reason"]) == (["3"], "is recorded for no usable document of the task")
+    assert (caption["samples"], caption["reason"]) == (["3"], "matches no usable document of the task")

@@ -183,8 +183,8 @@ def test_intervals_are_those_of_the_bootstrap_of_whole_images(way):
     [
         ([("a", ["A dog."]), ("b", ["A cat."])], {}, "a: reference is missing: of its captions one is changed"),
         ([("a", ["A dog.", "A cat."]), ("b", ["A cat.", ""])], {}, "b: candidate caption 2 is empty"),
-        (CAPTIONS, {"rules": 99}, "wants protocol.rules 99; this version has 1"),
-        (CAPTIONS, {"words": "abc"}, "wants protocol.words abc; this version has"),
+        (CAPTIONS, {"rules": 99}, "needs protocol.rules 99, but this version has 1"),
+        (CAPTIONS, {"words": "abc"}, "needs protocol.words abc, but this version has"),
         (CAPTIONS, {"reader": "spacy", "pipeline": "no_such_pipeline"}, "'no_such_pipeline' cannot be loaded"),
     ],
 )
