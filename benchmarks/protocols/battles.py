@@ -135,18 +135,9 @@ class Battles(Preference):
             label_of = label, " ".join(filter(None, (LABELS[statistic], category)))
             # Ratings of systems are never percentages.
             scale = 1.0 if subject == PEOPLE else job.task.scale
+            rows = collected.rows
             return Result(
-                subject,
-                statistic,
-                label_of,
-                value,
-                collected.rows,
-                True,
-                scale,
-                interval,
-                reason,
-                category,
-                remark=remark,
+                subject, statistic, label_of, value, rows, True, scale, interval, reason, category, remark=remark
             )
 
         results: list[Result] = []

@@ -102,17 +102,10 @@ class Choice:
             systems: As of the class.
             verdicts: As of the class.
         """
-        captions = tuple(captions) or document.candidates
+        captions, identity = tuple(captions) or document.candidates, name or document.id
         part = ChoicePart(document.id, captions, document.references, document.pixels, document.boxes)
-        return cls(
-            name or document.id,
-            document.image,
-            document.category,
-            tuple(shares),
-            tuple(systems),
-            verdicts or {},
-            [part],
-        )
+        shares, systems = tuple(shares), tuple(systems)
+        return cls(identity, document.image, document.category, shares, systems, verdicts or {}, [part])
 
     @property
     def preferred(self) -> int | None:

@@ -124,8 +124,34 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
         return log.summary(scored, checks, list(categories))
 
     def results(self, job: Job, collected: Collected, scored: ScoredMetrics, statistics: Statistics) -> list[Result]:
-        """Return the system-level value of each metric, with a bootstrap interval over images."""
-        return system_results(job, collected, scored, self.settings.aggregate)
+        """Return the system-level value of each metric by category, then overall, with intervals over documents."""
+        parts = _parts(collected, self.settings.aggregate)
+        results: list[Result] = []
+        defined: dict[str, tuple[ScoredMetric, _ResultPart]] = {}
+        for entry, part in product(scored, parts):
+            value, reason, n = *_value(entry, part, collected.weights), 0
+            if entry.scores is not None and value is not None:
+                n = int((part.items & np.isfinite(entry.scores.values)).sum())
+                defined[str(len(results))] = entry, part
+            label = entry.metric.label, " ".join(filter(None, (entry.aggregation, part.name)))
+            scale = shown_times(job.task.scale, entry.metric.range)
+            results.append(
+                Result(
+                    entry.name,
+                    entry.aggregation,
+                    label,
+                    value,
+                    n,
+                    entry.metric.direction,
+                    scale,
+                    None,
+                    reason,
+                    part.name,
+                )
+            )
+        for place, interval in _intervals(job, len(collected.weights), defined).items():
+            results[int(place)] = replace(results[int(place)], interval=interval)
+        return results
 
     def expected(self, metrics: ScoredMetrics, statistics: Statistics, categories: Sequence[str]) -> list[Result]:
         """Return the system-level value of each metric, without a value."""
@@ -253,28 +279,6 @@ class _ResultPart:
         influences = [scored.influence(members) for members in self.members]
         known = [influence for influence in influences if influence is not None]
         return Influence.mean(known) if len(known) == len(influences) else None
-
-
-def system_results(job: Job, collected: Collected, scored: ScoredMetrics, aggregate: CategoryAggregate) -> list[Result]:
-    """Return the system-level value of each metric by category, then overall, with intervals over documents."""
-    parts = _parts(collected, aggregate)
-    results: list[Result] = []
-    defined: dict[str, tuple[ScoredMetric, _ResultPart]] = {}
-    for entry, part in product(scored, parts):
-        value, reason, n = *_value(entry, part, collected.weights), 0
-        if entry.scores is not None and value is not None:
-            n = int((part.items & np.isfinite(entry.scores.values)).sum())
-            defined[str(len(results))] = entry, part
-        label = entry.metric.label, " ".join(filter(None, (entry.aggregation, part.name)))
-        scale = shown_times(job.task.scale, entry.metric.range)
-        results.append(
-            Result(
-                entry.name, entry.aggregation, label, value, n, entry.metric.direction, scale, None, reason, part.name
-            )
-        )
-    for place, interval in _intervals(job, len(collected.weights), defined).items():
-        results[int(place)] = replace(results[int(place)], interval=interval)
-    return results
 
 
 def _parts(collected: Collected, aggregate: CategoryAggregate) -> list[_ResultPart]:

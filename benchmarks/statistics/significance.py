@@ -18,23 +18,17 @@ class Ranking:
     """Metrics (or captioners), best first, and the differences of all pairs.
 
     Attributes:
-        names: Best first.
-        letters: Of each: two have a letter in common exactly if they are not significantly different.
+        groups: Name to letters, best first: two have a letter in common exactly if they are not significantly
+            different.
         pairs: All pairs, the better one first.
         differences: Of each pair.
         corrected: p of each pair after Holm's correction; None where it is undefined.
     """
 
-    names: list[str]
-    letters: list[str]
+    groups: dict[str, str]
     pairs: list[tuple[str, str]]
     differences: list[Difference]
     corrected: list[float | None]
-
-    @property
-    def groups(self) -> dict[str, str]:
-        """The letters by name."""
-        return dict(zip(self.names, self.letters, strict=True))
 
 
 def rank(estimates: Mapping[str, SpreadEstimate], *, higher_is_better: bool, alpha: float = ALPHA) -> Ranking:
@@ -51,4 +45,5 @@ def rank(estimates: Mapping[str, SpreadEstimate], *, higher_is_better: bool, alp
     differences = [difference(estimates[first], estimates[other], 1 - alpha) for first, other in pairs]
     corrected = holm([gap.p for gap in differences])
     different = [pair for pair, p in zip(indices, corrected, strict=True) if p is not None and p < alpha]
-    return Ranking(names, significance_letters(len(names), different), pairs, differences, corrected)
+    groups = dict(zip(names, significance_letters(len(names), different), strict=True))
+    return Ranking(groups, pairs, differences, corrected)

@@ -188,34 +188,30 @@ class SpacyReader(CaptionReader):
         Raises:
             DataError: One is missing; the hint says what to install.
         """
-        meta = self._pipeline.meta
+        pipeline, sisters = self._loaded
+        meta = pipeline.meta
         return (
             f"spaCy {importlib.metadata.version('spacy')}, {meta['lang']}_{meta['name']} {meta['version']}, "
-            f"WordNet ({self._wordnet.digest[:12]}) and word lists ({self._words.digest[:12]})"
+            f"WordNet ({sisters.digest[:12]}) and word lists ({self._words.digest[:12]})"
         )
 
     def read(self, texts: Sequence[str]) -> Iterator[ReadCaption]:
         """Yield each text as it is read."""
-        for doc in self._pipeline.pipe(texts, batch_size=64):
+        for doc in self._loaded[0].pipe(texts, batch_size=64):
             yield read_doc(doc, self._words)
 
     def sisters(self, noun: str) -> Sequence[Sequence[str]]:
         """Return nouns of the same parent, and of the same grandparent, in WordNet."""
-        return self._wordnet.sisters(noun)
+        return self._loaded[1].sisters(noun)
 
     @cached_property
-    def _pipeline(self) -> Any:
+    def _loaded(self) -> tuple[Any, WordNetSisters]:
         try:
-            return load_pipeline(self._name, "the checklist's reader 'spacy'", "the task's 'pipeline'")
+            pipeline = load_pipeline(self._name, "the checklist's reader 'spacy'", "the task's 'pipeline'")
+            return pipeline, WordNetSisters()
         except MetricError as error:
-            raise _without(error) from error
-
-    @cached_property
-    def _wordnet(self) -> WordNetSisters:
-        try:
-            return WordNetSisters()
-        except MetricError as error:
-            raise _without(error) from error
+            hint = f"{error.hint} Or set 'protocol: {{reader: lists}}', which needs neither."
+            raise DataError(error.message, hint) from error
 
 
 def read_doc(doc: Doc, words: WordLists) -> ReadCaption:
@@ -306,11 +302,6 @@ def _negated(token: Parsed) -> tuple[int, str] | None:
     if token.tag_ == "VBG" and token.dep_ in ("ROOT", "acl"):
         return token.i, f"not {token.text}"
     return None
-
-
-def _without(error: MetricError) -> DataError:
-    """Return the error of a missing dependency, with a reader that does not need it."""
-    return DataError(error.message, f"{error.hint} Or choose 'protocol: {{reader: lists}}', which needs neither.")
 
 
 _PHYSICAL = frozenset({5, 6, 8, 11, 13, 15, 17, 18, 20, 27})

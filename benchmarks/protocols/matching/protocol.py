@@ -141,14 +141,7 @@ class Matching(Protocol[MatchingSettings]):
         The bootstrap resamples images with the hits of their entries; blocks stay as they are.
         """
         settings, numbers = self.settings, collected.numbers
-        means = CategoryMeans(
-            collected.summary.categories,
-            numbers["category"],
-            average_over=settings.average_over,
-            least=settings.least_in_category,
-            left_out=settings.left_out_categories,
-            decimals=settings.round_categories,
-        )
+        means = CategoryMeans(collected.summary.categories, numbers["category"], settings)
         named = means.names(settings.category_levels)
         parts = [(name, *means.below(name)) for name in named]
         parts.append(("", np.ones(collected.rows, dtype=bool), means))
@@ -335,33 +328,20 @@ class CategoryMeans:
     Args:
         names: The categories, with levels separated by ``/``.
         of_row: ``[n]`` index of the category of each row.
-        average_over: ``entries`` is the mean of all rows instead.
-        least: Categories with fewer rows are excluded.
-        left_out: Categories that are also excluded.
-        decimals: Decimals to which the mean of each category is rounded before averaging; None for no rounding.
+        settings: Those of the task, which exclude and round categories.
     """
 
-    def __init__(
-        self,
-        names: Sequence[str],
-        of_row: np.ndarray,
-        *,
-        average_over: str = "categories",
-        least: int = 1,
-        left_out: Sequence[str] = (),
-        decimals: int | None = None,
-    ) -> None:
-        self._average_over, self._least, self._decimals = average_over, least, decimals
-        self._names, self._all_rows = names, of_row
+    def __init__(self, names: Sequence[str], of_row: np.ndarray, settings: MatchingSettings) -> None:
+        self._names, self._all_rows, self._settings = names, of_row, settings
         sizes = np.bincount(of_row, minlength=len(names))
-        kept = np.flatnonzero((sizes >= least) & ~np.isin(names, left_out))
+        kept = np.flatnonzero((sizes >= settings.least_in_category) & ~np.isin(names, settings.left_out_categories))
         place = np.full(len(names), -1)
         place[kept] = np.arange(len(kept))
         self._used = place[of_row] >= 0
         self._paths = [tuple(names[number].split("/")) for number in kept.tolist()]
         self._leaf = place[of_row]
         self._parents = _parents(self._paths)
-        if average_over == "entries":
+        if settings.average_over == "entries":
             self._leaf, self._parents = np.where(self._used, 0, -1), [np.zeros(1, dtype=np.int64)]
 
     @property
@@ -396,14 +376,9 @@ class CategoryMeans:
         renumbered = np.zeros(len(self._names), dtype=np.int64)
         renumbered[numbers] = np.arange(len(numbers))
         rest = [self._names[number].removeprefix(name).removeprefix("/") for number in numbers.tolist()]
-        means = type(self)(
-            rest,
-            renumbered[self._all_rows[mask]],
-            average_over=self._average_over,
-            least=self._least,
-            decimals=self._decimals,
-        )
-        return mask, means
+        # Rows of excluded categories are not in the mask; names below may equal theirs.
+        settings = self._settings.model_copy(update={"left_out_categories": ()})
+        return mask, type(self)(rest, renumbered[self._all_rows[mask]], settings)
 
     def value(self, credit: np.ndarray, weights: np.ndarray) -> float:
         """Return the mean.
@@ -422,7 +397,9 @@ class CategoryMeans:
             sums = np.bincount(parent[there], means[there], minlength=count)
             means = _ratio(sums, np.bincount(parent[there], minlength=count))
         if not len(means) or not np.isfinite(means[0]):
-            raise UndefinedStatistic(f"no category has {self._least} entries" if not self.rows else "no entry is drawn")
+            raise UndefinedStatistic(
+                f"no category has {self._settings.least_in_category} entries" if not self.rows else "no entry is drawn"
+            )
         return float(means[0])
 
     def influence(self, credit: np.ndarray) -> np.ndarray:
@@ -440,7 +417,8 @@ class CategoryMeans:
         sizes = np.bincount(self._leaf[used], weights[used], minlength=count)
         sums = np.bincount(self._leaf[used], (weights * credit)[used], minlength=count)
         means = _ratio(sums, sizes)
-        return (means if self._decimals is None else np.round(means, self._decimals)), sizes
+        decimals = self._settings.round_categories
+        return (means if decimals is None else np.round(means, decimals)), sizes
 
 
 def _parents(paths: Sequence[tuple[str, ...]]) -> list[np.ndarray]:

@@ -112,7 +112,7 @@ def estimates(**values: float) -> dict[str, SpreadEstimate]:
 
 def test_best_comes_first_and_those_that_do_not_differ_share_a_letter():
     ranking = rank(estimates(poor=0.1, good=2.0, fair=0.15), higher_is_better=True)
-    assert ranking.names == ["good", "fair", "poor"]
+    assert list(ranking.groups) == ["good", "fair", "poor"]
     assert ranking.groups == {"good": "a", "fair": "b", "poor": "b"}
     assert ranking.pairs == [("good", "fair"), ("good", "poor"), ("fair", "poor")]
     assert ranking.differences[1].value == pytest.approx(1.9)
