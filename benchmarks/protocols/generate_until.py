@@ -134,20 +134,9 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
                 n = int((part.items & np.isfinite(entry.scores.values)).sum())
                 defined[str(len(results))] = entry, part
             label = entry.metric.label, " ".join(filter(None, (entry.aggregation, part.name)))
-            scale = shown_times(job.task.scale, entry.metric.range)
+            better, scale = entry.metric.direction, shown_times(job.task.scale, entry.metric.range)
             results.append(
-                Result(
-                    entry.name,
-                    entry.aggregation,
-                    label,
-                    value,
-                    n,
-                    entry.metric.direction,
-                    scale,
-                    None,
-                    reason,
-                    part.name,
-                )
+                Result(entry.name, entry.aggregation, label, value, n, better, scale, None, reason, part.name)
             )
         for place, interval in _intervals(job, len(collected.weights), defined).items():
             results[int(place)] = replace(results[int(place)], interval=interval)

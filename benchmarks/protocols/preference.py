@@ -82,7 +82,7 @@ class PreferenceSettings(ProtocolSettings):
     @classmethod
     def _differ(cls, grades: tuple[float, float] | None) -> tuple[float, float] | None:
         if grades is not None and grades[0] == grades[1]:
-            raise ValueError("expected two different grades: the extreme for the first caption, then for the second")
+            raise ValueError("expected two grades that differ: the extreme for the first caption, then for the second")
         return grades
 
     @property

@@ -397,9 +397,8 @@ class CategoryMeans:
             sums = np.bincount(parent[there], means[there], minlength=count)
             means = _ratio(sums, np.bincount(parent[there], minlength=count))
         if not len(means) or not np.isfinite(means[0]):
-            raise UndefinedStatistic(
-                f"no category has {self._settings.least_in_category} entries" if not self.rows else "no entry is drawn"
-            )
+            least = self._settings.least_in_category
+            raise UndefinedStatistic("no entry is drawn" if self.rows else f"no category has {least} entries")
         return float(means[0])
 
     def influence(self, credit: np.ndarray) -> np.ndarray:
