@@ -13,6 +13,7 @@ from .options import JUDGE, PERMISSIONS, TASK, add_options, write_text
 
 if TYPE_CHECKING:
     from ..adapters import Judge
+    from ..benchmarks.explaining.explain import Explainable
     from ..benchmarks.inputs.items import CaptionRow
     from ..benchmarks.store.store import Store
     from ..metrics import Metric
@@ -85,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _direct(options: argparse.Namespace) -> tuple[Metric, CaptionRow, Judge | None]:
+def _direct(options: argparse.Namespace) -> tuple[Explainable, CaptionRow, Judge | None]:
     from ..benchmarks.explaining.explain import require_explainable
     from ..benchmarks.inputs.models import NamedModels, load_models, named_or_given
     from ..benchmarks.inputs.settings import read_metric
@@ -126,7 +127,7 @@ def _given(options: argparse.Namespace, metric: Metric) -> CaptionRow:
     )
 
 
-def _of_task(options: argparse.Namespace, store: Store) -> tuple[Metric, CaptionRow, Judge | None]:
+def _of_task(options: argparse.Namespace, store: Store) -> tuple[Explainable, CaptionRow, Judge | None]:
     from ..benchmarks.explaining.explain import find_sample, require_explainable
     from ..benchmarks.inputs.models import load_models
     from ..benchmarks.running.plan import resolve_call
