@@ -129,11 +129,14 @@ def rows(matched: KindScore) -> list[MatchRow]:
     matches += [MatchRow("synonym", name(mine[a]), name(theirs[b]), "both") for a, b in matched.pairing.synonymous]
     left_mine, left_theirs = matched.pairing.left_over()
     if matched.candidate_similar:
-        pairs: list[tuple[int, int, Side, float]] = [
-            (pair.element, pair.nearest, "candidate", pair.similarity) for pair in matched.candidate_similar
+        matches += [
+            MatchRow("similar", name(mine[pair.element]), name(theirs[pair.nearest]), "candidate", pair.similarity)
+            for pair in matched.candidate_similar
         ]
-        pairs += [(pair.nearest, pair.element, "reference", pair.similarity) for pair in matched.reference_similar]
-        return matches + [MatchRow("similar", name(mine[a]), name(theirs[b]), of, cosine) for a, b, of, cosine in pairs]
+        return matches + [
+            MatchRow("similar", name(mine[pair.nearest]), name(theirs[pair.element]), "reference", pair.similarity)
+            for pair in matched.reference_similar
+        ]
     matches += [MatchRow("unmatched", name(mine[a]), "", "candidate") for a in left_mine]
     return matches + [MatchRow("unmatched", "", name(theirs[b]), "reference") for b in left_theirs]
 
