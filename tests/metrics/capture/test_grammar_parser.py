@@ -156,12 +156,12 @@ def test_words_may_be_others_and_count_in_the_fingerprint(tmp_path: Path):
     ("content", "said"),
     [
         ("{", "Expecting"),
-        ("[]", "no mapping of objects, attributes and relations"),
-        ('{"objects": ["dog"]}', "no mapping of"),
-        ('{"objects": "dog", "attributes": [], "relations": {}}', "its objects are"),
-        ('{"objects": ["dog"], "attributes": [1], "relations": {}}', "its attributes are"),
-        ('{"objects": ["dog"], "attributes": [], "relations": ["on"]}', "its relations are"),
-        ('{"objects": ["dog"], "attributes": [], "relations": {"on": ""}}', "its relations are"),
+        ("[]", "needs the keys objects, attributes and relations"),
+        ('{"objects": ["dog"]}', "needs the keys"),
+        ('{"objects": "dog", "attributes": [], "relations": {}}', "'objects' is"),
+        ('{"objects": ["dog"], "attributes": [1], "relations": {}}', "'attributes' is"),
+        ('{"objects": ["dog"], "attributes": [], "relations": ["on"]}', "'relations' is"),
+        ('{"objects": ["dog"], "attributes": [], "relations": {"on": ""}}', "'relations' is"),
     ],
 )
 def test_faulty_list_of_words_is_named(tmp_path: Path, content: str, said: str):
