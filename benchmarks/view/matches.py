@@ -161,7 +161,7 @@ def _of_meteor(alignment: Alignment) -> ReferenceMatches:
     ):
         spans.append(list(_marked(words, places)))
         counts[f"aligned words of the {name}"] = f"{sum(end - start for (start, end), _ in places)} of {len(words)}"
-    return ReferenceMatches(alignment.value, *spans, counts | {"chunks": str(alignment.chunks)})
+    return ReferenceMatches(alignment.value, spans[0], spans[1], counts | {"chunks": str(alignment.chunks)})
 
 
 def _marked(words: Sequence[str], places: Sequence[tuple[tuple[int, int], str]]) -> Iterator[Any]:
