@@ -118,13 +118,24 @@ def _leaves(place: object) -> Iterator[str]:
 
 
 def notebook(file: Path) -> str:
-    """Return a notebook as a page of its text and code cells."""
+    """Return a notebook as a page of its text and code cells, with stored outputs."""
     pieces = [f"*A notebook: [{file.name}](https://jupyter.org) in `docs/notebooks` of the repository.*"]
     for cell in json.loads(file.read_text(encoding="utf-8"))["cells"]:
         text = "".join(cell["source"])
         pieces.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+        for output in cell.get("outputs", []):
+            for kind, lines in output.get("data", {"text/plain": output.get("text")}).items():
+                pieces.append(_SHOWN[kind].format("".join(lines).strip()))
     # The title comes first.
     return "\n\n".join([pieces[1], pieces[0], *pieces[2:]]) + "\n"
+
+
+_SHOWN = {
+    "text/html": "{}",
+    "image/jpeg": '<img alt="The image that the cell shows" src="data:image/jpeg;base64,{}">',
+    "text/plain": "```text\n{}\n```",
+}
+"""Kind of a notebook's output to its form on a page."""
 
 
 def python_page() -> str:
