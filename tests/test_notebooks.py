@@ -74,7 +74,11 @@ def stored(outputs: Outputs) -> Outputs:
         kinds = [kind for kind in ("text/html", "image/jpeg", "text/plain") if kind in output.get("data", {})]
         for kind in kinds[:1]:
             text = re.sub(r"<style.*?</style>|\n\s*(?=<)", "", output["data"][kind], flags=re.DOTALL)
-            text = re.sub(r' (border|class|style)="[^"]*"', "", text) if kind == "text/html" else text
+            text = (
+                re.sub(r' (border|class|style)="[^"]*"', "", text).replace("<th></th>", "<td></td>")
+                if kind == "text/html"
+                else text
+            )
             kept.append(nbformat.v4.new_output("display_data", {kind: text}))
     return kept
 

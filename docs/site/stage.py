@@ -33,19 +33,9 @@ from capbench.tasks.sources import DataSource
 
 ROOT = Path(__file__).parents[2]
 COPIED = (
-    "*.md",
-    "NOTICE",
-    "docs/*.md",
-    "docs/*.svg",
-    "docs/*.webp",
-    "docs/example/*",
-    "docs/site/*.css",
-    "results/*.md",
-    "results/*.svg",
-    "results/leaderboard/*.md",
-    "adapters/models/*/*.md",
-    "benchmarks/records/run.schema.json",
-    "tasks/flickr8k/flickr8k_source.yaml",
+    *("*.md", "NOTICE", "docs/*.md", "docs/*.svg", "docs/*.webp", "docs/example/*", "docs/site/*.css"),
+    *("results/*.md", "results/*.svg", "results/leaderboard/*.md", "adapters/models/*/*.md"),
+    *("benchmarks/records/run.schema.json", "tasks/flickr8k/flickr8k_source.yaml"),
 )
 """Files of the repository that the site shows or links to."""
 _FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
@@ -141,16 +131,9 @@ _SHOWN = {
 def python_page() -> str:
     """Return the page of public names and contracts of extensions; mkdocstrings fills it."""
     names = [f"capbench.{name}" for name in capbench.__all__]
-    contracts = (
-        "metrics.contract.Metric",
-        "metrics.items.Items",
-        "metrics.items.Scores",
-        "adapters.contracts.Captioner",
-        "adapters.contracts.Encoder",
-        "adapters.contracts.Judge",
-        "benchmarks.statistics.contract.Statistic",
-        "benchmarks.protocols.contract.Protocol",
-    )
+    contracts = ["metrics.contract.Metric", "metrics.items.Items", "metrics.items.Scores"]
+    contracts += [f"adapters.contracts.{name}" for name in ("Captioner", "Encoder", "Judge")]
+    contracts += ["benchmarks.statistics.contract.Statistic", "benchmarks.protocols.contract.Protocol"]
     lines = ["# Python", "", "The public API of `import capbench`. [In Python](../docs/python.md) explains its use."]
     lines += [f"\n::: {name}" for name in names]
     lines += ["\n## Contracts", "\nBase classes for extensions; [extending](../docs/extending.md) has examples."]
