@@ -152,29 +152,29 @@ def reader_of(
         # As lm-eval calls it; what both name is the reader's argument.
         arguments, keywords = (), {**task.metadata, **task.dataset_kwargs}
     signature = inspect.signature(read)
-    try:
-        signature.bind(*arguments, **keywords)
-    except TypeError as error:
-        if not arguments and _binds(signature, (path,), task.dataset_kwargs):
+    if error := _binding_error(signature, arguments, keywords):
+        if not arguments and not _binding_error(signature, (path,), task.dataset_kwargs):
             raise DataError(
                 f"task '{task.task}': its data is not on this machine.",
                 f"Name it with --data {task.task}=PATH, or in the task file as dataset_path: {function} reads a path.",
-            ) from error
+            )
         called = ", ".join([*map(str, arguments), *(f"{name}=" for name in keywords)])
         raise TaskError(
             f"{place}: cannot be called with ({called}): {error}",
             "It gets a path (of --data TASK=PATH, dataset_path or a data card) and dataset_kwargs; "
             "without a path, metadata and dataset_kwargs, as in lm-eval: accept **kwargs.",
-        ) from error
+        )
     return lambda: _split(read(*arguments, **keywords), task, place)
 
 
-def _binds(signature: inspect.Signature, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> bool:
+def _binding_error(
+    signature: inspect.Signature, arguments: tuple[Any, ...], keywords: Mapping[str, Any]
+) -> TypeError | None:
     try:
         signature.bind(*arguments, **keywords)
-    except TypeError:
-        return False
-    return True
+    except TypeError as error:
+        return error
+    return None
 
 
 def _split(documents: Any, task: TaskConfig, place: str) -> Iterable[Any]:

@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 
 from ..errors import TaskError, UsageError, did_you_mean
 from ..permissions import Permissions, permit, plugin_folders
-from .yaml_files import KnownFiles, ParsedFile, display_path, parse
+from .yaml_files import ParsedFile, display_path, parse
 
 T = TypeVar("T")
 
@@ -133,7 +133,7 @@ def build_index(include_paths: Sequence[str | Path] = ()) -> TaskIndex:
         TaskError: Two files declare the same name.
     """
     index = TaskIndex()
-    files = KnownFiles()
+    files: dict[Path, ParsedFile] = {}
     with permit(Permissions.of(include_path=include_paths)):
         for folder in [BUILTIN_FOLDER, *plugin_folders(), *map(Path, include_paths)]:
             folder = folder.expanduser()
@@ -168,7 +168,7 @@ def _yaml_files(folder: Path) -> Iterator[Path]:
                 yield Path(place, name)
 
 
-def read_entry(path: Path, known: KnownFiles | None = None) -> IndexEntry | None:
+def read_entry(path: Path, known: dict[Path, ParsedFile] | None = None) -> IndexEntry | None:
     """Return the task or group that a file declares; None for templates, which tasks include, and data cards.
 
     A file that declares something faulty is read each time.

@@ -39,7 +39,11 @@ class DataLocations:
             UsageError: A folder that is to be allowed does not exist.
         """
         root = os.environ.get("CAPBENCH_DATA")
-        return cls(named or {}, Path(root).expanduser() if root else None, allowed_folders(allow_outside))
+        allowed = tuple(Path(folder).expanduser() for folder in allow_outside)
+        for folder in allowed:
+            if not folder.is_dir():
+                raise UsageError(f"--allow_outside {folder}: there is no such folder")
+        return cls(named or {}, Path(root).expanduser() if root else None, allowed)
 
     def boundary(self, task: TaskConfig, path: Path, source: DataSource | None) -> Boundary:
         """Return which files a task may read.
@@ -109,19 +113,6 @@ class DataLocations:
         """Return the folders that are searched for a data set, first one first."""
         roots = [self.root] if self.root else []
         return [root / source.folder for root in (*roots, cache_folder() / "data")]
-
-
-def allowed_folders(named: Sequence[str | Path]) -> tuple[Path, ...]:
-    """Return the folders that ``--allow_outside`` names.
-
-    Raises:
-        UsageError: One does not exist.
-    """
-    folders = tuple(map(Path.expanduser, map(Path, named)))
-    for folder in folders:
-        if not folder.is_dir():
-            raise UsageError(f"--allow_outside {folder}: there is no such folder")
-    return folders
 
 
 def parse_data_options(options: list[str]) -> dict[str, Path]:

@@ -232,11 +232,7 @@ class Checks(_Strict):
 
     def expected(self) -> dict[str, float]:
         """Return what a right copy has, by what it is called."""
-        counts: dict[str, float] = {
-            name: value
-            for name in ("documents", "rows", "items", "images", "references", "tau_ratio")
-            if (value := getattr(self, name)) is not None
-        }
+        counts: dict[str, float] = self.model_dump(exclude={"categories"}, exclude_none=True)
         return counts | {f"{ROWS_OF}{name}": count for name, count in self.categories.items()}
 
 

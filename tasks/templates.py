@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 from ..errors import TaskError, did_you_mean
@@ -47,9 +48,9 @@ def compile_template(task: TaskConfig, key: str, columns: Collection[str]) -> Ge
 
 def _compile(task: TaskConfig, key: str, template: Template, columns: Collection[str]) -> Getter:
     if isinstance(template, FunctionReference):
-        return _guarded(template.resolve(), key, template)
+        return partial(_called, template.resolve(), f"{key} ({template})")
     if template in columns:
-        return _column(template)
+        return partial(_column, template)
     if "{{" in template or "{%" in template:
         return _compile_jinja(task, key, template)
     if key == "doc_to_text":
@@ -60,24 +61,18 @@ def _compile(task: TaskConfig, key: str, template: Template, columns: Collection
     )
 
 
-def _guarded(function: Getter, key: str, name: FunctionReference) -> Getter:
-    def call(document: Document) -> Any:
-        try:
-            return function(document)
-        except Exception as error:
-            raise DocumentError(f"{key} ({name}) failed: {type(error).__name__}: {error}") from error
-
-    return call
+def _called(function: Getter, name: str, document: Document) -> Any:
+    try:
+        return function(document)
+    except Exception as error:
+        raise DocumentError(f"{name} failed: {type(error).__name__}: {error}") from error
 
 
-def _column(name: str) -> Getter:
-    def get(document: Document) -> Any:
-        try:
-            return document[name]
-        except KeyError:
-            raise DocumentError(f"has no column '{name}'") from None
-
-    return get
+def _column(name: str, document: Document) -> Any:
+    try:
+        return document[name]
+    except KeyError:
+        raise DocumentError(f"has no column '{name}'") from None
 
 
 def _compile_jinja(task: TaskConfig, key: str, source: str) -> Getter:

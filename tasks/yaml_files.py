@@ -152,20 +152,7 @@ def display_path(path: Path) -> str:
     return str(path)
 
 
-@dataclass(frozen=True)
-class KnownFiles:
-    """Files that were read before, each of them once.
-
-    Attributes:
-        parsed: By path, with what they include.
-        loaded: By path, without includes: its state, its keys and their places.
-    """
-
-    parsed: dict[Path, ParsedFile] = field(default_factory=dict)
-    loaded: dict[Path, tuple[State, dict[str, Any], dict[tuple[str, ...], Place]]] = field(default_factory=dict)
-
-
-def parse(path: Path, known: KnownFiles | None = None, _including: tuple[Path, ...] = ()) -> ParsedFile:
+def parse(path: Path, known: dict[Path, ParsedFile] | None = None, _including: tuple[Path, ...] = ()) -> ParsedFile:
     """Read a YAML file and, recursively, the files that it includes. No code of it is run.
 
     Args:
@@ -177,21 +164,18 @@ def parse(path: Path, known: KnownFiles | None = None, _including: tuple[Path, .
             files that include each other.
     """
     path = path.expanduser().resolve()
-    known = known or KnownFiles()
-    if path in known.parsed:
-        return known.parsed[path]
+    known = {} if known is None else known
+    if path in known:
+        return known[path]
     if path in _including:
         chain = " -> ".join(display_path(p) for p in (*_including[_including.index(path) :], path))
         raise TaskError(f"{display_path(path)}: files include each other: {chain}")
     if len(_including) > _MAX_INCLUDES:
         raise TaskError(f"{display_path(path)}: is the end of a chain of more than {_MAX_INCLUDES} includes")
-    if path not in known.loaded:
-        state = state_of(path)
-        known.loaded[path] = (state, *_load(path))
-    state, own, places = known.loaded[path]
+    states = {path: state_of(path)}
+    own, places = _load(path)
     values: dict[str, Any] = {}
     merged: dict[tuple[str, ...], Place] = {}
-    states = {path: state}
     includes = own.get("include", [])
     for include in includes if isinstance(includes, list) else [includes]:
         if not isinstance(include, str) or not is_file(target := path.parent / include):
@@ -208,8 +192,8 @@ def parse(path: Path, known: KnownFiles | None = None, _including: tuple[Path, .
         values |= included.values
         states |= included.states
     values |= {key: value for key, value in own.items() if key != "include"}
-    known.parsed[path] = ParsedFile(path, values, _without(merged, own) | places, states)
-    return known.parsed[path]
+    known[path] = ParsedFile(path, values, _without(merged, own) | places, states)
+    return known[path]
 
 
 def _without(places: dict[tuple[str, ...], Place], keys: Iterable[Any]) -> dict[tuple[str, ...], Place]:

@@ -52,10 +52,9 @@ class Shuffler:
         of each trigram shuffled, and with trigrams shuffled.
         """  # noqa: D205 - one sentence
         tagged = self._tag(caption)
-        kinds = [{_NOUN: tag in _NOUNS, _ADJECTIVE: tag in _ADJECTIVES} for _, tag in tagged]
-        nouns = [at for at, kind in enumerate(kinds) if kind[_NOUN]]
-        adjectives = [at for at, kind in enumerate(kinds) if kind[_ADJECTIVE]]
-        others = [at for at, kind in enumerate(kinds) if not any(kind.values())]
+        nouns = [at for at, (_, tag) in enumerate(tagged) if tag in _NOUNS]
+        adjectives = [at for at, (_, tag) in enumerate(tagged) if tag in _ADJECTIVES]
+        others = [at for at, (_, tag) in enumerate(tagged) if tag not in _NOUNS | _ADJECTIVES]
         tokens = [token for token, _ in tagged]
         content = self._permuted(self._permuted(tokens, nouns), adjectives)
         rest = self._permuted(tokens, others)
@@ -77,9 +76,6 @@ class Shuffler:
         for at, token in zip(places, drawn, strict=True):
             permuted[at] = token
         return permuted
-
-
-_NOUN, _ADJECTIVE = "noun", "adjective"
 
 
 def _trigrams(words: Sequence[str]) -> list[list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -183,14 +184,12 @@ def change_background(account: SceneAccount, rng: np.random.Generator) -> SceneA
 
 def swap_colours(account: SceneAccount, scene: Scene) -> SceneAccount | None:
     """Return an account in which two things have each other's colours; None where no such swap is untrue."""
-    for first in range(len(account.things)):
-        for second in range(first + 1, len(account.things)):
-            one, other = account.things[first], account.things[second]
-            if one.colour == other.colour or one.shape == other.shape:
-                continue
-            swapped = replace(one, colour=other.colour), replace(other, colour=one.colour)
-            if not any(_is_named(thing, scene) for thing in swapped):
-                return _with_thing(_with_thing(account, first, swapped[0]), second, swapped[1])
+    for (first, thing), (second, other) in combinations(enumerate(account.things), 2):
+        if thing.colour == other.colour or thing.shape == other.shape:
+            continue
+        swapped = replace(thing, colour=other.colour), replace(other, colour=thing.colour)
+        if not any(_is_named(recoloured, scene) for recoloured in swapped):
+            return _with_thing(_with_thing(account, first, swapped[0]), second, swapped[1])
     return None
 
 
@@ -233,10 +232,9 @@ def exchange_shape(caption: str, scene: Scene, rng: np.random.Generator) -> tupl
         scene: The scene; the new shape is none of its.
         rng: Random numbers.
     """
-    found = list(_A_SHAPE.finditer(caption))
-    at = found[rng.integers(len(found))]
-    absent = _absent_shapes(scene)
-    wrong = absent[rng.integers(len(absent))]
+    shapes = list(_A_SHAPE.finditer(caption))
+    at = shapes[rng.integers(len(shapes))]
+    wrong = _pick(_absent_shapes(scene), rng)
     return f"{caption[: at.start()]}{wrong}{caption[at.end() :]}", at[0], wrong
 
 
