@@ -54,14 +54,9 @@ def run(options: argparse.Namespace) -> int:
     from ..benchmarks.inputs.settings import split_metrics
     from ..progress import bars
 
-    settings = CompareSettings(
-        statistic=options.statistic,
-        metrics=tuple(split_metrics(options.metrics or [])),
-        alpha=options.alpha,
-        resamples=options.bootstrap,
-        seed=options.seed,
-        intervals=options.intervals,
-    )
+    same = {name: getattr(options, name) for name in ("statistic", "alpha", "seed", "intervals")}
+    metrics = tuple(split_metrics(options.metrics or []))
+    settings = CompareSettings(metrics=metrics, resamples=options.bootstrap, **same)
     comparisons = compare_runs(options.runs, settings, bars())
     for comparison in comparisons:
         of = f" by {comparison.metric}" if comparison.metric else ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import importlib.util
-import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -80,7 +79,7 @@ def diagnose(store: Path) -> list[Finding]:
         _checkpoint("FACTUAL", Checkpoint(_FACTUAL, "parser_model", FACTUAL)),
         *_parser_spacy(),
         _checkpoint("text encoder", Checkpoint("CAPTURE's likeness of meaning", "encoder", RELEASED_ENCODER)),
-        *(_chromium(), *_folders(store), _data()),
+        *(*_folders(store), _data()),
     ]
 
 
@@ -94,9 +93,8 @@ def _packages() -> Iterator[Finding]:
         try:
             import torchvision  # noqa: F401
         except (ImportError, RuntimeError) as error:
-            yield Finding(
-                "fault", "torchvision", str(error).splitlines()[0], "pip install --force-reinstall torch torchvision"
-            )
+            fix = "pip install --force-reinstall torch torchvision"
+            yield Finding("fault", "torchvision", str(error).splitlines()[0], fix)
 
 
 def _java() -> Finding:
@@ -107,11 +105,10 @@ def _java() -> Finding:
         version, *_ = (line for line in asked.stderr.splitlines() if " version " in line)
         return Finding("ok", "Java", f"{java}: {version}")
     except BenchError as error:
-        return Finding(
-            "note", "Java", f"{error.message} Only released programs need it (METEOR's jar, SPICE).", error.hint
-        )
+        needed = "Only METEOR's jar and SPICE need Java."
+        return Finding("note", "Java", f"{error.message} {needed}", error.hint)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        return Finding("fault", "Java", f"it does not run: {error}", "Reinstall Java, or point JAVA_HOME at one.")
+        return Finding("fault", "Java", f"Java does not run: {error}", "Reinstall Java, or point JAVA_HOME at one.")
 
 
 def _checked(
@@ -126,16 +123,12 @@ def _checked(
 
 def _parser_spacy() -> Iterator[Finding]:
     name = "CAPTURE's parser 'spacy'"
-    if importlib.util.find_spec("spacy") is None:
-        yield Finding("note", "spaCy", f"not installed; {name} needs it", "pip install 'capbench[spacy]'")
-    else:
-        yield Finding("ok", "spaCy", f"{importlib.metadata.version('spacy')} ({name})")
-    if importlib.util.find_spec(SPACY_PIPELINE) is None:
-        fix = f"python -m spacy download {SPACY_PIPELINE}"
-        yield Finding("note", "spaCy's English", f"{SPACY_PIPELINE} is not installed; {name} takes it by default", fix)
-    else:
-        version = importlib.metadata.version(SPACY_PIPELINE)
-        yield Finding("ok", "spaCy's English", f"{SPACY_PIPELINE} {version} ({name})")
+    packages = {"spacy": "pip install 'capbench[spacy]'", SPACY_PIPELINE: f"python -m spacy download {SPACY_PIPELINE}"}
+    for subject, (package, fix) in zip(("spaCy", "spaCy's English"), packages.items(), strict=True):
+        if importlib.util.find_spec(package) is None:
+            yield Finding("note", subject, f"{package} is not installed; {name} needs it", fix)
+        else:
+            yield Finding("ok", subject, f"{package} {importlib.metadata.version(package)} ({name})")
 
 
 def _checkpoint(subject: str, checkpoint: Checkpoint) -> Finding:
@@ -143,18 +136,6 @@ def _checkpoint(subject: str, checkpoint: Checkpoint) -> Finding:
         return Finding("ok", subject, f"{checkpoint.name} ({checkpoint.what})")
     missing = f"{checkpoint.name} is not in the hub's cache; {checkpoint.what} needs it, and fetches it on first use"
     return Finding("note", subject, missing, f"hf download {checkpoint.name}")
-
-
-def _chromium() -> Finding:
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    if path and shutil.which(path):
-        return Finding("ok", "Chromium", f"{path} (tests of the leaderboard's pages)")
-    return Finding(
-        "note",
-        "Chromium",
-        f"{f'CHROMIUM={path} is no program' if path else 'not found'}; only tests of the leaderboard's pages need it",
-        "apt-get install chromium, or let CHROMIUM name its program",
-    )
 
 
 def _gpu() -> Finding:
@@ -165,7 +146,7 @@ def _gpu() -> Finding:
     if torch.cuda.is_available():
         names = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
         return Finding("ok", "GPU", names)
-    return Finding("note", "GPU", f"torch {torch.__version__} sees none; text metrics need none")
+    return Finding("note", "GPU", f"torch {torch.__version__} finds no GPU; text metrics run without one")
 
 
 def _folders(store: Path) -> Iterator[Finding]:
@@ -176,14 +157,14 @@ def _folders(store: Path) -> Iterator[Finding]:
         probe.write_bytes(b"")
         probe.unlink()
     except OSError as error:
-        fix = "Name a folder that you may write to with BENCH_CACHE."
+        fix = "Set BENCH_CACHE to a folder that you may write to."
         yield Finding("fault", "cache", f"{cache} cannot be written: {error.strerror}", fix)
         return
     free = shutil.disk_usage(cache).free
     state = "ok" if free > _LOW_DISK_BYTES else "note"
     yield Finding(state, "cache", f"{cache}, {free / 1e9:.1f} GB free")
     if not store.is_file():
-        yield Finding("note", "store", f"{store} is not there yet; the first run makes it")
+        yield Finding("note", "store", f"{store} does not exist yet; the first run creates it")
         return
     try:
         with Store(store, replace_damaged=False) as opened:
@@ -192,8 +173,8 @@ def _folders(store: Path) -> Iterator[Finding]:
         yield Finding("fault", "store", error.message, error.hint)
         return
     if damage:
-        fix = f"Delete {store}: what it holds is computed anew."
-        yield Finding("fault", "store", f"{store}: {damage[0]} ({len(damage)} in all)", fix)
+        fix = f"Delete {store}; runs compute its results again."
+        yield Finding("fault", "store", f"{store}: {damage[0]} ({len(damage)} faults)", fix)
     else:
         yield Finding("ok", "store", f"{store}, {store.stat().st_size / 1e6:.1f} MB, sound")
 
@@ -203,8 +184,7 @@ def _data() -> Finding:
     if root is None:
         return Finding("note", "data", "CAPBENCH_DATA is not set; tasks look in the cache and on the hub")
     if not root.is_dir():
-        return Finding(
-            "fault", "data", f"CAPBENCH_DATA={root} is no folder", "Name the folder that holds the data sets."
-        )
+        fix = "Set CAPBENCH_DATA to the folder that holds the data sets."
+        return Finding("fault", "data", f"CAPBENCH_DATA={root} is not a folder", fix)
     sets = sorted(folder.name for folder in root.iterdir() if folder.is_dir())
     return Finding("ok", "data", f"CAPBENCH_DATA={root}: {', '.join(sets) or 'empty'}")

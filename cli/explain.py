@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from .options import JUDGE, PERMISSIONS, TASK, add_options, write_text
+from .options import JUDGE, PERMISSIONS, TASK, add_options, lacks_folder, refuse, task_settings, write_text
 
 if TYPE_CHECKING:
     from ..adapters import Judge
@@ -61,19 +61,14 @@ def run(options: argparse.Namespace) -> int:
     from ..progress import bars
 
     direct = options.candidate is not None or bool(options.reference)
-    if direct == (options.task is not None):
-        raise UsageError(
-            "what to explain: --candidate and --reference, or --task and --sample.",
-            "'bench explain --help' shows examples.",
-        )
-    if direct and options.candidate is None:
-        raise UsageError("--reference TEXT goes with --candidate TEXT")
-    if options.image and not direct:
-        raise UsageError("--image goes with --candidate; --task gives the image itself")
-    if not direct and options.sample is None:
-        raise UsageError("--task goes with --sample ID")
-    if options.html and not options.html.absolute().parent.is_dir():
-        raise UsageError(f"--html {options.html}: its folder does not exist")
+    either = "bench explain takes --candidate and --reference, or --task and --sample."
+    refuse(
+        (direct == (options.task is not None), either, "'bench explain --help' shows examples."),
+        (direct and options.candidate is None, "--reference TEXT goes with --candidate TEXT"),
+        (options.image and not direct, "--image goes with --candidate; --task provides the image"),
+        (not direct and options.sample is None, "--task goes with --sample ID"),
+        (lacks_folder(options.html), f"--html {options.html}: its folder does not exist"),
+    )
     with Store(parse_store(options.store).file) as store:
         metric, row, judge = _direct(options) if direct else _of_task(options, store)
         context = Context(cache=store, progress=bars()(options.metric), judge=judge)
@@ -105,26 +100,19 @@ def _given(options: argparse.Namespace, metric: Metric) -> CaptionRow:
     from ..adapters import ImageHandle
     from ..benchmarks.inputs.items import CaptionRow, candidate_fault, references_fault
 
-    if fault := candidate_fault(options.candidate):
-        raise UsageError(f"--candidate {fault}")
-    if "references" in metric.needs and not options.reference:
-        raise UsageError("--candidate TEXT goes with --reference TEXT")
-    if options.reference and (fault := references_fault(options.reference)):
-        raise UsageError(f"--reference: {fault}")
-    looks = "image" in metric.needs
-    if looks and options.image is None:
-        raise UsageError(f"{metric.label} looks at the image.", "Name it with --image FILE.")
-    if options.image and not looks:
-        raise UsageError(f"{metric.label} does not look at images.", "Leave --image out.")
-    if options.image and not options.image.is_file():
-        raise UsageError(f"--image {options.image}: no such file")
-    return CaptionRow(
-        "candidate",
-        options.image.name if options.image else "",
-        options.candidate,
-        tuple(options.reference),
-        pixels=ImageHandle(options.image) if options.image else None,
+    image: Path | None = options.image
+    needs_image = "image" in metric.needs
+    candidate, references = candidate_fault(options.candidate), references_fault(options.reference)
+    refuse(
+        (candidate, f"--candidate {candidate}"),
+        ("references" in metric.needs and not options.reference, "--candidate TEXT goes with --reference TEXT"),
+        (options.reference and references, f"--reference: {references}"),
+        (needs_image and image is None, f"{metric.label} needs the image.", "Add --image FILE."),
+        (image and not needs_image, f"{metric.label} does not use images.", "Leave --image out."),
+        (image and not image.is_file(), f"--image {image}: no such file"),
     )
+    texts = options.candidate, tuple(options.reference)
+    return CaptionRow("candidate", image.name if image else "", *texts, pixels=ImageHandle(image) if image else None)
 
 
 def _of_task(options: argparse.Namespace, store: Store) -> tuple[Explainable, CaptionRow, Judge | None]:
@@ -132,15 +120,9 @@ def _of_task(options: argparse.Namespace, store: Store) -> tuple[Explainable, Ca
     from ..benchmarks.inputs.models import load_models
     from ..benchmarks.running.plan import resolve_call
     from ..progress import bars
-    from ..tasks.locate import parse_data_options
 
-    same = ("model", "model_args", "judge", "judge_args", "include_path", "allow_outside")
-    resolved = resolve_call(
-        [options.task],
-        metric_names=[options.metric],
-        data=parse_data_options(options.data),
-        **{name: getattr(options, name) for name in same},
-    )
+    settings = task_settings(options, "model", "model_args", "judge", "judge_args")
+    resolved = resolve_call([options.task], metric_names=[options.metric], **settings)
     plan = resolved.plan
     if len(plan) != 1:
         raise UsageError(f"--task {options.task} is {len(plan)} tasks; name one of them")

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from ..errors import UsageError, did_you_mean
-from .options import PERMISSIONS, TASK, add_options, locations_of, names, tell, tell_rows
+from .options import PERMISSIONS, TASK, add_options, locations_of, names, refuse, task_settings, tell, tell_rows
 
 WANTED = ("pairs", "prompts")
 """Formats of what is to be scored, or answered, elsewhere."""
@@ -91,13 +91,7 @@ def run(options: argparse.Namespace) -> int:
     """Write the export; exit code 1 if a run could not be read (the others are written)."""
     fmt, places = _split(options)
     if options.tasks:
-        if fmt not in ("lm-eval", *WANTED) or places or options.push_to_hub:
-            raise UsageError(
-                f"--tasks goes with: bench export lm-eval --tasks NAME ... -o DIR; or {' or '.join(WANTED)}, -o FILE"
-            )
-        if options.text_only and fmt != "lm-eval":
-            raise UsageError("--text_only goes with lm-eval")
-        return _export_lm_eval(options) if fmt == "lm-eval" else _export_wanted(options, fmt)
+        return _export_lm_eval(options) if fmt == "lm-eval" else _export_wanted(options, options.inputs[0])
     from ..benchmarks.records.reading import find_records, read_task_runs
 
     files, missing = find_records([Path(place).expanduser() for place in places])
@@ -138,21 +132,28 @@ def _split(options: argparse.Namespace) -> tuple[str | None, list[str]]:
             f"bench export: the first argument is a format, not '{first}'.{did_you_mean(first, FORMATS)}",
             f"Formats: {', '.join(FORMATS)}. Without one, --push_to_hub OWNER/NAME is needed.",
         )
-    if fmt and not options.output:
-        raise UsageError(f"bench export {fmt}: -o PATH is missing")
-    if fmt in WANTED and not options.tasks:
-        raise UsageError(f"bench export {fmt}: names no task", f"bench export {fmt} --tasks NAME -o FILE")
-    if fmt not in WANTED and (options.model or options.model_args or options.images):
-        raise UsageError(f"--model, --model_args and --images go with {' and '.join(WANTED)}")
-    if fmt != "prompts" and options.answers:
-        raise UsageError("--answers goes with prompts")
-    if not options.tasks and not places:
-        raise UsageError("bench export: names no run", "RUN is a folder of runs, such as runs.")
-    of_tasks = ("metrics", "text_only", "include_path", "data", "allow_outside")
-    if not options.tasks and any(getattr(options, name) for name in of_tasks):
-        raise UsageError("--metrics, --text_only, --include_path, --data and --allow_outside go with --tasks")
-    if options.samples and not options.push_to_hub:
-        raise UsageError("--samples goes with --push_to_hub; lm-eval's folders have samples anyway")
+    of_models = any((options.model, options.model_args, options.images))
+    of_tasks = any((options.metrics, options.text_only, options.include_path, options.data, options.allow_outside))
+    is_stray = options.tasks and (fmt not in ("lm-eval", *WANTED) or places or options.push_to_hub)
+    forms = "bench export lm-eval --tasks NAME ... -o DIR; or pairs or prompts, -o FILE"
+    refuse(
+        (fmt and not options.output, f"bench export {fmt}: -o PATH is missing"),
+        (
+            fmt in WANTED and not options.tasks,
+            "bench export: no task was named",
+            f"bench export {fmt} --tasks NAME -o FILE",
+        ),
+        (fmt not in WANTED and of_models, "--model, --model_args and --images go with pairs and prompts"),
+        (fmt != "prompts" and options.answers, "--answers goes with prompts"),
+        (not options.tasks and not places, "bench export: no run was named", "RUN is a folder of runs, such as runs."),
+        (
+            not options.tasks and of_tasks,
+            "--metrics, --text_only, --include_path, --data and --allow_outside go with --tasks",
+        ),
+        (options.samples and not options.push_to_hub, "--samples goes with --push_to_hub; lm-eval always has samples"),
+        (is_stray, f"--tasks goes with: {forms}"),
+        (options.text_only and fmt != "lm-eval", "--text_only goes with lm-eval"),
+    )
     return fmt, places
 
 
@@ -196,14 +197,9 @@ def _export_wanted(options: argparse.Namespace, fmt: str) -> int:
     from ..benchmarks.inputs.settings import split_metrics
     from ..benchmarks.interchange.wanted import write_pairs, write_prompts
     from ..progress import bars
-    from ..tasks.locate import parse_data_options
 
-    same = ("images", "model", "model_args", "include_path", "allow_outside")
-    call = {name: getattr(options, name) for name in same} | {
-        "metrics": split_metrics(options.metrics or []),
-        "data": parse_data_options(options.data),
-        "progress": bars(),
-    }
+    call = task_settings(options, "images", "model", "model_args")
+    call |= {"metrics": split_metrics(options.metrics or []), "progress": bars()}
     if fmt == "pairs":
         count, failures = write_pairs(options.output, names(options.tasks), **call)
     else:

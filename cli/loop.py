@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from .options import ENGINE, PERMISSIONS, TASK, add_options, tell
+from .options import ENGINE, PERMISSIONS, TASK, add_options, task_settings, tell
 from .recipe_options import (
     add_recipe_options,
     executor_of,
@@ -44,7 +44,6 @@ def run(options: argparse.Namespace) -> int:
     from ..recipes.self_training.rounds import LoopCall, LoopReporter, dry_run, run_loop
     from ..recipes.self_training.schema import list_loops, load_loop
     from ..recipes.training.processes import TrainingProcesses
-    from ..tasks.locate import parse_data_options
 
     if options.list:
         return print_recipes(list_loops(), lambda path: load_loop(path).loop.description)
@@ -53,13 +52,10 @@ def run(options: argparse.Namespace) -> int:
     call = LoopCall(
         load_loop(recipe, options.set),
         TrainingProcesses(options.device),
-        parse_data_options(options.data),
-        options.include_path,
-        options.allow_outside,
-        options.store,
-        executor,
-        run_folder,
-        bars(),
+        executor=executor,
+        run_folder=run_folder,
+        progress=bars(),
+        **task_settings(options, "store"),
     )
     if folder is None or options.dry_run:
         return print_dry_run(call.loaded.requests, lambda: dry_run(call), 34)

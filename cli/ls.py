@@ -81,10 +81,10 @@ def _metrics(options: argparse.Namespace) -> list[dict[str, str]]:
     return [
         {
             "metric": name,
-            "label": getattr(metric, "label", name),
+            "label": metric.label,
             "needs": ", ".join(sorted(metric.needs)) or "the caption alone",
             "range": "{:g} to {:g}".format(*metric.range),
-            "source": getattr(metric, "source", ""),
+            "source": metric.source,
         }
         for name, metric in metrics.items()
     ]
@@ -96,8 +96,8 @@ def _statistics(options: argparse.Namespace) -> list[dict[str, str]]:
     return [
         {
             "statistic": name,
-            "label": getattr(statistic, "label", name),
-            "better": "higher" if getattr(statistic, "higher_is_better", True) else "lower",
+            "label": statistic.label,
+            "better": "higher" if statistic.higher_is_better else "lower",
             "about": _first_line(statistic),
         }
         for name, statistic in statistics.items()

@@ -204,6 +204,32 @@ def locations_of(options: argparse.Namespace, index: TaskIndex | None = None) ->
     return DataLocations.from_environment(index.expand_names(named) if index else named, allowed)
 
 
+def task_settings(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Return ``--data``, by task, ``--include_path``, ``--allow_outside`` and other options, by their names.
+
+    Raises:
+        UsageError: ``--data`` is not of the form TASK=PATH.
+    """
+    from ..tasks.locate import parse_data_options
+
+    same = {name: getattr(options, name) for name in ("include_path", "allow_outside", *names)}
+    return {"data": parse_data_options(options.data), **same}
+
+
+def refuse(*faults: tuple[object, str] | tuple[object, str, str]) -> None:
+    """Check which options go together.
+
+    Args:
+        *faults: Conditions that must not hold, each with a message and perhaps a hint.
+
+    Raises:
+        UsageError: With the message of the first condition that holds.
+    """
+    for is_wrong, message, *hint in faults:
+        if is_wrong:
+            raise UsageError(message, hint[0] if hint else "")
+
+
 def names(values: list[str] | None) -> list[str]:
     """Return the names in options that take several, by comma or space."""
     return [name.strip() for value in values or [] for name in value.split(",") if name.strip()]
@@ -225,6 +251,11 @@ def print_table(rows: Iterable[Mapping[str, object]], style: str = "github") -> 
     from tabulate import tabulate
 
     print(tabulate(rows, headers="keys", tablefmt=style, disable_numparse=True))
+
+
+def lacks_folder(file: Path | None) -> bool:
+    """Return whether a file that is to be written is in a folder that does not exist."""
+    return file is not None and not file.absolute().parent.is_dir()
 
 
 def write_text(path: Path, text: str) -> None:

@@ -18,10 +18,13 @@ from .options import (
     add_options,
     describe_model_folder,
     execution_of,
+    lacks_folder,
     locations_of,
     names,
     not_negative,
     positive,
+    refuse,
+    task_settings,
     tell,
     write_text,
 )
@@ -140,15 +143,14 @@ def run(options: argparse.Namespace) -> int:
     from ..benchmarks.inputs.settings import split_metrics
 
     metric_names = split_metrics(options.metrics or [])
-    if options.metrics is not None and not metric_names:
-        raise UsageError("--metrics: no metric was named", "'bench ls metrics' lists what there is.")
-    if options.table_path and not options.table_path.absolute().parent.is_dir():
-        raise UsageError(f"--table_path {options.table_path}: its folder does not exist")
-    if options.recorded and not options.suite:
-        raise UsageError(
-            f"--recorded {options.recorded} fills rows of a --suite, and none was named",
-            "Of a task, --metrics 'recorded[file=FILE,label=NAME]' takes scores computed elsewhere.",
-        )
+    table, recorded = options.table_path, f"--recorded {options.recorded} goes with --suite NAME"
+    for_tasks = "For tasks, --metrics 'recorded[file=FILE,label=NAME]' reads scores computed elsewhere."
+    no_metrics = options.metrics is not None and not metric_names
+    refuse(
+        (no_metrics, "--metrics: no metric was named", "'bench ls metrics' lists the metrics."),
+        (lacks_folder(table), f"--table_path {table}: its folder does not exist"),
+        (options.recorded and not options.suite, recorded, for_tasks),
+    )
     settings = _settings(options)
     if options.suite:
         return _run_suite(options, **settings)
@@ -224,7 +226,7 @@ def _print_requests(requests: Sequence[Request]) -> None:
 
 
 _SETTINGS = (
-    "include_path", "allow_outside", "output_path", "log_samples", "store", "limit", "intervals", "seed", "strict",
+    "output_path", "log_samples", "store", "limit", "intervals", "seed", "strict",
     "skip_checks", "subset", "batch_size",
 )  # fmt: skip
 """Options that :func:`capbench.evaluate` takes by the same name."""
@@ -234,11 +236,9 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return what runs and suites take alike."""
     from ..adapters.arguments import parse_arguments
     from ..progress import bars
-    from ..tasks.locate import parse_data_options
 
     has_models = any((options.model, options.encoder, options.judge, options.suite))
-    return {name: getattr(options, name) for name in _SETTINGS} | {
-        "data": parse_data_options(options.data),
+    return task_settings(options, *_SETTINGS) | {
         "engine": execution_of(options, has_models=has_models),
         "progress": bars(),
         "resamples": options.bootstrap,

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .options import PERMISSIONS, TASK, add_options, tell
+from .options import PERMISSIONS, TASK, add_options, task_settings, tell
 from .recipe_options import add_recipe_options, print_dry_run, print_recipes, recipe_of, step_printer
 
 _EPILOG = """\
@@ -37,19 +37,12 @@ def run(options: argparse.Namespace) -> int:
     from ..recipes.training.execution import dry_run, run_recipe
     from ..recipes.training.processes import TrainingProcesses
     from ..recipes.training.schema import list_recipes, load_recipe
-    from ..tasks.locate import parse_data_options
 
     if options.list:
         return print_recipes(list_recipes(), lambda path: load_recipe(path).recipe.description)
     recipe, folder = recipe_of(options, "--output FOLDER is missing")
-    call = TrainingCall(
-        load_recipe(recipe, options.set),
-        TrainingProcesses(options.device),
-        parse_data_options(options.data),
-        options.include_path,
-        options.allow_outside,
-        bars(),
-    )
+    loaded, processes = load_recipe(recipe, options.set), TrainingProcesses(options.device)
+    call = TrainingCall(loaded, processes, progress=bars(), **task_settings(options))
     if folder is None or options.dry_run:
         return print_dry_run(call.loaded.requests, lambda: dry_run(call, judge=not options.no_judge), 20)
     shared: dict[str, Any] = {"store": options.store, "allow_outside": options.allow_outside}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from .options import PERMISSIONS, TASK, add_options, print_table
+from .options import PERMISSIONS, TASK, add_options, print_table, task_settings
 
 if TYPE_CHECKING:
     from ..benchmarks.running.rescoring import Rescored, Verified
@@ -54,22 +54,20 @@ def run(options: argparse.Namespace) -> int:
     if options.parity:
         return _parity(options)
     if not options.runs:
-        raise UsageError("bench verify: names no run", "RUN is a folder of runs, such as runs; --parity needs none.")
+        raise UsageError("bench verify: no run was named", "RUN is a folder of runs, such as runs.")
     from ..benchmarks.records.reading import find_records
     from ..benchmarks.running.rescoring import score_again, verify_run
     from ..progress import bars
-    from ..tasks.locate import parse_data_options
 
-    data = parse_data_options(options.data)
-    files, missing = find_records([place.expanduser() for place in options.runs])
+    settings = task_settings(options)
+    files, missing = find_records([folder.expanduser() for folder in options.runs])
     if missing:
         raise missing[0]
     results = [verify_run(file) for file in files]
     if options.again:
-        where = {"data": data, "include_path": options.include_path, "allow_outside": options.allow_outside}
         for number, result in enumerate(results):
             if result.run is not None and not result.faults:
-                results[number] = result.scored(score_again(result.run, **where, progress=bars()))
+                results[number] = result.scored(score_again(result.run, **settings, progress=bars()))
     print_table(
         {"Run": str(case.folder), "Found": _found(case)} | ({"Again": _came_out(case.again)} if options.again else {})
         for case in results
@@ -89,8 +87,7 @@ def run(options: argparse.Namespace) -> int:
 def _parity(options: argparse.Namespace) -> int:
     if any((options.runs, options.again, options.data, options.include_path, options.allow_outside)):
         raise UsageError(
-            "bench verify --parity: takes no RUN and no other option",
-            "It looks at this machine alone: bench verify --parity",
+            "bench verify --parity takes no RUN and no other option", "It checks this machine: bench verify --parity"
         )
     from ..benchmarks.running.parity import all_components, check_parity
     from ..progress import bars

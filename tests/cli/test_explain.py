@@ -245,7 +245,7 @@ def test_facts_of_dcscore_are_shown_with_what_each_answer_says_and_the_numbers_o
     assert '<td>&lt;red&gt;.</td><td class="remark">true 1 1, about 1 1</td>' in text
     assert "<p>A &lt;dog&gt;.</p>" in text
     assert f'<th scope="row">mean</th><td class="number">{0.5:.4f}</td>' in text
-    for more, said in (((), "looks at the image"), (("--image", tmp_path / "none.png"), "no such file")):
+    for more, said in (((), "needs the image"), (("--image", tmp_path / "none.png"), "no such file")):
         done = bench(*asked, *more)
         assert (done.code, said in done.err) == (2, True), done.err
 
@@ -292,7 +292,7 @@ def test_sample_of_a_task_is_explained_by_the_settings_of_the_task(bench):
         (["--reference", "a dog"], "--reference TEXT goes with --candidate TEXT"),
         (["--task", "small"], "--task goes with --sample ID"),
         (["--task", "small", "--sample", "1", "--image", "x.png"], "--image goes with --candidate"),
-        (["--candidate", "a dog", "--reference", "a dog", "--image", "x.png"], "does not look at images"),
+        (["--candidate", "a dog", "--reference", "a dog", "--image", "x.png"], "does not use images"),
         (["--task", "small", "--candidate", "a dog"], "--candidate and --reference, or"),
         (["--candidate", "  ", "--reference", "a dog"], "--candidate is empty"),
         (["--candidate", "a dog", "--reference", " "], "--reference: reference 1 is empty"),

@@ -108,7 +108,7 @@ def test_run_whose_samples_were_changed_is_left_out_of_every_export(bench, capti
     [
         (("export", "cvs", "runs", "-o", "t"), 2, "Did you mean 'csv'?"),
         (("export", "csv", "runs"), 2, "-o PATH is missing"),
-        (("export", "csv", "-o", "t.csv"), 2, "names no run"),
+        (("export", "csv", "-o", "t.csv"), 2, "no run was named"),
         (("export", "csv", "nowhere", "-o", "t.csv"), 1, "nowhere: there is no such folder"),
         (("export", "csv", ".", "-o", "t.csv"), 1, "contains no runs (no run.json in it or below it)"),
         (("export", "csv", "runs", "--tasks", "x", "-o", "t"), 2, "--tasks goes with: bench export lm-eval"),

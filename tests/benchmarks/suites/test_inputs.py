@@ -367,7 +367,7 @@ def test_folder_that_is_not_there_or_without_a_suite_is_refused(
     with pytest.raises(UsageError, match="there is no such folder"):
         read_inputs(suite, tmp_path / "none")
     assert main(["run", "--task", "iiw_400", "--recorded", str(tmp_path)]) == 2
-    assert "fills rows of a --suite, and none was named" in capsys.readouterr().err
+    assert "goes with --suite NAME" in capsys.readouterr().err
 
 
 # --- every suite
