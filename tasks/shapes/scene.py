@@ -114,12 +114,18 @@ class Scene:
     background: str
 
 
-def holds(predicate: Predicate, first: Box, second: Box) -> bool:
+def holds(predicate: str, first: Box, second: Box) -> bool:
     """Tell whether a relation holds between two boxes, with ``MARGIN`` between them."""
-    if predicate in ("right of", "below"):
-        first, second = second, first
-    begin, end = (0, 2) if predicate in ("left of", "right of") else (1, 3)
-    return first[end] + MARGIN <= second[begin]
+    match predicate:
+        case "left of":
+            return first[2] + MARGIN <= second[0]
+        case "right of":
+            return holds("left of", second, first)
+        case "above":
+            return first[3] + MARGIN <= second[1]
+        case "below":
+            return holds("above", second, first)
+    raise ValueError(f"unknown relation '{predicate}'")
 
 
 def main_predicate(first: Thing, second: Thing) -> Predicate:

@@ -161,7 +161,7 @@ def test_captions_of_a_model_are_paired_with_their_images(bench, write_captionin
     given = ("--tasks", "small", "--include_path", folder, "-o", tmp_path / "pairs.jsonl")
     bench("export", "pairs", *given, "--model", "captions", "--model_args", f"path={captions}").succeeded()
     assert rows_of(tmp_path / "pairs.jsonl") == [{"image": f"{n}.jpg", "text": f"caption {n}"} for n in range(4)]
-    bench("export", "pairs", *given).failed(2, "scores the captions of a model")
+    bench("export", "pairs", *given).failed(2, "needs a model that writes captions")
 
 
 @pytest.mark.parametrize(
