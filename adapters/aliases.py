@@ -252,6 +252,7 @@ def _read_alias(name: str, values: Mapping[str, Any], folder: Path) -> ModelSpec
     }
     described = {*own, "adapter", "printed_as", "published_as"}
     arguments = {key: _beside(value, folder) for key, value in values.items() if key not in described}
-    return ModelSpec(
-        name, values["adapter"], arguments, **own, printed_as=values.get("printed_as", {}), published_as=published
+    spec = ModelSpec(
+        name, values["adapter"], arguments, printed_as=values.get("printed_as", {}), published_as=published
     )
+    return replace(spec, **own)

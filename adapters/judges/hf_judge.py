@@ -174,7 +174,7 @@ class HfJudge(Judge):
         sees = source.config.model_type in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
         kind = "AutoModelForImageTextToText" if sees else "AutoModelForCausalLM"
         dtype = self.dtype if self.dtype == "auto" else torch_dtype(self.dtype)
-        model = source.load_whole(kind, dtype, **trusted)
+        model = source.load_whole(kind, dtype, trust_remote_code=self.trust_remote_code)
         processor = source.part("AutoProcessor" if sees else "AutoTokenizer", "processor", **trusted)
         tokenizer = processor.tokenizer if sees else processor
         tokenizer.padding_side = "left"
