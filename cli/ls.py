@@ -81,10 +81,10 @@ def _metrics(options: argparse.Namespace) -> list[dict[str, str]]:
     return [
         {
             "metric": name,
-            "label": metric.label,
+            "label": getattr(metric, "label", name),
             "needs": ", ".join(sorted(metric.needs)) or "the caption alone",
             "range": "{:g} to {:g}".format(*metric.range),
-            "source": metric.source,
+            "source": getattr(metric, "source", ""),
         }
         for name, metric in metrics.items()
     ]
@@ -96,7 +96,7 @@ def _statistics(options: argparse.Namespace) -> list[dict[str, str]]:
     return [
         {
             "statistic": name,
-            "label": statistic.label,
+            "label": getattr(statistic, "label", name),
             "better": "higher" if statistic.higher_is_better else "lower",
             "about": _first_line(statistic),
         }

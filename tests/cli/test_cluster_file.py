@@ -26,7 +26,9 @@ pools:
 def test_servers_of_a_file_and_options_that_hold_commands_are_refused(tmp_path: Path):
     file = tmp_path / "c.yaml"
     file.write_text(TEXT)
-    with pytest.raises(UsageError, match=r"c\.yaml:3: bucket: .*\n.*c\.yaml:2: head:6379: a file may not") as e:
+    with pytest.raises(
+        UsageError, match=r"c\.yaml:3: bucket: .*\n.*c\.yaml:2: head:6379: the file names a server"
+    ) as e:
         read_cluster(file)
     assert "--allow_server head:6379 allows it." in e.value.hint
     file.write_text('engine: slurm\nslurm: {options: ["--time=1:00\\nrm -rf /"]}\n')

@@ -209,7 +209,8 @@ def test_captioners_are_compared_by_the_mean_over_documents_that_all_have(bench,
     assert "29 documents were scored in all runs (they scored 30, 29)" in done.err
 
 
-def test_captioners_can_be_compared_by_several_metrics_and_corpus_values_are_told(bench, caption):
+def test_captioners_can_be_compared_by_several_metrics_and_corpus_values_are_told(bench, caption, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     runs = caption("good", captions(7), scale=100), caption("bad", captions(3, seed=1), scale=100)
     done = bench("compare", *runs, "--metrics", "length,bleu_2", "--bootstrap", 50).succeeded()
     first, _, second, _, _ = done.out.strip().split("\n\n")

@@ -44,7 +44,7 @@ def test_wrong_use_is_refused(bench: Bench, tmp_path: Path):
     assert bench("leaderboard", "nonsense").code == 2
     assert bench("leaderboard", "diff").code == 2
     (tmp_path / "file").write_text("")
-    bench("leaderboard", "build", "--runs", tmp_path / "file").failed(2, "is a file")
+    bench("leaderboard", "build", "--runs", tmp_path / "file").failed(2, "is not a folder")
     bench("leaderboard", "diff", "nosuch").failed(2, "nor a git revision")
     # A folder that is not there is named with where runs are written.
     for action in ("build", "check"):

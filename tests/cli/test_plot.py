@@ -36,7 +36,7 @@ def test_what_is_left_out_is_said_and_that_a_figure_is_higher_than_a_page(bench,
     [
         (["agreement", "run", "-o", "figure.jpeg"], "plots cannot be written in format 'jpeg'"),
         (["agreement", "run", "-o", "absent/figure.png"], "mkdir -p absent"),
-        (["agreement", "run", "-o", "folder.png"], "is a folder"),
+        (["agreement", "run", "-o", "folder.png"], "Is a directory"),
         (["agreement", "run", "-o", "f.png", "--statistic", "kendal_c"], "Did you mean 'kendall_c'?"),
         (["agreement", "run", "-o", "f.png", "--metrics", "metor"], "Did you mean 'meteor'?"),
         (["ratings", "run", "-o", "f.png", "--statistic", "kendall_c"], "--statistic goes with agreement plots"),

@@ -159,7 +159,7 @@ def test_place_without_runs_is_refused(bench, tmp_path: Path):
     assert "there is no such folder" in bench("verify", tmp_path / "nowhere").err
     done = bench("verify", tmp_path)
     assert (done.code, done.out) == (1, "")
-    assert "has no runs" in done.err
+    assert "contains no runs" in done.err
 
 
 # -- again

@@ -161,7 +161,7 @@ def test_default_is_layer_17_of_roberta_large():
 
 
 def test_folder_without_weights_and_layer_that_is_not_there_are_errors(roberta, tmp_path, make_items):
-    with pytest.raises(MetricError, match="has 3 layers, num_layers is 4"):
+    with pytest.raises(MetricError, match="has 3 layers; num_layers is 4"):
         BertScore(model=roberta, num_layers=4).check()
     for file in Path(roberta).iterdir():
         if file.suffix != ".safetensors":

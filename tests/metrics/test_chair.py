@@ -124,7 +124,7 @@ def test_task_brings_objects_by_doc_to_objects(table_file: Path, tmp_path: Path)
 
     del task["doc_to_objects"]
     (tmp_path / "marked.yaml").write_text(json.dumps(task | asked))
-    with pytest.raises(UsageError, match=r"'chair_s' needs the objects .* \(doc_to_objects\)"):
+    with pytest.raises(UsageError, match=r"'chair_s' needs the objects .* does not set doc_to_objects"):
         capbench.evaluate(model, ["marked"], include_path=[tmp_path])
 
 

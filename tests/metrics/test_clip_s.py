@@ -157,7 +157,7 @@ def test_it_needs_images_and_an_encoder(encoder: Encoder, drawn: Items):
 
 @pytest.mark.parametrize("w", [0, -1, float("nan"), float("inf")])
 def test_w_is_a_positive_number(w: float):
-    with pytest.raises(ValueError, match="'w' is a positive number"):
+    with pytest.raises(ValueError, match="'w' must be a positive number"):
         ClipS(w=w)
 
 

@@ -44,10 +44,10 @@ def test_ends_of_the_range_are_held(value: float):
 @pytest.mark.parametrize(
     ("value", "weight", "message"),
     [
-        (np.nan, 1, "of finite values"),
-        (np.inf, 0, "of finite values"),
-        (1, 0.5, "weighted by whole numbers"),
-        (1, -1, "weighted by whole numbers"),
+        (np.nan, 1, "finite values"),
+        (np.inf, 0, "finite values"),
+        (1, 0.5, "whole numbers as weights"),
+        (1, -1, "whole numbers as weights"),
         (1, 2.0**32, "weigh less than 4,294,967,296 together"),
     ],
 )

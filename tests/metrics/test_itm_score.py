@@ -82,7 +82,7 @@ def test_score_that_is_not_finite_is_no_score(encoder, pictures, monkeypatch):
 
 def test_dual_encoder_and_captions_without_images_are_errors(tiny_clip, encoder, pictures):
     clip = OpenClipEncoder(str(tiny_clip.checkpoint), str(tiny_clip.architecture), device="cpu")
-    with pytest.raises(MetricError, match="scores an image and a text together") as raised:
+    with pytest.raises(MetricError, match="scores image-text pairs") as raised:
         ItmScore().score(golden_items(["a dog"], [()], images=pictures[:1]), Context(encoder=clip))
     assert "blip_itm" in raised.value.hint
     with pytest.raises(MetricError, match="needs images"):

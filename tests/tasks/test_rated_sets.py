@@ -115,7 +115,7 @@ def test_thumb_system_with_one_caption_is_refused(thumb: Path):
     write(thumb, **{"mscoco_THumB-1__0__jsonl": lines([rows[0] | {"SYS": "Up-Dwon"}, *rows[1:]])})
     with pytest.raises(DataError, match=r"1 of 4 systems have only one caption: 'Up-Dwon'") as raised:
         run("thumb", thumb)
-    assert "check the column in doc_to_system" in raised.value.hint
+    assert "Check the column in doc_to_system" in raised.value.hint
 
 
 # --- Nebula

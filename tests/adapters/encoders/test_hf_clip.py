@@ -240,5 +240,5 @@ def test_argument_without_meaning_is_explained(tiny_clip: TinyClip, tiny_siglip:
         adapters["hf_clip"](pretrained=str(tiny_clip.hf_folder), preprocess="mine")
     with pytest.raises(AdapterError, match="transform=faster is not known"):
         adapters["hf_clip"](pretrained=str(tiny_siglip), transform="faster")
-    with pytest.raises(AdapterError, match="preprocess=official is CLIP's"):
+    with pytest.raises(AdapterError, match="preprocess=official is for CLIP"):
         adapters["hf_clip"](pretrained=str(tiny_siglip), preprocess="official")

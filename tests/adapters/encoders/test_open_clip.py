@@ -215,7 +215,7 @@ def test_folder_that_is_not_open_clips_is_explained(tiny_clip: TinyClip, tmp_pat
 def test_architecture_file_may_not_take_the_name_of_another(tiny_clip: TinyClip, tmp_path: Path):
     other = tmp_path / "ViT-B-32.json"
     other.write_text(json.dumps(ARCHITECTURE))
-    with pytest.raises(AdapterError, match="open_clip has its own 'ViT-B-32'"):
+    with pytest.raises(AdapterError, match="open_clip has another 'ViT-B-32'"):
         adapters["open_clip"](pretrained=str(tiny_clip.checkpoint), architecture=str(other))
 
 

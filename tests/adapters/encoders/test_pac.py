@@ -67,7 +67,7 @@ def test_half_precision_is_near_single(pac_s_plus: Path):
 
 
 def test_another_architecture_without_lora_needs_the_activation(pac_s: Path):
-    with pytest.raises(AdapterError, match="PAC-S ViT-64-8 was never released") as caught:
+    with pytest.raises(AdapterError, match="does not say which activation its PAC-S ViT-64-8 has") as caught:
         PacEncoder(pac_s, device="cpu")
     assert "quick_gelu=true" in caught.value.hint
 

@@ -174,7 +174,7 @@ def test_refusal_of_the_hub_is_an_error_without_the_token(runs: list[TaskRun], h
         push(runs, "me/results", private=True, samples=False)
     assert "me/results" in caught.value.message
     assert "403" in caught.value.message
-    assert "may the token write there" in caught.value.hint
+    assert "the token may write" in caught.value.hint
     assert "hf_a_token" not in str(caught.value)
 
 

@@ -468,5 +468,5 @@ def test_damaged_leaderboard_is_named(tmp_path: Path, text: str):
 
 def test_leaderboard_of_a_newer_capbench_is_refused(tmp_path: Path):
     (tmp_path / "leaderboard.json").write_text(json.dumps({**as_json(), "schema_version": 2}))
-    with pytest.raises(DataError, match="schema version 2; this capbench reads up to 1"):
+    with pytest.raises(DataError, match="schema version 2, this capbench knows 1"):
         read_leaderboard(str(tmp_path), tmp_path)

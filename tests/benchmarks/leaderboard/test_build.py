@@ -131,7 +131,7 @@ def test_place_that_cannot_be_written_and_runs_that_are_a_file_are_named(runs: P
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"cannot write the leaderboard to .*file"):
         build(runs, tmp_path / "file/board")
-    with pytest.raises(UsageError, match="is a file"):
+    with pytest.raises(UsageError, match="is not a folder"):
         build(tmp_path / "file", tmp_path / "board")
 
 

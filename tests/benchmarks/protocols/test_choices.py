@@ -241,8 +241,8 @@ def test_square_that_is_none_is_named(
         (CHOICE | {"doc_to_negatives": None}, "needs doc_to_negatives"),
         (CHOICE | {"doc_to_image": None}, "needs doc_to_image"),
         (SQUARE | {"doc_to_images": None}, "needs doc_to_images"),
-        (SQUARE | {"protocol": {"measure": "square", "ties": "half"}}, "its ties are 'wrong' or 'right'"),
-        (SQUARE | {"protocol": {"measure": "square", "captions": 2}}, "has one caption"),
+        (SQUARE | {"protocol": {"measure": "square", "ties": "half"}}, "takes ties 'wrong' or 'right'"),
+        (SQUARE | {"protocol": {"measure": "square", "captions": 2}}, "takes one caption of each image"),
     ],
 )
 def test_keys_that_do_not_go_together_are_refused(tmp_path: Path, task: dict[str, Any], message: str):

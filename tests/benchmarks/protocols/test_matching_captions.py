@@ -56,8 +56,8 @@ PART = [{"image_id": 2, "caption": IMAGES[2]}, {"image_id": 77, "caption": "a ca
 def test_captions_of_a_part_of_the_documents_end_the_run_before_anything_is_scored(tmp_path: Path):
     with pytest.raises(DataError, match="no caption is recorded for 2 of 3 documents: '1', '2'") as caught:
         run(tmp_path, PART, output_path=tmp_path / "runs")
-    assert "Recorded for no document of the task: '77'." in caught.value.hint
-    assert "'bench run --subset' scores the others" in caught.value.hint
+    assert "the recorded captions '77' belong to no document" in caught.value.hint
+    assert "'bench run --subset' scores only the documents with captions" in caught.value.hint
     assert not list((tmp_path / "runs").rglob("run.json"))
 
 

@@ -283,9 +283,9 @@ def test_plots_show_it_by_what_it_says_of_itself(bench: Bench, finished: Finishe
     bench("plot", "length", model, "-o", "words.svg")
     _, err = bench("plot", "ratings", model, "-o", "none.svg", code=1)
     assert "the captions of task 'audiences' (protocol for_audience) have no human ratings" in err
-    assert f"Plot runs of tasks of protocol {' or '.join(names_where(lambda one: one.rated))}" in err
+    assert f"Plot runs of tasks with protocol {' or '.join(names_where(lambda one: one.rated))}" in err
     _, err = bench("plot", "agreement", model, "-o", "none.svg", code=1)
-    assert "Plot runs of tasks of protocol agreement or battles or by_mood" in err
+    assert "Plot runs of tasks with protocol agreement or battles or by_mood" in err
     _, err = bench("plot", "length", finished("names"), "-o", "none.svg", code=1)
     assert "Run a task of protocol agreement or by_mood or for_audience or generate_until" in err
 

@@ -283,7 +283,7 @@ def test_lists_that_do_not_fit_each_other_are_named(keys: dict[str, Any], messag
 def test_images_that_no_row_could_have_are_refused():
     settings: dict[str, Any] = {"predictions": ["a dog"], "metrics": "clip_s", "model": "shapes-clip"}
     for image in (np.zeros((4, 4, 3)), np.zeros((2, 4, 5), np.uint8), np.zeros(4, np.uint8)):
-        with pytest.raises(UsageError, match=r"an image is an array of .* of shape \[") as caught:
+        with pytest.raises(UsageError, match="unsupported image array: dtype") as caught:
             capbench.score(images=[image], **settings)
         assert "[h, w, 3]" in (caught.value.hint or "")
     with pytest.raises(UsageError, match="value range of a Pillow image of mode F is unknown"):

@@ -147,7 +147,7 @@ def test_all_that_is_missing_is_said_once_before_work_starts(
         on_missing=errors.extend,
     )
     wanted = {
-        "WordNet is not at nowhere": "",
+        "WordNet is not in nowhere": "",
         "NLTK's 'punkt_tab'": "python -m nltk.downloader punkt_tab",
         "NLTK's 'averaged_perceptron_tagger_eng'": "python -m nltk.downloader averaged_perceptron_tagger_eng",
         "CAPTURE's parser 'no/parser'": "hf download no/parser",

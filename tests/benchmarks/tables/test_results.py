@@ -57,14 +57,18 @@ def printed(text: str, scale: float = 100) -> Published:
     )
 
 
+@pytest.fixture(autouse=True)
+def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
+
 def cells(table: str) -> list[list[str]]:
     """Return the cells of a github table, its rule left out."""
     lines = table.splitlines()
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in (lines[0], *lines[2:])]
 
 
-def test_values_intervals_and_published_numbers_are_shown_as_papers_print_them(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("COLUMNS", "120")
+def test_values_intervals_and_published_numbers_are_shown_as_papers_print_them():
     run = task_run(result(interval=Interval(0.42, 0.4567, 0.01, 1000)), model="m", cider__kendall_c=printed("43.9"))
     assert cells(render([run])) == [
         ["Task", "Model", "Metric", "Statistic", "Value", "95% CI", "Published", "Diff", "n"],

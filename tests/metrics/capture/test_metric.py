@@ -232,7 +232,7 @@ def test_encoder_that_pools_in_another_way_is_refused(minilm: str, tmp_path: Pat
     (tmp_path / "1_Pooling").mkdir()
     (tmp_path / "1_Pooling/config.json").write_text('{"pooling_mode_mean_tokens": false}')
     encoder = PhraseEncoder(Checkpoint("CAPTURE's text encoder", "encoder", str(tmp_path)), "cpu")
-    with pytest.raises(MetricError, match="mean of its tokens"):
+    with pytest.raises(MetricError, match="does not average token vectors"):
         encoder.vectors(["a"], Context())
 
 
@@ -269,7 +269,7 @@ def test_missing_parts_are_told_before_work_starts(capture, write_graphs, tmp_pa
     file = write_graphs(RED_CAR)
     capture(file).check()
     for settings, said in (
-        ({"wordnet": str(tmp_path)}, "WordNet is not at"),
+        ({"wordnet": str(tmp_path)}, "WordNet is not in"),
         ({"encoder": str(tmp_path)}, r"has no config\.json"),
         ({"stop_words": str(tmp_path / "none.json")}, "stop words"),
         ({"parser_model": str(tmp_path / "none.jsonl")}, "there is no such file"),

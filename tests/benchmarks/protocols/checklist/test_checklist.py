@@ -181,7 +181,7 @@ def test_intervals_are_those_of_the_bootstrap_of_whole_images(way):
 @pytest.mark.parametrize(
     ("rows", "protocol", "message"),
     [
-        ([("a", ["A dog."]), ("b", ["A cat."])], {}, "a: reference is missing: of its captions one is changed"),
+        ([("a", ["A dog."]), ("b", ["A cat."])], {}, "a: reference is missing: a document needs one"),
         ([("a", ["A dog.", "A cat."]), ("b", ["A cat.", ""])], {}, "b: candidate caption 2 is empty"),
         (CAPTIONS, {"rules": 99}, "needs protocol.rules 99, but this version has 1"),
         (CAPTIONS, {"words": "abc"}, "needs protocol.words abc, but this version has"),
@@ -206,7 +206,10 @@ def test_missing_spacy_is_told_with_what_to_install_and_the_reader_that_needs_it
     assert "reader: lists" in raised.value.hint
 
 
-def test_checklist_that_ships_is_printed_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_checklist_that_ships_is_printed_and_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COLUMNS", "200")
     code = main(
         ["run", "--task", "checklist_iiw", "--limit", "12", "--metrics", "rouge_l,cider", "--bootstrap", "20",
          "--output_path", str(tmp_path)]
