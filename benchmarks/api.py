@@ -177,10 +177,13 @@ def score(
     rule, failures, names = require_rule(empty_caption), FailureLog(strict), split_metrics(metrics)
     with permit(Permissions.of(allow_outside, allow_server, trust_remote_code=trust_remote_code)):
         execution, file = execution_of(engine, store)
-        named = NamedModels(encoder=named_or_given(model, model_args), judge=named_or_given(judge, judge_args))
-        execution.require_named(named)
+        named, models = NamedModels(), Models()
+        if model is not None or judge is not None:
+            named = NamedModels(encoder=named_or_given(model, model_args), judge=named_or_given(judge, judge_args))
+            execution.require_named(named)
         planned = plan_rows(names, named)
-        models = Models() if execution.is_always_elsewhere else load_models(named)
+        if not execution.is_always_elsewhere and named != NamedModels():
+            models = load_models(named)
         with Store(file, late=True) as opened:
             return score_rows(
                 source, planned, failures, rule,

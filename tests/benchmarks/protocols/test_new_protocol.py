@@ -287,7 +287,7 @@ def test_plots_show_it_by_what_it_says_of_itself(bench: Bench, finished: Finishe
     _, err = bench("plot", "agreement", model, "-o", "none.svg", code=1)
     assert "Plot runs of tasks with protocol agreement or battles or by_mood" in err
     _, err = bench("plot", "length", finished("names"), "-o", "none.svg", code=1)
-    assert "Run a task of protocol agreement or by_mood or for_audience or generate_until" in err
+    assert "Plot runs of tasks with protocol agreement or by_mood or for_audience or generate_until" in err
 
 
 def test_leaderboard_lays_its_tables_out_by_subject(bench: Bench, finished: Finished, captioned: list[Path]):
