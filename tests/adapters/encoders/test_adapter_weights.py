@@ -229,7 +229,7 @@ def test_lora_inside_a_checkpoint_is_never_scaled_by_a_guess(few: dict[str, str]
     plain = checkpoint_of({n: v for n, v in state.items() if "lora_" not in n}, tmp_path / "plain.pt")
     with pytest.raises(AdapterError, match=r"holds LoRA weights .*but not their scale") as caught:
         adapters["open_clip"](pretrained=str(dac), **few)
-    assert "lora_alpha=1" in caught.value.hint and "--model pac" in caught.value.hint
+    assert "Set lora_alpha: it is 1" in caught.value.hint and "--model pac" in caught.value.hint
     with pytest.raises(AdapterError, match=r"lora_alpha=1: checkpoint .* holds no LoRA weights"):
         adapters["open_clip"](pretrained=str(plain), lora_alpha=1, **few)
 

@@ -117,7 +117,7 @@ def scenario_worker_that_is_killed_once_is_replaced(executor: RayExecutor, folde
 
 def scenario_call_that_kills_its_worker_is_named(executor: RayExecutor, folder: Path):
     for resources in (Resources(), MODEL):
-        with pytest.raises(ExecutorError, match="a worker ended, 4 times, while it worked on shard 1: ") as caught:
+        with pytest.raises(ExecutorError, match="a worker ended 4 times while it ran shard 1: ") as caught:
             list(executor.map(Recorded(folder, deadly=(1,)), SHARDS[:3], resources))
         assert "it continues" in caught.value.hint
 
@@ -128,7 +128,7 @@ def scenario_what_no_node_has_is_refused(executor: RayExecutor, folder: Path):
             Resources(cpus=64),
             r"no node of the cluster at .* has the 64 CPUs, 0 GPUs of a worker; .* of 3 has 1 CPU and 1 GPU",
         ),
-        (Resources(gpus=8), "takes 1 CPU, 8 GPUs"),
+        (Resources(gpus=8), "has the 1 CPU, 8 GPUs of a worker"),
         (Resources(memory=1 << 60), r"1073741824.0 GiB"),
     ):
         with pytest.raises(UsageError, match=message):
@@ -203,7 +203,7 @@ def scenario_room_that_does_not_come_back_ends_the_run(
     lost = when(
         lambda: any(folder.iterdir()), lambda: [cluster.remove_node(node, allow_graceful=False) for node in nodes]
     )
-    with pytest.raises(ExecutorError, match=r"no node .* room for a worker with 1 CPU, 1 GPU"):
+    with pytest.raises(ExecutorError, match=r"no node .* room for a worker \(1 CPU, 1 GPU\)"):
         list(executor.map(Recorded(folder, seconds=30), SHARDS, MODEL))
     lost.join()
 

@@ -244,7 +244,7 @@ def test_folder_of_another_loop_is_refused(loop: Callable[..., Path], tmp_path: 
 def test_loop_is_carried_out_by_one_process(loop: Callable[..., Path], tmp_path: Path):
     call = call_of(loop())
     call.processes.count = 2
-    with pytest.raises(UsageError, match="one process, and this is one of 2"):
+    with pytest.raises(UsageError, match="a loop runs in one process, not in 2"):
         run_loop(call, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
