@@ -79,6 +79,9 @@ class TablePlace:
         return self.models, self.column.task, self.metric
 
 
+_NO_MODEL = RowModel.model_construct()
+
+
 def places(suite: Suite, inputs: RowInputs = NOTHING) -> Iterator[TablePlace]:
     """Yield the places of the table that are meant to be filled, row by row.
 
@@ -107,7 +110,7 @@ def places(suite: Suite, inputs: RowInputs = NOTHING) -> Iterator[TablePlace]:
 
 
 def _models(row: SuiteRow, column: SuiteColumn, model: RowModel | None) -> RowModels:
-    model = model or RowModel.model_construct()
+    model = model or _NO_MODEL
     settings = row.generation_kwargs | model.generation_kwargs, model.model_args, model.judge_args
     return RowModels(model.model or row.model, column.encoder, model.judge or row.judge, *map(_as_json, settings))
 
