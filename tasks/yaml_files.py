@@ -165,7 +165,9 @@ def parse(path: Path, known: dict[Path, ParsedFile] | None = None, _including: t
     """
     path = path.expanduser().resolve()
     known = {} if known is None else known
-    if path in known:
+    around = Boundary.around(_including[0] if _including else path)
+    # What another root may include, this one may not: it is read again, and refused where it is included.
+    if path in known and all(around.holds(file) or is_installed(file) for file in known[path].states if file != path):
         return known[path]
     if path in _including:
         chain = " -> ".join(display_path(p) for p in (*_including[_including.index(path) :], path))
@@ -183,8 +185,7 @@ def parse(path: Path, known: dict[Path, ParsedFile] | None = None, _including: t
             if isinstance(include, str):
                 raise TaskError(f"{where}: included file '{include}' is not in {path.parent}")
             raise TaskError(f"{where}: include: expected a file or a list of files, found {include!r}")
-        root = _including[0] if _including else path
-        if not (Boundary.around(root).holds(target) or is_installed(target)):
+        if not (around.holds(target) or is_installed(target)):
             where = f"{display_path(path)}:{places[('include',)][1]}"
             raise TaskError(f"{where}: include: {include} {OUTSIDE}", HINT)
         included = parse(target, known, (*_including, path))

@@ -56,6 +56,18 @@ def test_include_outside_of_the_folder_of_the_first_file_is_refused(write: Write
         assert parse(own).values["password"] == 1
 
 
+def test_file_that_another_root_may_include_is_checked_for_each_root(write: Write):
+    write("private.yaml", "password: 1\n")
+    write("theirs/climbs.yaml", "include: ../private.yaml\n")
+    known = {}
+    assert parse(write("mine.yaml", "include: theirs/climbs.yaml\n"), known).values == {"password": 1}
+    for name in ("climbs.yaml", "other.yaml"):
+        with pytest.raises(TaskError, match=r"climbs\.yaml:1: include: .*private\.yaml lies outside"):
+            parse(
+                write(f"theirs/{name}", f"include: {'../private' if name == 'climbs.yaml' else 'climbs'}.yaml\n"), known
+            )
+
+
 def test_function_runs_only_where_it_is_allowed_and_in_no_dry_run(write: Write):
     write("reader.py", "def read(): return 'ran'\n")
     function = parse(write("own.yaml", "f: !function reader.read\n")).values["f"]
