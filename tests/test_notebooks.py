@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from collections.abc import Callable
@@ -21,7 +22,6 @@ Outputs = list[Any]
 FOLDER = Path(__file__).parents[1] / "docs" / "notebooks"
 AFRESH = """
 get_ipython().reset(new_session=False)
-import os
 os.mkdir("../{0}")
 os.chdir("../{0}")
 del os
@@ -40,8 +40,13 @@ def read(name: str) -> Any:
     return nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
 
 
+COLUMNS = "100"
+"""Width of printed tables, whatever terminal the tests run in."""
+
+
 @pytest.fixture
 def carry_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], dict[str, Outputs]]:
+    monkeypatch.setenv("COLUMNS", COLUMNS)
     for variable in ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR"):
         monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
 
@@ -163,6 +168,7 @@ def test_notebooks_show_what_they_say_and_bars(carry_out, subtests: pytest.Subte
 
 
 if __name__ == "__main__":
+    os.environ["COLUMNS"] = COLUMNS
     for path in FOLDER.glob("*.ipynb"):
         book = read(path.stem)
         with tempfile.TemporaryDirectory() as work:
