@@ -196,7 +196,9 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
     Raises:
         UsageError: Not known; the nearest name is proposed. Or a folder's ``model.yaml`` needs more permissions.
     """
-    arguments = parse_arguments(model_args, "--model_args") if isinstance(model_args, str) else dict(model_args)
+    if model_args and isinstance(model_args, str):
+        model_args = parse_arguments(model_args, "--model_args")
+    arguments = dict(model_args or {})
     adapter, colon, path = model.partition(":")
     if colon and adapter in _OF_FILES:
         if not path:

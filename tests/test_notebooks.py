@@ -22,6 +22,7 @@ Outputs = list[Any]
 FOLDER = Path(__file__).parents[1] / "docs" / "notebooks"
 AFRESH = """
 get_ipython().reset(new_session=False)
+import os
 os.mkdir("../{0}")
 os.chdir("../{0}")
 del os

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,6 @@ from typing import Any
 from ...errors import AdapterError
 from ...rows import BadRow, Row, read_rows
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest
-from ..images.file_digests import file_digest
 
 _IMAGE_COLUMNS = ("image_id", "image")
 _ID_COLUMNS = ("id", "question_id", *_IMAGE_COLUMNS)
@@ -66,7 +66,8 @@ class RecordedCaptions(Captioner):
     @cached_property
     def _digest(self) -> str:
         # Called for each shard.
-        return file_digest(self.path)
+        with self.path.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
 
     def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
         """Yield the recorded caption of each request, unchanged; null is an empty caption.
