@@ -209,6 +209,15 @@ def test_captioners_are_compared_by_the_mean_over_documents_that_all_have(bench,
     assert "29 documents were scored in all runs (they scored 30, 29)" in done.err
 
 
+def test_pairs_of_long_names_are_numbered_and_the_least_p_is_an_upper_bound(bench, caption):
+    runs = caption("a-captioner-with-a-long-name", captions(7)), caption("bad", captions(3, seed=1))
+    done = bench("compare", *runs, "--metrics", "length", "--bootstrap", 50).succeeded()
+    assert "1. a-captioner-with-a-long-name" in done.out and "2. bad" in done.out
+    (pair,) = (line for line in done.out.splitlines() if line.startswith("| 1 - 2 "))
+    # None of 50 resamples scatters as far as the difference: p is 1 of 51, which Holm's correction of one pair keeps.
+    assert [cell.strip() for cell in pair.strip("|").split("|")][3:] == ["≤0.0196", "≤0.0196"]
+
+
 def test_captioners_can_be_compared_by_several_metrics_and_corpus_values_are_told(bench, caption, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     runs = caption("good", captions(7), scale=100), caption("bad", captions(3, seed=1), scale=100)
