@@ -248,13 +248,15 @@ def _beside(value: Any, folder: Path) -> Any:
 
 
 def _read_alias(name: str, values: Mapping[str, Any], folder: Path) -> ModelSpec:
-    own = {key: str(values[key]) for key in ("description", "size", "source") if key in values}
     published = {
         paper: [names] if isinstance(names, str) else names for paper, names in values.get("published_as", {}).items()
     }
-    described = {*own, "adapter", "printed_as", "published_as"}
-    arguments = {key: _beside(value, folder) for key, value in values.items() if key not in described}
-    spec = ModelSpec(
-        name, values["adapter"], arguments, printed_as=values.get("printed_as", {}), published_as=published
+    described = {"description", "size", "source", "adapter", "printed_as", "published_as"}
+    return ModelSpec(
+        name,
+        values["adapter"],
+        {key: _beside(value, folder) for key, value in values.items() if key not in described},
+        *(str(values.get(key, "")) for key in ("description", "size", "source")),
+        printed_as=values.get("printed_as", {}),
+        published_as=published,
     )
-    return replace(spec, **own)
