@@ -121,9 +121,11 @@ def _count(ngrams: NGrams, items: np.ndarray) -> dict[str, np.ndarray]:
             grams = ngrams.count(chunk, order)
             guessed[chunk.items, order - 1] = np.maximum(length[chunk.candidates] - (order - 1), 0)
             if len(grams.counts):
-                allowed = np.maximum.reduceat(np.where(grams.is_candidate, 0, grams.counts), grams.starts)
-                clipped = np.where(grams.is_candidate, np.minimum(grams.counts, np.repeat(allowed, grams.sizes)), 0)
-                of_text = np.bincount(grams.texts, clipped, minlength=len(chunk.texts))
+                is_candidate = chunk.is_candidate.take(grams.texts)
+                starts, own = grams.is_start.nonzero()[0], is_candidate.nonzero()[0]
+                allowed = np.maximum.reduceat(np.where(is_candidate, 0, grams.counts), starts)
+                clipped = np.minimum(grams.counts[own], allowed[starts.searchsorted(own, side="right") - 1])
+                of_text = np.bincount(grams.texts[own], clipped, minlength=len(chunk.texts))
                 correct[chunk.items, order - 1] = of_text[chunk.candidates]
     return {
         "correct": correct,

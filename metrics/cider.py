@@ -184,21 +184,26 @@ class Cider(CorpusMetric):
 
     def _similarity(self, chunk: Chunk, grams: NGramCounts, idf: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Return for each item of a chunk the mean over references of the n-grams' similarity."""
-        vector = grams.counts * idf[grams.ngrams].repeat(grams.sizes)
+        vector = idf.take(grams.ngrams)
+        vector *= grams.counts
         norms = np.sqrt(np.bincount(grams.texts, vector**2, minlength=len(chunk.texts)))
         references_of, pair_item, pair_reference = chunk.pairs()
 
-        # Each n-gram of a candidate meets those of its group that are of references.
-        of_candidates = grams.is_candidate.nonzero()[0]
-        group = np.arange(len(grams.starts)).repeat(grams.sizes)[of_candidates]
-        sizes = grams.references[group]
-        of_references = concat_ranges(grams.starts[group], sizes)
-        hypothesis, target = vector[of_candidates].repeat(sizes), vector[of_references]
+        # Each n-gram of a candidate meets those of its group that are of references, which come first.
+        of_candidates = chunk.is_candidate.take(grams.texts).nonzero()[0]
+        references_before = of_candidates - np.arange(len(of_candidates))
+        not_alone = ~grams.is_start[of_candidates]
+        meeting, references_before = of_candidates[not_alone], references_before[not_alone]
+        starts = grams.is_start.nonzero()[0]
+        start = starts[starts.searchsorted(meeting) - 1]
+        sizes = references_before - (start - of_candidates.searchsorted(start))
+        of_references = concat_ranges(start, sizes)
+        hypothesis, target = vector[meeting].repeat(sizes), vector[of_references]
         if self.variant == "d":
             hypothesis = np.minimum(hypothesis, target)
-        item = chunk.candidates.searchsorted(grams.texts[of_candidates])
+        item = chunk.candidates.searchsorted(grams.texts[meeting])
         first_pair = references_of.cumsum() - references_of
-        shift = first_pair[item] - chunk.set_starts[chunk.sets[grams.texts[of_candidates]]]
+        shift = first_pair[item] - chunk.set_starts[chunk.sets[grams.texts[meeting]]]
         pair = shift.repeat(sizes) + grams.texts[of_references]
 
         dot = np.bincount(pair, hypothesis * target, minlength=len(pair_item))
@@ -232,14 +237,13 @@ def _frequencies(size: int, chunks: Sequence[Chunk], counts: Sequence[NGramCount
         counts: Of each chunk.
         weights: ``[n]`` how many rows each item stands for.
     """
-    ngrams: list[np.ndarray] = [np.zeros(0, np.int64)]
-    rows: list[np.ndarray] = [np.zeros(0)]
+    rows = np.zeros(size)
     for chunk, grams in zip(chunks, counts, strict=True):
         rows_of_set = np.bincount(chunk.sets[chunk.candidates], weights[chunk.items])
-        held = grams.references.nonzero()[0]
-        ngrams.append(grams.ngrams[held])
-        rows.append(rows_of_set[chunk.sets[grams.texts[grams.starts[held]]]])
-    return np.bincount(np.concatenate(ngrams), np.concatenate(rows), minlength=size)
+        rows_of_text = np.where(chunk.is_candidate, 0, rows_of_set[chunk.sets])
+        # What starts with a candidate is in no reference.
+        np.add.at(rows, grams.ngrams[grams.is_start], rows_of_text.take(grams.texts[grams.is_start]))
+    return rows
 
 
 def _count_rows(items: Items) -> State:

@@ -81,11 +81,13 @@ class NGrams:
             of_text = np.concatenate((np.arange(len(sets)).repeat(sizes), set_of_item))
             order = of_text.argsort(kind="stable")
             texts = np.concatenate((self.references[concat_ranges(set_starts[sets], sizes)], self.candidate[part]))
+            is_candidate = order >= len(order) - len(part)
             yield Chunk(
                 items=part,
                 texts=texts[order],
                 sets=of_text[order],
-                candidates=(order >= len(order) - len(part)).nonzero()[0],
+                is_candidate=is_candidate,
+                candidates=is_candidate.nonzero()[0],
                 set_sizes=sizes,
                 set_starts=of_text[order].searchsorted(np.arange(len(sets))),
             )
@@ -99,30 +101,23 @@ class NGrams:
         """
         place = np.arange(len(chunk.texts)) - chunk.set_starts[chunk.sets]
         bits, place_bits = len(self.hashes[order - 1]).bit_length(), int(place.max()).bit_length()
-        dtype = np.int32 if len(chunk.set_sizes) << bits + place_bits < 2**31 else np.int64
+        dtype = np.uint32 if len(chunk.set_sizes) << bits + place_bits <= 2**32 else np.uint64
         n_ngrams = np.maximum(self.lengths[chunk.texts] - (order - 1), 0)
         words = concat_ranges((self.lengths.cumsum() - self.lengths)[chunk.texts], n_ngrams)
         # One number holds set, n-gram and place: to sort those is several times as fast as to find an order.
-        keys = ((chunk.sets << bits + place_bits) | place).astype(dtype).repeat(n_ngrams)
-        keys |= self.ids[order - 1][words].astype(dtype) << place_bits
+        keys = self.ids[order - 1].take(words).astype(dtype)
+        keys <<= place_bits
+        keys |= (chunk.sets << bits + place_bits | place).astype(dtype).repeat(n_ngrams)
         keys.sort()
-        first = _differ_from_before(keys).nonzero()[0]
-        groups = keys[first] >> place_bits
-        starts = _differ_from_before(groups).nonzero()[0]
-        ends = np.concatenate((starts[1:], [len(groups)]))[: len(starts)]
-        sizes = ends - starts
-        its_set, place = (groups[starts] >> bits).repeat(sizes), keys[first] & ((1 << place_bits) - 1)
-        is_candidate = place >= chunk.set_sizes[its_set]
-        candidates = np.concatenate(([0], is_candidate.cumsum()))
-        return NGramCounts(
-            counts=np.concatenate((first[1:], [len(keys)]))[: len(first)] - first,
-            texts=chunk.set_starts[its_set] + place,
-            is_candidate=is_candidate,
-            ngrams=groups[starts] & ((1 << bits) - 1),
-            starts=starts,
-            sizes=sizes,
-            references=sizes - (candidates[ends] - candidates[starts]),
-        )
+        is_first = _differ_from_before(keys)
+        counts = np.diff(is_first.nonzero()[0].astype(np.int32), append=np.int32(len(keys)))
+        keys = keys[is_first]
+        texts = chunk.set_starts.astype(np.int32).take(keys >> bits + place_bits)
+        texts += (keys & (1 << place_bits) - 1).astype(np.int32)
+        keys >>= place_bits
+        is_start = _differ_from_before(keys)
+        keys &= (1 << bits) - 1
+        return NGramCounts(counts, texts, keys.astype(np.int32), is_start)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return all that it holds as arrays of numbers, to be stored; ``from_arrays`` reads them."""
@@ -150,6 +145,7 @@ class Chunk:
         items: ``[m]`` item numbers.
         texts: ``[k]`` text numbers.
         sets: ``[k]`` the set of each text, numbered from 0.
+        is_candidate: ``[k]`` whether a text is a candidate.
         candidates: ``[m]`` which of the texts is each item's candidate, ascending.
         set_sizes: ``[s]`` references of each set.
         set_starts: ``[s]`` which of the texts is its first reference.
@@ -158,6 +154,7 @@ class Chunk:
     items: np.ndarray
     texts: np.ndarray
     sets: np.ndarray
+    is_candidate: np.ndarray
     candidates: np.ndarray
     set_sizes: np.ndarray
     set_starts: np.ndarray
@@ -171,27 +168,21 @@ class Chunk:
 
 @dataclass(frozen=True)
 class NGramCounts:
-    """How often each n-gram occurs in each text of a chunk, in ``g`` groups: one n-gram in the texts of one set.
+    """How often each n-gram occurs in each text of a chunk: ``e`` entries, in groups of one n-gram in one set's texts.
 
-    Groups are in the order of sets, then of n-grams; those of a group are in the order of texts.
+    Groups are in the order of sets, then of n-grams; entries of a group are in the order of texts, references first.
 
     Attributes:
-        counts: How often; only what occurs is held.
-        texts: In which text of the chunk.
-        is_candidate: Whether that is a candidate.
-        ngrams: ``[g]`` the number of each group's n-gram.
-        starts: ``[g]`` where each group begins.
-        sizes: ``[g]`` how many texts it is of.
-        references: ``[g]`` how many of these are references, which come first.
+        counts: ``[e]`` int32: how often; only what occurs is held.
+        texts: ``[e]`` int32: in which text of the chunk.
+        ngrams: ``[e]`` int32: the number of the n-gram.
+        is_start: ``[e]`` whether it is the first of its group.
     """
 
     counts: np.ndarray
     texts: np.ndarray
-    is_candidate: np.ndarray
     ngrams: np.ndarray
-    starts: np.ndarray
-    sizes: np.ndarray
-    references: np.ndarray
+    is_start: np.ndarray
 
 
 def ngrams_of(items: Items) -> NGrams:
@@ -264,8 +255,9 @@ def _numbered(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     numbers, distinct, size = np.empty(len(hashes), dtype=np.int32), [hashes[:0]], 0
     bits = (len(hashes) // _NGRAMS_PER_PASS).bit_length()
     part = (hashes >> np.uint64(64 - bits)).astype(np.uint16)
-    for number in range(1 << bits):
-        at = (part == number).nonzero()[0]
+    in_parts, ends = part.argsort(kind="stable"), np.bincount(part, minlength=1 << bits).cumsum()
+    for start, end in pairwise([0, *ends.tolist()]):
+        at = in_parts[start:end]
         own = hashes[at]
         # One integer holds most of a hash and its place: to sort those is faster than to find an order.
         places = np.uint64((1 << len(own).bit_length()) - 1)

@@ -21,11 +21,12 @@ def test_counts_of_a_chunk_are_those_of_each_text_by_sets_and_ngrams(pairs: list
     for order in range(1, 5):
         for chunk in found.chunks(np.arange(len(items))):
             counts = found.count(chunk, order)
-            group = np.repeat(np.arange(len(counts.starts)), counts.sizes)
-            places = list(zip(chunk.sets[counts.texts], counts.ngrams[group], counts.texts, strict=True))
+            places = list(zip(chunk.sets[counts.texts], counts.ngrams, counts.texts, strict=True))
             assert places == sorted(places)
-            assert (counts.is_candidate == np.isin(counts.texts, chunk.candidates)).all()
-            assert (counts.references == np.bincount(group, ~counts.is_candidate, minlength=len(counts.starts))).all()
+            groups = [place[:2] for place in places]
+            assert counts.is_start.tolist() == [at == 0 or groups[at] != groups[at - 1] for at in range(len(groups))]
+            assert (chunk.is_candidate.nonzero()[0] == chunk.candidates).all()
+            assert chunk.is_candidate.sum() == len(chunk.items)
             grams = Counter(
                 (place, *words[at : at + order])
                 for place, words in enumerate(texts[number].split() for number in chunk.texts.tolist())
