@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -17,7 +17,6 @@ from tiny_dci import make_tiny_dci
 import capbench
 from capbench.adapters.aliases import ModelSpec
 from capbench.adapters.images import file_digests
-from capbench.adapters.images.file_digests import FileDigests
 from capbench.benchmarks.running.execution import Execution
 from capbench.benchmarks.scale.executors import LocalExecutor
 from capbench.benchmarks.tables.run import Run
@@ -90,13 +89,13 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def hashed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often each file is read to be hashed from here on."""
     found: Counter[str] = Counter()
-    hashed = FileDigests._hashed
+    real = hashlib.file_digest
 
-    def counted(self: FileDigests, state: Any) -> Any:
-        found[Path(os.fsdecode(state.path)).name] += 1
-        return hashed(self, state)
+    def counted(content: Any, kind: str) -> Any:
+        found[Path(content.name).name] += 1
+        return real(content, kind)
 
-    monkeypatch.setattr(FileDigests, "_hashed", counted)
+    monkeypatch.setattr(hashlib, "file_digest", counted)
     # The files of a test are new, and would be hashed again as they may change yet.
     monkeypatch.setattr(file_digests, "_SETTLED_NS", 0)
     return found
