@@ -100,6 +100,18 @@ def as_one(failed: Sequence[BenchError]) -> BenchError:
     return type(failed[0])(messages, "\n".join(error.hint for error in failed if error.hint), failed)
 
 
+def require_counts(fault: type[Exception], **numbers: int | None) -> None:
+    """Raise if a setting that was given is not a whole number above 0.
+
+    Args:
+        fault: What to raise; it names the setting.
+        **numbers: The settings.
+    """
+    for name, number in numbers.items():
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
+            raise fault(f"'{name}' must be a whole number above 0, not {number!r}")
+
+
 def counted(number: float, noun: str) -> str:
     """Return a number with what it counts: ``1 unit``, ``1,200 units``, ``0.5 CPUs``."""
     figure = f"{number:,}" if isinstance(number, int) else f"{number:g}"

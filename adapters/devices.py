@@ -131,14 +131,3 @@ def is_out_of_memory(error: Exception) -> bool:
 
     # The CPU's allocator has no exception type.
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error)
-
-
-def require_counts(**numbers: int | None) -> None:
-    """Raise if an argument that was given is not a whole number above 0.
-
-    Raises:
-        AdapterError: It names the argument.
-    """
-    for name, number in numbers.items():
-        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
-            raise AdapterError(f"{name}={number} is not a whole number above 0.")

@@ -12,11 +12,11 @@ from typing import Any, Literal
 import numpy as np
 
 from ..adapters import Judgement, JudgeRequest
-from ..errors import MetricError, require_all
+from ..errors import MetricError, require_all, require_counts
 from .capture.parsers import RELEASED_ENCODER, choose_parser, named_parser, other_encoder
 from .capture.phrases import PhraseEncoder
 from .capture.scene_graphs import CaptionParser
-from .contract import PARSEABLE, Context, Metric, Need, labelled, require_choice, require_counts
+from .contract import PARSEABLE, Context, Metric, Need, labelled, require_choice
 from .items import Items, Scores
 from .judging import ask, fill, prompt_digest, quoted, read_prompt
 from .vectors.checkpoints import Checkpoint
@@ -143,7 +143,7 @@ class Aloha(Metric):
         require_choice("aggregate", aggregate, ("min", "mean"))
         require_choice("unmatched", unmatched, ("ignored", "zero"))
         require_choice("empty", empty, ("undefined", "scored"))
-        require_counts(max_tokens=max_tokens)
+        require_counts(ValueError, max_tokens=max_tokens)
         judged = objects == _JUDGE
         self.aggregate: Aggregate = aggregate
         self.unmatched: Unmatched = unmatched

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ..adapters.devices import BatchSize, find_device
-from ..errors import MetricError
-from .contract import Context, Metric, kept, require_choice, require_counts
+from ..errors import MetricError, require_counts
+from .contract import Context, Metric, kept, require_choice
 from .items import Items, Scores
 from .vectors.checkpoints import Checkpoint, batches_that_fit, padded
 
@@ -69,7 +69,7 @@ class BertScore(Metric):
             num_layers = RELEASED_LAYERS.get(model)
         if num_layers is None:
             raise ValueError(f"num_layers is required for '{model}': the layer decides the value")
-        require_counts(num_layers=num_layers)
+        require_counts(ValueError, num_layers=num_layers)
         self.model = model
         self.num_layers = num_layers
         self.of = of

@@ -25,8 +25,9 @@ from typing import Any, Literal
 import numpy as np
 
 from ..adapters import ImageHandle, VideoHandle
+from ..errors import require_counts
 from ..progress import unheard
-from .contract import Context, Metric, Need, kept, require_choice, require_counts
+from .contract import Context, Metric, Need, kept, require_choice
 from .items import Items, Scores
 from .vectors.features import image_features, over_context, require_encoder, text_features
 
@@ -65,7 +66,7 @@ class _ClipParts(Metric):
     _of: str
 
     def __init__(self, k: int = 5, prompt: str = "", parts: Literal["boxes", "whole"] = "boxes") -> None:
-        require_counts(k=k)
+        require_counts(ValueError, k=k)
         require_choice("parts", parts, ("boxes", "whole"))
         self.k = k
         self.prompt = prompt

@@ -375,17 +375,6 @@ def require_choice(setting: str, value: object, choices: Sequence[object]) -> No
         raise ValueError(f"'{setting}' must be {', '.join(map(str, choices[:-1]))} or {choices[-1]}, not {value!r}")
 
 
-def require_counts(**numbers: int | None) -> None:
-    """Raise if a setting is given and is not a whole number above 0.
-
-    Raises:
-        ValueError: It names the setting.
-    """
-    for name, number in numbers.items():
-        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
-            raise ValueError(f"'{name}' must be a whole number above 0, not {number!r}")
-
-
 def images_of(metric: Metric, items: Items) -> tuple[dict[int, ImageHandle], dict[int, str]]:
     """Return the image of each item, and the failures of items that have a video.
 

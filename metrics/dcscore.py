@@ -17,9 +17,9 @@ from typing import Any, Generic, Literal, TypeVar
 import numpy as np
 
 from ..adapters import ImageHandle, JudgeRequest, VideoHandle
-from ..errors import DataError, MetricError, require_all
+from ..errors import DataError, MetricError, require_all, require_counts
 from ..rows import BadRow, read_rows
-from .contract import PARSEABLE, Context, Metric, Need, labelled, require_choice, require_counts
+from .contract import PARSEABLE, Context, Metric, Need, labelled, require_choice
 from .items import Items, Scores
 from .judging import ask, fill, prompt_digest, quoted, read_prompt
 from .recorded import bare_name, score_file_digest
@@ -157,7 +157,7 @@ class DcScore(Metric):
         require_choice("oracle", oracle, ("people", "judge"))
         require_choice("join", join, ("number", "text"))
         require_choice("invalid", invalid, ("exclude", "zero"))
-        require_counts(answers=answers, tries=tries, max_tokens=max_tokens)
+        require_counts(ValueError, answers=answers, tries=tries, max_tokens=max_tokens)
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
             raise ValueError(f"'seed' must be a whole number of at least 0, not {seed!r}")
         for number in (temperature, verify_temperature):

@@ -16,9 +16,9 @@ import numpy as np
 
 from ..adapters import Encoder, ImageHandle, VideoHandle
 from ..adapters.images.video import is_recorded
-from ..errors import BenchError, MetricError
+from ..errors import BenchError, MetricError, require_counts
 from ..rows import load_json
-from .contract import Cache, Context, Metric, require_counts
+from .contract import Cache, Context, Metric
 from .items import Items, Scores
 from .vectors.features import over_context, require_encoder
 
@@ -71,7 +71,7 @@ class EmScore(Metric):
         idf_max_words: int | None = None,
         recorded: bool | None = None,
     ) -> None:
-        require_counts(frames=frames, idf_max_words=idf_max_words)
+        require_counts(ValueError, frames=frames, idf_max_words=idf_max_words)
         if idf is not None and not isinstance(idf, str):
             raise ValueError(f"'idf' must be the path of a file or null, not {idf!r}")
         self.frames = frames

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ..adapters import Judge, Judgement, JudgeRequest, JudgeToken
-from ..errors import MetricError
-from .contract import PARSEABLE, Context, Metric, require_choice, require_counts
+from ..errors import MetricError, require_counts
+from .contract import PARSEABLE, Context, Metric, require_choice
 
 _QUOTED = 60
 """Characters of an answer that cannot be used that are quoted."""
@@ -137,7 +137,7 @@ def require_tries(max_tokens: int, tries: int, on_failure: str) -> None:
     Raises:
         ValueError: An argument is out of range.
     """
-    require_counts(max_tokens=max_tokens, tries=tries)
+    require_counts(ValueError, max_tokens=max_tokens, tries=tries)
     require_choice("on_failure", on_failure, ("fail", "zero"))
 
 

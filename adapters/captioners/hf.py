@@ -15,22 +15,13 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ...errors import AdapterError, BenchError
+from ...errors import AdapterError, BenchError, require_counts
 from ...hub import unreachable
 from ..checkpoints import first_line
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest, TrainableCaptioner
 from ..decoding import decoder_of
 from ..decoding.contract import CaptionSample, Decoder, Written
-from ..devices import (
-    DTYPES,
-    TOO_LARGE,
-    BatchSize,
-    find_device,
-    is_out_of_memory,
-    require_counts,
-    require_known,
-    torch_dtype,
-)
+from ..devices import DTYPES, TOO_LARGE, BatchSize, find_device, is_out_of_memory, require_known, torch_dtype
 from ..hf_checkpoint import versions
 from ..images.handles import ImageHandle
 from ..images.pipeline import default_workers, read_ahead
@@ -243,7 +234,7 @@ class HfCaptioner(Captioner):
         if runs_through is not None and not trust_remote_code:
             raise runs_elsewhere(pretrained, list(runs_through))
         require_known(DTYPES, dtype=dtype)
-        require_counts(batch_size=batch_size, workers=workers)
+        require_counts(AdapterError, batch_size=batch_size, workers=workers)
         self.name = name or str(pretrained)
         self._source = find_captioner(str(pretrained), revision, trust_remote_code)
         self._device = find_device(device)

@@ -28,6 +28,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError, UsageError
@@ -213,21 +214,6 @@ class Retrospection:
         return lifted.flatten().index_fill(0, self._rejected[place], _LEFT_OUT).view_as(lifted)
 
 
-@dataclass(frozen=True)
-class Hypothesis:
-    """A caption that competes.
-
-    Attributes:
-        score: Sum of its tokens' log-probabilities, divided by its length to the power of ``length_penalty``.
-        ids: Its tokens, the end token left out.
-        cut: Whether it has no end token.
-    """
-
-    score: float
-    ids: tuple[int, ...]
-    cut: bool
-
-
 @dataclass
 class Completed:
     """The best captions that were completed so far, as many as there are beams.
@@ -238,7 +224,8 @@ class Completed:
         length_penalty: Exponent of the length; above 0 it favours long captions.
         early_stopping: Whether the search ends as soon as ``beams`` captions are complete; else when none in progress
             can become better at its present length.
-        found: The captions.
+        found: Captions with their scores: the sum of a caption's log-probabilities, divided by its length to the power
+            of ``length_penalty``.
         done: Whether the search has ended.
     """
 
@@ -246,7 +233,7 @@ class Completed:
     asked: int
     length_penalty: float = 1.0
     early_stopping: bool = False
-    found: list[Hypothesis] = field(default_factory=list)
+    found: list[tuple[float, Written]] = field(default_factory=list)
     done: bool = False
 
     def copy(self) -> Completed:
@@ -263,11 +250,11 @@ class Completed:
         """
         score = self._score(total, len(ids))
         if len(self.found) == self.beams:
-            worst = min(range(self.beams), key=lambda number: self.found[number].score)
-            if score <= self.found[worst].score:
+            worst = min(self.found, key=itemgetter(0))
+            if score <= worst[0]:
                 return
-            del self.found[worst]
-        self.found.append(Hypothesis(score, tuple(ids), cut))
+            self.found.remove(worst)
+        self.found.append((score, Written(list(ids), cut)))
 
     def choose(
         self, ranked: Sequence[tuple[float, int, int]], sequences: Sequence[Sequence[int]], ends: set[int]
@@ -291,13 +278,13 @@ class Completed:
                 break
         length = len(sequences[0]) + 1
         if len(self.found) == self.beams:
-            worst = min(hypothesis.score for hypothesis in self.found)
+            worst = min(score for score, _ in self.found)
             self.done = self.early_stopping or worst >= self._score(ranked[0][0], length)
         return open_ones
 
-    def best(self) -> Hypothesis:
+    def best(self) -> Written:
         """Return the caption with the highest score, the last of several."""
-        return max(reversed(self.found), key=lambda hypothesis: hypothesis.score)
+        return max(reversed(self.found), key=itemgetter(0))[1]
 
     def _score(self, total: float, length: int) -> float:
         return total / (self.asked + length) ** self.length_penalty
@@ -501,16 +488,11 @@ class Opera(Decoder):
     def __post_init__(self) -> None:
         if self.beams < 2:
             raise UsageError(f"opera_beams={self.beams} is below 2.", "Set it to 2 or more, or leave it out.")
-        if self.trust.candidates == 1:
-            raise UsageError(
-                "opera_candidates=1 is greedy search: with one candidate the penalty has no effect.",
-                "Use decoding=greedy, or set opera_candidates to opera_beams or more.",
-            )
         if self.trust.candidates < self.beams:
             raise UsageError(
                 f"opera_candidates={self.trust.candidates} is below opera_beams={self.beams}: beams would begin with "
                 "tokens that are no candidates.",
-                "Set it to opera_beams or more.",
+                "Set it to opera_beams or more; with one candidate the penalty has no effect: use decoding=greedy.",
             )
 
     @property
@@ -662,8 +644,7 @@ class OperaSearch:
                 if not completed.done:
                     for (score, _, _), sequence in zip(chosen, ids.tolist(), strict=True):
                         completed.add(score, sequence, cut=True)
-                best = completed.best()
-                return Written(list(best.ids), best.cut)
+                return completed.best()
             among = likely.indices[parents] == newest[:, None]
             if place is None and bool(among.any(-1).all()):
                 branches = among.int().argmax(-1)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from ...errors import AdapterError
+from ...errors import AdapterError, require_counts
 from ..contracts import PairwiseEncoder, ScoredPairs
-from ..devices import TOO_LARGE, require_counts, require_known, torch_dtype
+from ..devices import TOO_LARGE, require_known, torch_dtype
 from ..hf_checkpoint import HfModel, HfSource, find_source
 from ..images.handles import ImageHandle
 from ..images.pipeline import ImageBatch, image_batches
@@ -61,7 +61,7 @@ class HfPairs(HfModel, TorchBatches, PairwiseEncoder):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_counts(max_tokens=self.max_tokens)
+        require_counts(AdapterError, max_tokens=self.max_tokens)
         self.name = self.name or str(self.pretrained)
         self._source = find_source(str(self.pretrained), self.revision)
         kind = self._source.config.model_type

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ...errors import AdapterError, BenchError
+from ...errors import AdapterError, BenchError, require_counts
 from ..contracts import Alias, Encoded, Encoder, TrainableEncoder
-from ..devices import PRECISIONS, TOO_LARGE, BatchSize, find_device, require_counts, require_known, torch_dtype
+from ..devices import PRECISIONS, TOO_LARGE, BatchSize, find_device, require_known, torch_dtype
 from ..images.handles import ImageHandle, VideoHandle
 from ..images.pipeline import HAS_PROCESSES, default_workers, image_batches
 from ..images.transforms import ExactTransform, ImageTransform
@@ -82,7 +82,7 @@ class TorchBatches(Encoder):
 
     def __post_init__(self) -> None:
         require_known(PRECISIONS, dtype=self.dtype)
-        require_counts(batch_size=self.batch_size, workers=self.workers)
+        require_counts(AdapterError, batch_size=self.batch_size, workers=self.workers)
         self._device = find_device(self.device)
         self._output_dtype = torch_dtype("fp16" if self.dtype == "fp16" else "fp32")
         images = self.batch_size or (_BATCH_ON_GPU if self._device.type == "cuda" else _BATCH_ON_CPU)

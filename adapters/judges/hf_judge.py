@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import AdapterError
+from ...errors import AdapterError, require_counts
 from ...hub import unreachable
 from ..checkpoint_identity import checkpoint_identity
 from ..contracts import Judge, Judged, Judgement, JudgeRequest, JudgeToken
 from ..decoding.generating import SeededChoice, generator_of
-from ..devices import DTYPES, TOO_LARGE, BatchSize, find_device, require_counts, require_known, torch_dtype
+from ..devices import DTYPES, TOO_LARGE, BatchSize, find_device, require_known, torch_dtype
 from ..hf_checkpoint import find_source
 from ..images.reading import ReadImage, UnreadableImage, read_image
 
@@ -56,7 +56,7 @@ class HfJudge(Judge):
 
     def __post_init__(self) -> None:
         require_known(DTYPES, dtype=self.dtype)
-        require_counts(batch_size=self.batch_size)
+        require_counts(AdapterError, batch_size=self.batch_size)
         self.name = self.name or self.pretrained
         self._fits = BatchSize(self.batch_size)
         self._identity = checkpoint_identity(self.pretrained, self.revision)

@@ -10,7 +10,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,6 +19,8 @@ from ...errors import StoreError
 from ...paths import network_file_system
 
 VERSION = 2
+BEGIN = "BEGIN IMMEDIATE"
+"""Begins a transaction, for which other writers wait; ``with`` the connection ends it."""
 LOCK_SECONDS = 30.0
 """How long to wait while another process writes."""
 # A feature vector of 2 KB fills half of a default page; seven fit into one of this size.
@@ -99,22 +101,19 @@ class SqliteFile:
         self.path = path
         self._target = path.resolve()
         self._lock = threading.Lock()
-        network = network_file_system(path)
-        # While another process moves the file, there is no file to write.
-        with nullcontext() if network else folder_lock(self._target.parent):
-            self.writable = not path.is_file() or _can_be_written(self._target)
+        # In this order: while another process moves the file, there is none.
+        self.writable = _can_be_written(self._target) or not path.is_file()
         self._replace_damaged = replace_damaged and self.writable
         if not self.writable:
-            with store_errors(path):
-                self._db = _connect_for_reading(path, immutable=network is not None)
+            self._db = _connect_for_reading(path)
             return
-        if network:
+        if network := network_file_system(path):
             raise StoreError(
                 f"store {path} is on a network file system ({network}), where SQLite files can be damaged",
                 "Name a file on a local disk with --store, or a local folder with BENCH_CACHE.",
             )
         with store_errors(path):
-            _make_folders(self._target.parent)
+            self._target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._open()
 
     def run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
@@ -138,7 +137,7 @@ class SqliteFile:
     def close(self) -> None:
         """Close the file."""
         # The last process that closes the file deletes the logs, by name.
-        with self._lock, folder_lock(self._target.parent) if self.writable else nullcontext():
+        with self._lock, folder_lock(self._target.parent):
             self._db.close()
 
     def _reopen(self, damage: DamagedStoreError | None = None) -> None:
@@ -154,27 +153,13 @@ class SqliteFile:
                 _move_aside(self._target, damage)
             _make(self._target)
             try:
-                self._db = _connect(self._target, self.path)
+                self._db = _connect(self.path)
             except DamagedStoreError as error:
                 if not self._replace_damaged:
                     raise
                 _move_aside(self._target, error)
-                self._db = _connect(self._target, self.path)
+                self._db = _connect(self.path)
             self._inode = _inode(self._target)
-
-
-@contextmanager
-def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """Run a transaction; other writers wait."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        db.execute("COMMIT")
-    except BaseException:
-        # SQLite has already rolled back when the disk is full.
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
 
 
 @contextmanager
@@ -203,46 +188,52 @@ def store_errors(path: Path, damage: frozenset[int] = _DAMAGE) -> Iterator[None]
         raise StoreError(f"store {path}: {error}", _ELSEWHERE) from error
 
 
-def _connect(target: Path, path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(target, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False)
-    try:
-        with store_errors(path, _DAMAGE | _OTHER_SCHEMA):
-            # Only applies to a new file.
-            db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = NORMAL")
-            db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-            db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_BYTES // _PAGE_BYTES}")
-            # Only a new file is written: opening a store does not wait for a writer.
-            if not db.execute("SELECT 1 FROM sqlite_master").fetchone():
-                with transaction(db):
-                    for table in _TABLES:
-                        db.execute(table)
-                    db.execute(f"PRAGMA user_version = {VERSION}")
-            _check_schema(db, path)
-    except BaseException:
-        db.close()
-        raise
-    return db
+def _connect(path: Path, query: str = "mode=rw") -> sqlite3.Connection:
+    """Open a file.
 
-
-def _connect_for_reading(path: Path, immutable: bool) -> sqlite3.Connection:
-    """Open a read-only file.
-
-    A store in WAL mode has log files next to it, which even a reader creates. Where it cannot, the store is read as
-    an immutable file.
+    Args:
+        path: The file, or a link to it.
+        query: SQLite's settings of an address.
     """
-    uri = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}"
-    db = sqlite3.connect(uri, uri=True, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False)
+    db: sqlite3.Connection | None = None
     try:
         with store_errors(path, _DAMAGE | _OTHER_SCHEMA):
+            address = f"{path.resolve().as_uri()}?{query}"
+            db = sqlite3.connect(address, LOCK_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
+            if query == "mode=rw":
+                _prepare(db)
             _check_schema(db, path)
-    except BaseException as error:
-        db.close()
-        if immutable or isinstance(error, DamagedStoreError):
-            raise
-        return _connect_for_reading(path, immutable=True)
-    return db
+        return db
+    except BaseException:
+        if db:
+            db.close()
+        raise
+
+
+def _prepare(db: sqlite3.Connection) -> None:
+    # Only applies to a new file.
+    db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = NORMAL")
+    db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_BYTES // _PAGE_BYTES}")
+    # Only a new file is written: opening a store does not wait for a writer.
+    if not db.execute("SELECT 1 FROM sqlite_master").fetchone():
+        with db:
+            db.execute(BEGIN)
+            for table in _TABLES:
+                db.execute(table)
+            db.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _connect_for_reading(path: Path) -> sqlite3.Connection:
+    """Open a read-only file; as an immutable one where the log files, which even a reader creates, cannot be made."""
+    try:
+        return _connect(path, "mode=ro")
+    except DamagedStoreError:
+        raise
+    except StoreError:
+        return _connect(path, "mode=ro&immutable=1")
 
 
 def _check_schema(db: sqlite3.Connection, path: Path) -> None:
@@ -262,9 +253,9 @@ def _check_schema(db: sqlite3.Connection, path: Path) -> None:
 
 def _move_aside(target: Path, damage: DamagedStoreError) -> None:
     """Move a damaged file and its logs, and create a new one with the same permissions."""
-    name = f"{target.name}.damaged-{time.strftime('%Y-%m-%d')}"
-    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
-    aside = next(path for path in map(target.with_name, names) if not path.exists())
+    name = target.with_name(f"{target.name}.damaged-{time.strftime('%Y-%m-%d')}")
+    others = (name.with_name(f"{name.name}-{number}") for number in itertools.count(2))
+    aside = next(path for path in itertools.chain([name], others) if not path.exists())
     # The file first: after a kill here, logs are left without a file, and the next process to create one deletes them.
     target.rename(aside)
     for log in _LOGS:
@@ -284,13 +275,6 @@ def _make(target: Path) -> None:
     # Logs of a deleted or moved file, which a process may still have open.
     for log in _LOGS:
         target.with_name(target.name + log).unlink(missing_ok=True)
-
-
-def _make_folders(folder: Path) -> None:
-    """Create missing folders, for this user only."""
-    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
-    for parent in reversed(missing):
-        parent.mkdir(mode=0o700, exist_ok=True)
 
 
 def _inode(target: Path) -> tuple[int, int] | None:

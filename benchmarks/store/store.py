@@ -12,14 +12,14 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ...errors import StoreError, UsageError, did_you_mean
 from ...paths import cache_folder
-from .sqlite_file import DamagedStoreError, SqliteFile, transaction
+from .sqlite_file import BEGIN, DamagedStoreError, SqliteFile
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,13 +77,13 @@ class Store:
     def __init__(self, path: Path, *, replace_damaged: bool = True, late: bool = False) -> None:
         self.path = path
         self.hits = self.computed = 0
-        self._open = partial(SqliteFile, path, replace_damaged=replace_damaged)
-        self._opened = None if late else self._open()
+        self._replace_damaged = replace_damaged
+        if not late:
+            self._file = SqliteFile(path, replace_damaged=replace_damaged)
 
-    @property
+    @cached_property
     def _file(self) -> SqliteFile:
-        self._opened = self._opened or self._open()
-        return self._opened
+        return SqliteFile(self.path, replace_damaged=self._replace_damaged)
 
     def get(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, Any]:
         """Return the cached values by input. A damaged value counts as unknown."""
@@ -106,10 +106,12 @@ class Store:
     def _read(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> list[tuple[str, bytes]]:
         prefix = _canonical(producer)
         keys = {_key(prefix, text): text for text in inputs}
+        wanted = list(keys)
 
         def select(db: sqlite3.Connection) -> list[tuple[str, bytes]]:
             known = []
-            for batch in _batches(list(keys), _KEYS_A_QUERY):
+            for start in range(0, len(wanted), _KEYS_A_QUERY):
+                batch = wanted[start : start + _KEYS_A_QUERY]
                 marks = ",".join("?" * len(batch))
                 query = f"SELECT key, crc, value FROM entries WHERE key IN ({marks})"  # noqa: S608
                 for key, crc, value in db.execute(query, batch):
@@ -137,7 +139,8 @@ class Store:
                 yield key, number, now, crc, encoded
 
         def insert(db: sqlite3.Connection) -> None:
-            with transaction(db):
+            with db:
+                db.execute(BEGIN)
                 number = self._number_of_producer(db, prefix)
                 db.executemany(
                     "INSERT OR REPLACE INTO entries (key, producer, created, crc, value) VALUES (?, ?, ?, ?, ?)",
@@ -188,7 +191,8 @@ class Store:
             )
 
         def delete(db: sqlite3.Connection) -> int:
-            with transaction(db):
+            with db:
+                db.execute(BEGIN)
                 deleted = db.execute(
                     "DELETE FROM entries WHERE (:before IS NULL OR created < :before) AND (:text IS NULL "
                     "OR producer IN (SELECT id FROM producers WHERE INSTR(fingerprint, :text) > 0))",
@@ -218,8 +222,8 @@ class Store:
 
     def close(self, *_: object) -> None:
         """Close the file."""
-        if self._opened is not None:
-            self._opened.close()
+        if "_file" in vars(self):
+            self._file.close()
 
     def __enter__(self) -> Store:
         return self
@@ -364,8 +368,3 @@ def _array_header(header: bytes) -> tuple[tuple[int, ...], np.dtype]:
     np.lib.format.read_magic(file)
     shape, _, dtype = np.lib.format.read_array_header_1_0(file)
     return shape, dtype
-
-
-def _batches(values: list[Any], size: int) -> Iterator[list[Any]]:
-    for start in range(0, len(values), size):
-        yield values[start : start + size]

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from ...errors import DataError, MetricError
+from ...errors import DataError, MetricError, require_counts
 from ...rows import BadRow, read_rows
-from ..contract import Context, require_choice, require_counts
+from ..contract import Context, require_choice
 from ..vectors.checkpoints import Checkpoint
 from .factual import RELEASED, FactualParser, InputLimit
 from .grammar_parser import SHAPES, GrammarParser
@@ -56,7 +56,7 @@ def choose_parser(
     require_choice("parser", parser, ("factual", "spacy", "grammar", "recorded"))
     # YAML reads 0.7 as a number.
     require_choice("input_limit", str(input_limit), get_args(InputLimit))
-    require_counts(batch_size=batch_size)
+    require_counts(ValueError, batch_size=batch_size)
     text = NltkText(nltk_data)
     if parser == "factual":
         checkpoint = Checkpoint("CAPTURE's parser", "parser_model", model or RELEASED, revision)

@@ -13,10 +13,10 @@ import numpy as np
 from ...adapters import ImageHandle
 from ...adapters.devices import BatchSize, find_device
 from ...adapters.encoders.clip_tokens import reserved_positions
-from ...errors import MetricError
+from ...errors import MetricError, require_counts
 from ...paths import checkpoint_folder
 from ..clip_s import PROMPT
-from ..contract import Context, Metric, images_of, require_counts
+from ..contract import Context, Metric, images_of
 from ..items import Items, Scores
 from ..vectors.checkpoints import Checkpoint, batches_that_fit
 from ..vectors.features import Features, image_features, over_context, text_features
@@ -196,7 +196,7 @@ class Polos(Metric):
     def __init__(
         self, weights: str | None = None, text_model: str = TEXT_MODEL, batch: int = 1, device: str | None = None
     ) -> None:
-        require_counts(batch=batch)
+        require_counts(ValueError, batch=batch)
         self.batch = batch
         self.text_model = text_model
         self.corpus_dependent = batch > 1

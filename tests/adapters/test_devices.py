@@ -14,11 +14,10 @@ from capbench.adapters.devices import (
     BatchSize,
     find_device,
     is_out_of_memory,
-    require_counts,
     require_known,
     torch_dtype,
 )
-from capbench.errors import AdapterError, MetricError
+from capbench.errors import AdapterError, MetricError, require_counts
 
 
 def test_device_is_what_was_named_or_the_gpu_if_there_is_one():
@@ -145,6 +144,6 @@ def test_memory_runs_out_on_gpu_and_cpu_and_in_python():
 
 @pytest.mark.parametrize("number", [0, -1, 2.0, True, "4"])
 def test_count_is_a_whole_number_above_0(number: object):
-    require_counts(batch_size=1, workers=None)
-    with pytest.raises(AdapterError, match=f"^workers={number} is not a whole number above 0"):
-        require_counts(batch_size=4, workers=number)  # pyright: ignore[reportArgumentType]
+    require_counts(AdapterError, batch_size=1, workers=None)
+    with pytest.raises(AdapterError, match=r"^'workers' must be a whole number above 0"):
+        require_counts(AdapterError, batch_size=4, workers=number)  # pyright: ignore[reportArgumentType]

@@ -320,7 +320,7 @@ def test_models_that_cannot_be_loaded_say_why(tiny_llava: Path, tiny_clip: TinyC
         ),
         (lambda: HfCaptioner(str(tiny_llava), dtype="fp8"), "dtype=fp8 is not known"),
         (lambda: HfCaptioner(str(tiny_llava), device="gpu"), "device=gpu"),
-        (lambda: HfCaptioner(str(tiny_llava), batch_size=0), "batch_size=0 is not a whole number above 0"),
+        (lambda: HfCaptioner(str(tiny_llava), batch_size=0), "'batch_size' must be a whole number above 0"),
         (lambda: HfCaptioner(str(tiny_llava), quantization="2bit"), "quantization=2bit|'accelerate'"),
         (lambda: HfCaptioner(str(tiny_llava), peft="no/such"), "peft=no/such|'peft'"),
         (lambda: HfCaptioner(str(tiny_llava), max_pixels=9), "CLIPImageProcessor takes no min_pixels and max_pixels"),

@@ -105,7 +105,7 @@ def test_settings_become_a_strategy(settings: dict[str, Any], expected: Any):
         ({"vcd_beta": 1.5}, "vcd_beta=1.5 is above 1"),
         ({"vcd_noise_step": -1}, "vcd_noise_step=-1 is not a whole number of at least 0"),
         ({"dbd_alpha_steps": -1}, "dbd_alpha_steps=-1 is not a whole number of at least 0"),
-        ({"decoding": "opera", "opera_candidates": 1}, "opera_candidates=1 is greedy search"),
+        ({"decoding": "opera", "opera_candidates": 1}, "opera_candidates=1 is below opera_beams=5"),
         ({"decoding": "opera", "opera_candidates": 4}, "opera_candidates=4 is below opera_beams=5"),
         ({"decoding": "opera", "opera_beams": 1}, "opera_beams=1 is below 2"),
         ({"decoding": "opera", "opera_precision": "full"}, "opera_precision=full is not known"),

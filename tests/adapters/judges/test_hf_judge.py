@@ -133,7 +133,7 @@ def test_request_that_fits_by_no_means_fails_alone(llama: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"dtype": "fp8"}, "dtype=fp8 is not known"), ({"batch_size": 0}, "batch_size=0 is not a whole number above 0")],
+    [({"dtype": "fp8"}, "dtype=fp8 is not known"), ({"batch_size": 0}, "'batch_size' must be a whole number above 0")],
 )
 def test_settings_that_make_no_sense_are_told_before_anything_is_loaded(llama, settings, message):
     with pytest.raises(AdapterError, match=message):

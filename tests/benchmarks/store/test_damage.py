@@ -310,7 +310,7 @@ from capbench.benchmarks.store import sqlite_file
 from capbench.benchmarks.store.store import Store
 
 root = Path(sys.argv[1])
-functions = ("_open", "_move_aside", "_make", "_connect", "transaction")
+functions = ("_open", "_move_aside", "_make", "_connect", "_prepare")
 
 def killer(left):
     def trace(frame, event, argument):
