@@ -75,7 +75,7 @@ def diagnose(store: Path) -> list[Finding]:
         _checked("METEOR", lambda: meteor_jar.check(needs_java=False), "its tables are installed", "fault"),
         *(_java(), _gpu()),
         _checked("WordNet", wordnet.find, "{} (CAPTURE's synonyms)", need=" CAPTURE's synonyms need them."),
-        _checked("NLTK's models", NltkText(None).check, f"found ({_FACTUAL})", need=f" {_FACTUAL} needs them."),
+        _checked("NLTK's models", NltkText().check, f"found ({_FACTUAL})", need=f" {_FACTUAL} needs them."),
         _checkpoint("FACTUAL", Checkpoint(_FACTUAL, "parser_model", FACTUAL)),
         *_parser_spacy(),
         _checkpoint("text encoder", Checkpoint("CAPTURE's likeness of meaning", "encoder", RELEASED_ENCODER)),

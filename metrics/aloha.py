@@ -107,7 +107,6 @@ class Aloha(Metric):
         empty: ``undefined``: an item of which one side has no object has no value (released code: -infinity);
             ``scored``: a caption that names nothing has 1, one whose references name nothing 0.
         detections: Whether the annotated objects of the image count in addition to those of the references.
-        nltk_data: Folder of NLTK's data, for ``factual`` and ``recorded``.
         device: Where models run; by default the GPU if there is one.
 
     Raises:
@@ -137,7 +136,6 @@ class Aloha(Metric):
         unmatched: Unmatched = "ignored",
         empty: Literal["undefined", "scored"] = "undefined",
         detections: bool = False,
-        nltk_data: str | None = None,
         device: str | None = None,
     ) -> None:
         require_choice("aggregate", aggregate, ("min", "mean"))
@@ -158,7 +156,7 @@ class Aloha(Metric):
         self._encoder = PhraseEncoder(Checkpoint("ALOHa's text encoder", "encoder", encoder, encoder_revision), device)
         self._parser: CaptionParser | None = None
         if not judged:
-            self._parser = choose_parser(objects, parser_model, parser_revision, nltk_data=nltk_data, device=device)
+            self._parser = choose_parser(objects, parser_model, parser_revision, device=device)
         parsers = [] if judged else named_parser(objects, parser_model) or ["FACTUAL"]
         variant = ["mean"] * (aggregate == "mean") + ["unmatched 0"] * (unmatched == "zero")
         named = [*parsers, *variant, *other_encoder(encoder, RELEASED_ENCODER)]

@@ -44,9 +44,7 @@ class GraphMetric(Metric):
         empty: What a graph without any fact is. ``nothing``: a candidate's scores 0, a reference's adds nothing;
             ``phrase``: the empty text is compared, as released.
         wordnet: Folder of WordNet's database files; not needed without ``lemmatize``.
-        nltk_data: Folder of NLTK's data.
         device: Where models run; by default the GPU if there is one.
-        batch_size: Sentences that ``factual`` parses at once.
 
     Raises:
         ValueError: A setting is out of range.
@@ -180,9 +178,7 @@ class SoftSpice(GraphMetric):
         lemmatize: Whether words become lemmas of WordNet's nouns.
         empty: What a graph without any fact is: ``nothing``, or the empty ``phrase``, as released.
         wordnet: Folder of WordNet's database files.
-        nltk_data: Folder of NLTK's data.
         device: Where models run.
-        batch_size: Sentences that ``factual`` parses at once.
 
     Raises:
         ValueError: A setting is out of range.
@@ -204,13 +200,11 @@ class SoftSpice(GraphMetric):
         lemmatize: bool = True,
         empty: Literal["nothing", "phrase"] = "nothing",
         wordnet: str | None = None,
-        nltk_data: str | None = None,
         device: str | None = None,
-        batch_size: int | None = None,
     ) -> None:
         super().__init__(
-            lemmatize, empty, wordnet, parser, parser_model, revision=parser_revision, input_limit=input_limit,
-            nltk_data=nltk_data, device=device, batch_size=batch_size,
+            lemmatize, empty, wordnet, parser, parser_model,
+            revision=parser_revision, input_limit=input_limit, device=device,
         )  # fmt: skip
         self.both_ways = both_ways
         self._encoder = PhraseEncoder(
@@ -303,9 +297,7 @@ class FactualSpice(GraphMetric):
         lemmatize: Whether words become lemmas of WordNet's nouns.
         empty: What a graph without any fact is: ``nothing``, or the empty ``phrase``, as released.
         wordnet: Folder of WordNet's database files.
-        nltk_data: Folder of NLTK's data.
         device: Where models run.
-        batch_size: Sentences that ``factual`` parses at once.
 
     Raises:
         ValueError: A setting is out of range.
@@ -325,13 +317,11 @@ class FactualSpice(GraphMetric):
         lemmatize: bool = True,
         empty: Literal["nothing", "phrase"] = "nothing",
         wordnet: str | None = None,
-        nltk_data: str | None = None,
         device: str | None = None,
-        batch_size: int | None = None,
     ) -> None:
         super().__init__(
-            lemmatize, empty, wordnet, parser, parser_model, revision=parser_revision, input_limit=input_limit,
-            nltk_data=nltk_data, device=device, batch_size=batch_size,
+            lemmatize, empty, wordnet, parser, parser_model,
+            revision=parser_revision, input_limit=input_limit, device=device,
         )  # fmt: skip
         require_choice("compare", compare, get_args(Compare))
         self.synonyms = synonyms

@@ -21,7 +21,6 @@ from text_metrics import timed
 
 from capbench.metrics import Context, NoCache
 from capbench.metrics.capture.factual import FactualParser
-from capbench.metrics.capture.nltk_text import NltkText
 from capbench.metrics.vectors.checkpoints import Checkpoint
 
 
@@ -55,7 +54,7 @@ def main() -> None:
 
         def ours() -> object:
             checkpoint = Checkpoint("the parser", "parser_model", path)
-            return FactualParser(checkpoint, NltkText(), "0.7", options.device).graphs(captions, context)
+            return FactualParser(checkpoint, "0.7", options.device).graphs(captions, context)
 
         _, seconds = timed(ours)
         _, again = timed(ours)

@@ -58,27 +58,17 @@ class FactualParser(CaptionParser):
 
     Args:
         checkpoint: The T5.
-        text: Splits captions and finds their nouns.
         input_limit: The rule of which version of FactualSceneGraph cuts long sentences. ``"0.5.0"``: to 64
             tokens. ``"0.7"``: also to the length of the longest of the caption's sentences (32 at once),
             counted without the end of sequence, so that the longest loses its last token.
         device: Where it runs; by default the GPU if there is one.
-        batch_size: Sentences at once; by default 128 on a GPU, 32 elsewhere.
     """
 
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        text: NltkText,
-        input_limit: InputLimit = "0.5.0",
-        device: str | None = None,
-        batch_size: int | None = None,
-    ) -> None:
+    def __init__(self, checkpoint: Checkpoint, input_limit: InputLimit = "0.5.0", device: str | None = None) -> None:
         self._checkpoint = checkpoint
-        self._text = text
+        self._text = NltkText()
         self._input_limit = input_limit
         self._device = device
-        self._batch_size = batch_size
         self._loaded: tuple[Any, Any, torch.device] | None = None
 
     def check(self) -> None:
@@ -154,7 +144,7 @@ class FactualParser(CaptionParser):
                 (by_key[key] for key in missing), key=lambda request: min(request.tokens, request.length), reverse=True
             )
             _, _, device = self._load()
-            size = BatchSize(self._batch_size or (_BATCH_ON_GPU if device.type == "cuda" else _BATCH_ON_CPU))
+            size = BatchSize(_BATCH_ON_GPU if device.type == "cuda" else _BATCH_ON_CPU)
             for batch, texts in batches_that_fit(self._checkpoint.what, size, longest, self._generate):
                 yield {request.key: text for request, text in zip(batch, texts, strict=True)}
 

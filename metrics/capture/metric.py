@@ -92,9 +92,7 @@ class Capture(Metric):
             appendix B has it once.
         wordnet: Folder of WordNet's database files; by default $WNSEARCHDIR, NLTK's data or Debian's. Not
             needed where synonyms do not match and graphs come finished (``grammar``, most of ``recorded``).
-        nltk_data: Folder of NLTK's data; by default NLTK's own search ($NLTK_DATA).
         device: Where parser and encoder run; by default the GPU if there is one.
-        batch_size: Sentences that ``factual`` parses at once.
 
     Raises:
         ValueError: A setting is out of range.
@@ -124,9 +122,7 @@ class Capture(Metric):
         stop_words: bool | str = True,
         repeated_attributes: bool = True,
         wordnet: str | None = None,
-        nltk_data: str | None = None,
         device: str | None = None,
-        batch_size: int | None = None,
     ) -> None:
         require_choice("of", of, NUMBERS)
         require_choice("soft", soft, ("sum", "mean", False))
@@ -144,15 +140,7 @@ class Capture(Metric):
         self._encoder = PhraseEncoder(
             Checkpoint("CAPTURE's text encoder", "encoder", encoder, encoder_revision), device
         )
-        self._parser = choose_parser(
-            parser,
-            parser_model,
-            parser_revision,
-            nltk_data=nltk_data,
-            input_limit=input_limit,
-            device=device,
-            batch_size=batch_size,
-        )
+        self._parser = choose_parser(parser, parser_model, parser_revision, input_limit=input_limit, device=device)
         encoders = other_encoder(encoder, RELEASED_ENCODER) if soft else []
         self.label = label_of(of, [*named_parser(parser, parser_model), *encoders])
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -33,14 +32,7 @@ class CaptionText:
 
 
 class NltkText:
-    """Splits captions into sentences and finds their nouns.
-
-    Args:
-        folder: A folder of NLTK's data to look in first; those of ``nltk.data.path`` ($NLTK_DATA) follow.
-    """
-
-    def __init__(self, folder: str | None = None) -> None:
-        self._folder = folder
+    """Splits captions into sentences and finds their nouns, with the models in NLTK's folders ($NLTK_DATA)."""
 
     def check(self) -> None:
         """Raise if NLTK or one of its models is missing.
@@ -48,16 +40,12 @@ class NltkText:
         Raises:
             MetricError: The hint says how to get it.
         """
-        with _looking_in(self._folder):
-            require_all(lambda: _find(_PUNKT), lambda: _find(_TAGGER))
+        require_all(lambda: _find(_PUNKT), lambda: _find(_TAGGER))
 
     def fingerprint(self) -> dict[str, Any]:
         """Return NLTK's version and which models it reads."""
-        digest = hashlib.sha256()
-        with _looking_in(self._folder):
-            for resource in (_PUNKT, _TAGGER):
-                digest.update(_hash_of(str(_find(resource))).encode())
-        return {"nltk": version("nltk"), "models": digest.hexdigest()}
+        hashes = "".join(_hash_of(str(_find(resource))) for resource in (_PUNKT, _TAGGER))
+        return {"nltk": version("nltk"), "models": hashlib.sha256(hashes.encode()).hexdigest()}
 
     def read(self, captions: Sequence[str], context: Context) -> dict[str, CaptionText]:
         """Return sentences and nouns of each caption.
@@ -70,7 +58,7 @@ class NltkText:
         return {caption: CaptionText(*map(tuple, known[caption])) for caption in captions}
 
     def _tag(self, captions: Sequence[str]) -> Iterator[dict[str, tuple[list[str], list[str]]]]:
-        punkt, words, tagger = _models(self._folder)
+        punkt, words, tagger = _models()
         for start in range(0, len(captions), _CAPTIONS_A_WRITE):
             texts: dict[str, tuple[list[str], list[str]]] = {}
             for caption in captions[start : start + _CAPTIONS_A_WRITE]:
@@ -80,31 +68,14 @@ class NltkText:
             yield texts
 
 
-@lru_cache(maxsize=4)
-def _models(folder: str | None) -> tuple[Any, Any, Any]:
+@cache
+def _models() -> tuple[Any, Any, Any]:
     """Return sentence splitter, word splitter and tagger; loaded once a process, not for each caption."""
     from nltk.tag.perceptron import PerceptronTagger
     from nltk.tokenize import NLTKWordTokenizer
     from nltk.tokenize.punkt import PunktTokenizer
 
-    with _looking_in(folder):
-        return PunktTokenizer("english"), NLTKWordTokenizer(), PerceptronTagger()
-
-
-@contextlib.contextmanager
-def _looking_in(folder: str | None) -> Iterator[None]:
-    """Let NLTK look in a folder first, and only as long as it loads."""
-    from nltk import data
-
-    if folder is None:
-        yield
-        return
-    added = str(Path(folder).expanduser().absolute())
-    data.path.insert(0, added)
-    try:
-        yield
-    finally:
-        data.path.remove(added)
+    return PunktTokenizer("english"), NLTKWordTokenizer(), PerceptronTagger()
 
 
 def _find(resource: str) -> Any:
@@ -116,8 +87,7 @@ def _find(resource: str) -> Any:
         name = resource.split("/")[1]
         raise MetricError(
             f"NLTK's '{name}' is not on this machine.",
-            f"'python -m nltk.downloader {name}' fetches it; or set the metric's 'nltk_data' or $NLTK_DATA to the "
-            f"folder that holds {resource}.",
+            f"'python -m nltk.downloader {name}' fetches it; or set $NLTK_DATA to the folder that holds {resource}.",
         ) from error
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from ...errors import DataError, MetricError, require_counts
+from pydantic import BaseModel, ValidationError
+
+from ...errors import DataError, MetricError
 from ...rows import BadRow, read_rows
 from ..contract import Context, require_choice
 from ..vectors.checkpoints import Checkpoint
@@ -43,10 +46,8 @@ def choose_parser(
     model: str | None,
     revision: str | None,
     *,
-    nltk_data: str | None = None,
     input_limit: str | float = "0.5.0",
     device: str | None = None,
-    batch_size: int | None = None,
 ) -> CaptionParser:
     """Return the parser that CAPTURE's settings name.
 
@@ -56,18 +57,16 @@ def choose_parser(
     require_choice("parser", parser, ("factual", "spacy", "grammar", "recorded"))
     # YAML reads 0.7 as a number.
     require_choice("input_limit", str(input_limit), get_args(InputLimit))
-    require_counts(ValueError, batch_size=batch_size)
-    text = NltkText(nltk_data)
     if parser == "factual":
         checkpoint = Checkpoint("CAPTURE's parser", "parser_model", model or RELEASED, revision)
-        return FactualParser(checkpoint, text, cast("InputLimit", str(input_limit)), device, batch_size)
+        return FactualParser(checkpoint, cast("InputLimit", str(input_limit)), device)
     if parser == "spacy":
         return SpacyParser(model or DEFAULT)
     if parser == "grammar":
         return GrammarParser(model or SHAPES)
     if model is None:
         raise ValueError("parser 'recorded' needs parser_model, the file with the graphs")
-    return RecordedGraphs(model, text)
+    return RecordedGraphs(model)
 
 
 def named_parser(parser: str, parser_model: str | None) -> list[str]:
@@ -88,19 +87,12 @@ def other_encoder(encoder: str, released: str) -> list[str]:
     return [] if Path(encoder).name == Path(released).name else [Path(encoder).name]
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """The contents of a file.
+class _RecordedGraph(BaseModel):
+    """The parts of a graph in a file; any may be left out."""
 
-    Attributes:
-        captions: Caption to its finished graph, or why that cannot be used.
-        sentences: The same of sentences.
-        unreadable: Rows that name neither.
-    """
-
-    captions: dict[str, Graph | str]
-    sentences: dict[str, Graph | str]
-    unreadable: list[str]
+    objects: tuple[str, ...] = ()
+    attributes: dict[str, list[str]] | tuple[tuple[str, str], ...] = ()
+    relations: tuple[tuple[str, str, str], ...] = ()
 
 
 class RecordedGraphs(CaptionParser):
@@ -117,119 +109,90 @@ class RecordedGraphs(CaptionParser):
 
     Args:
         path: The file.
-        text: Splits captions and finds their nouns.
     """
 
-    def __init__(self, path: str, text: NltkText) -> None:
+    def __init__(self, path: str) -> None:
         self._path = Path(path).expanduser()
-        self._text = text
-        self._rows: _Rows | None = None
+        self._text = NltkText()
 
     @property
     def finished(self) -> bool:
         """Whether the file holds graphs of whole captions alone."""
-        return not self._read().sentences
+        return not self._rows["sentence"]
 
     def check(self) -> None:
         """Raise if the file cannot be read, or NLTK's models are missing and it holds sentences."""
-        if self._read().sentences:
+        if not self.finished:
             self._text.check()
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the hash of the file; two copies of one file are one parser."""
         identity = {"parser": "recorded", "sha256": hashlib.sha256(self._path.read_bytes()).hexdigest()}
-        return {**identity, **self._text.fingerprint()} if self._read().sentences else identity
+        return identity if self.finished else {**identity, **self._text.fingerprint()}
 
     def parse(self, captions: Sequence[str], context: Context) -> dict[str, ParsedCaption | str]:
         """Return each caption's graph; see ``CaptionParser.parse``."""
-        rows = self._read()
-        parsed: dict[str, ParsedCaption | str] = {}
-        for caption in captions:
-            graph = rows.captions.get(caption)
-            if isinstance(graph, Graph):
-                parsed[caption] = ParsedCaption((in_order(graph),), None)
-            elif graph is not None:
-                parsed[caption] = graph
+        parsed: dict[str, ParsedCaption | str] = {
+            caption: graph if isinstance(graph, str) else ParsedCaption((in_order(graph),), None)
+            for caption in captions
+            if (graph := self._rows["caption"].get(caption)) is not None
+        }
         missing = [caption for caption in dict.fromkeys(captions) if caption not in parsed]
-        if not rows.sentences:
+        if self.finished:
             return parsed | dict.fromkeys(missing, self._missing("caption"))
         for caption, text in self._text.read(missing, context).items():
-            graphs = [rows.sentences.get(sentence.strip()) for sentence in text.sentences]
-            reasons = [graph or self._missing("sentence") for graph in graphs if not isinstance(graph, Graph)]
-            parsed[caption] = (
-                reasons[0]
-                if reasons
-                else ParsedCaption(tuple(graph for graph in graphs if isinstance(graph, Graph)), text.nouns)
-            )
+            graphs = [self._rows["sentence"].get(sentence.strip()) for sentence in text.sentences]
+            usable = tuple(graph for graph in graphs if isinstance(graph, Graph))
+            reasons = (graph or self._missing("sentence") for graph in graphs if not isinstance(graph, Graph))
+            parsed[caption] = next(reasons, ParsedCaption(usable, text.nouns))
         return parsed
 
     def _missing(self, level: str) -> str:
-        unreadable = self._read().unreadable
+        unreadable = self._unreadable
         also = f" ({len(unreadable)} of its rows cannot be used, such as {unreadable[0]})" if unreadable else ""
         return f"{NO_GRAPH}: {self._path.name} has no row of this {level}{also}"
 
-    def _read(self) -> _Rows:
-        if self._rows is None:
-            rows = _Rows({}, {}, [])
-            try:
-                for number, row in enumerate(read_rows(self._path), 1):
-                    _add(row, number, rows)
-            except DataError as error:
-                raise MetricError(f"recorded scene graphs: {error.message}", error.hint) from error
-            if not rows.captions and not rows.sentences:
-                raise MetricError(
-                    f"recorded scene graphs: {self._path} no row has 'caption' or 'sentence'"
-                    + (f"; {rows.unreadable[0]}" if rows.unreadable else ""),
-                    'A row is {"caption": text, "objects": [...], "attributes": {...}, "relations": [...]}.',
-                )
-            self._rows = rows
-        return self._rows
-
-
-def _add(row: dict[str, Any] | BadRow, number: int, rows: _Rows) -> None:
-    if isinstance(row, BadRow):
-        rows.unreadable.append(f"{row.place} ({row.reason})")
-    elif isinstance(row.get("caption"), str):
-        rows.captions.setdefault(row["caption"], _graph(row))
-    elif isinstance(row.get("sentence"), str):
-        graph = _graph(row)
-        rows.sentences.setdefault(row["sentence"].strip(), complete(graph) if isinstance(graph, Graph) else graph)
-    else:
-        rows.unreadable.append(f"row {number} (has no text 'caption' or 'sentence')")
+    @cached_property
+    def _rows(self) -> dict[str, dict[str, Graph | str]]:
+        """Of captions and of sentences, the graph of each text or why that cannot be used."""
+        rows: dict[str, dict[str, Graph | str]] = {"caption": {}, "sentence": {}}
+        bad = self._unreadable = list[str]()
+        try:
+            for number, row in enumerate(read_rows(self._path), 1):
+                if isinstance(row, BadRow):
+                    bad.append(f"{row.place} ({row.reason})")
+                elif isinstance(caption := row.get("caption"), str):
+                    rows["caption"].setdefault(caption, _graph(row))
+                elif isinstance(sentence := row.get("sentence"), str):
+                    graph = _graph(row)
+                    rows["sentence"].setdefault(sentence.strip(), graph if isinstance(graph, str) else complete(graph))
+                else:
+                    bad.append(f"row {number} (has no text 'caption' or 'sentence')")
+        except DataError as error:
+            raise MetricError(f"recorded scene graphs: {error.message}", error.hint) from error
+        if not any(rows.values()):
+            raise MetricError(
+                "; ".join([f"recorded scene graphs: {self._path} no row has 'caption' or 'sentence'", *bad[:1]]),
+                'A row is {"caption": text, "objects": [...], "attributes": {...}, "relations": [...]}.',
+            )
+        return rows
 
 
 def _graph(row: dict[str, Any]) -> Graph | str:
-    """Return the graph of a row, or what is wrong with it."""
+    """Return the graph of a row, or what is wrong with it; the graph of an empty text is empty."""
     if "graph" in row:
-        return _written(row["graph"])
-    objects, attributes, relations = (row.get(key) or [] for key in ("objects", "attributes", "relations"))
-    if isinstance(attributes, dict):
-        if not all(isinstance(words, list) for words in attributes.values()):
-            return f"{NO_GRAPH}: its recorded attributes map objects to something else than lists"
-        attributes = [[name, attribute] for name, words in attributes.items() for attribute in words]
-    for part, values, size in (
-        ("objects", [[text] for text in objects] if isinstance(objects, list) else None, 1),
-        ("attributes", attributes, 2),
-        ("relations", relations, 3),
-    ):
-        if not isinstance(values, list) or not all(_are_texts(entry, size) for entry in values):
-            return f"{NO_GRAPH}: its recorded {part} are no list of " + ("names" if size == 1 else f"{size} texts each")
-    return Graph(
-        tuple(objects),
-        tuple((name, attribute) for name, attribute in attributes),
-        tuple((subject, relation, name) for subject, relation, name in relations),
-    )
-
-
-def _written(text: Any) -> Graph | str:
-    """Return the graph of a text, or what is wrong with the text; the graph of an empty text is empty."""
-    if not isinstance(text, str):
-        return f"{NO_GRAPH}: its recorded graph is no text"
-    if not text.strip():
-        return Graph()
-    graph = read_graph(text)
-    return replace(graph, written=facts_in(text)) if graph else f"{NO_GRAPH}: its recorded graph has no parentheses"
-
-
-def _are_texts(value: Any, size: int) -> bool:
-    return isinstance(value, list) and len(value) == size and all(isinstance(text, str) for text in value)
+        if not isinstance(text := row["graph"], str):
+            return f"{NO_GRAPH}: its recorded graph is no text"
+        if not text.strip():
+            return Graph()
+        graph = read_graph(text)
+        return replace(graph, written=facts_in(text)) if graph else f"{NO_GRAPH}: its recorded graph has no parentheses"
+    try:
+        said = _RecordedGraph.model_validate({key: value for key, value in row.items() if value})
+    except ValidationError as error:
+        fault = error.errors()[0]
+        return f"{NO_GRAPH}: its recorded {'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+    pairs = said.attributes
+    if isinstance(pairs, dict):
+        pairs = tuple((name, attribute) for name, words in pairs.items() for attribute in words)
+    return Graph(said.objects, pairs, said.relations)

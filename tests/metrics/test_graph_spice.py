@@ -153,12 +153,8 @@ def test_recorded_graph_that_is_no_text_is_named(tmp_path: Path, graph: Any):
 
 
 def test_capture_and_both_of_these_parse_once(tmp_path, wordnet_folder, cache, monkeypatch):
-    shared = {
-        "parser_model": str(make_t5(tmp_path / "t5")),
-        "nltk_data": str(make_nltk_data(tmp_path / "nltk_data")),
-        "wordnet": wordnet_folder,
-        "device": "cpu",
-    }
+    monkeypatch.setattr("nltk.data.path", [str(make_nltk_data(tmp_path / "nltk_data"))])
+    shared = {"parser_model": str(make_t5(tmp_path / "t5")), "wordnet": wordnet_folder, "device": "cpu"}
     items = golden_items(["A dog runs on grass. A cat sits."], [["A dog runs.", "A man rides a horse."]])
     parsed: list[str] = []
     write = FactualParser._generate
@@ -207,7 +203,7 @@ def test_label_names_what_is_not_released_and_the_fingerprint_what_decides_a_val
     assert build_metric("factual_spice", {"compare": "graphs"}).label == "SPICE (FACTUAL) (set match)"
     merged = build_metric("factual_spice", {"compare": "merged", "parser": "grammar"})
     assert merged.label == "SPICE (FACTUAL) (merged, grammar)"
-    assert build_metric("soft_spice", {"batch_size": 1}).label == "soft-SPICE"
+    assert build_metric("soft_spice", {"device": "cpu"}).label == "soft-SPICE"
     both = build_metric("soft_spice", {"both_ways": True, "parser": "grammar", "encoder": "x/other"})
     assert both.label == "soft-SPICE (both ways, grammar, other)"
     one = on_graphs("soft_spice", ["( dog )"]).fingerprint()

@@ -129,7 +129,7 @@ def test_row_of_nothing_or_that_decodes_without_a_model_and_column_without_task_
         made_suite(rows=[row], columns=[{"printed": "x", "statistics": ["mean"], **column}])
 
 
-CAPTURE = "capture[parser=factual,parser_model=no/parser,encoder=no/encoder,wordnet=nowhere,nltk_data=nowhere]"
+CAPTURE = "capture[parser=factual,parser_model=no/parser,encoder=no/encoder,wordnet=nowhere]"
 
 
 def test_all_that_is_missing_is_said_once_before_work_starts(

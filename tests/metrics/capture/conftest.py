@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,13 @@ def t5(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def nltk_data(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(make_nltk_data(tmp_path_factory.mktemp("nltk_data")))
+def nltk_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """NLTK's data, where NLTK finds them first."""
+    from nltk import data
+
+    data.path.insert(0, folder := str(make_nltk_data(tmp_path_factory.mktemp("nltk_data"))))
+    yield folder
+    data.path.remove(folder)
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +65,7 @@ def capture(wordnet_folder: str, minilm: str, nltk_data: str) -> Callable[..., A
     from capbench.metrics.capture.metric import Capture
 
     def build(file: str, **settings: Any) -> Capture:
-        given = {"parser": "recorded", "parser_model": file, "encoder": minilm, "nltk_data": nltk_data}
+        given = {"parser": "recorded", "parser_model": file, "encoder": minilm}
         return Capture(**{**given, "wordnet": wordnet_folder, **settings})
 
     return build

@@ -166,7 +166,7 @@ def test_recorded_graph_of_another_form_is_named(capture, write_graphs, make_ite
 
 
 def test_sentences_of_which_the_parser_writes_no_graph_are_counted(t5, nltk_data, wordnet_folder, minilm, make_items):
-    metric = Capture(parser_model=t5, encoder=minilm, nltk_data=nltk_data, wordnet=wordnet_folder, device="cpu")
+    metric = Capture(parser_model=t5, encoder=minilm, wordnet=wordnet_folder, device="cpu")
     metric.check()
     texts = ["A big dog runs. The man sits near the tree.", "Two dogs run over the grass. The sky is blue."]
     scores = metric.score(make_items(texts, [[texts[1]], [texts[0]]]), Context())
@@ -244,7 +244,7 @@ def test_settings_change_the_fingerprint_and_places_do_not(capture, write_graphs
         {"gamma": 0}, {"repeated_attributes": False},
     ):  # fmt: skip
         assert capture(file, **settings).fingerprint() != base
-    assert capture(file, device="cpu", batch_size=3).fingerprint() == base
+    assert capture(file, device="cpu").fingerprint() == base
     assert minilm not in json.dumps(base)
 
 

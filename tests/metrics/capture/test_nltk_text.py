@@ -12,34 +12,33 @@ from capbench.metrics.capture.nltk_text import NltkText
 
 
 def test_line_break_alone_ends_no_sentence(nltk_data: str):
-    text = NltkText(nltk_data).read(["The sky is blue\nA red car stands. Two dogs run."], Context())
+    text = NltkText().read(["The sky is blue\nA red car stands. Two dogs run."], Context())
     (found,) = text.values()
     assert found.sentences == ("The sky is blue\nA red car stands.", "Two dogs run.")
 
 
 def test_nouns_are_as_written(nltk_data: str):
-    (found,) = NltkText(nltk_data).read(["Buildings stand near the building."], Context()).values()
+    (found,) = NltkText().read(["Buildings stand near the building."], Context()).values()
     assert found.nouns == ("Buildings", "building")
 
 
 def test_second_run_reads_the_cache(nltk_data: str, cache, monkeypatch: pytest.MonkeyPatch):
-    first = NltkText(nltk_data).read(["The sky is blue."], Context(cache=cache))
+    first = NltkText().read(["The sky is blue."], Context(cache=cache))
     monkeypatch.setattr(NltkText, "_tag", lambda self, captions: pytest.fail("tagged again"))
-    assert NltkText(nltk_data).read(["The sky is blue."], Context(cache=cache)) == first
+    assert NltkText().read(["The sky is blue."], Context(cache=cache)) == first
 
 
 @pytest.mark.parametrize("missing", ["punkt_tab", "averaged_perceptron_tagger_eng"])
 def test_missing_model_is_told_with_the_command_that_gets_it(nltk_data, tmp_path, monkeypatch, missing):
     from nltk import data
 
-    monkeypatch.setattr(data, "path", [])
+    monkeypatch.setattr(data, "path", [str(tmp_path)])
     other = {
         "punkt_tab": "taggers/averaged_perceptron_tagger_eng",
         "averaged_perceptron_tagger_eng": "tokenizers/punkt_tab",
     }[missing]
     (tmp_path / other).parent.mkdir()
     (tmp_path / other).symlink_to(Path(nltk_data) / other)
-    monkeypatch.setenv("NLTK_DATA", str(tmp_path))
     with pytest.raises(MetricError, match=missing) as raised:
-        NltkText(str(tmp_path)).check()
+        NltkText().check()
     assert f"python -m nltk.downloader {missing}" in raised.value.hint
