@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,11 @@ MOST_ROWS = 2500
 """Maximum number of rows and runs on one page: about 6 MB of HTML and 0.5 MB of Markdown."""
 TOP_ROWS = 10
 """Rows per table on the first page of a large leaderboard."""
+
+
+def ident(name: str) -> str:
+    """Return a name as an ``id`` that needs no escaping in links."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name)
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,17 @@ class BoardRun:
     def began(self) -> str:
         """Start time in UTC, to the minute."""
         return f"{self.record.started:%Y-%m-%d %H:%M}"
+
+    @property
+    def folder_name(self) -> str:
+        """Last part of its key."""
+        return self.key.rsplit("/", 1)[-1]
+
+    @property
+    def words(self) -> str:
+        """The texts by which pages find it."""
+        labels = dict.fromkeys(result.label[0] for result in self.record.results.values())
+        return " ".join([self.record.alias, self.record.task, self.model, *labels, *self.marks])
 
 
 @dataclass(frozen=True)
@@ -103,6 +120,11 @@ class Cell:
     def interval(self) -> tuple[float, float] | None:
         """The confidence interval; None if an end is missing."""
         return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
+    def ranks(self) -> str:
+        """The range of ranks as ``3–17``; empty if nothing was tested."""
+        return "–".join(map(str, dict.fromkeys(self.rank_range or ())))
 
 
 @dataclass(frozen=True)
@@ -184,10 +206,20 @@ class TaskTable:
         """Return the table reduced to its first rows."""
         return replace(self, rows=self.rows[:TOP_ROWS])
 
+    def cells(self, column: Column) -> list[tuple[BoardRow, Cell]]:
+        """Return the rows with a cell in a column, and that cell."""
+        place = self.columns.index(column)
+        return [(row, cell) for row in self.rows if (cell := row.cells[place])]
+
     @property
     def anchor(self) -> str:
         """Link target of the table, unique within a leaderboard."""
         return f"{self.task}-{self.version}".replace(".", "-")
+
+    @property
+    def id(self) -> str:
+        """The HTML ``id`` of the table."""
+        return f"task-{ident(self.anchor)}"
 
 
 @dataclass(frozen=True)
@@ -226,6 +258,17 @@ class SuiteTable:
     heads: tuple[str, ...]
     rows: tuple[tuple[str, tuple[SuiteCell | None, ...]], ...]
     note: str = ""
+
+    @property
+    def id(self) -> str:
+        """The HTML ``id`` of the table."""
+        return f"suite-{ident(self.suite)}"
+
+    @property
+    def reasons(self) -> list[str]:
+        """The reasons for missing values, each once."""
+        missing = (cell.reason for _, cells in self.rows for cell in cells if cell and not cell.measured)
+        return list(dict.fromkeys(filter(None, missing)))
 
     @property
     def measured(self) -> int:

@@ -146,7 +146,7 @@ def pages(board: Board) -> Iterator[tuple[str, bytes]]:
     tasks = task_pages(board)
     yield "index.html", index_page(board, paths, tasks)
     if tasks:
-        if matrices := overviews(board, paths, "index.html"):
+        if matrices := overviews(board, paths):
             yield OVERVIEW_PAGE, overview_page(matrices)
         for table in board.tables:
             version = table.task, table.version

@@ -42,16 +42,14 @@ def read_leaderboard(named: str, folder: Path) -> tuple[_Json, str]:
 
 
 def _of_revision(revision: str, folder: Path) -> tuple[_Json, str]:
-    refused = UsageError(
-        f"'{revision}' is neither a leaderboard ({JSON_FILE} or its folder) nor a git revision",
-        "Give a branch, a tag or a commit: bench leaderboard diff main",
-    )
-    # Git would read a revision with a leading dash as an option.
-    if revision.startswith("-"):
-        raise refused
     place = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.is_dir())
-    if _git(place, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}") is None:
-        raise refused
+    commit = f"{revision}^{{commit}}"
+    # Git would read a revision with a leading dash as an option.
+    if revision.startswith("-") or _git(place, "rev-parse", "--verify", "--quiet", commit) is None:
+        raise UsageError(
+            f"'{revision}' is neither a leaderboard ({JSON_FILE} or its folder) nor a git revision",
+            "Give a branch, a tag or a commit: bench leaderboard diff main",
+        )
     path = (folder.absolute() / JSON_FILE).relative_to(place).as_posix()
     content = _git(place, "show", f"{revision}:./{path}")
     if content is None:
@@ -71,16 +69,15 @@ def _git(place: Path, *arguments: str) -> bytes | None:
 def _parsed(content: bytes, name: str) -> _Json:
     try:
         board = json.loads(content)
-        version = board["schema_version"]
         # Access every compared field here, so that a damaged file is reported once.
         moved_lines(board, board)
+        if board["schema_version"] != SCHEMA_VERSION:
+            raise ValueError(board["schema_version"])
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise DataError(f"{name}: is not a readable leaderboard", "Rebuild it: bench leaderboard build") from error
-    if version != SCHEMA_VERSION:
         raise DataError(
-            f"{name}: has schema version {version}, this capbench knows {SCHEMA_VERSION}",
+            f"{name}: is not a readable leaderboard of schema version {SCHEMA_VERSION}",
             "Rebuild it: bench leaderboard build",
-        )
+        ) from error
     return board
 
 
@@ -210,21 +207,25 @@ def differences(runs: Path, output: Path, readme_of_repository: Path | None = No
     board, files = leaderboard_files(runs)
     paths: set[str] = set()
     missing: list[str] = []
-    changed: dict[str, bytes] = {}
+    changed: dict[str, tuple[bytes, bytes]] = {}
     for path, content in files:
         paths.add(path)
-        if not (output / path).is_file():
+        if (there := _content(output / path)) is None:
             missing.append(path)
-        elif (there := _content(output / path)) is not None and there != content:
-            changed[path] = content if path in _EXPLAINED else b""
+        elif there != content:
+            changed[path] = (there, content) if path in _EXPLAINED else (b"", b"")
     lines = [f"missing: {path}" for path in sorted(missing)]
     lines += [f"differs: {path}" for path in sorted(changed)]
     lines += [f"obsolete: {path}" for path in listed_files(output) if path not in paths and (output / path).is_file()]
     if JSON_FILE in changed:
-        lines += _moved_now(output, changed[JSON_FILE])
+        there, content = changed[JSON_FILE]
+        try:
+            moved = moved_lines(_parsed(there, str(output / JSON_FILE)), json.loads(content))
+        except BenchError as error:
+            moved = [str(error)]
+        lines += ["", *_cut(moved)] if moved else []
     if "README.md" in changed:
-        there = _content(output / "README.md") or b""
-        lines += ["", *_unified("README.md", there, changed["README.md"])]
+        lines += ["", *_unified("README.md", *changed["README.md"])]
     if readme_of_repository:
         now = with_excerpt(readme_of_repository, board).encode()
         if now != (there := readme_of_repository.read_bytes()):
@@ -238,17 +239,6 @@ def _content(path: Path) -> bytes | None:
         return unlinked(path).read_bytes()
     except OSError:
         return None
-
-
-def _moved_now(output: Path, made_now: bytes) -> Iterator[str]:
-    """Yield the changes from the existing leaderboard to a new build."""
-    try:
-        there, _ = read_leaderboard(str(output / JSON_FILE), output)
-    except BenchError as error:
-        yield str(error)
-        return
-    if moved := moved_lines(there, json.loads(made_now)):
-        yield from ("", *_cut(moved))
 
 
 def _unified(name: str, there: bytes, made_now: bytes) -> list[str]:

@@ -7,7 +7,6 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from functools import cache
 from itertools import chain, count
 from pathlib import Path
@@ -17,7 +16,7 @@ import jinja2
 
 from ...errors import DataError
 from ..tables.text import csv_text, show_difference, show_number
-from .board import TOP_ROWS, Board, BoardRow, BoardRun, Cell, Column, RankTable, SuiteCell, SuiteTable, TaskTable
+from .board import TOP_ROWS, Board, BoardRow, Cell, Column, SuiteCell, SuiteTable, TaskTable, ident
 from .suites_of_board import NOT_RUN
 from .task_tables import main_column, newest_tables
 
@@ -48,12 +47,7 @@ _GREEK = {
     "λ": "lambda", "μ": "mu", "π": "pi", "ρ": "rho", "σ": "sigma", "τ": "tau", "φ": "phi", "χ": "chi", "ω": "omega",
     "Δ": "Delta", "Σ": "Sigma", "Ω": "Omega",
 }  # fmt: skip
-_LATIN = re.compile(r"[À-ÖØ-öø-ÿ]")
-
-
-def ident(name: str) -> str:
-    """Return a name as an ``id`` that needs no escaping in links."""
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", name)
+_LATEX = str.maketrans(_SPECIAL | {letter: rf"$\{name}$" for letter, name in _GREEK.items()})
 
 
 def unique_name(name: str, taken: set[str]) -> str:
@@ -67,14 +61,6 @@ def unique_name(name: str, taken: set[str]) -> str:
 def value_text(cell: Cell, column: Column) -> str:
     """Return the measured value; empty if missing."""
     return "" if cell.value is None else show_number(cell.value * column.scale, column.decimals)
-
-
-def ranks_text(cell: Cell) -> str:
-    """Return the range of ranks that the tests do not exclude, as ``3–17``; empty if nothing was tested."""
-    if cell.rank_range is None:
-        return ""
-    best, worst = cell.rank_range
-    return str(best) if best == worst else f"{best}–{worst}"
 
 
 # --- Markdown
@@ -183,7 +169,7 @@ def _measured(cell: Cell | None, column: Column, marks: dict[str, int]) -> str:
     text = f"**{text}**" if cell.rank == 1 else text
     group = f" <sup>{cell.group}</sup>" if cell.group else ""
     below = [" – ".join(show_number(end * column.scale, column.decimals) for end in cell.interval or ())]
-    below += [f"rank {ranks}"] if (ranks := ranks_text(cell)) else []
+    below += [f"rank {cell.ranks}"] if cell.ranks else []
     small = "; ".join(filter(None, below))
     return f"{text}{group}" + (f"<br><sub>{small}</sub>" if small else "")
 
@@ -244,11 +230,10 @@ def _best_rows(board: Board) -> Iterator[list[str]]:
         column = main_column(table.subject, table.columns)
         if column is None:
             continue
-        place = table.columns.index(column)
         ranked = [
             (cell.rank, markdown(row.full_name), value_text(cell, column) + _superscript(cell.group))
-            for row in table.rows
-            if (cell := row.cells[place]) is not None and cell.rank is not None and cell.rank <= _PLACES
+            for row, cell in table.cells(column)
+            if cell.rank is not None and cell.rank <= _PLACES
         ]
         if ranked:
             best = [f"{name} {value}" for _, name, value in sorted(ranked)[:_PLACES]]
@@ -272,18 +257,8 @@ def latex_files(board: Board) -> dict[str, bytes]:
 
 def latex(text: str) -> str:
     """Escape text for LaTeX; characters that it cannot print become their code point."""
-    plain = unicodedata.normalize("NFC", " ".join(text.split()))
-    return "".join(_character(char) for char in plain)
-
-
-def _character(char: str) -> str:
-    if char in _SPECIAL:
-        return _SPECIAL[char]
-    if char in _GREEK:
-        return rf"$\{_GREEK[char]}$"
-    if " " <= char <= "~" or _LATIN.fullmatch(char):
-        return char
-    return f"[U+{ord(char):04X}]"
+    plain = unicodedata.normalize("NFC", " ".join(text.split())).translate(_LATEX)
+    return re.sub(r"[^ -~À-ÖØ-öø-ÿ]", lambda match: f"[U+{ord(match[0]):04X}]", plain)
 
 
 def _latex_task(table: TaskTable) -> str:
@@ -340,37 +315,41 @@ def _joined(cells: Sequence[str]) -> str:
 # --- JSON and CSV
 
 
-def board_json(board: Board, files: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the whole leaderboard as JSON values, without the records of its runs.
+def json_file(board: Board, files: Sequence[str] = ()) -> bytes:
+    """Return ``leaderboard.json``: the whole leaderboard, without the records of its runs.
 
     Args:
         board: The leaderboard.
         files: The other files of the leaderboard, relative to its folder.
     """
-    return {
+    values = {
         "schema_version": SCHEMA_VERSION,
-        "tables": [_table(table) for table in board.tables],
-        "suites": [asdict(suite) for suite in board.suites],
-        "ranks": [{**vars(ranks), "tau": _taus(ranks)} for ranks in board.ranks],
-        "runs": [_run(run) for run in board.runs],
-        "left_out": [asdict(run) for run in board.left_out],
+        "tables": [{**vars(table), "anchor": table.anchor} for table in board.tables],
+        "suites": board.suites,
+        "ranks": [
+            {**vars(ranks), "tau": [{"first": a, "second": b, "tau": tau} for (a, b), tau in ranks.tau.items()]}
+            for ranks in board.ranks
+        ],
+        "runs": [
+            {
+                "key": run.key,
+                "task": run.record.task,
+                "model": run.record.model_name,
+                "fingerprint": run.record.fingerprint,
+                "date": run.record.date,
+                "marks": run.marks,
+            }
+            for run in board.runs
+        ],
+        "left_out": board.left_out,
         "files": sorted(files),
     }
+    return (json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False, default=_fields) + "\n").encode()
 
 
-def _taus(ranks: RankTable) -> list[dict[str, Any]]:
-    return [{"first": first, "second": second, "tau": tau} for (first, second), tau in ranks.tau.items()]
-
-
-def _run(run: BoardRun) -> dict[str, Any]:
-    record = run.record
-    of_record = {"task": record.task, "model": record.model_name, "fingerprint": record.fingerprint}
-    return {"key": run.key, **of_record, "date": record.date, "marks": run.marks}
-
-
-def json_file(board: Board, files: Sequence[str]) -> bytes:
-    """Return ``leaderboard.json``."""
-    return (json.dumps(board_json(board, files), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+def _fields(entry: Any) -> dict[str, Any]:
+    """Return the fields of a part of the board; without tests, cells have no ``rank_range``."""
+    return {name: value for name, value in vars(entry).items() if name != "rank_range" or value is not None}
 
 
 def csv_file(board: Board) -> dict[str, bytes]:
@@ -385,7 +364,7 @@ def csv_file(board: Board) -> dict[str, bytes]:
             **vars(table), **vars(column), **vars(row), **vars(cell),
             "column": column.key,
             "n": cell.n if row.kind == "measured" else None,
-            "ranks": ranks_text(cell),
+            "ranks": cell.ranks,
             "published": cell.published and cell.published.value,
             "marks": "; ".join(row.marks),
         }
@@ -396,15 +375,3 @@ def csv_file(board: Board) -> dict[str, bytes]:
     ]  # fmt: skip
     columns = [column for column in _CSV_COLUMNS if tested or column != "ranks"]
     return {"leaderboard.csv": (csv_text(rows, columns) + "\n").encode()}
-
-
-def _table(table: TaskTable) -> dict[str, Any]:
-    rows = [{**vars(row), "cells": [cell and _cell(cell) for cell in row.cells]} for row in table.rows]
-    return {**vars(table), "columns": list(map(vars, table.columns)), "rows": rows, "anchor": table.anchor}
-
-
-def _cell(cell: Cell) -> dict[str, Any]:
-    values = {**vars(cell), "published": cell.published and vars(cell.published)}
-    if cell.rank_range is None:
-        del values["rank_range"]
-    return values

@@ -272,12 +272,11 @@ def _rank_table(subject: Subject, tables: Sequence[TaskTable]) -> RankTable | No
 
 def _ranked_values(table: TaskTable, column: Column) -> dict[str, float]:
     """Return the values of the ranked rows by name, negated if lower is better."""
-    place = table.columns.index(column)
     towards = -1 if column.lower_is_better else 1
     return {
         row.full_name: towards * cell.value
-        for row in table.rows
-        if (cell := row.cells[place]) is not None and cell.rank is not None and cell.value is not None
+        for row, cell in table.cells(column)
+        if cell.rank is not None and cell.value is not None
     }
 
 

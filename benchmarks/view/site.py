@@ -13,7 +13,6 @@ from ...errors import BenchError, did_you_mean
 from ..comparing.finished_runs import own_decoding
 from ..leaderboard.board import SuiteTable
 from ..leaderboard.collect import installed_versions, marks_of
-from ..leaderboard.html.tables import shown_suite
 from ..leaderboard.suites_of_board import suite_tables
 from ..protocols.job import Result
 from ..records.record import Record
@@ -182,7 +181,7 @@ def suite_page(site: Site, name: str) -> str:
     table = next((table for table in _tables(site) if table.suite == name), None)
     if table is None:
         raise NoSuchPageError(f"no run has a value for suite '{name}'", "The list of suites shows those with values.")
-    return site.render("suite.html", suite=shown_suite(table, lambda key: address("runs", key) if key else ""))
+    return site.render("suite.html", suite=table, to=lambda key: address("runs", key) if key else "")
 
 
 class NoSuchPageError(BenchError):

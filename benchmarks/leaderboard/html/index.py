@@ -9,12 +9,12 @@ from typing import Any
 
 from ...protocols.contract import Subject
 from ...records.record import Record
-from ...tables.pages.charts import bubbles
+from ...tables.pages.charts import Chart, bubbles
 from ...tables.pages.rendering import number
 from ..board import TOP_ROWS, Board, BoardRow, BoardRun, Cell, Column, TaskTable
 from ..task_tables import main_column, newest_tables
-from .rendering import address, rendered, task_id
-from .tables import legend, shade_of, shown_ranks, shown_suite, shown_table
+from .rendering import address, rendered
+from .tables import legend, shade_of, shown_ranks, shown_table
 
 _MAX_CHART_RUNS = 8
 """Maximum number of runs with plots of scores against ratings on the first page."""
@@ -35,28 +35,22 @@ def index_page(board: Board, pages: Mapping[str, str], task_pages: Mapping[str, 
     return rendered(
         "index.html",
         up="",
-        counts=[
-            (len({table.task for table in board.tables}), "task"),
-            (len(board.runs), "run"),
-            (len(board.suites), "published table"),
-        ],
+        board=board,
+        pages=pages,
         overviews=overviews(board, pages),
         most_of_overview=FIRST_ROWS if task_pages else 0,
         overview_page=OVERVIEW_PAGE,
         legend=legend(),
         contents=[
-            (task_id(table), table.alias if aliases[table.alias] == 1 else f"{table.alias} ({table.version})")
+            (table.id, table.alias if aliases[table.alias] == 1 else f"{table.alias} ({table.version})")
             for table in board.tables
         ],
         filters=tasks_of(board.tables),
         lazy=len(board.tables) > _MOST_AT_ONCE,
         tables=[_shown(table, pages, task_pages) for table in board.tables],
-        suites=[shown_suite(table, lambda key: address(pages.get(key, ""))) for table in board.suites],
-        ranks=[shown_ranks(table) for table in board.ranks],
-        drawn=_drawn(board.runs, pages),
-        runs=[] if task_pages else shown_runs(board.runs, pages),
-        runs_elsewhere=len(board.runs) if task_pages else 0,
-        left_out=board.left_out,
+        to=lambda key: address(pages.get(key, "")),
+        ranks=list(map(shown_ranks, board.ranks)),
+        drawn=list(_drawn(board.runs)),
     )
 
 
@@ -94,52 +88,15 @@ def chart_runs(runs: Sequence[BoardRun]) -> list[BoardRun]:
     return [runs[place] for place in chosen]
 
 
-def _drawn(runs: Sequence[BoardRun], pages: Mapping[str, str]) -> list[dict[str, Any]]:
-    drawn = []
+def _drawn(runs: Sequence[BoardRun]) -> Iterator[tuple[BoardRun, list[Chart], int]]:
+    """Yield runs with the plots of their first metrics, and the number of other metrics."""
     for place, run in enumerate(chart_runs(runs)):
-        histograms = {name: histogram for name, histogram in run.record.histograms.items() if histogram.ratings}
-        drawn.append(
-            {
-                "alias": run.record.alias,
-                "to": address(pages[run.key]),
-                "run": _short_key(run),
-                "more": max(len(histograms) - _MAX_CHARTS_OF_RUN, 0),
-                "marks": run.marks,
-                "charts": [
-                    bubbles(run.record.metric_label(metric), histogram, f"scatter-{place}-{number}")
-                    for number, (metric, histogram) in enumerate(list(histograms.items())[:_MAX_CHARTS_OF_RUN])
-                ],
-            }
-        )
-    return drawn
-
-
-def shown_runs(runs: Sequence[BoardRun], pages: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return template values for a table of runs.
-
-    Args:
-        runs: The runs.
-        pages: Path of each run's page, relative to the page with the table, by the key of the run.
-    """
-    labels_of = {run.key: dict.fromkeys(result.label[0] for result in run.record.results.values()) for run in runs}
-    return [
-        {
-            "task": run.record.task,
-            "alias": run.record.alias,
-            "words": " ".join([run.record.alias, run.record.task, run.model, *labels_of[run.key], *run.marks]),
-            "to": address(pages[run.key]),
-            "name": _short_key(run),
-            "marks": run.marks,
-            "model": run.model,
-            "date": run.began,
-            "n": run.record.documents.effective,
-        }
-        for run in runs
-    ]
-
-
-def _short_key(run: BoardRun) -> str:
-    return run.key.rsplit("/", 1)[-1]
+        histograms = [(metric, entry) for metric, entry in run.record.histograms.items() if entry.ratings]
+        charts = [
+            bubbles(run.record.metric_label(metric), histogram, f"scatter-{place}-{number}")
+            for number, (metric, histogram) in enumerate(histograms[:_MAX_CHARTS_OF_RUN])
+        ]
+        yield run, charts, len(histograms) - len(charts)
 
 
 def task_page(table: TaskTable, runs: Sequence[BoardRun], pages: Mapping[str, str]) -> bytes:
@@ -154,10 +111,11 @@ def task_page(table: TaskTable, runs: Sequence[BoardRun], pages: Mapping[str, st
     return rendered(
         "task_page.html",
         up="../",
-        back=address(f"../index.html#{task_id(table)}"),
+        back=address(f"../index.html#{table.id}"),
         table=shown_table(table, above),
         filters=tasks_of([table]),
-        runs=shown_runs(runs, above),
+        runs=runs,
+        pages=above,
     )
 
 
@@ -188,13 +146,12 @@ _Cost = Mapping[str, Any]
 """A cost in a matrix: sort value, text, and whether it was timed in runs."""
 
 
-def overviews(board: Board, pages: Mapping[str, str], first_page: str = "") -> list[dict[str, Any]]:
+def overviews(board: Board, pages: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return template values for the matrices of metrics and of models; each needs at least two tasks.
 
     Args:
         board: The leaderboard.
         pages: Path of each run's page, by the key of the run.
-        first_page: Path of the page with the tables; empty for that page itself.
     """
     matrices = []
     subjects: tuple[Subject, ...] = ("metric", "model")
@@ -204,9 +161,8 @@ def overviews(board: Board, pages: Mapping[str, str], first_page: str = "") -> l
             rows = _matrix_rows(board, subject, places, pages)
             matrices.append(
                 {
-                    "id": f"overview-{subject}",
                     "subject": subject,
-                    "tasks": [_matrix_head(place, first_page) for place in places],
+                    "places": places,
                     "rows": rows,
                     "unranked": any(cell and cell["shade"] == "unranked" for row in rows for cell in row["cells"]),
                     "timed": any(cost and cost["timed"] for row in rows for cost in row["costs"]),
@@ -223,18 +179,6 @@ def _places(board: Board, subject: Subject) -> Iterator[_Place]:
             yield table, column
 
 
-def _matrix_head(place: _Place, first_page: str) -> dict[str, Any]:
-    table, column = place
-    return {
-        "alias": table.alias,
-        "to": f"{first_page}#{task_id(table)}",
-        "key": table.anchor,
-        "by": column.label,
-        "order": "asc" if column.lower_is_better else "desc",
-        "lower": column.lower_is_better,
-    }
-
-
 def _matrix_rows(
     board: Board, subject: Subject, places: Sequence[_Place], pages: Mapping[str, str]
 ) -> list[dict[str, Any]]:
@@ -245,7 +189,8 @@ def _matrix_rows(
             if row.kind == "measured":
                 names.setdefault((row.name, row.model), {})[at] = row
     records = {run.key: run.record for run in board.runs}
-    lasts = [_last(*place) for place in places]
+    # The worst rank of each column.
+    lasts = [max((cell.rank or 1 for _, cell in table.cells(column)), default=1) for table, column in places]
     rows = []
     for (name, model), of_tasks in names.items():
         cells: list[dict[str, str] | None] = [None] * len(places)
@@ -262,12 +207,6 @@ def _matrix_rows(
         mean = sum(standings) / len(standings) if standings else 0.0
         rows.append(((-len(standings), mean, name, model), shown))
     return [shown for _, shown in sorted(rows, key=lambda row: row[0])]
-
-
-def _last(table: TaskTable, column: Column) -> int:
-    """Return the worst rank of a column."""
-    place = table.columns.index(column)
-    return max((cell.rank for row in table.rows if (cell := row.cells[place]) and cell.rank), default=1)
 
 
 def _matrix_cell(cell: Cell, column: Column, last: int, page: str) -> dict[str, str]:

@@ -15,8 +15,8 @@ import jinja2
 from markupsafe import Markup
 
 from ...tables.pages.rendering import asset, templates
-from ..board import Board, BoardRun, TaskTable
-from ..formats import ident, unique_name
+from ..board import Board, BoardRun
+from ..formats import unique_name
 
 _HERE = Path(__file__).parent
 
@@ -44,6 +44,7 @@ def _environment() -> jinja2.Environment:
             f"default-src 'none'; style-src {_hash(style)}; script-src {scripts}; img-src data:; base-uri 'none'; "
             "form-action 'none'"
         ),
+        "address": address,
         # Only files of capbench, no text of users.
         "style": Markup(style),  # noqa: S704
         "theme": Markup(theme),  # noqa: S704
@@ -60,11 +61,6 @@ def _hash(source: str) -> str:
 def address(path: str) -> str:
     """Return the path of a page, escaped for a link."""
     return quote(path, safe="/#.-_")
-
-
-def task_id(table: TaskTable) -> str:
-    """Return the HTML ``id`` of a task's table."""
-    return "task-" + ident(table.anchor)
 
 
 def run_pages(runs: Iterable[BoardRun]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from ...tables.pages.rendering import number
 from ...tables.pages.run_rows import failure_rows, result_row
 from ...tables.text import texts_of
 from ..board import Board, BoardRun
-from .rendering import address, rendered, task_id
+from .rendering import address, rendered
 
 _WORDS = "length"
 """The metric that is the number of words, which a plot by number of words would only repeat."""
@@ -66,7 +66,7 @@ def run_page(run: BoardRun, board: Board) -> bytes:
 
 
 def _back(record: Record, board: Board) -> str:
-    table_of = {(table.task, table.version): f"#{task_id(table)}" for table in board.tables}
+    table_of = {(table.task, table.version): f"#{table.id}" for table in board.tables}
     return "../index.html" + table_of.get((record.task, str(record.version)), "")
 
 

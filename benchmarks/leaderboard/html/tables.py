@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ...tables.pages.charts import Bar, Scale, interval_bar, rank_lines
-from ...tables.pages.rendering import difference, number
-from ..board import BoardRow, Cell, Column, PrintedValue, RankTable, SuiteCell, SuiteTable, TaskTable
-from ..formats import ident, ranks_text
-from .rendering import address, task_id
+from ...tables.pages.rendering import number
+from ..board import BoardRow, Cell, Column, PrintedValue, RankTable, TaskTable
+from .rendering import address
 
 _ROOMY = 3
 """Maximum number of columns for long bars with published values next to them."""
 
 
-class ShownCell(NamedTuple):
-    """Template values of a cell.
-
-    Attributes:
-        value: Sort value; None for an empty cell.
-        shown: The measured value, or the published one in place of it.
-        note: Number of the note on a missing measured value; 0 for none.
-        rank: Rank within the column.
-        letters: Significance letters.
-        printed: The published value.
-        gap: Measured minus published.
-        ends: Ends of the interval.
-        ranks: The range of ranks that the tests do not exclude.
-        bar: Drawing of value and interval.
-    """
-
-    value: str | None
-    shown: str = ""
-    note: int = 0
-    rank: int | None = None
-    letters: str = ""
-    printed: str = ""
-    gap: str = ""
-    ends: tuple[str, ...] | None = None
-    ranks: str = ""
-    bar: Bar | None = None
+ShownCell = tuple[Cell, int, Bar | None]
+"""A cell, the number of the note on its missing value (0 for none), and its drawing."""
 
 
 def range_of(table: TaskTable, column: int) -> Scale | None:
@@ -69,26 +44,17 @@ def shown_table(table: TaskTable, pages: Mapping[str, str], all_rows: str = "", 
     printed_in = [paper for paper in papers if paper not in noted]
     return {
         **vars(table),
-        "id": task_id(table),
+        "id": table.id,
         "words": " ".join([table.task, table.alias, *(column.label for column in table.columns)]),
         "caption": "; printed in ".join(
             filter(None, [f"{table.alias}, version {table.version}", "; ".join(printed_in)])
         ),
-        "what": "Metric" if table.subject == "metric" else "Model",
-        # A single row has nothing to be compared with: neither bars nor ranks.
-        "line": len(table.rows) == 1,
         "roomy": len(table.columns) <= _ROOMY and bool(papers),
-        "heads": [
-            {
-                "key": column.key,
-                "label": column.label,
-                "order": "asc" if column.lower_is_better else "desc",
-                "lower": column.lower_is_better,
-                "ends": [number(end * column.scale, column.decimals) for end in (bars.low, bars.high)] if bars else [],
-            }
+        "ends": [
+            [number(end * column.scale, column.decimals) for end in (bars.low, bars.high)] if bars else []
             for column, bars in zip(table.columns, ranges, strict=True)
         ],
-        "rows": [_row(row, table.columns, ranges, notes, pages, len(papers) > 1) for row in table.rows],
+        "rows": [_row(row, ranges, notes, pages, len(papers) > 1) for row in table.rows],
         "reasons": list(notes),
         "all_rows": address(all_rows),
         "total": total,
@@ -105,53 +71,30 @@ def _papers(rows: Sequence[BoardRow]) -> list[str]:
 
 
 def _row(
-    row: BoardRow,
-    columns: Sequence[Column],
-    ranges: Sequence[Scale | None],
-    notes: dict[str, int],
-    pages: Mapping[str, str],
-    of_several_papers: bool,
+    row: BoardRow, ranges: Sequence[Scale | None], notes: dict[str, int], pages: Mapping[str, str], several_papers: bool
 ) -> dict[str, Any]:
     counts = sorted({cell.n for cell in row.cells if cell is not None and cell.value is not None})
     printed = row.kind == "published"
     return {
         **vars(row),
         "to": address(pages[row.run]) if row.run in pages else "",
-        "printed": printed,
-        "papers": "; ".join(_papers([row])) if printed and of_several_papers else "",
-        "cells": [
-            _cell(cell, column, bars, notes, printed)
-            for cell, column, bars in zip(row.cells, columns, ranges, strict=True)
-        ],
+        "papers": "; ".join(_papers([row])) if printed and several_papers else "",
+        "cells": [_cell(cell, bars, notes, printed) for cell, bars in zip(row.cells, ranges, strict=True)],
         "n": " / ".join(f"{count:,}" for count in counts) or "–",
         "most": counts[-1] if counts else None,
     }
 
 
-def _cell(
-    cell: Cell | None, column: Column, bars: Scale | None, notes: dict[str, int], printed_row: bool = False
-) -> ShownCell | None:
+def _cell(cell: Cell | None, bars: Scale | None, notes: dict[str, int], printed_row: bool = False) -> ShownCell | None:
     """Return a cell for the template; None if it has neither value nor reason."""
     if cell is None:
         return None
-    if cell.value is not None:
-        scale, decimals, printed = column.scale, column.decimals, cell.published
-        return ShownCell(
-            f"{cell.value:.6g}",
-            number(cell.value * scale, decimals),
-            rank=cell.rank,
-            letters=cell.group,
-            printed=printed.printed if printed else "",
-            gap=difference((cell.value - printed.value) * scale, decimals) if printed else "",
-            ends=None if cell.interval is None else tuple(number(end * scale, decimals) for end in cell.interval),
-            ranks=ranks_text(cell),
-            bar=_bar(cell, bars),
-        )
-    reason = cell.reason or ("" if printed_row or cell.published is None else "not measured")
-    note = notes.setdefault(reason, len(notes) + 1) if reason else 0
-    if cell.published is None:
-        return ShownCell(None, note=note) if note else None
-    return ShownCell(f"{cell.published.value:.6g}", cell.published.printed, note=note, bar=_bar(cell, bars))
+    reason = "" if cell.value is not None else cell.reason
+    if cell.value is None and cell.published is not None and not printed_row:
+        reason = reason or "not measured"
+    if cell.value is None and cell.published is None and not reason:
+        return None
+    return cell, notes.setdefault(reason, len(notes) + 1) if reason else 0, _bar(cell, bars)
 
 
 def _bar(cell: Cell, bars: Scale | None) -> Bar | None:
@@ -162,48 +105,14 @@ def _bar(cell: Cell, bars: Scale | None) -> Bar | None:
 
 def legend() -> dict[str, Any]:
     """Return example cells for the legend."""
-    column = Column("", "", 100.0, 2, True)
     printed = PrintedValue(0.415, "41.5", "", "")
     return {
-        "first": _cell(Cell(0.4189, rank=1, group="a"), column, None, {}),
+        "column": Column("", "", 100.0, 2, True),
+        "first": _cell(Cell(0.4189, rank=1, group="a"), None, {}),
         "bar": _bar(Cell(0.4189, 0.4020, 0.4360, 1000, printed), Scale(0.38, 0.45)),
-        "second": _cell(Cell(0.4153, rank=2, group="ab"), column, None, {}),
-        "both": _cell(Cell(0.4189, published=printed), column, None, {}),
+        "second": _cell(Cell(0.4153, rank=2, group="ab"), None, {}),
+        "both": _cell(Cell(0.4189, published=printed), None, {}),
         "marks": ["50 of 400 documents"],
-    }
-
-
-def shown_suite(table: SuiteTable, to: Callable[[str], str]) -> dict[str, Any]:
-    """Return template values for a published table.
-
-    Args:
-        table: The table.
-        to: Returns the URL of a run's page by the key of the run; empty if it has none.
-    """
-    notes: dict[str, int] = {}
-
-    def shown(cell: SuiteCell | None) -> dict[str, Any] | None:
-        if cell is None:
-            return None
-        missing = cell.reason if not cell.measured else ""
-        return {
-            **vars(cell),
-            "measured": cell.measured.replace("-", "−"),
-            "difference": cell.difference.replace("-", "−"),
-            "to": to(cell.run),
-            "note": notes.setdefault(missing, len(notes) + 1) if missing else 0,
-        }
-
-    rows = [(label, [shown(cell) for cell in cells]) for label, cells in table.rows]
-    return {
-        **vars(table),
-        "id": "suite-" + ident(table.suite),
-        "name": table.suite,
-        "words": " ".join([table.suite, *table.heads]),
-        "rows": rows,
-        "measured": table.measured,
-        "total": table.total,
-        "notes": list(notes),
     }
 
 
