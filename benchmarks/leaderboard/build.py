@@ -8,9 +8,9 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, takewhile
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from ...atomic_files import DRAFT, draft_beside, is_abandoned, remove_abandoned, write_whole
+from ...atomic_files import DRAFT, draft_beside, remove_abandoned, write_whole
 from ...boundary import unlinked
 from ...errors import DataError, UsageError
 from ...tasks.index import TaskIndex, build_index
@@ -71,37 +71,31 @@ def leaderboard_files(runs: Path) -> tuple[Board, Iterator[tuple[str, bytes]]]:
 
 def _files(board: Board) -> Iterator[tuple[str, bytes]]:
     paths = [JSON_FILE]
-    for path, content in chain(
-        readme(board).items(), csv_file(board).items(), latex_files(board).items(), pages(board)
-    ):
+    for path, content in chain((readme(board) | csv_file(board) | latex_files(board)).items(), pages(board)):
         paths.append(path)
         yield path, content
     yield JSON_FILE, json_file(board, paths)
 
 
 def listed_files(folder: Path) -> list[str]:
-    """Return the files that an existing ``leaderboard.json`` lists; empty if there is none."""
+    """Return the files in a folder that its ``leaderboard.json`` lists; empty if there is none, or it was damaged."""
     try:
         listed = json.loads(unlinked(folder / JSON_FILE).read_text(encoding="utf-8"))["files"]
+        return sorted({path for path in listed if _inside(folder, path)})
     except (OSError, ValueError, LookupError, TypeError):
         return []
-    return sorted({path for path in listed if _inside(path)}) if isinstance(listed, list) else []
 
 
-def _inside(path: object) -> bool:
-    """Return whether a path stays in the folder; the list may have been edited."""
-    if not isinstance(path, str) or "\0" in path or "\\" in path:
-        return False
-    parts = PurePosixPath(path)
-    return bool(parts.parts) and not parts.is_absolute() and ".." not in parts.parts
+def _inside(folder: Path, path: str) -> bool:
+    """Return whether a file is in the folder; the list may have been edited."""
+    file = folder / path
+    return ".." not in Path(path).parts and file.is_file() and file.resolve().is_relative_to(folder.resolve())
 
 
 def _write(files: Iterable[tuple[str, bytes]], output: Path) -> None:
     output.mkdir(parents=True, exist_ok=True)
-    killed = [draft for draft in output.glob(f"{DRAFT}*") if is_abandoned(draft)]
-    # Files that killed builds had moved into place: listed in their drafts, but no longer there.
-    placed = [path for draft in killed for path in listed_files(draft) if not (draft / path).exists()]
-    earlier = dict.fromkeys((*listed_files(output), *placed))
+    remove_abandoned(output.glob(f"{DRAFT}*"))
+    earlier = listed_files(output)
     draft = draft_beside(output / JSON_FILE)
     paths: set[str] = set()
     try:
@@ -109,24 +103,20 @@ def _write(files: Iterable[tuple[str, bytes]], output: Path) -> None:
             paths.add(path)
             (draft / path).parent.mkdir(parents=True, exist_ok=True)
             (draft / path).write_bytes(content)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
-    # A build killed from here on leaves the earlier list and a draft; together they name every file for the next
-    # build. Therefore the list is replaced last, and drafts are removed after it.
-    for path in sorted(paths - {JSON_FILE}):
-        (output / path).parent.mkdir(parents=True, exist_ok=True)
-        (draft / path).replace(output / path)
-    for path in earlier.keys() - paths:
-        if (output / path).is_file() and (output / path).resolve().is_relative_to(output.resolve()):
+        # Until the end the list has the old and the new files, so that the build after a killed one knows all.
+        write_whole(output / JSON_FILE, json.dumps({"files": [*earlier, *paths]}))
+        for path in sorted(paths - {JSON_FILE}):
+            (output / path).parent.mkdir(parents=True, exist_ok=True)
+            (draft / path).replace(output / path)
+        for path in set(earlier) - paths:
             (output / path).unlink()
             for folder in takewhile(
                 lambda parent: parent != output and not any(parent.iterdir()), (output / path).parents
             ):
                 folder.rmdir()
-    (draft / JSON_FILE).replace(output / JSON_FILE)
-    shutil.rmtree(draft, ignore_errors=True)
-    remove_abandoned(killed)
+        (draft / JSON_FILE).replace(output / JSON_FILE)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 def pages(board: Board) -> Iterator[tuple[str, bytes]]:

@@ -216,7 +216,7 @@ def differences(runs: Path, output: Path, readme_of_repository: Path | None = No
             changed[path] = (there, content) if path in _EXPLAINED else (b"", b"")
     lines = [f"missing: {path}" for path in sorted(missing)]
     lines += [f"differs: {path}" for path in sorted(changed)]
-    lines += [f"obsolete: {path}" for path in listed_files(output) if path not in paths and (output / path).is_file()]
+    lines += [f"obsolete: {path}" for path in listed_files(output) if path not in paths]
     if JSON_FILE in changed:
         there, content = changed[JSON_FILE]
         try:

@@ -137,9 +137,7 @@ def shown_ranks(table: RankTable) -> dict[str, Any]:
     last = max((rank for ranks in table.ranks.values() for rank in ranks if rank is not None), default=1)
     tasks = [task for task, _ in table.tasks]
     return {
-        "id": f"ranks-{table.subject}",
-        "what": f"{table.subject}s",
-        "subject": table.subject.capitalize(),
+        "subject": table.subject,
         "tasks": table.tasks,
         "rows": [
             (name, [None if rank is None else (rank, shade_of(rank, last)) for rank in ranks])
