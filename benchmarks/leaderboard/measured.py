@@ -97,7 +97,7 @@ def _shown(record: Record) -> dict[str, Result]:
 
 def measured_models(runs: Sequence[BoardRun]) -> list[MeasuredRow]:
     """Return one row per model and settings; runs on the same captions are merged."""
-    labels, names = _row_names(runs), _names_of_models(runs)
+    labels, names = _told_apart({_identity(run.record) for run in runs}), _names_of_models(runs)
     several = _metrics_of_several_models(runs)
     by_row: dict[tuple[str, ...], list[BoardRun]] = {}
     for run in sorted(runs, key=_merit, reverse=True):
@@ -144,27 +144,21 @@ def _identity(record: Record) -> tuple[str, ...]:
     return record.model_name or "no model", _as_json(settings.model_args), _as_json(settings.decoding)
 
 
-def _row_names(runs: Sequence[BoardRun]) -> dict[tuple[str, ...], str]:
-    """Return the name of each model, with the settings that differ from other models of the same name."""
-    identities = {_identity(run.record) for run in runs}
+def _told_apart(models: set[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
+    """Return a name of each model (its name, and settings as JSON), with the settings that differ between namesakes."""
     names = {}
-    for identity in identities:
-        twins = [other for other in identities if other[0] == identity[0]]
-        differing = [n for n in (1, 2) if len({twin[n] for twin in twins}) > 1]
-        parts = [settings_text(json.loads(identity[n])) for n in differing]
-        told_apart = "; ".join(filter(None, parts))
-        names[identity] = f"{identity[0]} ({told_apart})" if told_apart else identity[0]
+    for name, *settings in models:
+        namesakes = [other for other in models if other[0] == name]
+        differing = [own for n, own in enumerate(settings, 1) if len({other[n] for other in namesakes}) > 1]
+        told_apart = "; ".join(filter(None, (settings_text(json.loads(own)) for own in differing)))
+        names[name, *settings] = f"{name} ({told_apart})" if told_apart else name
     return names
 
 
-def _names_of_models(runs: Sequence[BoardRun]) -> dict[tuple[str, str], str]:
+def _names_of_models(runs: Sequence[BoardRun]) -> dict[tuple[str, ...], str]:
     """Return the name of each encoder or judge, with its arguments if the name is ambiguous."""
-    known = {(name, _as_json(used)) for run in runs for name, used in run.record.settings.metric_models.values()}
-    shared = Counter(name for name, _ in known)
-    return {
-        (name, arguments): f"{name} ({settings_text(json.loads(arguments))})" if shared[name] > 1 else name
-        for name, arguments in known
-    }
+    used = (model for run in runs for model in run.record.settings.metric_models.values())
+    return _told_apart({(name, _as_json(arguments)) for name, arguments in used})
 
 
 def _metrics_of_several_models(runs: Sequence[BoardRun]) -> set[str]:
