@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import lru_cache
 from pathlib import Path
@@ -12,13 +12,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from ...errors import BenchError, DataError
-from ..comparing.comparison import CompareSettings, Comparison, Pair, RankedValue, compare_runs
+from ..comparing.comparison import CompareSettings, Comparison, Pair, compare_runs
 from ..statistics import Intervals
 from ..tables.pages.rendering import ends, number
 from .finding import ShownRun, comparable
 from .sample_pages import label, shown_number, summary
 from .samples import RunSamples, relative_ranks
-from .site import STATIC_PAGES, NoSuchPageError, Site, address, page_of
+from .site import NoSuchPageError, Site, address
 
 PAGE = 12
 """Pairs per page."""
@@ -53,10 +53,9 @@ def compare_page(site: Site, query: Mapping[str, str]) -> str:
     )
     comparison = None if isinstance(verdict, BenchError) else verdict
     by: By = next((choice for choice in get_args(By) if choice == query.get("by")), "either")
-    gaps = differences(*sides, by)
-    names = _names(sides)
+    rows, gaps = differences(*sides, by)
     ahead = _ahead(sides[0], of_ranks=not of_models)
-    page = page_of(query, len(gaps), PAGE, STATIC_PAGES if site.static else None)
+    page = site.page_of(query, len(gaps), PAGE)
 
     def values(**changes: Any) -> dict[str, object]:
         params = {"a": first.key, "b": second.key, "x": sides[0].metric, "y": sides[1].metric}
@@ -64,26 +63,22 @@ def compare_page(site: Site, query: Mapping[str, str]) -> str:
 
     return site.render(
         "compare.html",
-        **{
-            part: {"run": side.run, "metric": side.metric, "name": name}
-            for part, side, name in zip("ab", sides, names, strict=True)
-        },
+        a=sides[0],
+        b=sides[1],
         of_models=of_models,
         selects=_selects(site, sides, of_models),
         fault=verdict.in_one_line if isinstance(verdict, BenchError) else "",
         comparison=comparison,
-        compared=[_value(comparison, entry) for entry in comparison.compared] if comparison else [],
         sentence=_sentence(comparison) if comparison else "",
-        by_influence=comparison is not None and comparison.settings.intervals == "influence",
         values=values,
         orders=[
             ("either", "largest absolute difference"),
-            ("first", f"{names[0]} {ahead}"),
-            ("second", f"{names[1]} {ahead}"),
+            ("first", f"{sides[0].name} {ahead}"),
+            ("second", f"{sides[1].name} {ahead}"),
         ],
         by=by,
-        count=_count_text(gaps),
-        pairs=_pairs(site, sides, names, gaps, range(page.first, page.last)),
+        count=_count_text(len(gaps), of_ranks=_of_ranks(*sides)),
+        pairs=_pairs(site, sides, rows, gaps, range(page.first, page.last)),
         **page.links(lambda at: address("compare", **values(page=at if at > 1 else ""))),
     )
 
@@ -107,7 +102,17 @@ def _sides(
         if chosen not in known:
             raise NoSuchPageError(f"{run.name} has no metric '{chosen}'", f"Available: {', '.join(known)}.")
         sides.append(Side(run, samples, chosen))
-    return sides[0], sides[1]
+    # They are called by their models, their metrics, or else by the runs, whichever differ.
+    for names in (
+        [side.run.model for side in sides],
+        [side.label for side in sides],
+        [side.run.name for side in sides],
+        ["the first", "the second"],
+    ):
+        if names[0] != names[1]:
+            break
+    first_side, second_side = (replace(side, name=name) for side, name in zip(sides, names, strict=True))
+    return first_side, second_side
 
 
 def _ahead(side: Side, *, of_ranks: bool) -> str:
@@ -115,18 +120,6 @@ def _ahead(side: Side, *, of_ranks: bool) -> str:
     if of_ranks:
         return "ranks higher"
     return "better" if side.run.record.has_direction(side.metric) else "has more"
-
-
-def _names(sides: tuple[Side, Side]) -> tuple[str, str]:
-    """Return distinct names of two sides: the models, the metrics, or else the runs."""
-    for names in (
-        tuple(side.run.model for side in sides),
-        tuple(label(side.run, side.metric) for side in sides),
-        tuple(side.run.name for side in sides),
-    ):
-        if names[0] != names[1]:
-            return names[0], names[1]
-    return "the first", "the second"
 
 
 def _selects(site: Site, sides: tuple[Side, Side], of_models: bool) -> list[dict[str, Any]]:
@@ -144,16 +137,6 @@ def _selects(site: Site, sides: tuple[Side, Side], of_models: bool) -> list[dict
         shown = [(metric, label(side.run, metric)) for metric in metrics]
         menus.append({"name": name, "title": title, "choices": shown, "chosen": side.metric})
     return menus
-
-
-def _value(comparison: Comparison, entry: RankedValue) -> dict[str, str]:
-    decimals, scale = comparison.decimals, comparison.scale
-    return {
-        "label": entry.label,
-        "value": number(entry.value * scale, decimals),
-        "interval": ends(entry.interval, scale, decimals),
-        "letters": entry.letters,
-    }
 
 
 def _sentence(comparison: Comparison) -> str:
@@ -177,19 +160,19 @@ def _sentence(comparison: Comparison) -> str:
     )
 
 
-def _count_text(gaps: Differences) -> str:
-    if not len(gaps):
+def _count_text(count: int, *, of_ranks: bool) -> str:
+    if not count:
         return "The two have no scored samples in common."
-    unit = "in relative rank (0 to 1), as the metrics have different scales" if gaps.of_ranks else "in score"
-    marked = "" if gaps.of_ranks else "; differing words are marked"
-    return f"{len(gaps):,} samples with scores on both sides, sorted by difference {unit}{marked}."
+    unit = "in relative rank (0 to 1), as the metrics have different scales" if of_ranks else "in score"
+    marked = "" if of_ranks else "; differing words are marked"
+    return f"{count:,} samples with scores on both sides, sorted by difference {unit}{marked}."
 
 
 def _pairs(
-    site: Site, sides: tuple[Side, Side], names: tuple[str, str], gaps: Differences, places: range
+    site: Site, sides: tuple[Side, Side], rows: np.ndarray, gaps: np.ndarray, places: range
 ) -> list[dict[str, Any]]:
     """Return template values for pairs of samples."""
-    rows = gaps.rows[places.start : places.stop]
+    rows = rows[places.start : places.stop]
     shown = [
         [
             summary(site, side.run, side.samples, row, values)
@@ -200,10 +183,10 @@ def _pairs(
     pairs: list[dict[str, Any]] = []
     for place, both_rows, *both in zip(places, rows.tolist(), *shown, strict=True):
         texts = [" / ".join(sample["texts"]) for sample in both]
-        difference = float(gaps.differences[place])
-        ahead = f"{names[0] if difference > 0 else names[1]} {_ahead(sides[0], of_ranks=gaps.of_ranks)}"
+        difference = float(gaps[place])
+        ahead = f"{sides[difference <= 0].name} {_ahead(sides[0], of_ranks=_of_ranks(*sides))}"
         to = [address("runs", side.run.key, "samples", row) for side, row in zip(sides, both_rows, strict=True)]
-        entries = zip(names, sides, both_rows, to, word_differences(*texts), ("del", "ins"), strict=True)
+        values = [shown_number(side.samples, side.metric, row) for side, row in zip(sides, both_rows, strict=True)]
         pairs.append(
             both[0]
             | {
@@ -211,17 +194,7 @@ def _pairs(
                 "difference": f"{ahead} by {number(abs(difference), 4)}" if difference else "",
                 "text": texts[0] if texts[0] == texts[1] and both_rows[0] == both_rows[1] else "",
                 "to": to,
-                "sides": [
-                    {
-                        "name": name,
-                        "label": label(side.run, side.metric),
-                        "value": shown_number(side.samples, side.metric, row),
-                        "words": words,
-                        "tag": tag,
-                        "to": link,
-                    }
-                    for name, side, row, link, words, tag in entries
-                ],
+                "sides": list(zip(sides, to, values, word_differences(*texts), ("del", "ins"), strict=True)),
             }
         )
     return pairs
@@ -239,38 +212,35 @@ class Side:
         run: Its run.
         samples: The samples of that run.
         metric: The metric.
+        name: What the page calls it.
     """
 
     run: ShownRun
     samples: RunSamples
     metric: str
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """Label of the metric."""
+        return label(self.run, self.metric)
 
 
-@dataclass(frozen=True)
-class Differences:
-    """Samples with scores on both sides, sorted by decreasing difference.
-
-    Attributes:
-        rows: ``[n, 2]`` indices of the samples in the first and the second run.
-        differences: ``[n]`` advantage of the first side.
-        of_ranks: Whether differences are in relative ranks (0 to 1), as the metrics have different scales.
-    """
-
-    rows: np.ndarray
-    differences: np.ndarray
-    of_ranks: bool
-
-    def __len__(self) -> int:
-        return len(self.rows)
+def _of_ranks(first: Side, second: Side) -> bool:
+    """Return whether differences are in relative ranks (0 to 1), as the metrics have different scales."""
+    return first.metric != second.metric
 
 
-def differences(first: Side, second: Side, by: By) -> Differences:
-    """Return the common samples of two sides, sorted.
+def differences(first: Side, second: Side, by: By) -> tuple[np.ndarray, np.ndarray]:
+    """Return the samples with scores on both sides, sorted by decreasing difference.
 
     Args:
         first: The first side.
         second: The second side, of the same task.
         by: The sort order.
+
+    Returns:
+        ``[n, 2]`` indices of the samples in the first and the second run, and ``[n]`` advantage of the first side.
     """
     rows = _shared_rows(first.samples, second.samples)
     values = np.column_stack(
@@ -278,15 +248,14 @@ def differences(first: Side, second: Side, by: By) -> Differences:
     )
     there = np.isfinite(values).all(axis=1)
     rows, values = rows[there], values[there]
-    of_ranks = first.metric != second.metric
     better = []
     for side, column in zip((first, second), values.T, strict=True):
         upwards = side.run.record.higher_is_better(side.metric)
-        better.append((relative_ranks(column) if of_ranks else column) * (1 if upwards else -1))
+        better.append((relative_ranks(column) if _of_ranks(first, second) else column) * (1 if upwards else -1))
     difference = better[0] - better[1]
     keys = {"either": -np.abs(difference), "first": -difference, "second": difference}
     order = np.argsort(keys[by], kind="stable")
-    return Differences(rows[order], difference[order], of_ranks)
+    return rows[order], difference[order]
 
 
 def _shared_rows(first: RunSamples, second: RunSamples) -> np.ndarray:

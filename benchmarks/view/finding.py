@@ -9,10 +9,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
-from ...errors import BenchError, DataError
+from ...errors import BenchError
 from ...tasks.index import TaskIndex, build_index
 from ...tasks.locate import DataLocations
 from ...tasks.schema import load_task
@@ -53,7 +53,6 @@ class Runs:
     """
 
     places: Sequence[Path]
-    _read: dict[Path, tuple[tuple[int, int], Record | DataError]] = field(default_factory=dict)
     _by_key: dict[str, ShownRun] = field(default_factory=dict)
     _samples: OrderedDict[Path, tuple[Record, RunSamples]] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -64,12 +63,12 @@ class Runs:
         faults = [("", error.in_one_line) for error in errors]
         runs: dict[str, ShownRun] = {}
         for file in files:
-            record = self._record(file)
-            if isinstance(record, Record):
+            state = file.stat()
+            try:
                 key = _key(file.parent, runs)
-                runs[key] = ShownRun(key, file.parent, record)
-            else:
-                faults.append((str(file.parent), record.in_one_line.removeprefix(f"{file}: ")))
+                runs[key] = ShownRun(key, file.parent, _record(file, state.st_mtime_ns, state.st_size))
+            except BenchError as error:
+                faults.append((str(file.parent), error.in_one_line.removeprefix(f"{file}: ")))
         self._by_key = runs
         by_task = sorted(runs.values(), key=lambda run: run.record.date, reverse=True)
         return sorted(by_task, key=lambda run: (run.record.alias, run.record.task)), faults
@@ -95,21 +94,12 @@ class Runs:
                 self._samples.popitem(last=False)
             return known[1]
 
-    def _record(self, file: Path) -> Record | DataError:
-        try:
-            state = file.stat()
-        except OSError as error:
-            return DataError(f"{file}: cannot be read: {error.strerror}")
-        stamp = state.st_mtime_ns, state.st_size
-        known = self._read.get(file)
-        if known is None or known[0] != stamp:
-            try:
-                record: Record | DataError = read_record(file)
-                record.protocol  # noqa: B018 - raises if unknown
-            except BenchError as error:
-                record = error if isinstance(error, DataError) else DataError(error.message, error.hint)
-            known = self._read[file] = stamp, record
-        return known[1]
+
+@cache
+def _record(file: Path, _changed: int, _size: int) -> Record:
+    record = read_record(file)
+    record.protocol  # noqa: B018 - raises if unknown
+    return record
 
 
 def _key(folder: Path, taken: dict[str, ShownRun]) -> str:

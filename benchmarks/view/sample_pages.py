@@ -15,7 +15,7 @@ from ..tables.text import texts_of
 from .finding import Picture, ShownRun
 from .matches import can_explain
 from .samples import RunSamples, most_apart
-from .site import STATIC_PAGES, ListState, NoSuchPageError, Site, address, page_of
+from .site import STATIC_PAGES, ListState, NoSuchPageError, Site, address
 
 PAGE = 24
 """Samples per page."""
@@ -36,7 +36,7 @@ def samples_page(site: Site, key: str, query: Mapping[str, str]) -> str:
     samples = site.runs.samples(run)
     state = ListState.read(query, sortable(samples))
     order = _order(samples, state)
-    page = page_of(query, len(order), PAGE, STATIC_PAGES if site.static else None)
+    page = site.page_of(query, len(order), PAGE)
     wanted = order[page.first : page.last].tolist()
     listed = [
         summary(site, run, samples, sample, row)

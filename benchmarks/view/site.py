@@ -59,6 +59,24 @@ class Site:
         """Render a template."""
         return self._templates.get_template(template).render(**values)
 
+    def page_of(self, query: Mapping[str, str], total: int, size: int) -> Page:
+        """Return a page of a list; exported lists have few pages.
+
+        Args:
+            query: Query parameters of the URL; ``page`` is the page number, from 1.
+            total: Number of entries in the list.
+            size: Number of entries per page.
+
+        Raises:
+            NoSuchPageError: The list has no such page.
+        """
+        text = query.get("page", "1")
+        pages = max(1, -(-total // size))
+        pages = min(pages, STATIC_PAGES) if self.static else pages
+        if not (text.isascii() and text.isdigit() and len(text) < 10 and 0 < int(text) <= pages):
+            raise NoSuchPageError(f"page '{text}' does not exist: the list has {pages:,}")
+        return Page(int(text), (int(text) - 1) * size, min(int(text) * size, total), pages)
+
     def run(self, key: str) -> ShownRun:
         """Return a run by its name in URLs.
 
@@ -269,26 +287,3 @@ class Page:
         before, after = (to(at) if 0 < at <= self.pages else "" for at in (self.number - 1, self.number + 1))
         here = f"{self.number:,} of {self.pages:,}"
         return {"first": self.first + 1, "previous": before, "next": after, "here": here}
-
-
-def page_of(query: Mapping[str, str], total: int, size: int, most: int | None = None) -> Page:
-    """Return a page of a list.
-
-    Args:
-        query: Query parameters of the URL; ``page`` is the page number, from 1.
-        total: Number of entries in the list.
-        size: Number of entries per page.
-        most: Maximum number of pages; None for no limit.
-
-    Raises:
-        NoSuchPageError: The page number is invalid, or the list has fewer pages.
-    """
-    text = query.get("page", "1")
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-    if not number:
-        raise NoSuchPageError(f"'{text}' is not a page number")
-    pages = max(1, -(-total // size))
-    pages = pages if most is None else min(pages, most)
-    if number > pages:
-        raise NoSuchPageError(f"page {number:,} does not exist: the list has {pages:,}")
-    return Page(number, (number - 1) * size, min(number * size, total), pages)

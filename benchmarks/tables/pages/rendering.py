@@ -26,7 +26,7 @@ def templates(folder: Path) -> jinja2.Environment:
     """Return the jinja2 environment for the templates of a folder.
 
     Every value is escaped, and is :func:`~..html_text.readable`; a name that a template misspells is an error. The
-    filters ``number(decimals)`` and ``difference(decimals)`` give numbers as tables print them.
+    filters ``number(decimals)``, ``difference(decimals)`` and ``ends(scale, decimals)`` are the functions below.
 
     Args:
         folder: Folder of the templates, which may extend ``base.html`` and import macros of ``pieces.html`` from this
@@ -43,7 +43,7 @@ def templates(folder: Path) -> jinja2.Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters |= {"number": number, "difference": difference}
+    environment.filters |= {"number": number, "difference": difference, "ends": ends}
     return environment
 
 
