@@ -55,7 +55,7 @@ demo: $(READY)  ## Show all seven protocols in two minutes, on ImageInWords and 
 	@echo "Open demo/leaderboard/index.html in a browser; docs/shapes.md explains the figures."
 	@echo "Look at single captions with '$(BIN)/bench view demo/runs', and open the address that it prints."
 
-world: $(READY)  ## Train the models of the shapes world anew: about 25 minutes on 2 cores
+world: $(READY)  ## Train the models of the shapes world anew: 25 to 50 minutes on 2 cores
 	$(BIN)/python -m capbench.recipes.shapes.encoder --output adapters/models/shapes-clip
 	$(BIN)/python -m capbench.recipes.shapes.plain --output adapters/models/shapes-clip-plain
 	$(BIN)/python -m capbench.recipes.shapes.sighted --encoder adapters/models/shapes-clip \

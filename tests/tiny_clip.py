@@ -153,6 +153,8 @@ def _save_for_transformers(state: dict[str, Any], folder: Path) -> None:
     from open_clip import SimpleTokenizer
     from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPProcessor, CLIPTokenizer
 
+    from capbench.recipes.shapes.clip import transformers_weights
+
     vision, text = ARCHITECTURE["vision_cfg"], ARCHITECTURE["text_cfg"]
     config = CLIPConfig(
         projection_dim=EMBED_DIM,
@@ -166,40 +168,8 @@ def _save_for_transformers(state: dict[str, Any], folder: Path) -> None:
             "num_hidden_layers": vision["layers"], "image_size": IMAGE_SIZE, "patch_size": vision["patch_size"],
         },
     )  # fmt: skip
-    named: dict[str, Any] = {
-        "logit_scale": state["logit_scale"],
-        "visual_projection.weight": state["visual.proj"].T.contiguous(),
-        "text_projection.weight": state["text_projection"].T.contiguous(),
-        "vision_model.embeddings.class_embedding": state["visual.class_embedding"],
-        "vision_model.embeddings.patch_embedding.weight": state["visual.conv1.weight"],
-        "vision_model.embeddings.position_embedding.weight": state["visual.positional_embedding"],
-        "text_model.embeddings.token_embedding.weight": state["token_embedding.weight"],
-        "text_model.embeddings.position_embedding.weight": state["positional_embedding"],
-    }
-    for ours, theirs in (
-        ("visual.ln_pre", "vision_model.pre_layrnorm"),
-        ("visual.ln_post", "vision_model.post_layernorm"),
-        ("ln_final", "text_model.final_layer_norm"),
-    ):
-        named |= {f"{theirs}.{kind}": state[f"{ours}.{kind}"] for kind in ("weight", "bias")}
-    for tower, ours, layers in (("vision", "visual.", vision["layers"]), ("text", "", text["layers"])):
-        for layer in range(layers):
-            block = f"{ours}transformer.resblocks.{layer}"
-            target = f"{tower}_model.encoder.layers.{layer}"
-            for kind in ("weight", "bias"):
-                parts = state[f"{block}.attn.in_proj_{kind}"].chunk(3)
-                for letter, part in zip("qkv", parts, strict=True):
-                    named[f"{target}.self_attn.{letter}_proj.{kind}"] = part.clone()
-                for ours_name, theirs_name in (
-                    ("attn.out_proj", "self_attn.out_proj"),
-                    ("ln_1", "layer_norm1"),
-                    ("ln_2", "layer_norm2"),
-                    ("mlp.c_fc", "mlp.fc1"),
-                    ("mlp.c_proj", "mlp.fc2"),
-                ):
-                    named[f"{target}.{theirs_name}.{kind}"] = state[f"{block}.{ours_name}.{kind}"]
     model = CLIPModel(config)
-    model.load_state_dict(named)
+    model.load_state_dict(transformers_weights(state))
     model.save_pretrained(folder)
     words = SimpleTokenizer()
     vocabulary = dict(words.encoder)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,9 @@ from transformers import LlavaForConditionalGeneration, LlavaProcessor
 from ...tasks.shapes.asked import NEGATIVES, SceneQuestion, questions_of
 from ...tasks.shapes.sampling import SPLITS, sample_scene
 from ...tasks.shapes.scene import SIZES, TEXTURES, Scene
-from . import together
 from .captioner import LabelledPicture, conversations, pixels_of
 from .losses import mean_cross_entropy
-from .together import run
+from .together import optimise, run
 
 _TARGETS = r".*language_model\..*_proj|lm_head"
 _IGNORED = -100
@@ -30,11 +28,22 @@ _AFTER_SHAPE = 4
 """Tokens from the shape's word to the end of a question: "in the image?"."""
 
 
-@dataclass(frozen=True)
-class AnswerTuning:
-    """Settings of the training.
+def tune(
+    captioner: Path,
+    output: Path,
+    *,
+    steps: int = 1600,
+    batch: int = 32,
+    pictures: int = 12_000,
+    rate: float = 3e-3,
+    rank: int = 8,
+    seed: int = 0,
+) -> None:
+    """Tune the captioner of the shapes world for yes-or-no questions, and write the LoRA in peft's format.
 
-    Attributes:
+    Args:
+        captioner: The folder of the captioner.
+        output: The output folder.
         steps: Optimiser steps.
         batch: Pictures per step, each with one question.
         pictures: Number of pictures.
@@ -42,40 +51,23 @@ class AnswerTuning:
         rank: Rank of the LoRA.
         seed: The random seed.
     """
-
-    steps: int = 1600
-    batch: int = 32
-    pictures: int = 12_000
-    rate: float = 3e-3
-    rank: int = 8
-    seed: int = 0
-
-
-def tune(settings: AnswerTuning, captioner: Path, folder: Path) -> None:
-    """Tune the captioner, and write the LoRA in peft's format.
-
-    Args:
-        settings: The settings.
-        captioner: The folder of the captioner.
-        folder: The output folder.
-    """
     torch.set_num_threads(1)
-    torch.manual_seed(settings.seed)
-    rng = np.random.default_rng((settings.seed, 2))
+    torch.manual_seed(seed)
+    rng = np.random.default_rng((seed, 2))
     processor = LlavaProcessor.from_pretrained(captioner)
     plain = LlavaForConditionalGeneration.from_pretrained(captioner, dtype=torch.float32)
-    lora = LoraConfig(r=settings.rank, lora_alpha=2 * settings.rank, target_modules=_TARGETS)
+    lora = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=_TARGETS)
     model = get_peft_model(plain, lora)
-    pictures = [LabelledPicture.of(sample_scene(seed)) for seed in SPLITS["train"][: settings.pictures]]
+    pool = [LabelledPicture.of(sample_scene(at)) for at in SPLITS["train"][:pictures]]
     probe = torch.nn.Linear(plain.lm_head.in_features, sum(_KINDS))
     trained = [*(parameter for parameter in model.parameters() if parameter.requires_grad), *probe.parameters()]
 
     def losses() -> dict[str, torch.Tensor]:
-        shown = [pictures[at] for at in rng.integers(len(pictures), size=settings.batch)]
+        shown = [pool[at] for at in rng.integers(len(pool), size=batch)]
         return _losses(plain, processor, probe, shown, rng)
 
-    together.tune(trained, settings.rate, losses, settings.steps)
-    model.half().save_pretrained(str(folder))
+    optimise([(trained, rate)], [losses], steps, tunes=True)
+    model.half().save_pretrained(str(output))
 
 
 def _losses(
@@ -121,7 +113,4 @@ def _asked(scene: Scene, rng: np.random.Generator) -> SceneQuestion:
 
 
 if __name__ == "__main__":
-    run(
-        "Tune the captioner of the shapes world for yes-or-no questions.", AnswerTuning, tune,
-        captioner="the folder of the captioner", output="output folder of the LoRA",
-    )  # fmt: skip
+    run(tune)

@@ -30,7 +30,7 @@ from ...tasks.shapes.scene import BACKGROUNDS, Scene, Thing
 from .clip import HEAD, IMAGE_SIZE, MEAN, PATCH, STD, normalised
 from .losses import mean_cross_entropy, patches_loss
 from .pool import GRID, PROPERTIES, as_seen, kinds_of, label_boxes
-from .together import in_processes, optimise, run
+from .together import HALVES, optimise, run
 
 Ask: TypeAlias = Callable[[Scene, np.random.Generator], tuple[str, str]]
 """Makes an instruction on a scene, and the expected answer."""
@@ -342,13 +342,27 @@ _VOCABULARY_SCENES = 2000
 """Number of scenes whose texts define the vocabulary."""
 
 
-@dataclass(frozen=True)
-class CaptionerTraining:
-    """Settings of the training.
+def train(
+    encoder: Path,
+    output: Path,
+    *,
+    warm_up: int = 250,
+    warm_up_batch: int = 128,
+    steps: int = 2700,
+    batch: int = 32,
+    pictures: int = 30_000,
+    warm_up_rate: float = 1.5e-3,
+    rate: float = 2e-3,
+    tower_rate: float = 1e-3,
+    seed: int = 0,
+) -> None:
+    """Train the captioner of the shapes world.
 
-    Attributes:
+    Args:
+        encoder: Folder of the dual encoder.
+        output: The output folder.
         warm_up: Warm-up steps, in which the tower and the projector learn the content of each patch.
-        warm_up_batch: Pictures per warm-up step, over all processes.
+        warm_up_batch: Pictures per warm-up step.
         steps: Steps after the warm-up, which train all weights.
         batch: Pictures per step after the warm-up.
         pictures: Number of pictures.
@@ -356,68 +370,36 @@ class CaptionerTraining:
         rate: The highest learning rate after the warm-up.
         tower_rate: The same for the tower.
         seed: The random seed.
-        processes: Number of processes; two with a thread each are faster than one with two threads.
     """
-
-    warm_up: int = 250
-    warm_up_batch: int = 128
-    steps: int = 2700
-    batch: int = 32
-    pictures: int = 30_000
-    warm_up_rate: float = 1.5e-3
-    rate: float = 2e-3
-    tower_rate: float = 1e-3
-    seed: int = 0
-    processes: int = 2
-
-
-def train(settings: CaptionerTraining, encoder: Path, folder: Path) -> None:
-    """Train the captioner and write it.
-
-    Args:
-        settings: The settings.
-        encoder: Folder of the dual encoder.
-        folder: The output folder.
-    """
-    in_processes(_work, settings, encoder, folder)
-
-
-def _work(rank: int, settings: CaptionerTraining, encoder: Path, folder: Path) -> None:
-    """Run one process; each has other pictures, and all synchronise each step."""
-    rng = np.random.default_rng((settings.seed, rank))
-    seeds = SPLITS["train"][: settings.pictures][rank :: settings.processes]
-    pictures = [LabelledPicture.of(sample_scene(seed)) for seed in seeds]
     processor = world_processor()
     clip = transformers.CLIPModel.from_pretrained(encoder, dtype=torch.float32)
-    model = make_captioner(processor, clip.vision_model.config, settings.seed)
+    model = make_captioner(processor, clip.vision_model.config, seed)
     model.model.vision_tower.load_state_dict(clip.vision_model.state_dict())
     # For short sequences eager attention has the faster gradient.
     model.set_attn_implementation({"vision_config": "eager", "text_config": "eager"})
     probes = make_probes(model)
 
-    def chosen(number: int) -> list[LabelledPicture]:
-        return [pictures[at] for at in rng.integers(len(pictures), size=number // settings.processes)]
+    def half(number: int) -> Sequence[Callable[[], dict[str, torch.Tensor]]]:
+        """Return what computes the losses of the warm-up, and of the training, of one half of a batch."""
+        rng = np.random.default_rng((seed, number))
+        pool = [LabelledPicture.of(sample_scene(at)) for at in SPLITS["train"][:pictures][number::HALVES]]
+        # Descriptions first, as they are the main task.
+        mixes = chain(repeat({described: 1.0}, round((1 - _MIXED) * steps)), repeat(MIX))
 
+        def chosen(of_batch: int) -> list[LabelledPicture]:
+            return [pool[at] for at in rng.integers(len(pool), size=of_batch // HALVES)]
+
+        return (
+            lambda: {"patches": warm_up_loss(model, probes, chosen(warm_up_batch))},
+            lambda: losses(model, processor, probes, chosen(batch), next(mixes), rng),
+        )
+
+    of_warm_up, of_training = zip(*map(half, range(HALVES)), strict=True)
     tower, projector = model.model.vision_tower, model.model.multi_modal_projector
-    optimise(
-        [(_parameters(tower, projector, probes["patches"]), settings.warm_up_rate)],
-        lambda: {"patches": warm_up_loss(model, probes, chosen(settings.warm_up_batch))},
-        settings.warm_up,
-        "warm-up",
-    )
-    # Descriptions first, as they are the main task.
-    mixes = chain(repeat({described: 1.0}, round((1 - _MIXED) * settings.steps)), repeat(MIX))
-    optimise(
-        [
-            (_parameters(tower), settings.tower_rate),
-            (_parameters(projector, model.model.language_model, model.lm_head, probes), settings.rate),
-        ],
-        lambda: losses(model, processor, probes, chosen(settings.batch), next(mixes), rng),
-        settings.steps,
-        "training",
-    )
-    if rank == 0:
-        write_captioner(model, processor, folder)
+    optimise([(_parameters(tower, projector, probes["patches"]), warm_up_rate)], of_warm_up, warm_up)
+    others = _parameters(projector, model.model.language_model, model.lm_head, probes)
+    optimise([(_parameters(tower), tower_rate), (others, rate)], of_training, steps)
+    write_captioner(model, processor, output)
 
 
 def _parameters(*modules: torch.nn.Module) -> list[torch.nn.Parameter]:
@@ -445,7 +427,4 @@ def world_processor() -> LlavaProcessor:
 
 
 if __name__ == "__main__":
-    run(
-        "Train the captioner of the shapes world.", CaptionerTraining, train,
-        encoder="the folder of the dual encoder", output="output folder",
-    )  # fmt: skip
+    run(train)

@@ -230,20 +230,6 @@ def _layer(block: Any, asked: torch.Tensor, states: torch.Tensor, mask: Any = 0.
     return asked + block.mlp(block.ln_2(asked))
 
 
-_NORMS = {
-    "visual.ln_pre": "vision_model.pre_layrnorm",
-    "visual.ln_post": "vision_model.post_layernorm",
-    "ln_final": "text_model.final_layer_norm",
-}
-_LAYER = {
-    "attn.out_proj": "self_attn.out_proj",
-    "ln_1": "layer_norm1",
-    "ln_2": "layer_norm2",
-    "mlp.c_fc": "mlp.fc1",
-    "mlp.c_proj": "mlp.fc2",
-}
-
-
 def write_encoder(
     state: Mapping[str, torch.Tensor], tokenizer: CLIPTokenizer, folder: Path, sizes: TowerSizes = LARGE
 ) -> None:
@@ -311,7 +297,7 @@ def _write_transformers(
         },
     )  # fmt: skip
     clip = CLIPModel(config).half()
-    clip.load_state_dict(_renamed(half, vision["layers"], text["layers"]))
+    clip.load_state_dict(transformers_weights(half))
     clip.save_pretrained(folder)
     side = {"height": IMAGE_SIZE, "width": IMAGE_SIZE}
     pixels = CLIPImageProcessor(size=side, do_center_crop=False, image_mean=MEAN, image_std=STD)
@@ -328,29 +314,40 @@ def _tower(sizes: Mapping[str, int], heads: int) -> dict[str, Any]:
     }
 
 
-def _renamed(state: Mapping[str, torch.Tensor], vision_layers: int, text_layers: int) -> dict[str, Any]:
-    """Convert weights of open_clip's CLIP to transformers' names."""
-    named: dict[str, Any] = {
-        "logit_scale": state["logit_scale"],
+_TRANSFORMERS_NAMES = {
+    "visual.transformer.resblocks": "vision_model.encoder.layers",
+    "transformer.resblocks": "text_model.encoder.layers",
+    "visual.class_embedding": "vision_model.embeddings.class_embedding",
+    "visual.conv1": "vision_model.embeddings.patch_embedding",
+    "visual.positional_embedding": "vision_model.embeddings.position_embedding.weight",
+    "token_embedding": "text_model.embeddings.token_embedding",
+    "positional_embedding": "text_model.embeddings.position_embedding.weight",
+    "visual.ln_pre": "vision_model.pre_layrnorm",
+    "visual.ln_post": "vision_model.post_layernorm",
+    "ln_final": "text_model.final_layer_norm",
+    "attn.out_proj": "self_attn.out_proj",
+    "ln_1": "layer_norm1",
+    "ln_2": "layer_norm2",
+    "mlp.c_fc": "mlp.fc1",
+    "mlp.c_proj": "mlp.fc2",
+}
+"""Parts of OpenAI's names of weights, in the order in which they are replaced."""
+
+
+def transformers_weights(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Convert weights of a CLIP from OpenAI's names to those of transformers."""
+    named = {
         "visual_projection.weight": state["visual.proj"].T.contiguous(),
         "text_projection.weight": state["text_projection"].T.contiguous(),
-        "vision_model.embeddings.class_embedding": state["visual.class_embedding"],
-        "vision_model.embeddings.patch_embedding.weight": state["visual.conv1.weight"],
-        "vision_model.embeddings.position_embedding.weight": state["visual.positional_embedding"],
-        "text_model.embeddings.token_embedding.weight": state["token_embedding.weight"],
-        "text_model.embeddings.position_embedding.weight": state["positional_embedding"],
     }
-    kinds = ("weight", "bias")
-    for ours, hf_name in _NORMS.items():
-        named |= {f"{hf_name}.{kind}": state[f"{ours}.{kind}"] for kind in kinds}
-    for tower, ours, layers in (("vision", "visual.", vision_layers), ("text", "", text_layers)):
-        for layer in range(layers):
-            block = f"{ours}transformer.resblocks.{layer}"
-            target = f"{tower}_model.encoder.layers.{layer}"
-            for kind in kinds:
-                parts = state[f"{block}.attn.in_proj_{kind}"].chunk(3)
-                for letter, part in zip("qkv", parts, strict=True):
-                    named[f"{target}.self_attn.{letter}_proj.{kind}"] = part.clone()
-                for name, hf_name in _LAYER.items():
-                    named[f"{target}.{hf_name}.{kind}"] = state[f"{block}.{name}.{kind}"]
+    for name in state.keys() - {"visual.proj", "text_projection"}:
+        target = name
+        for part, replacement in _TRANSFORMERS_NAMES.items():
+            target = target.replace(part, replacement)
+        layer, is_input, kind = target.partition("attn.in_proj_")
+        if is_input:
+            parts = zip("qkv", state[name].chunk(3), strict=True)
+            named |= {f"{layer}self_attn.{letter}_proj.{kind}": part.clone() for letter, part in parts}
+        else:
+            named[target] = state[name]
     return named

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,85 +16,69 @@ from transformers import CLIPTokenizer
 from .clip import build, train_tokenizer, write_encoder
 from .losses import LOSSES, dense_loss, losses, make_probes, true_text_of
 from .pool import View, draw_pool, view_of
-from .together import in_processes, optimise, run
+from .together import HALVES, optimise, run
 
 _MERGES = 300
 _PROMPTS = ("A photo depicts",) * 200
 
 
-@dataclass(frozen=True)
-class EncoderTraining:
-    """Settings of the training.
+def train(
+    output: Path,
+    *,
+    warm_up: int = 2400,
+    steps: int = 1200,
+    batch: int = 128,
+    pictures: int = 24_000,
+    warm_up_rate: float = 1.5e-3,
+    rate: float = 1e-3,
+    seed: int = 0,
+) -> None:
+    """Train the dual encoder of the shapes world.
 
-    Attributes:
+    Args:
+        output: The output folder.
         warm_up: Warm-up steps, in which the vision tower learns the content of each patch.
         steps: Steps after the warm-up, which train both towers.
-        batch: Views per step, over all processes.
+        batch: Views per step.
         pictures: Number of pictures.
         warm_up_rate: The highest learning rate of the warm-up.
         rate: The highest learning rate after the warm-up.
         seed: The random seed.
-        processes: Number of processes. Two with a thread each are faster than one with two threads.
     """
+    tokenizer = world_tokenizer()
+    model, probes = build(len(tokenizer), seed), make_probes()
 
-    warm_up: int = 2400
-    steps: int = 1200
-    batch: int = 128
-    pictures: int = 24_000
-    warm_up_rate: float = 1.5e-3
-    rate: float = 1e-3
-    seed: int = 0
-    processes: int = 2
+    def half(number: int) -> tuple[Callable[[], list[View]], Callable[[], dict[str, torch.Tensor]]]:
+        """Return the views and the losses of one half of a batch."""
+        rng = np.random.default_rng((seed, number))
+        pool = draw_pool(range(pictures)[number::HALVES])
 
+        def views() -> list[View]:
+            return [view_of(pool[at], rng) for at in rng.integers(len(pool), size=batch // HALVES)]
 
-def train(settings: EncoderTraining, folder: Path) -> None:
-    """Train the encoder and write it.
+        return views, lambda: losses(model, probes, views(), tokenizer, rng)
 
-    Args:
-        settings: The settings.
-        folder: The output folder.
-    """
-    in_processes(_work, settings, world_tokenizer(), folder)
+    views_of, losses_of = zip(*map(half, range(HALVES)), strict=True)
+    warm_up_tower(model, probes, views_of, warm_up_rate, warm_up)
+    optimise([([*model.parameters(), *probes.parameters()], rate)], losses_of, steps, LOSSES)
+    write_encoder(model.state_dict(), tokenizer, output)
 
 
-def _work(rank: int, settings: EncoderTraining, tokenizer: CLIPTokenizer, folder: Path) -> None:
-    """Run one process; each has other pictures, and all synchronise each step."""
-    model = build(len(tokenizer), settings.seed)
-    probes = make_probes()
-    # The same weights, but other pictures.
-    rng = np.random.default_rng((settings.seed, rank))
-    pictures = draw_pool(range(settings.pictures)[rank :: settings.processes])
-
-    def views() -> list[View]:
-        chosen = rng.integers(len(pictures), size=settings.batch // settings.processes)
-        return [view_of(pictures[at], rng) for at in chosen]
-
-    warm_up(model, probes, views, settings.warm_up_rate, settings.warm_up)
-    optimise(
-        [([*model.parameters(), *probes.parameters()], settings.rate)],
-        lambda: losses(model, probes, views(), tokenizer, rng),
-        settings.steps,
-        "training",
-        weights=LOSSES,
-    )
-    if rank == 0:
-        write_encoder(model.state_dict(), tokenizer, folder)
-
-
-def warm_up(
-    model: CLIP, probes: torch.nn.ModuleDict, views: Callable[[], Sequence[View]], rate: float, steps: int
+def warm_up_tower(
+    model: CLIP, probes: torch.nn.ModuleDict, views_of: Sequence[Callable[[], Sequence[View]]], rate: float, steps: int
 ) -> None:
     """Train the vision tower to predict the content of each patch.
 
     Args:
         model: The encoder.
         probes: See ``make_probes``.
-        views: Returns the views of a step.
+        views_of: Each returns the views of its part of a batch.
         rate: The highest learning rate.
         steps: Number of steps.
     """
     vision = [*model.visual.parameters(), *probes["patches"].parameters()]
-    optimise([(vision, rate)], lambda: {"dense": dense_loss(model, probes, views())}, steps, "warm-up")
+    dense = [lambda views=views: {"dense": dense_loss(model, probes, views())} for views in views_of]
+    optimise([(vision, rate)], dense, steps)
 
 
 def world_tokenizer() -> CLIPTokenizer:
@@ -107,4 +90,4 @@ def world_tokenizer() -> CLIPTokenizer:
 
 
 if __name__ == "__main__":
-    run("Train the dual encoder of the shapes world.", EncoderTraining, train, output="output folder")
+    run(train)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,64 +26,49 @@ from ...tasks.shapes.describing import detailed_reference, short_references
 from ...tasks.shapes.drawing import pixels
 from ...tasks.shapes.sampling import SPLITS, sample_scene
 from ..training.pac_lora import add_factors
-from . import together
 from .clip import architecture, image_features, normalised, token_ids
 from .losses import encode_texts
 from .pool import as_seen
 from .texts import facts_of_text, facts_of_things, false_text
-from .together import run
+from .together import optimise, run
 
 _REDRAWN, _REWORDED = 0.05, 0.1
 """Weights of the pairs with a redrawn picture and with another text: λv and λt of PAC-S (Sarto et al., CVPR 2023, as
 in Table 7 of PAC-S++). PAC-S++ uses 0.1 and 0.001 (section 5.1)."""
 
 
-@dataclass(frozen=True)
-class PacTuning:
-    """Settings of the training.
+def tune(encoder: Path, output: Path, *, steps: int = 25, batch: int = 32, rate: float = 1e-3, seed: int = 0) -> None:
+    """Tune the dual encoder of the shapes world, and write it in the format of PAC-S++ checkpoints.
 
-    Attributes:
+    Args:
+        encoder: The folder of the encoder.
+        output: The output file.
         steps: Optimiser steps.
         batch: Pictures per step.
         rate: The highest learning rate.
         seed: The random seed.
     """
-
-    steps: int = 25
-    batch: int = 32
-    rate: float = 1e-3
-    seed: int = 0
-
-
-def tune(settings: PacTuning, encoder: Path, file: Path) -> None:
-    """Tune the encoder, and write it in the format of PAC-S++ checkpoints.
-
-    Args:
-        settings: The settings.
-        encoder: The folder of the encoder.
-        file: The output file.
-    """
     torch.set_num_threads(1)
     tokenizer = CLIPTokenizer.from_pretrained(encoder)
     plain = {name: value.float() for name, value in load_file(encoder / "open_clip_model.safetensors").items()}
-    added = lora_weights(plain, settings.seed)
+    added = lora_weights(plain, seed)
     model = CLIP(**architecture(len(tokenizer)))
     model.load_state_dict(plain)
     model.requires_grad_(False)
     # Not to the MLP, as in the released code.
     trained = {name: factor for name, factor in added.items() if ".mlp." not in name}
     add_factors(model, trained, LORA_SCALING)
-    rng = np.random.default_rng((settings.seed, 1))
-    together.tune(
-        list(trained.values()),
-        settings.rate,
-        lambda: {"loss": _loss(model, tokenizer, rng, settings.batch)},
-        settings.steps,
+    rng = np.random.default_rng((seed, 1))
+    optimise(
+        [(list(trained.values()), rate)],
+        [lambda: {"loss": _loss(model, tokenizer, rng, batch)}],
+        steps,
+        tunes=True,
         clip=False,
     )
     state = {name: value.detach().half() for name, value in (plain | added).items()}
-    file.parent.mkdir(parents=True, exist_ok=True)
-    torch.save({"state_dict": state}, file)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    torch.save({"state_dict": state}, output)
 
 
 def lora_weights(plain: Mapping[str, torch.Tensor], seed: int) -> dict[str, torch.nn.Parameter]:
@@ -132,7 +117,4 @@ def _contrast(logits: torch.Tensor, holds: torch.Tensor, start: int, batch: int)
 
 
 if __name__ == "__main__":
-    run(
-        "Tune the dual encoder of the shapes world with PAC-S++.", PacTuning, tune,
-        encoder="the folder of the encoder", output="output checkpoint",
-    )  # fmt: skip
+    run(tune)

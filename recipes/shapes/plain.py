@@ -7,7 +7,6 @@ It has seen no false text and no crop, so that recipes with these can improve it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,17 +14,27 @@ import torch
 from torch.nn.functional import normalize
 
 from .clip import SMALL, build, image_features, normalised, token_ids, write_encoder
-from .encoder import warm_up, world_tokenizer
+from .encoder import warm_up_tower, world_tokenizer
 from .losses import contrast, encode_texts, make_probes, true_text_of
 from .pool import View, draw_pool, whole
 from .together import optimise, run
 
 
-@dataclass(frozen=True)
-class PlainTraining:
-    """Settings of the training.
+def train(
+    output: Path,
+    *,
+    warm_up: int = 900,
+    steps: int = 700,
+    batch: int = 96,
+    pictures: int = 8_000,
+    warm_up_rate: float = 2e-3,
+    rate: float = 2e-3,
+    seed: int = 0,
+) -> None:
+    """Train the start encoder of recipes in the shapes world.
 
-    Attributes:
+    Args:
+        output: The output folder.
         warm_up: Warm-up steps, in which the vision tower learns the content of each patch.
         steps: Steps after the warm-up, which train both towers.
         batch: Pictures per step, each with one text.
@@ -34,32 +43,15 @@ class PlainTraining:
         rate: The highest learning rate after the warm-up.
         seed: The random seed.
     """
-
-    warm_up: int = 900
-    steps: int = 700
-    batch: int = 96
-    pictures: int = 8_000
-    warm_up_rate: float = 2e-3
-    rate: float = 2e-3
-    seed: int = 0
-
-
-def train(settings: PlainTraining, folder: Path) -> None:
-    """Train the encoder and write it.
-
-    Args:
-        settings: The settings.
-        folder: The output folder.
-    """
     torch.set_num_threads(1)
     tokenizer = world_tokenizer()
-    model = build(len(tokenizer), settings.seed, SMALL)
+    model = build(len(tokenizer), seed, SMALL)
     probes = make_probes(SMALL)
-    rng = np.random.default_rng((settings.seed, 2))
-    pictures = draw_pool(range(settings.pictures))
+    rng = np.random.default_rng((seed, 2))
+    pool = draw_pool(range(pictures))
 
     def views() -> list[View]:
-        return [whole(pictures[at]) for at in rng.choice(len(pictures), settings.batch, replace=False)]
+        return [whole(pool[at]) for at in rng.choice(len(pool), batch, replace=False)]
 
     def loss() -> dict[str, torch.Tensor]:
         seen = views()
@@ -69,13 +61,10 @@ def train(settings: PlainTraining, folder: Path) -> None:
             images, texts = image_features(model, pixels)[0], encode_texts(model, ids)
         return contrast(model, normalize(images.float(), dim=1), normalize(texts.float(), dim=1))
 
-    warm_up(model, probes, views, settings.warm_up_rate, settings.warm_up)
-    optimise([([*model.parameters()], settings.rate)], loss, settings.steps, "training")
-    write_encoder(model.state_dict(), tokenizer, folder, SMALL)
+    warm_up_tower(model, probes, [views], warm_up_rate, warm_up)
+    optimise([([*model.parameters()], rate)], [loss], steps)
+    write_encoder(model.state_dict(), tokenizer, output, SMALL)
 
 
 if __name__ == "__main__":
-    run(
-        "Train the start encoder of recipes in the shapes world.", PlainTraining, train,
-        output="output folder",
-    )  # fmt: skip
+    run(train)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -27,51 +26,45 @@ SIZES = {"layers": 2, "width": 80, "heads": 2, "inner": 160, "positions": 48}
 _PRINTED = 50
 
 
-@dataclass(frozen=True)
-class ShortCaptionerTraining:
-    """Settings of the training.
+def train(
+    encoder: Path,
+    output: Path,
+    *,
+    steps: int = 400,
+    batch: int = 32,
+    scenes: int = 1500,
+    rate: float = 2e-3,
+    seed: int = 0,
+) -> None:
+    """Train the start captioner of recipes in the shapes world.
 
-    Attributes:
+    Args:
+        encoder: Folder of the dual encoder.
+        output: The output folder.
         steps: Number of steps, few enough that it still errs.
         batch: Pictures per step.
         scenes: Number of scenes.
         rate: The highest learning rate.
         seed: The random seed.
     """
-
-    steps: int = 400
-    batch: int = 32
-    scenes: int = 1500
-    rate: float = 2e-3
-    seed: int = 0
-
-
-def train(settings: ShortCaptionerTraining, encoder: Path, folder: Path) -> None:
-    """Train the captioner and write it.
-
-    Args:
-        settings: The settings.
-        encoder: Folder of the dual encoder.
-        folder: The output folder.
-    """
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as shared:
         start, out = Path(shared) / "start", Path(shared) / "out"
-        write_new_captioner(str(encoder), start, settings.seed, **SIZES)
+        write_new_captioner(str(encoder), start, seed, **SIZES)
         changes = {
             "model": {"name": "hf", "arguments": {"pretrained": str(start)}},
-            "data.arguments.scenes": settings.scenes,
-            "objective.batch": settings.batch,
-            "optimiser.rate": settings.rate,
-            "stop": {"steps": settings.steps, "every": settings.steps},
-            "seed": settings.seed,
+            "data.arguments.scenes": scenes,
+            "objective.batch": batch,
+            "optimiser.rate": rate,
+            "stop": {"steps": steps, "every": steps},
+            "seed": seed,
         }
         loaded = load_recipe("shapes_captioner_xe", [f"{key}={json.dumps(value)}" for key, value in changes.items()])
         run_recipe(TrainingCall(loaded, TrainingProcesses("cpu")), out, _tell, {}, judge=False)
-        VisionEncoderDecoderModel.from_pretrained(out / "weights").half().save_pretrained(folder)
+        VisionEncoderDecoderModel.from_pretrained(out / "weights").half().save_pretrained(output)
         for file in (out / "weights").glob("*.json"):
-            if not (folder / file.name).exists():
-                (folder / file.name).write_bytes(file.read_bytes())
+            if not (output / file.name).exists():
+                (output / file.name).write_bytes(file.read_bytes())
 
 
 def _tell(taken: StepReport) -> None:
@@ -80,7 +73,4 @@ def _tell(taken: StepReport) -> None:
 
 
 if __name__ == "__main__":
-    run(
-        "Train the start captioner of recipes in the shapes world.", ShortCaptionerTraining, train,
-        encoder="the folder of the dual encoder", output="output folder",
-    )  # fmt: skip
+    run(train)

@@ -9,7 +9,6 @@ true, most of which call every shape a thing; so additional positives can improv
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -28,11 +27,22 @@ _PIECE = 200
 _A_SHAPE = re.compile(rf"\b({'|'.join(SHAPES)})\b")
 
 
-@dataclass(frozen=True)
-class SightedTraining:
-    """Settings of the training.
+def train(
+    encoder: Path,
+    output: Path,
+    *,
+    steps: int = 80,
+    batch: int = 96,
+    pictures: int = 1_000,
+    named: float = 0.2,
+    rate: float = 2e-3,
+    seed: int = 0,
+) -> None:
+    """Train the start encoder of PAC-S++'s recipe in the shapes world.
 
-    Attributes:
+    Args:
+        encoder: The folder of the encoder with the vision tower.
+        output: The output folder.
         steps: Number of steps.
         batch: Pictures per step, each with one text.
         pictures: Number of pictures.
@@ -40,47 +50,30 @@ class SightedTraining:
         rate: The highest learning rate.
         seed: The random seed.
     """
-
-    steps: int = 80
-    batch: int = 96
-    pictures: int = 1_000
-    named: float = 0.2
-    rate: float = 2e-3
-    seed: int = 0
-
-
-def train(settings: SightedTraining, encoder: Path, folder: Path) -> None:
-    """Train the text tower and write the encoder.
-
-    Args:
-        settings: The settings.
-        encoder: The folder of the encoder with the vision tower.
-        folder: The output folder.
-    """
     torch.set_num_threads(1)
     tokenizer = world_tokenizer()
-    model = build(len(tokenizer), settings.seed)
+    model = build(len(tokenizer), seed)
     weights = load_file(encoder / "open_clip_model.safetensors")
     model.load_state_dict(
         {name: value.float() for name, value in weights.items() if name.startswith("visual.")}, strict=False
     )
     model.visual.requires_grad_(False)
-    rng = np.random.default_rng((settings.seed, 4))
-    views = [whole(picture) for picture in draw_pool(range(settings.pictures))]
+    rng = np.random.default_rng((seed, 4))
+    views = [whole(picture) for picture in draw_pool(range(pictures))]
     pixels = normalised([view.pixels for view in views]).split(_PIECE)
     with torch.no_grad():
         images = normalize(torch.cat([image_features(model, batch)[0] for batch in pixels]), dim=1)
 
     def loss() -> dict[str, torch.Tensor]:
-        chosen = rng.choice(len(views), settings.batch, replace=False)
-        ids = token_ids(tokenizer, [few_shapes(views[at], rng, settings.named) for at in chosen])
+        chosen = rng.choice(len(views), batch, replace=False)
+        ids = token_ids(tokenizer, [few_shapes(views[at], rng, named) for at in chosen])
         with torch.autocast("cpu", torch.bfloat16):
             texts = encode_texts(model, ids)
         return contrast(model, images[torch.from_numpy(chosen)], normalize(texts.float(), dim=1))
 
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimise([(trained, settings.rate)], loss, settings.steps, "training")
-    write_open_clip(model.state_dict(), tokenizer, folder)
+    optimise([(trained, rate)], [loss], steps)
+    write_open_clip(model.state_dict(), tokenizer, output)
 
 
 def few_shapes(view: View, rng: np.random.Generator, named: float) -> str:
@@ -96,7 +89,4 @@ def few_shapes(view: View, rng: np.random.Generator, named: float) -> str:
 
 
 if __name__ == "__main__":
-    run(
-        "Train the start encoder of PAC-S++'s recipe in the shapes world.", SightedTraining, train,
-        encoder="folder of the encoder with the vision tower", output="output folder",
-    )  # fmt: skip
+    run(train)

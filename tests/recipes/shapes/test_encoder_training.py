@@ -20,8 +20,8 @@ from capbench.recipes.shapes.clip import (
     train_tokenizer,
     write_encoder,
 )
-from capbench.recipes.shapes.encoder import EncoderTraining, train
-from capbench.recipes.shapes.pac import PacTuning, tune
+from capbench.recipes.shapes.encoder import train
+from capbench.recipes.shapes.pac import tune
 from capbench.recipes.shapes.pool import draw_pool, view_of, whole
 from capbench.recipes.shapes.sighted import few_shapes
 from capbench.recipes.shapes.texts import clip_text, facts_of_text, facts_of_things, false_text, true_text
@@ -107,8 +107,8 @@ def test_open_clip_and_transformers_read_one_folder_as_one_model(folder: Path, p
 
 def test_encoder_is_trained_and_tuned_with_lora(tmp_path: Path, pictures: list[ImageHandle]):
     clip, pac = tmp_path / "clip", tmp_path / "pac.pth"
-    train(EncoderTraining(warm_up=1, steps=1, batch=8, pictures=16, processes=1), clip)
-    tune(PacTuning(steps=2, batch=4), clip, pac)
+    train(clip, warm_up=1, steps=1, batch=8, pictures=16)
+    tune(clip, pac, steps=2, batch=4)
     untuned = adapters["open_clip"](pretrained=str(clip), device="cpu")
     tuned = adapters["pac"](checkpoint=pac, tokenizer=clip, lora=True, quick_gelu=False, head_width=HEAD, device="cpu")
     change = abs(vectors(untuned.images(pictures)) - vectors(tuned.images(pictures))).max()
@@ -125,7 +125,7 @@ def small_vocabulary(tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_vocabulary")
 def test_plain_encoder_is_trained_and_both_libraries_read_it(tmp_path: Path, pictures: list[ImageHandle]):
-    plain.train(plain.PlainTraining(warm_up=1, steps=1, batch=4, pictures=6), tmp_path / "plain")
+    plain.train(tmp_path / "plain", warm_up=1, steps=1, batch=4, pictures=6)
     ours, theirs = (
         adapters[name](pretrained=str(tmp_path / "plain"), device="cpu") for name in ("open_clip", "hf_clip")
     )
@@ -136,7 +136,7 @@ def test_plain_encoder_is_trained_and_both_libraries_read_it(tmp_path: Path, pic
 
 @pytest.mark.usefixtures("small_vocabulary")
 def test_sighted_encoder_sees_what_another_sees(folder: Path, tmp_path: Path, pictures: list[ImageHandle]):
-    sighted.train(sighted.SightedTraining(steps=2, batch=4, pictures=6), folder, tmp_path / "sighted")
+    sighted.train(folder, tmp_path / "sighted", steps=2, batch=4, pictures=6)
     made, given = (adapters["open_clip"](pretrained=str(one), device="cpu") for one in (tmp_path / "sighted", folder))
     assert abs(vectors(made.images(pictures)) - vectors(given.images(pictures))).max() < 1e-6
     assert vectors(made.texts(TEXTS[:3])).shape == (3, 192)

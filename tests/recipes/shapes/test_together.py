@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from capbench.recipes.shapes.together import share_of_rate, tune
+from capbench.recipes.shapes.together import optimise, share_of_rate
 
 STEPS = 100
 
@@ -19,7 +19,7 @@ def moved(slopes: list[float], clip: bool = True) -> list[float]:
         slope = next(waiting)
         return {"half": weights[0] * slope / 2, "rest": weights[0] * slope / 2 + weights[1] * 0}
 
-    tune([weights], 0.01, losses, len(slopes), clip=clip)
+    optimise([([weights], 0.01)], [losses], len(slopes), tunes=True, clip=clip)
     return weights.tolist()
 
 
