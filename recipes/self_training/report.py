@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 
+import numpy as np
+
 from ...atomic_files import write_whole
 from ...benchmarks.tables.results import result_rows
 from ...errors import UsageError
-from ..training.judging import JudgedRun, Row, differences, markdown_table, with_interval
+from ..training.judging import ENDS, JudgedRun, Row, differences, markdown_table, with_interval
 from .schema import LoadedLoop
 
 _OF_RESULT = ("task", "metric", "statistic", "n", "value", "low", "high")
@@ -33,23 +35,6 @@ class LoopTurn:
     rows: int
     runs: Sequence[JudgedRun]
     remarks: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class Point:
-    """A turn's value of a metric.
-
-    Attributes:
-        turn: The turn.
-        value: Of the metric.
-        low: Lower end of its 95 % interval; None for none.
-        high: Upper end.
-    """
-
-    turn: int
-    value: float
-    low: float | None = None
-    high: float | None = None
 
 
 def rows_of(turns: Sequence[LoopTurn]) -> list[Row]:
@@ -77,25 +62,24 @@ def rows_of(turns: Sequence[LoopTurn]) -> list[Row]:
     return table
 
 
-def curve_of(rows: Sequence[Row]) -> tuple[str, list[Point]]:
-    """Return the label of the first metric, and its value by turn.
+def curve_of(rows: Sequence[Row]) -> tuple[str, list[Row]]:
+    """Return the label of the first metric, and its rows with a value, by turn.
 
     Args:
         rows: As of :func:`rows_of`.
     """
     first = rows[0]
     same = [row for row in rows if all(row[key] == first[key] for key in ("task", "metric", "statistic"))]
-    points = [Point(row["turn"], row["value"], row["low"], row["high"]) for row in same if row["value"] is not None]
-    return f"{first['label']} of {first['task']}", points
+    return f"{first['label']} of {first['task']}", [row for row in same if row["value"] is not None]
 
 
-def draw_curves(path: Path, label: str, curves: Mapping[str, Sequence[Point]]) -> None:
+def draw_curves(path: Path, label: str, curves: Mapping[str, Sequence[Row]]) -> None:
     """Draw a metric by turn.
 
     Args:
         path: The figure.
         label: What the values are.
-        curves: Name to the points of a loop; the name of a single one is not shown.
+        curves: Name to the rows of :func:`curve_of` of a loop; the name of a single one is not shown.
 
     Raises:
         UsageError: matplotlib is not installed, or the file cannot be written.
@@ -106,27 +90,20 @@ def draw_curves(path: Path, label: str, curves: Mapping[str, Sequence[Point]]) -
         figure = new_figure("single", 2.2)
         axes = figure.subplots()
         looks = zip(cycle((BLUE, ORANGE, BLACK)), cycle("os^Dv"), strict=True)
-        for (name, points), (colour, marker) in zip(curves.items(), looks, strict=False):
+        for (name, rows), (colour, marker) in zip(curves.items(), looks, strict=False):
+            values, low, high = (np.array([row[key] for row in rows], dtype=float) for key in ENDS)
             axes.errorbar(
-                [point.turn for point in points], [point.value for point in points], yerr=_errors(points),
+                [row["turn"] for row in rows], values, yerr=[values - low, high - values],
                 color=colour, marker=marker, markersize=3, linewidth=0.8, capsize=2, label=name,
             )  # fmt: skip
-        axes.set_xticks(sorted({point.turn for points in curves.values() for point in points}))
+        axes.set_xticks(sorted({row["turn"] for rows in curves.values() for row in rows}))
         axes.set_xlabel("turn")
         axes.set_ylabel(folded(label, 28))
         if len(curves) > 1:
             axes.legend()
-        texts = [f"{name}: {', '.join(number(point.value) for point in points)}." for name, points in curves.items()]
+        texts = [f"{name}: {', '.join(number(row['value']) for row in rows)}." for name, rows in curves.items()]
         describe(figure, f"{label} by turn", texts)
         write_figure(figure, path)
-
-
-def _errors(points: Sequence[Point]) -> list[list[float]]:
-    """Return the lengths of the error bars below and above the values."""
-    return [
-        [0.0 if point.low is None else point.value - point.low for point in points],
-        [0.0 if point.high is None else point.high - point.value for point in points],
-    ]
 
 
 def write_report(loaded: LoadedLoop, turns: Sequence[LoopTurn], folder: Path) -> None:

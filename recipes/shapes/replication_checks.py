@@ -11,8 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -40,35 +39,23 @@ Values = Mapping[str, Mapping[str, Sequence[float]]]
 """Variant to task and statistic to a value per seed; ``start`` has one value."""
 
 
-@dataclass(frozen=True)
-class ReplicationCheck:
-    """A finding of a paper's tables.
-
-    Attributes:
-        figure: Task and statistic.
-        higher: The variant whose mean is higher.
-        lower: The variant whose mean is lower, by more than the sum of both standard deviations over seeds.
-    """
-
-    figure: str
-    higher: str
-    lower: str
-
-
+ReplicationCheck = tuple[str, str, str]
+"""A finding of a paper's tables: task and statistic; the variant whose mean is higher; the one whose mean is lower, by
+more than the sum of both standard deviations over seeds."""
 _NEG, _FIVE, _SCM, _SCM_IN_IMAGE = (
     f"shapes_dci_{name} accuracy" for name in ("all_neg", "pick5_neg", "all_scm", "per_image_scm")
 )
-CHECKS = (
-    ReplicationCheck(_NEG, "sdci_pick1", "start"),
-    ReplicationCheck(_NEG, "sdci_pick1", "sdci_pick1_nl0"),
-    ReplicationCheck(_FIVE, "sdci_pick1", "sdci_pick1_nl0"),
-    ReplicationCheck(_SCM, "sdci_pick1_nl0", "start"),
-    ReplicationCheck(_SCM, "sdci_pick1_nl0", "sdci_pick1"),
-    ReplicationCheck(_SCM_IN_IMAGE, "sdci_pick1_nl0, by image", "sdci_pick1_nl0"),
+CHECKS: Sequence[ReplicationCheck] = (
+    (_NEG, "sdci_pick1", "start"),
+    (_NEG, "sdci_pick1", "sdci_pick1_nl0"),
+    (_FIVE, "sdci_pick1", "sdci_pick1_nl0"),
+    (_SCM, "sdci_pick1_nl0", "start"),
+    (_SCM, "sdci_pick1_nl0", "sdci_pick1"),
+    (_SCM_IN_IMAGE, "sdci_pick1_nl0, by image", "sdci_pick1_nl0"),
 )
 """DCI, Tables 4 and 6: the loss of negatives raises Neg at the cost of a part of SCM's gain; grouping helps."""
-POSITIVES = tuple(
-    ReplicationCheck(figure, "pacspp", lower)
+POSITIVES: Sequence[ReplicationCheck] = tuple(
+    (figure, "pacspp", lower)
     for figure in ("shapes_foil_1000 accuracy", "shapes_expert_shapes kendall_b")
     for lower in ("start", "pacspp, neither")
 )
@@ -79,13 +66,13 @@ REWARDS = tuple(f"scst_{name}" for name in ("cider", "clip_s", "pacspp", "refpac
 _CIDER, _CLIP_S, _PAC_S, _REFPAC_S, _LENGTH, _REP = (
     f"shapes_captions {name}" for name in ("cider", "clip_s", "pac_s", "refpac_s", "length", "rep_1")
 )
-REWARD_CHECKS = (
-    *(ReplicationCheck(_CIDER, "scst_cider", lower) for lower in ("start", "scst_clip_s", "scst_pacspp")),
-    *(ReplicationCheck(_CLIP_S, "scst_clip_s", lower) for lower in ("start", "scst_cider")),
-    *(ReplicationCheck(_PAC_S, "scst_pacspp", lower) for lower in ("start", "scst_cider", "scst_clip_s")),
-    *(ReplicationCheck(_REFPAC_S, "scst_refpacspp", f"scst_{lower}") for lower in ("cider", "clip_s", "pacspp")),
-    *(ReplicationCheck(_LENGTH, "scst_clip_s", lower) for lower in ("start", "scst_pacspp")),
-    *(ReplicationCheck(_REP, "scst_clip_s", lower) for lower in ("start", "scst_pacspp")),
+REWARD_CHECKS: Sequence[ReplicationCheck] = (
+    *((_CIDER, "scst_cider", lower) for lower in ("start", "scst_clip_s", "scst_pacspp")),
+    *((_CLIP_S, "scst_clip_s", lower) for lower in ("start", "scst_cider")),
+    *((_PAC_S, "scst_pacspp", lower) for lower in ("start", "scst_cider", "scst_clip_s")),
+    *((_REFPAC_S, "scst_refpacspp", f"scst_{lower}") for lower in ("cider", "clip_s", "pacspp")),
+    *((_LENGTH, "scst_clip_s", lower) for lower in ("start", "scst_pacspp")),
+    *((_REP, "scst_clip_s", lower) for lower in ("start", "scst_pacspp")),
 )
 """PAC-S++, Table 9: each reward is best on its own metric, and CLIP-S makes captions longer and more repetitive than
 PAC-S does. Two findings within the seeds' spread are not checked: the gain of CLIP-S over PAC-S on CLIP-S, and longer
@@ -128,16 +115,16 @@ def table(values: Values) -> str:
 
     Cells are mean ± standard deviation over seeds, times 100 except for counts.
     """
-    start, *others = values.items()
-    groups: dict[tuple[str, ...], list[tuple[str, Mapping[str, Sequence[float]]]]] = {}
-    for variant in others:
-        groups.setdefault(tuple(variant[1]), [start]).append(variant)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, of_variant in values.items():
+        if name != "start":
+            groups.setdefault(tuple(of_variant), ["start"]).append(name)
     lines = (
         markdown_table(
             ["", *figures],
-            ([name, *(cell(values.get(key, ()), _scale(key)) for key in figures)] for name, values in variants),
+            ([name, *(cell(values[name].get(key, ()), _scale(key)) for key in figures)] for name in names),
         )
-        for figures, variants in groups.items()
+        for figures, names in groups.items()
     )
     return "\n\n".join(map("\n".join, lines))
 
@@ -150,50 +137,29 @@ def cell(values: Sequence[float], scale: int) -> str:
     return f"{scale * fmean(values):.1f}{spread}"
 
 
-def shown(values: Values, checks: Sequence[ReplicationCheck]) -> str:
-    """Return a Markdown table of the checks whose variants both have figures.
+def checked(values: Values, checks: Sequence[ReplicationCheck]) -> list[list[str]]:
+    """Return a row per check whose variants both have figures.
 
-    A row has the mean difference, times 100 except for counts, and its 95 % interval by Student's t over seeds; if both
-    variants were trained, over differences paired by seed.
+    A row has the check, the mean difference, times 100 except for counts, with its 95 % interval by Student's t over
+    seeds, and whether it is shown or missing. If both variants were trained, differences are paired by seed.
     """
-    from scipy.stats import t
+    from scipy.stats import ttest_1samp
 
     rows: list[list[str]] = []
-    for check, high, low in _pairs(values, checks):
+    for figure, higher, lower in checks:
+        high, low = (values.get(variant, {}).get(figure, []) for variant in (higher, lower))
+        if not (high and low):
+            continue
         others = low if len(low) > 1 else [*low] * len(high)
-        scale = _scale(check.figure)
-        gains = [scale * (value - other) for value, other in zip(high, others, strict=True)]
-        interval = ""
+        gains = [_scale(figure) * (value - other) for value, other in zip(high, others, strict=True)]
+        difference = f"{fmean(gains):+.1f}"
         if len(gains) > 1:
-            reach = float(t.ppf(0.975, len(gains) - 1)) * stdev(gains) / len(gains) ** 0.5
-            interval = f" [{fmean(gains) - reach:+.1f}, {fmean(gains) + reach:+.1f}]"
-        verdict = "shown" if _is_shown(high, low) else "missing"
-        rows.append([check.figure, check.higher, check.lower, f"{fmean(gains):+.1f}{interval}", verdict])
-    return "\n".join(markdown_table(["figure", "higher", "lower", "difference", ""], rows))
-
-
-def missing(values: Values, checks: Sequence[ReplicationCheck]) -> list[str]:
-    """Return the checks that fail."""
-    return [
-        f"{check.figure}: {check.higher} is not above {check.lower}"
-        for check, high, low in _pairs(values, checks)
-        if not _is_shown(high, low)
-    ]
-
-
-def _pairs(
-    values: Values, checks: Sequence[ReplicationCheck]
-) -> Iterator[tuple[ReplicationCheck, Sequence[float], Sequence[float]]]:
-    """Yield the checks whose variants both have figures, with their values."""
-    for check in checks:
-        high, low = (values.get(variant, {}).get(check.figure, []) for variant in (check.higher, check.lower))
-        if high and low:
-            yield check, high, low
-
-
-def _is_shown(high: Sequence[float], low: Sequence[float]) -> bool:
-    spread = sum(stdev(sample) for sample in (high, low) if len(sample) > 1)
-    return fmean(high) - fmean(low) > spread
+            interval = ttest_1samp(gains, 0).confidence_interval()
+            difference += f" [{interval.low:+.1f}, {interval.high:+.1f}]"
+        spread = sum(stdev(sample) for sample in (high, low) if len(sample) > 1)
+        is_shown = fmean(high) - fmean(low) > spread
+        rows.append([figure, higher, lower, difference, "shown" if is_shown else "missing"])
+    return rows
 
 
 def _scale(figure: str) -> int:
@@ -219,20 +185,24 @@ def main() -> int:
     parser.add_argument("--output", type=Path, required=True, help="output folder")
     parser.add_argument("--rewards", action="store_true", help="train captioners by rewards instead of encoders")
     parser.add_argument("--seeds", type=int, help=f"number of seeds (3; of rewards {REWARD_SEEDS})")
-    parser.add_argument("--variants", nargs="+", metavar="NAME", help="these alone")
     options = parser.parse_args()
     start: Path = options.output / "captioner_xe"
-    known, checks, seeds = VARIANTS, (*CHECKS, *POSITIVES), 3
+    variants, checks, seeds = VARIANTS, (*CHECKS, *POSITIVES), 3
     if options.rewards:
-        known, checks, seeds = reward_variants(start), REWARD_CHECKS, REWARD_SEEDS
-    if unknown := set(options.variants or ()) - known.keys():
-        parser.error(f"unknown variants: {', '.join(sorted(unknown))}; known: {', '.join(known)}")
+        variants, checks, seeds = reward_variants(start), REWARD_CHECKS, REWARD_SEEDS
     if options.rewards and not (start / CARD).is_file():
         call = TrainingCall(load_recipe("shapes_captioner_xe"), TrainingProcesses("cpu"))
         run_recipe(call, start, lambda taken: None, {}, judge=False)
-    variants = {name: known[name] for name in options.variants or known}
     values = measured(options.output, range(options.seeds or seeds), variants)
-    return report(missing(values, checks), table(values), shown(values, checks))
+    rows = checked(values, checks)
+    faults = [
+        f"{figure}: {higher} is not above {lower}"
+        for figure, higher, lower, *_, verdict in rows
+        if verdict == "missing"
+    ]
+    return report(
+        faults, table(values), "\n".join(markdown_table(["figure", "higher", "lower", "difference", ""], rows))
+    )
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 
-from ..self_training.report import Point, curve_of, draw_curves, rows_of
+from ..self_training.report import curve_of, draw_curves, rows_of
 from ..self_training.rounds import LoopCall, run_loop
 from ..self_training.schema import load_loop
 from ..training.judging import Row, markdown_table
@@ -38,7 +38,7 @@ def measured(folder: Path, seeds: Sequence[int], turns: int) -> dict[int, list[R
         loaded = load_loop("shapes_loop", [f"seed={seed}", f"turns={turns}"])
         call = LoopCall(loaded, TrainingProcesses("cpu"), store=str(folder / "store.sqlite"))
         by_seed[seed] = rows_of(run_loop(call, folder / f"loop-{seed}"))
-        text = ", ".join(f"{100 * point.value:.1f}" for point in curve_of(by_seed[seed])[1])
+        text = ", ".join(f"{100 * row['value']:.1f}" for row in curve_of(by_seed[seed])[1])
         print(f"seed {seed}: {text}", flush=True)
     return by_seed
 
@@ -87,7 +87,7 @@ def main() -> int:
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     by_seed = measured(options.output, range(options.seeds), options.turns)
-    curves: dict[str, list[Point]] = {f"seed {seed}": curve_of(rows)[1] for seed, rows in by_seed.items()}
+    curves = {f"seed {seed}": curve_of(rows)[1] for seed, rows in by_seed.items()}
     draw_curves(options.output / "loop.svg", curve_of(next(iter(by_seed.values())))[0], curves)
     return report(missing(by_seed), table(by_seed))
 

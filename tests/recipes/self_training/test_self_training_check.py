@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from capbench.recipes.self_training.report import Point, curve_of, draw_curves
+from capbench.recipes.self_training.report import curve_of, draw_curves
 from capbench.recipes.self_training.schema import load_loop
 from capbench.recipes.shapes.self_training_check import missing, table
 
@@ -46,8 +46,16 @@ def test_table_has_a_line_a_turn_with_the_spread_over_seeds():
 def test_curve_is_of_the_first_metric(tmp_path: Path):
     label, points = curve_of(rows(0.5, 0.6))
     assert label == "CAPTURE of t"
-    assert points == [Point(0, 0.5, 0.4, 0.7), Point(1, 0.6, 0.5, 0.6 + 0.2)]
-    draw_curves(tmp_path / "loop.svg", label, {"seed 0": points, "seed 1": [Point(0, 0.5), Point(1, 0.7)]})
+    assert [[row[key] for key in ("turn", "value", "low", "high")] for row in points] == [
+        [0, 0.5, 0.4, 0.7],
+        [1, 0.6, 0.5, 0.8],
+    ]
+    without = {"low": None, "high": None}
+    draw_curves(
+        tmp_path / "loop.svg",
+        label,
+        {"seed 0": points, "seed 1": [without | {"turn": 0, "value": 0.5}, without | {"turn": 1, "value": 0.7}]},
+    )
     figure = (tmp_path / "loop.svg").read_text(encoding="utf-8")
     assert "<title" in figure
     assert "CAPTURE of t by turn" in figure

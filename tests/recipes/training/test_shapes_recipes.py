@@ -12,9 +12,8 @@ from capbench.recipes.shapes.replication_checks import (
     POSITIVES,
     REWARD_CHECKS,
     VARIANTS,
-    missing,
+    checked,
     reward_variants,
-    shown,
     table,
 )
 from capbench.recipes.shapes.rows import painted
@@ -29,19 +28,18 @@ def test_checks_name_variants_and_what_is_missing():
     tuned = reward_variants(Path("captioner_xe"))
     of_rewards = REWARD_CHECKS, tuned
     for checks, variants in (((*CHECKS, *POSITIVES), VARIANTS), of_rewards):
-        assert {name for check in checks for name in (check.higher, check.lower)} <= {"start", *variants}
+        assert {name for _, *names in checks for name in names} <= {"start", *variants}
         for variant, (recipe, changes) in variants.items():
             assert load_recipe(recipe, changes).recipe.data.reader is not None, variant
     figure = "shapes_dci_all_neg accuracy"
     clear = {"start": {figure: [0.5]}, "sdci_pick1": {figure: [0.7, 0.72]}}
-    assert missing(clear, CHECKS) == []
     within = {"start": {figure: [0.5]}, "sdci_pick1": {figure: [0.45, 0.65]}}
-    assert missing(within, CHECKS) == [f"{figure}: sdci_pick1 is not above start"]
     # Student's t of one degree of freedom is 12.706 at 0.975; the gains are 20 and 22.
-    assert shown(clear, CHECKS).splitlines()[2:] == [f"| {figure} | sdci_pick1 | start | +21.0 [+8.3, +33.7] | shown |"]
-    assert shown(within, CHECKS).splitlines()[-1].endswith("| missing |")
+    assert checked(clear, CHECKS) == [[figure, "sdci_pick1", "start", "+21.0 [+8.3, +33.7]", "shown"]]
+    ((*check, _, verdict),) = checked(within, CHECKS)
+    assert [*check, verdict] == [figure, "sdci_pick1", "start", "missing"]
     once = {"sdci_pick1": {figure: [0.7]}, "sdci_pick1_nl0": {figure: [0.5]}}
-    assert shown(once, CHECKS).splitlines()[2:] == [f"| {figure} | sdci_pick1 | sdci_pick1_nl0 | +20.0 | shown |"]
+    assert checked(once, CHECKS) == [[figure, "sdci_pick1", "sdci_pick1_nl0", "+20.0", "shown"]]
     assert table(clear).splitlines()[-1] == "| sdci_pick1 | 71.0 ± 1.4 |"
     assert table(clear).splitlines()[-2] == "| start | 50.0 |"
 
@@ -54,7 +52,8 @@ def test_rewards_are_held_against_each_other_in_a_table_of_their_own():
         "scst_cider": {clip_s: [1.6, 1.7], length: [14.0, 15.0]},
         "scst_clip_s": {clip_s: [1.65, 1.75], length: [16.0, 16.0]},
     }
-    assert missing(values, REWARD_CHECKS) == [f"{clip_s}: scst_clip_s is not above scst_cider"]
+    missing = [row[:3] for row in checked(values, REWARD_CHECKS) if row[-1] == "missing"]
+    assert missing == [[clip_s, "scst_clip_s", "scst_cider"]]
     encoders, captioners = table(values).split("\n\n")
     assert encoders.splitlines()[2:] == ["| start | 50.0 |", "| sdci_pick1 | 70.0 |"]
     assert captioners.splitlines()[2:] == [
