@@ -25,7 +25,6 @@ from ..permissions import permitted, runs_code
 from . import Adapter, Detector, Encoder, Judge, Painter, Segmenter, adapters
 from .arguments import parse_arguments
 from .contracts import Model, TrainableModel
-from .images.handles import ImageHandle
 
 ALIAS_FOLDER = Path(__file__).parent / "models"
 ALIAS_FILE = "model.yaml"
@@ -110,11 +109,6 @@ class ModelSpec:
     def runs_remote_code(self) -> bool:
         """Whether code that comes with its checkpoint would run."""
         return bool(self._arguments_of(adapters[self.adapter]).get("trust_remote_code"))
-
-    def refuses(self, image: ImageHandle) -> str:
-        """Return why it cannot use an image; see ``Model.refuses``."""
-        build = adapters[self.adapter]
-        return build.refuses(image) if isinstance(build, type) and issubclass(build, Model) else ""
 
     def load(self) -> Adapter:
         """Build the adapter, unless the model was given.

@@ -98,11 +98,6 @@ class Model:
             AdapterError: The hint says how to get it.
         """
 
-    @classmethod
-    def refuses(cls, image: ImageHandle) -> str:
-        """Return why it cannot use an image, as far as known before it is loaded; else an empty string."""
-        return ""
-
     def to_trainable(self) -> TrainableModel:
         """Return the model's module and its parts for training.
 

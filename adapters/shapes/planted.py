@@ -15,7 +15,7 @@ from ..contracts import Caption, Captioned, Captioner, CaptionRequest
 from ..decoding.generating import generator_of
 from ..images.handles import ImageHandle
 from ..images.reading import UnreadableImage
-from .regions import SceneView, SeesShapes, see
+from .regions import SceneView, see
 
 _REVISION = 1
 _IN_FULL = 0.9
@@ -23,7 +23,7 @@ _IN_FULL = 0.9
 
 
 @dataclass(eq=False, repr=False)
-class PlantedCaptioner(SeesShapes, Captioner):
+class PlantedCaptioner(Captioner):
     """Captions whole pictures by a model, less their last sentences, and crops by the scene; both with inventions.
 
     Args:

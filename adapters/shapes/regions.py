@@ -17,7 +17,6 @@ from ...tasks.shapes.drawing import mask_of, pixel_box, pixels
 from ...tasks.shapes.pictures import DrawnPicture
 from ...tasks.shapes.sampling import sample_scene
 from ...tasks.shapes.scene import Scene, Thing
-from ..contracts import Model
 from ..images.handles import ImageHandle
 from ..images.reading import UnreadableImage, crop_of, read_image
 from ..regions.contracts import Detections, Detector, Region, Segmenter, wanted_points
@@ -76,19 +75,6 @@ def see(image: ImageHandle) -> SceneView:
     return SceneView(scene, side, window)
 
 
-class SeesShapes(Model):
-    """A model that sees pictures of the shapes world alone."""
-
-    @classmethod
-    def refuses(cls, image: ImageHandle) -> str:
-        """Return why a picture is none of the shapes world; see ``Model.refuses``."""
-        try:
-            see(image)
-        except UnreadableImage as error:
-            return str(error)
-        return ""
-
-
 def _recognised(image: ImageHandle) -> tuple[Scene, int]:
     shown = np.asarray(read_image(ImageHandle(image.source)).image.convert("RGB"), np.int16)
     height, width, _ = shown.shape
@@ -104,7 +90,7 @@ def _recognised(image: ImageHandle) -> tuple[Scene, int]:
     )
 
 
-class ShapesSegmenter(SeesShapes, Segmenter):
+class ShapesSegmenter(Segmenter):
     """Finds the things of a picture of the shapes world, exactly.
 
     Args:
@@ -128,7 +114,7 @@ class ShapesSegmenter(SeesShapes, Segmenter):
         return [Region.of(mask, 1.0, 1.0) for mask in masks if mask.any()]
 
 
-class ShapesDetector(SeesShapes, Detector):
+class ShapesDetector(Detector):
     """Finds what phrases name in a picture of the shapes world.
 
     Each thing has its box, and the background has one in which nothing stands. A text scores above 0.5 in the box of

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from scipy.cluster.vq import kmeans2
 
 from ...adapters.regions.contracts import PackedMask, Region, WholeBox
 from ...errors import UsageError
@@ -67,7 +68,7 @@ def largest_rectangle(grid: np.ndarray) -> WholeBox | None:
 
 
 _LEAST, _MOST = 0.001, 0.9
-_CLUSTERS, _STARTS, _STEPS = 10, 10, 300
+_CLUSTERS, _STARTS, _STEPS = 10, 10, 50
 _CUT, _RECTANGLES, _SCALE, _WORTH = 3, 2, 4, 0.3
 
 
@@ -114,40 +115,12 @@ def k_means(points: np.ndarray, clusters: int, seed: int = 0) -> np.ndarray:
         seed: Of the starts.
     """
     rng = np.random.default_rng(seed)
-    different = np.unique(points, axis=0)
-    count = min(clusters, len(different))
-    best, least = np.zeros(len(points), np.int64), math.inf
-    for _ in range(_STARTS):
-        labels, error = settled(points, _starting_centres(different, count, rng))
-        if error < least:
-            best, least = labels, error
-    return best
-
-
-def settled(points: np.ndarray, centres: np.ndarray) -> tuple[np.ndarray, float]:
-    """Move centres to the mean of the points that are nearest to them until no point changes (Lloyd).
-
-    A centre that no point is nearest to stays where it is.
-
-    Args:
-        points: ``[n, d]``.
-        centres: ``[k, d]``.
-
-    Returns:
-        The nearest centre of each point, the first of equal ones, and the sum of squared distances.
-    """
-    centres = centres.copy()
-    labels = np.full(len(points), -1)
-    distances = np.zeros((len(points), len(centres)))
-    for _ in range(_STEPS):
-        distances = ((points[:, None] - centres) ** 2).sum(axis=2)
-        nearest = distances.argmin(axis=1)
-        if (nearest == labels).all():
-            break
-        labels = nearest
-        for label in np.unique(labels):
-            centres[label] = points[labels == label].mean(axis=0)
-    return labels, float(distances.min(axis=1).sum())
+    count = min(clusters, len(np.unique(points, axis=0)))
+    with warnings.catch_warnings():
+        # Of clusters that have become empty.
+        warnings.simplefilter("ignore", UserWarning)
+        starts = [kmeans2(points, count, _STEPS, minit="++", seed=rng) for _ in range(_STARTS)]
+    return min(starts, key=lambda start: ((points - start[0][start[1]]) ** 2).sum())[1]
 
 
 def hulls(boxes: np.ndarray, labels: np.ndarray) -> list[WholeBox]:
@@ -200,52 +173,14 @@ def cut_hulls(boxes: Sequence[WholeBox], short: int) -> list[WholeBox]:
     return kept
 
 
-def _starting_centres(points: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Return different points, each drawn by its squared distance to those before it (k-means++)."""
-    centres = [points[rng.integers(len(points))]]
-    squared = np.full(len(points), math.inf)
-    while len(centres) < count:
-        squared = np.minimum(squared, ((points - centres[-1]) ** 2).sum(axis=1))
-        centres.append(points[rng.choice(len(points), p=squared / squared.sum())])
-    return np.stack(centres)
-
-
 def _belong(box: np.ndarray, boxes: np.ndarray) -> np.ndarray:
     """Return which boxes a box is to be united with."""
-    shared, union = _shared_and_union(box, boxes)
+    shared = np.maximum(np.minimum(box[2:], boxes[:, 2:]) - np.maximum(box[:2], boxes[:, :2]), 0).prod(axis=1)
+    union = (box[2:] - box[:2]).prod() + (boxes[:, 2:] - boxes[:, :2]).prod(axis=1) - shared
     outer = np.maximum(box[2:], boxes[:, 2:]) - np.minimum(box[:2], boxes[:, :2])
     hull = outer.prod(axis=1)
     gap = (hull - union) / hull
     return (shared / union - gap > 0) | (gap < 0.1)
-
-
-def kept_boxes(boxes: np.ndarray, scores: np.ndarray, most: float) -> np.ndarray:
-    """Return the boxes that no better one overlaps, the best first.
-
-    Args:
-        boxes: Left, top, right, bottom, ``[n, 4]``. A box without area overlaps none.
-        scores: How good they are, ``[n]``; of equal ones the first is the better.
-        most: IoU above which a box goes.
-
-    Returns:
-        Their positions, int64 ``[kept]``.
-    """
-    left = np.argsort(-np.asarray(scores, np.float64), kind="stable")
-    edges = np.asarray(boxes, np.float64).reshape(-1, 4)[left]
-    kept = []
-    while len(left):
-        kept.append(left[0])
-        shared, union = _shared_and_union(edges[0], edges)
-        stays = ~(np.divide(shared, union, out=np.zeros(len(edges)), where=union > 0) > most)
-        stays[0] = False
-        left, edges = left[stays], edges[stays]
-    return np.array(kept, np.int64)
-
-
-def _shared_and_union(box: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the areas that a box has in common with others, and of both together."""
-    shared = np.maximum(np.minimum(box[2:], boxes[:, 2:]) - np.maximum(box[:2], boxes[:, :2]), 0).prod(axis=1)
-    return shared, (box[2:] - box[:2]).prod() + (boxes[:, 2:] - boxes[:, :2]).prod(axis=1) - shared
 
 
 def _hull(boxes: np.ndarray) -> WholeBox:

@@ -38,14 +38,12 @@ class Output(Strict):
     columns: dict[str, str] = Field(default_factory=dict)
     """Of ``rows``: column to value, in addition to ``id``, ``image`` and ``provenance``; a single text in a list column
     (captions, further_captions, …) becomes a list of one."""
-    format: Literal["jsonl", "parquet"] = "jsonl"
-    """Of ``rows``."""
     split: Literal["train", "valid", "test"] = "test"
     """Of ``dci``: the split of all images."""
 
     @model_validator(mode="after")
     def _fits(self) -> Output:
-        foreign = {"rows": {"split"}, "dci": {"columns", "format"}}[self.form] & self.model_fields_set
+        foreign = {"rows": {"split"}, "dci": {"columns"}}[self.form] & self.model_fields_set
         if foreign:
             raise ValueError(f"key '{sorted(foreign)[0]}' does not apply to the form '{self.form}'; remove it")
         return self

@@ -81,32 +81,6 @@ def require_models(built: Sequence[Stage], models: PipelineModels) -> None:
         raise as_one(list({part.message: part for part in error.parts}.values())) from error
 
 
-def require_seen(built: Sequence[Stage], models: PipelineModels, rows: Iterable[PipelineRow]) -> None:
-    """Raise if a model of a stage rejects the images of all rows; nothing is loaded.
-
-    Args:
-        built: The stages.
-        models: Their models.
-        rows: The input rows; read until a model accepts an image.
-
-    Raises:
-        DataError: Names the stage, the model and the first image.
-    """
-    for stage in built:
-        for role in stage.roles if stage.settings.on_failure == "leave_out" else ():
-            first = ""
-            for row in rows:
-                why = "" if row.image is None else models.spec(role).refuses(row.pixels)
-                if not why:
-                    break
-                first = first or f"{row.id}: {why}"
-            else:
-                raise DataError(
-                    f"stage '{stage.name}': the {role} {models.name(role)} rejects every image; {first}",
-                    f"Give other images with --data, or another model with --set models.{role}.name=NAME.",
-                )
-
-
 def require_values(built: Sequence[Stage], loaded: LoadedPipeline, available: Collection[str]) -> None:
     """Raise if a stage, the output or 'judged' reads a value that neither the data nor an earlier stage gives.
 
@@ -384,24 +358,21 @@ def dry_run(call: SynthesisCall) -> Iterator[tuple[str, str]]:
     """Check everything without a model, and yield the plan as pairs of label and value.
 
     Raises:
-        BenchError: The pipeline or its data are invalid; or, after the plan, models are missing or reject all
-            images.
+        BenchError: The pipeline or its data are invalid; or, after the plan, models are missing.
     """
     require_permitted(call.loaded.requests)
     pipeline = call.loaded.pipeline
     stages = build_stages(call.loaded)
     require_judges(pipeline)
     source = call.source(None)
-    images: list[PipelineRow] = []
-    values, common = set[str](), set[str]()
-    for row in source.rows():
-        common = common.intersection(row.values) if images else {*row.values}
+    total, values, common = 0, set[str](), set[str]()
+    for total, row in enumerate(source.rows(), 1):
+        common = common.intersection(row.values) if total > 1 else {*row.values}
         values.update(row.values)
-        images.append(PipelineRow(row.id, row.image))
     require_values(stages, call.loaded, common)
     models = PipelineModels(pipeline.models)
     yield "pipeline", pipeline.pipeline
-    yield "rows", f"{len(images):,} from {source.name}"
+    yield "rows", f"{total:,} from {source.name}"
     yield from (("left out", f"{place}: {why}") for place, why in list(source.left_out.items())[:3])
     yield "values", ", ".join(sorted(values)) or "none; an image per row"
     for stage in stages:
@@ -411,7 +382,6 @@ def dry_run(call: SynthesisCall) -> Iterator[tuple[str, str]]:
     judging = pipeline.judged
     yield "judged by", ", ".join(judging.metrics) if judging else "no metric"
     require_models(stages, models)
-    require_seen(stages, models, images)
 
 
 def make(call: SynthesisCall, output: Path, on_stage: Callable[[StageFacts], object] = lambda facts: None) -> Report:
@@ -442,7 +412,6 @@ def make(call: SynthesisCall, output: Path, on_stage: Callable[[StageFacts], obj
         source = call.source(output)
         rows = RowFile(folder / "given.jsonl", with_digests(source.rows()))
         require_values(stages, call.loaded, rows.keys)
-        require_seen(stages, models, rows)
         count = len(rows)
         facts: list[StageFacts] = []
         for fact, produced in synthesis.run(rows):

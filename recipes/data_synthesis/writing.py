@@ -5,11 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import Any
 
 from ...adapters.images.handles import image_suffix
 from ...atomic_files import write_whole, written_whole
@@ -21,8 +19,6 @@ from .sources import file_name
 
 _LISTS = ("captions", "negatives", "further_captions", "further_images")
 """Columns that hold lists."""
-_ROWS = 10_000
-"""Rows of a Parquet row group."""
 OF_DCI = ("mask_data", "summaries", "negatives", "clip_scores")
 """Values that DCI's folder holds for each image."""
 _PERHAPS_OF_DCI = ("short_caption", "extra_caption", "mask_keys")
@@ -38,46 +34,10 @@ def write_output(rows: Iterable[PipelineRow], output: Output, folder: Path) -> P
     folder.mkdir(parents=True, exist_ok=True)
     if output.form == "dci":
         return _write_dci(rows, output, folder)
-    path = folder / f"rows.{output.format}"
-    values = (_values(row, output, folder) for row in rows)
-    with written_whole(path) as draft:
-        if output.format == "jsonl":
-            with draft.open("w", encoding="utf-8") as file:
-                file.writelines(f"{json.dumps(row, ensure_ascii=False)}\n" for row in values)
-        else:
-            _write_parquet(values, draft)
+    path = folder / "rows.jsonl"
+    with written_whole(path) as draft, draft.open("w", encoding="utf-8") as file:
+        file.writelines(f"{json.dumps(_values(row, output, folder), ensure_ascii=False)}\n" for row in rows)
     return path
-
-
-def _write_parquet(values: Iterable[dict[str, Any]], path: Path) -> None:
-    """Write rows in chunks; the schema is that of all rows, which are read twice."""
-    import pyarrow
-    import pyarrow.parquet
-
-    with TemporaryFile("w+", encoding="utf-8", dir=path.parent) as lines:
-        # Provenance differs in keys by row, so it is written as JSON.
-        texts = ({**row, "provenance": json.dumps(row["provenance"], ensure_ascii=False)} for row in values)
-        lines.writelines(f"{json.dumps(row)}\n" for row in texts)
-        try:
-            schemas = [table.schema for table in _tables(lines)]
-            schema = pyarrow.unify_schemas(schemas, promote_options="permissive")
-            with pyarrow.parquet.ParquetWriter(path, schema) as writer:
-                for table in _tables(lines, schema):
-                    writer.write_table(table)
-        except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
-            raise DataError(
-                f"rows cannot be written as Parquet: {error}", "Write them with output.format=jsonl."
-            ) from error
-
-
-def _tables(lines: IO[str], schema: Any = None) -> Iterator[Any]:
-    """Yield the rows of a file as tables, with the columns of a schema or of the rows."""
-    import pyarrow
-
-    lines.seek(0)
-    while rows := [json.loads(line) for line in islice(lines, _ROWS)]:
-        names = schema.names if schema else dict.fromkeys(name for row in rows for name in row)
-        yield pyarrow.table({name: [row.get(name) for row in rows] for name in names}, schema=schema)
 
 
 def _values(row: PipelineRow, output: Output, folder: Path) -> dict[str, Any]:

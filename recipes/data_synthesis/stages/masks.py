@@ -34,6 +34,7 @@ class Boxes(RowStage):
     settings: BoxesSettings
     roles = ("segmenter",)
     gives = ("{to}",)
+    version = 2
 
     def make(self, row: PipelineRow, models: PipelineModels) -> PipelineRow:
         """Return a row with its boxes."""

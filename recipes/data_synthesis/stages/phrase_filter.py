@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
+import torch
 from pydantic import Field
+from torchvision.ops import nms
 
 from ....adapters import CaptionRequest
 from ....adapters.contracts import Captioned
@@ -19,7 +21,6 @@ from ....metrics.capture.scene_graphs import Graph
 from ....metrics.judging import fill
 from ..asking import says_yes
 from ..contract import Generated, NotGenerated, PipelineModels, PipelineRow, Stage, StageSettings
-from ..geometry import kept_boxes
 from .elements import ParserChoice, graphs_of
 
 THRESHOLD = 0.01
@@ -113,7 +114,8 @@ def phrase_scores(detections: Detections, scoring: Scoring = "released", thresho
         return scores.max(axis=0)
     best = np.zeros(phrases)
     winners, highest = scores.argmax(axis=1), scores.max(axis=1)
-    kept = kept_boxes(detections.boxes, highest, _OVERLAP)
+    boxes = torch.as_tensor(np.asarray(detections.boxes, np.float64)).reshape(-1, 4)
+    kept = nms(boxes, torch.from_numpy(highest), _OVERLAP).numpy()
     kept = kept[highest[kept] > threshold]
     np.maximum.at(best, winners[kept], highest[kept])
     return best

@@ -19,7 +19,6 @@ from capbench.recipes.data_synthesis.geometry import (
     clustered_boxes,
     hulls,
     k_means,
-    kept_boxes,
     largest_rectangle,
     mask_tree,
     points_near,
@@ -150,32 +149,6 @@ def test_largest_rectangle_is_that_of_all_rectangles():
         grid = rng.random(rng.integers(1, 9, 2)) < rng.uniform(0.3, 1)
 
         assert largest_rectangle(grid) == plain_largest(grid), seed
-
-
-def plain_kept(boxes, scores, most) -> list[int]:
-    kept: list[int] = []
-    for one in sorted(range(len(boxes)), key=lambda n: -scores[n]):
-        for other in kept:
-            (a, b, c, d), (e, f, g, h) = boxes[one], boxes[other]
-            shared = max(min(c, g) - max(a, e), 0) * max(min(d, h) - max(b, f), 0)
-            union = (c - a) * (d - b) + (g - e) * (h - f) - shared
-            if union and shared / union > most:
-                break
-        else:
-            kept.append(one)
-    return kept
-
-
-def test_kept_are_those_of_a_plain_computation():
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        corners = rng.integers(0, 6, (12, 2, 2)).astype(float)
-        boxes = np.hstack([corners.min(1), corners.max(1)])
-        # Scores tie, boxes touch, some have no area.
-        scores = rng.integers(0, 4, 12) / 4
-        most = rng.choice([0.1, 0.25, 0.5])
-
-        assert kept_boxes(boxes, scores, most).tolist() == plain_kept(boxes.tolist(), scores.tolist(), most), seed
 
 
 HEIGHT, WIDTH = 20, 150
