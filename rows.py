@@ -14,9 +14,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import DataError
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 # Builtin types first: checks against ``numbers.Real`` are slow.
@@ -39,6 +42,12 @@ class BadRow:
 
 
 Row = dict[str, Any]
+
+
+def first_fault(error: ValidationError) -> str:
+    """Return the first of the faults that pydantic found, with its place."""
+    fault = error.errors()[0]
+    return f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
 
 
 def no_such_file(path: Path) -> str:

@@ -15,7 +15,7 @@ from ..adapters import Judgement, JudgeRequest
 from ..errors import MetricError, require_all, require_counts
 from .capture.parsers import RELEASED_ENCODER, choose_parser, named_parser, other_encoder
 from .capture.phrases import PhraseEncoder
-from .capture.scene_graphs import CaptionParser
+from .capture.scene_graphs import CaptionParser, of_references
 from .contract import PARSEABLE, Context, Metric, Need, labelled, require_choice
 from .items import Items, Scores
 from .judging import ask, fill, prompt_digest, quoted, read_prompt
@@ -276,7 +276,7 @@ class Aloha(Metric):
             if isinstance(candidate, str):
                 sides.append(f"candidate: {candidate}")
             elif isinstance(references, str):
-                sides.append(f"references: {references}")
+                sides.append(references)
             else:
                 seen = sorted(items.objects[item]) if self.detections else []
                 sides.append((candidate, [*with_roots(references, root), *((name.lower(),) for name in seen)]))
@@ -297,7 +297,8 @@ class Aloha(Metric):
         read = [_read(answer, certain=number < len(texts)) for number, answer in enumerate(answers)]
         of_text: dict[str, Things | str] = {caption: [] for caption in candidates}
         of_text |= zip(texts, read[: len(texts)], strict=True)
-        of_set = dict(zip(asked, read[len(texts) :], strict=True))
+        named = (f"references: {things}" if isinstance(things, str) else things for things in read[len(texts) :])
+        of_set = dict(zip(asked, named, strict=True))
         return of_text, [of_set.get(captions, []) for captions in reference_sets]
 
     def _parsed(
@@ -313,7 +314,7 @@ class Aloha(Metric):
             graphs = () if caption is None or isinstance(caption, str) else caption.sentences
             names = dict.fromkeys(name.lower() for graph in graphs for name in graph.objects if name.strip())
             of_text[text] = caption if isinstance(caption, str) else [(name,) for name in names]
-        return of_text, [_pooled([of_text[text] for text in captions]) for captions in reference_sets]
+        return of_text, [of_references([of_text[text] for text in captions]) for captions in reference_sets]
 
     def _unknown_words(self, candidate: str, references: Sequence[str]) -> list[str]:
         if self._parser is None:
@@ -349,16 +350,6 @@ def _read(answer: Judgement | str, *, certain: bool) -> Things | str:
         return read_objects(answer.text, certain=certain)
     except ValueError as error:
         return f"{error}: {quoted(answer.text)}"
-
-
-def _pooled(captions: Sequence[Things | str]) -> Things | str:
-    """Return the things of all references, each once, or why they are not known."""
-    pooled: dict[Alternatives, None] = {}
-    for number, things in enumerate(captions, 1):
-        if isinstance(things, str):
-            return f"number {number}: {things}"
-        pooled |= dict.fromkeys(things)
-    return list(pooled)
 
 
 def _fault(candidate: Things, references: Things) -> tuple[str, float | None] | None:

@@ -9,8 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from ..adapters import ImageHandle, Judgement, JudgeRequest
-from .contract import Context
+from ..adapters import Judgement, JudgeRequest
+from .contract import Context, images_of
 from .items import Items, Scores
 from .judging import PromptedMetric, ask_until_read, fill, require_tries
 
@@ -89,18 +89,16 @@ class CapArenaAuto(PromptedMetric):
         """
         prompt = self._prompt()
         values = np.full(len(items), np.nan)
-        failures: dict[int, str] = {}
+        images, failures = images_of(self, items)
         remarks: dict[int, str] = {}
         signs: dict[int, int] = {}
         requests: dict[int, JudgeRequest] = {}
-        for item, (candidate, references) in enumerate(zip(items.candidates, items.references, strict=True)):
-            image = items.images[item]
+        for item, image in images.items():
+            candidate, references = items.candidates[item], items.references[item]
             if len(references) < 2:
                 failures[item] = "needs two references: the baseline's caption, then a person's"
             elif candidate == references[0]:
                 values[item] = 0.0
-            elif not isinstance(image, ImageHandle):
-                failures[item] = "image: is a video"
             else:
                 # 1 where the candidate stands first, -1 where its rival does.
                 texts = json.dumps([self.seed, candidate, references[0]]).encode()
@@ -116,14 +114,14 @@ class CapArenaAuto(PromptedMetric):
                 remarks.update({item: answer.remark} if answer.remark else {})
             return verdict is not None
 
-        unanswered, waiting = ask_until_read(requests, context, self.tries, read)
-        failures |= unanswered
+        unanswered, waiting = ask_until_read(requests, lambda item, attempt: requests[item], context, self.tries, read)
+        none = f"the judge gave no verdict ({self.tries} tries)"
         if self.on_failure == "zero":
             values[waiting] = 0.0
-            remarks |= dict.fromkeys(waiting, f"the judge gave no verdict ({self.tries} tries), and counts 0")
+            remarks |= dict.fromkeys(waiting, f"{none}, and counts 0")
         else:
-            failures |= dict.fromkeys(waiting, f"the judge gave no verdict ({self.tries} tries)")
-        return Scores(values, failures=failures, remarks=remarks)
+            unanswered |= dict.fromkeys(waiting, none)
+        return Scores(values, failures=failures | unanswered, remarks=remarks)
 
     def _own_prompt(self) -> str:
         return _PROMPT

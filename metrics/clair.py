@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -61,14 +62,12 @@ class Clair(Metric):
             MetricError: There is no judge.
             AdapterError: The judge failed as a whole.
         """
-        requests = [
-            JudgeRequest(
-                fill(PROMPT, candidates=_listed((candidate,)), references=_listed(references)),
-                max_tokens=self.max_tokens,
-            )
-            for candidate, references in zip(items.candidates, items.references, strict=True)
-        ]
         values = np.full(len(items), np.nan)
+
+        def request(item: int, attempt: int) -> JudgeRequest:
+            candidates, references = _listed(items.candidates[item : item + 1]), _listed(items.references[item])
+            prompt = fill(PROMPT, candidates=candidates, references=references)
+            return JudgeRequest(prompt, max_tokens=self.max_tokens)
 
         def read(item: int, answer: Judgement) -> bool:
             score = read_score(answer.text)
@@ -76,7 +75,7 @@ class Clair(Metric):
                 values[item] = score / 100
             return score is not None
 
-        failures, waiting = ask_until_read(dict(enumerate(requests)), context, self.tries, read)
+        failures, waiting = ask_until_read(range(len(items)), request, context, self.tries, read)
         failures |= dict.fromkeys(waiting, f"the judge's answer has no number ({self.tries} tries)")
         if self.on_failure == "zero":
             values[list(failures)] = 0.0
@@ -110,5 +109,5 @@ def read_score(answer: str) -> float | None:
     return number
 
 
-def _listed(captions: tuple[str, ...]) -> str:
+def _listed(captions: Sequence[str]) -> str:
     return "".join(f"- {caption}\n" for caption in captions)

@@ -12,16 +12,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
+from pydantic import BaseModel, Field, ValidationError
 
-from ..adapters import ImageHandle, JudgeRequest, VideoHandle
+from ..adapters import ImageHandle, Judgement, JudgeRequest, VideoHandle
 from ..errors import DataError, MetricError, require_all, require_counts
-from ..rows import BadRow, read_rows
-from .contract import PARSEABLE, Context, Metric, Need, labelled, require_choice
+from ..rows import BadRow, first_fault, read_rows
+from .contract import PARSEABLE, Context, Metric, Need, images_of, labelled, require_choice
 from .items import Items, Scores
-from .judging import ask, fill, prompt_digest, quoted, read_prompt
+from .judging import ask_until_read, fill, prompt_digest, quoted, read_prompt
 from .recorded import bare_name, score_file_digest
 
 FACTS = """\
@@ -232,30 +233,24 @@ class DcScore(Metric):
             MetricError: There is no judge, the items have no images, or the oracle's facts or a prompt cannot be read.
             AdapterError: The judge failed as a whole.
         """
-        if not items.images:
-            raise MetricError(f"{self.label} needs images; these captions have none.")
+        images, failures = images_of(self, items)
+        checks: dict[int, FactCheck | str] = {**failures}
+        oracles = self._oracles(items, context)
+        facts = self._extract(
+            [items.candidates[item] for item in images if not isinstance(oracles[item], str)], context
+        )
         cases: dict[int, Case] = {}
-        checks: dict[int, FactCheck | str] = {}
-        for item, known in enumerate(self._oracles(items, context)):
-            image = items.images[item]
-            if not items.candidates[item].strip():
-                checks[item] = "is empty"
-            elif isinstance(known, str):
-                checks[item] = known
-            elif not isinstance(image, ImageHandle):
-                checks[item] = "image: is a video"
+        for item, image in images.items():
+            oracle, own = oracles[item], facts.get(items.candidates[item], "is empty")
+            if isinstance(oracle, str):
+                checks[item] = oracle
+            elif isinstance(own, str):
+                checks[item] = own
             else:
-                cases[item] = Case(items.candidates[item], image, known)
-        facts = self._extract([case.caption for case in cases.values()], context)
-        usable: dict[int, tuple[Case, tuple[CaptionFact, ...]]] = {}
-        for item, case in cases.items():
-            if isinstance(extracted := facts[case.caption], str):
-                checks[item] = extracted
-            else:
-                usable[item] = case, extracted
-        matching = self._several([self._matching(*pair) for pair in usable.values()], context)
-        verifying = self._several([self._verifying(*pair) for pair in usable.values()], context)
-        checks |= zip(usable, map(_account, usable.values(), matching, verifying), strict=True)
+                cases[item] = Case(own, image, oracle)
+        matching = self._several(map(self._matching, cases.values()), context)
+        verifying = self._several(map(self._verifying, cases.values()), context)
+        checks |= zip(cases, map(_account, cases.values(), matching, verifying), strict=True)
         return [checks[item] for item in range(len(items))]
 
     def explain(
@@ -302,74 +297,75 @@ class DcScore(Metric):
                 for name in items.image_names
             ]
         texts = ["\n\n".join(caption for caption in captions if caption.strip()) for captions in items.references]
-        facts = self._extract([text for text in texts if text], context)
-        oracles: list[OracleCaption | str] = []
-        for text in texts:
-            extracted = facts.get(text, "are empty")
-            oracles.append(f"references: {extracted}" if isinstance(extracted, str) else OracleCaption(text, extracted))
-        return oracles
+        facts = self._extract(texts, context)
+        return [
+            f"references: {extracted}"
+            if isinstance(extracted := facts.get(text, "are empty"), str)
+            else OracleCaption(text, extracted)
+            for text in texts
+        ]
 
     def _extract(self, texts: Sequence[str], context: Context) -> dict[str, tuple[CaptionFact, ...] | str]:
-        """Return the facts of each text, or why there are none."""
-        unique = list(dict.fromkeys(texts))
+        """Return the facts of each text that is not empty, or why there are none."""
+        unique = list(dict.fromkeys(text for text in texts if text.strip()))
         asked = [_Question(fill(self._prompts["facts"], caption=text), read_facts, self.temperature) for text in unique]
         return {
-            text: f"facts: {answer}" if isinstance(answer, str) else answer.value
+            text: f"facts: {answer}" if isinstance(answer, str) else answer[0]
             for text, answer in zip(unique, self._ask(asked, context), strict=True)
         }
 
-    def _matching(self, case: Case, facts: Sequence[CaptionFact]) -> _Question[tuple[int | None, ...]]:
-        oracle = case.known.facts
-        texts = {"predicted_atomic_facts": listed(facts, self.join), "oracle_atomic_facts": listed_oracle(oracle)}
+    def _matching(self, case: Case) -> _Question:
+        oracle = case.oracle.facts
+        texts = {"predicted_atomic_facts": listed(case.facts, self.join), "oracle_atomic_facts": listed(oracle, "id")}
         return _Question(
             fill(self._prompts["match"], **texts),
-            lambda answer: read_matches(answer, facts, len(oracle), self.join),
+            lambda answer: read_matches(answer, case.facts, len(oracle), self.join),
             self.temperature,
         )
 
-    def _verifying(self, case: Case, facts: Sequence[CaptionFact]) -> _Question[tuple[bool, ...]]:
-        texts = {"reference_caption": case.known.caption, "atomic_facts": listed(facts, self.join)}
+    def _verifying(self, case: Case) -> _Question:
+        texts = {"reference_caption": case.oracle.caption, "atomic_facts": listed(case.facts, self.join)}
         return _Question(
             fill(self._prompts["verify"], **texts),
-            lambda answer: read_verdicts(answer, facts, self.join),
+            lambda answer: read_verdicts(answer, case.facts, self.join),
             self.verify_temperature,
             case.image,
         )
 
-    def _several(self, questions: Sequence[_Question[_T]], context: Context) -> list[list[_Read[_T]] | str]:
+    def _several(self, questions: Iterable[_Question], context: Context) -> list[list[tuple[Any, str]] | str]:
         """Return of each question as many answers as are wanted; or why one of them is missing."""
         every = [replace(question, number=number) for question in questions for number in range(self.answers)]
         read = self._ask(every, context)
-        results: list[list[_Read[_T]] | str] = []
-        for start in range(0, len(read), self.answers):
-            answers = read[start : start + self.answers]
-            good = [answer for answer in answers if not isinstance(answer, str)]
-            results.append(good if len(good) == len(answers) else next(why for why in answers if isinstance(why, str)))
-        return results
+        several = (read[start : start + self.answers] for start in range(0, len(read), self.answers))
+        return [
+            next((why for why in answers if isinstance(why, str)), None)
+            or [answer for answer in answers if not isinstance(answer, str)]
+            for answers in several
+        ]
 
-    def _ask(self, questions: Sequence[_Question[_T]], context: Context) -> list[_Read[_T] | str]:
-        """Return the answer to each question; unusable ones are requested again, with another seed."""
-        results: dict[int, _Read[_T] | str] = {}
-        waiting = list(range(len(questions)))
-        for attempt in range(self.tries):
-            answers = ask([self._request(questions[place], attempt) for place in waiting], context)
-            again: list[int] = []
-            for place, answer in zip(waiting, answers, strict=True):
-                if isinstance(answer, str):
-                    results[place] = answer
-                    continue
-                try:
-                    results[place] = _Read(questions[place].read(answer.text), answer.remark)
-                except ValueError as error:
-                    results[place] = f"{error} ({self.tries} tries): {quoted(answer.text)}"
-                    again.append(place)
-            waiting = again
+    def _ask(self, questions: Sequence[_Question], context: Context) -> list[tuple[Any, str] | str]:
+        """Return the answer to each question, read, with the remark on its image; or why there is none.
+
+        Unusable ones are requested again, with another seed.
+        """
+        results: dict[int, tuple[Any, str] | str] = {}
+
+        def request(place: int, attempt: int) -> JudgeRequest:
+            question = questions[place]
+            seed = self.seed + attempt * self.answers + question.number
+            decoding = {"temperature": question.temperature, "seed": seed}
+            return JudgeRequest(question.prompt, question.image, self.max_tokens, decoding=decoding)
+
+        def read(place: int, answer: Judgement) -> bool:
+            try:
+                results[place] = questions[place].read(answer.text), answer.remark
+            except ValueError as error:
+                results[place] = f"{error} ({self.tries} tries): {quoted(answer.text)}"
+            return not isinstance(results[place], str)
+
+        failures, _ = ask_until_read(range(len(questions)), request, context, self.tries, read)
+        results |= failures
         return [results[place] for place in range(len(questions))]
-
-    def _request(self, question: _Question[Any], attempt: int) -> JudgeRequest:
-        seed = self.seed + attempt * self.answers + question.number
-        decoding = {"temperature": question.temperature, "seed": seed}
-        return JudgeRequest(question.prompt, question.image, self.max_tokens, decoding=decoding)
 
     @cached_property
     def _prompts(self) -> dict[str, str]:
@@ -426,13 +422,15 @@ def read_oracle(path: Path) -> dict[str, OracleCaption]:
         for number, row in enumerate(read_rows(path), 1):
             if isinstance(row, BadRow):
                 raise MetricError(f"{row.place}: {row.reason}", _HINT)
+            place = f"{path}: row {number}"
             try:
-                name, known = _read(row)
-            except ValueError as error:
-                raise MetricError(f"{path}: row {number}: {error}", _HINT) from None
-            if name in oracles:
-                raise MetricError(f"{path}: row {number}: image '{name}' already has a row", "Remove one of them.")
-            oracles[name] = known
+                read = _OracleRow.model_validate(row)
+            except ValidationError as error:
+                raise MetricError(f"{place}: {first_fault(error)}", _HINT) from None
+            if (name := bare_name(read.image_name)) in oracles:
+                raise MetricError(f"{place}: image '{name}' already has a row", "Remove one of them.")
+            facts = tuple(CaptionFact(fact, relevant=True) for fact in read.oracle_facts)
+            oracles[name] = OracleCaption(read.oracle_caption, facts)
     except DataError as error:
         raise MetricError(error.message, error.hint or _HINT) from error
     if not oracles:
@@ -440,17 +438,15 @@ def read_oracle(path: Path) -> dict[str, OracleCaption]:
     return oracles
 
 
-def _read(row: dict[str, Any]) -> tuple[str, OracleCaption]:
-    name, caption, facts = (row.get(key) for key in ("image_name", "oracle_caption", "oracle_facts"))
-    for key, value in (("image_name", name), ("oracle_caption", caption)):
-        if not isinstance(value, str) or not value.strip():
-            raise ValueError(f"has no {key}")
-    if not isinstance(facts, list) or not facts:
-        raise ValueError("'oracle_facts' is not a list with entries")
-    # The released file has a blank one, which counts.
-    if not all(isinstance(fact, str) for fact in facts):
-        raise ValueError("'oracle_facts' holds an entry that is not text")
-    return bare_name(str(name)), OracleCaption(str(caption), tuple(CaptionFact(fact, relevant=True) for fact in facts))
+_Text = Annotated[str, Field(pattern=r"\S")]
+
+
+class _OracleRow(BaseModel):
+    """A row of the file of facts; the released one has a blank fact, which counts."""
+
+    image_name: _Text
+    oracle_caption: _Text
+    oracle_facts: list[str] = Field(min_length=1)
 
 
 _T = TypeVar("_T")
@@ -458,11 +454,11 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Case:
-    """A caption, its image, and the image's oracle."""
+    """The facts of a caption, its image, and the image's oracle."""
 
-    caption: str
+    facts: tuple[CaptionFact, ...]
     image: ImageHandle
-    known: OracleCaption
+    oracle: OracleCaption
 
 
 @dataclass(frozen=True)
@@ -492,38 +488,27 @@ class FactCheck:
 
 
 @dataclass(frozen=True)
-class _Question(Generic[_T]):
+class _Question:
     """A question and the parser of its answer; ``number`` distinguishes repeated questions."""
 
     prompt: str
-    read: Callable[[str], _T]
+    read: Callable[[str], Any]
     temperature: float
     image: ImageHandle | None = None
     number: int = 0
 
 
-@dataclass(frozen=True)
-class _Read(Generic[_T]):
-    """The value of an answer, and the remark on its image."""
-
-    value: _T
-    remark: str
-
-
 def _account(
-    usable: tuple[Case, tuple[CaptionFact, ...]],
-    matching: list[_Read[tuple[int | None, ...]]] | str,
-    verifying: list[_Read[tuple[bool, ...]]] | str,
+    case: Case, matching: list[tuple[Any, str]] | str, verifying: list[tuple[Any, str]] | str
 ) -> FactCheck | str:
-    case, facts = usable
     if isinstance(matching, str):
         return f"matching: {matching}"
     if isinstance(verifying, str):
         return f"verifying: {verifying}"
-    matchings = tuple(answer.value for answer in matching)
-    verifications = tuple(answer.value for answer in verifying)
-    parts = np.mean([trial(facts, case.known.facts, *pair) for pair in product(matchings, verifications)], axis=0)
-    return FactCheck(facts, case.known.facts, matchings, verifications, parts, verifying[0].remark)
+    facts, oracle = case.facts, case.oracle.facts
+    matchings, verifications = (tuple(value for value, _ in answers) for answers in (matching, verifying))
+    parts = np.mean([trial(facts, oracle, *pair) for pair in product(matchings, verifications)], axis=0)
+    return FactCheck(facts, oracle, matchings, verifications, parts, verifying[0][1])
 
 
 _EPSILON = 1e-8
@@ -572,12 +557,7 @@ Join = Literal["number", "text"]
 MOST_CHARACTERS = 100_000
 """An answer that is longer is not read."""
 
-NUMBER = "number"
-"""The key by which an entry says which fact it is of."""
-
-
 _FENCE = "```"
-_NO_MATCH = (None, "None")
 
 
 @dataclass(frozen=True)
@@ -595,24 +575,21 @@ class CaptionFact:
     identifier: str = ""
 
 
-def listed(facts: Sequence[CaptionFact], join: Join) -> str:
-    """Return facts of a caption as questions show them: a JSON list, one a line."""
-    return _listed(
+def listed(facts: Sequence[CaptionFact], key: Literal["number", "text", "id"]) -> str:
+    """Return facts as questions show them: a JSON list, one a line.
+
+    Args:
+        facts: The facts.
+        key: What they are found by: the caption's by ``number`` or ``text``, the oracle's by ``id``.
+    """
+    entries = (
         {
-            **({NUMBER: number} if join == "number" else {}),
+            **({} if key == "text" else {key: number}),
             "fact": fact.text,
-            **({"identifier": fact.identifier} if fact.identifier else {}),
+            **({"identifier": fact.identifier} if fact.identifier and key != "id" else {}),
         }
         for number, fact in enumerate(facts)
     )
-
-
-def listed_oracle(facts: Sequence[CaptionFact]) -> str:
-    """Return the oracle's facts as questions show them: their ids are their places."""
-    return _listed({"id": place, "fact": fact.text} for place, fact in enumerate(facts))
-
-
-def _listed(entries: Iterable[Mapping[str, Any]]) -> str:
     return "[\n" + ",\n".join(json.dumps(entry, ensure_ascii=False) for entry in entries) + "\n]"
 
 
@@ -693,7 +670,7 @@ def _joined(
     """Return the value of each fact. Facts of one text are judged in their order."""
     if join == "number":
         keys: list[Any] = list(range(len(facts)))
-        answered: list[Any] = [_whole(entry.get(NUMBER)) for entry in entries]
+        answered: list[Any] = [_whole(entry.get("number")) for entry in entries]
     else:
         keys, answered = [fact.text for fact in facts], [_text(entry) for entry in entries]
     if Counter(keys) != Counter(answered):
@@ -722,7 +699,7 @@ def _match(entry: Mapping[str, Any], oracle: int) -> int | None:
     if "matched_oracle_id" not in entry:
         raise ValueError("an entry of the judge's answer has no matched_oracle_id")
     value = entry["matched_oracle_id"]
-    if value in _NO_MATCH:
+    if value in (None, "None"):
         return None
     place = _whole(value)
     if place is None or place >= oracle:

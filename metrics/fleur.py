@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..adapters import ImageHandle, Judgement, JudgeRequest, JudgeToken
-from .contract import Context
+from ..adapters import Judgement, JudgeRequest, JudgeToken
+from .contract import Context, images_of
 from .items import Items, Scores
 from .judging import PromptedMetric, ask, fill
 
@@ -61,21 +61,18 @@ class Fleur(PromptedMetric):
             AdapterError: The judge failed as a whole, or tells no probabilities.
         """
         prompt = self._prompt()
-        values, printed = np.full(len(items), np.nan), np.full(len(items), np.nan)
-        failures: dict[int, str] = {}
-        requests: dict[int, JudgeRequest] = {}
-        for item, image in enumerate(items.images):
-            if not isinstance(image, ImageHandle):
-                failures[item] = "image: is a video"
-                continue
+        values, printed = np.full((2, len(items)), np.nan)
+        images, failures = images_of(self, items)
+        requests: list[JudgeRequest] = []
+        for item, image in images.items():
             texts = {
                 "candidate": " ".join(items.candidates[item].split()),
                 "references": "\n".join(items.references[item]),
             }
             text = fill(prompt, **{field: texts[field] for field in self._fields})
-            requests[item] = JudgeRequest(text, image, _MAX_TOKENS, _DIGITS)
+            requests.append(JudgeRequest(text, image, _MAX_TOKENS, _DIGITS))
         remarks: dict[int, str] = {}
-        for item, answer in zip(requests, ask(list(requests.values()), context), strict=True):
+        for item, answer in zip(images, ask(requests, context), strict=True):
             if isinstance(answer, Judgement) and answer.remark:
                 remarks[item] = answer.remark
             try:

@@ -14,7 +14,7 @@ from ..errors import require_all
 from .capture import wordnet as wordnets
 from .capture.parsers import choose_parser, named_parser, other_encoder
 from .capture.phrases import PhraseEncoder
-from .capture.scene_graphs import ParsedCaption
+from .capture.scene_graphs import ParsedCaption, of_references
 from .contract import PARSEABLE, Context, Metric, labelled, require_choice
 from .items import Items, Scores
 from .java import find_jar
@@ -90,8 +90,8 @@ class GraphMetric(Metric):
         texts = dict.fromkeys(text for captions in (items.candidates, *reference_sets) for text in captions)
         parsed = self._parser.parse([text for text in texts if text.strip()], context)
         of_text = {text: self._facts(parsed.get(text)) for text in texts}
-        of_set = [_pooled([of_text[text] for text in captions]) for captions in reference_sets]
-        failures: dict[int, str] = {}
+        of_set = [of_references([of_text[text] for text in captions]) for captions in reference_sets]
+        failures = {item: "item has no reference" for item, texts in enumerate(items.references) if not texts}
         pairs: dict[int, tuple[frozenset[Fact], frozenset[Fact]]] = {}
         for item, its_set in enumerate(set_of_item.tolist()):
             candidate, references = of_text[items.candidates[item]], of_set[its_set]
@@ -99,8 +99,8 @@ class GraphMetric(Metric):
                 failures[item] = f"candidate: {candidate}"
             elif isinstance(references, str):
                 failures[item] = references
-            else:
-                pairs[item] = candidate, references
+            elif item not in failures:
+                pairs[item] = candidate, frozenset(references)
         columns = {name: np.full(len(items), np.nan) for name in ("value", "precision", "recall")}
         usable = list(pairs)
         for start in range(0, len(usable), _ITEMS_A_PIECE):
@@ -139,18 +139,6 @@ class GraphMetric(Metric):
     @cached_property
     def _wordnet(self) -> wordnets.WordNet:
         return wordnets.load(wordnets.find(self._wordnet_folder))
-
-
-def _pooled(captions: Sequence[frozenset[Fact] | str]) -> frozenset[Fact] | str:
-    """Return the facts of all references, or why there are none."""
-    if not captions:
-        return "item has no reference"
-    pooled: set[Fact] = set()
-    for number, facts in enumerate(captions, 1):
-        if isinstance(facts, str):
-            return f"reference {number}: {facts}"
-        pooled |= facts
-    return frozenset(pooled)
 
 
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -90,12 +90,17 @@ def ask(requests: Sequence[JudgeRequest], context: Context, attempt: int = 0) ->
 
 
 def ask_until_read(
-    requests: Mapping[int, JudgeRequest], context: Context, tries: int, read: Callable[[int, Judgement], bool]
+    items: Iterable[int],
+    request: Callable[[int, int], JudgeRequest],
+    context: Context,
+    tries: int,
+    read: Callable[[int, Judgement], bool],
 ) -> tuple[dict[int, str], list[int]]:
     """Repeat the requests whose answers cannot be parsed.
 
     Args:
-        requests: The request of each item.
+        items: Numbers of items.
+        request: Takes an item and the number of tries before; returns the request.
         context: Cache, progress, judge.
         tries: Maximum number of requests for an item, 1 or more.
         read: Takes an item and its answer; returns whether the answer was usable. A ``ValueError`` is the item's
@@ -109,9 +114,9 @@ def ask_until_read(
         AdapterError: The judge failed as a whole.
     """
     failures: dict[int, str] = {}
-    waiting = list(requests)
+    waiting = list(items)
     for attempt in range(tries):
-        answers = ask([requests[item] for item in waiting], context, attempt)
+        answers = ask([request(item, attempt) for item in waiting], context, attempt)
         again: list[int] = []
         for item, answer in zip(waiting, answers, strict=True):
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 from ...errors import MetricError
 from ..contract import Context
-from .scene_graphs import CaptionParser, Graph, ParsedCaption, in_order
+from .scene_graphs import CaptionParser, Graph, ParsedCaption, in_order, united
 
 VERSION = 1
 """Raised when a rule changes."""
@@ -163,16 +163,6 @@ def _statements(phrases: Sequence[_Phrase]) -> Iterator[tuple[Sequence[_Phrase],
 
 def _of(phrases: Sequence[_Phrase], letter: str) -> list[_Phrase]:
     return [phrase for phrase in phrases if phrase.letter == letter]
-
-
-def united(graphs: Iterable[Graph]) -> Graph:
-    """Return the union of the graphs of a caption's sentences."""
-    of_all = list(graphs)
-    return Graph(
-        tuple(name for graph in of_all for name in graph.objects),
-        tuple(pair for graph in of_all for pair in graph.attributes),
-        tuple(triple for graph in of_all for triple in graph.relations),
-    )
 
 
 SHAPES = Path(__file__).parent / "shapes_lexicon.json"

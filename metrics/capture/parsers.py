@@ -12,7 +12,7 @@ from typing import Any, cast, get_args
 from pydantic import BaseModel, ValidationError
 
 from ...errors import DataError, MetricError
-from ...rows import BadRow, read_rows
+from ...rows import BadRow, first_fault, read_rows
 from ..contract import Context, require_choice
 from ..vectors.checkpoints import Checkpoint
 from .factual import RELEASED, FactualParser, InputLimit
@@ -190,8 +190,7 @@ def _graph(row: dict[str, Any]) -> Graph | str:
     try:
         said = _RecordedGraph.model_validate({key: value for key, value in row.items() if value})
     except ValidationError as error:
-        fault = error.errors()[0]
-        return f"{NO_GRAPH}: its recorded {'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+        return f"{NO_GRAPH}: its recorded {first_fault(error)}"
     pairs = said.attributes
     if isinstance(pairs, dict):
         pairs = tuple((name, attribute) for name, words in pairs.items() for attribute in words)

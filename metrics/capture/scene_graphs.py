@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..contract import Context
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from .wordnet import WordNet
 
 NO_GRAPH = "the parser gave no graph"
+
+_Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True)
@@ -219,6 +221,16 @@ def merge(sentences: Iterable[Graph], nouns: Iterable[str], stop_words: frozense
     )
 
 
+def united(graphs: Iterable[Graph]) -> Graph:
+    """Return the union of the graphs of a caption's sentences."""
+    of_all = list(graphs)
+    return Graph(
+        tuple(name for graph in of_all for name in graph.objects),
+        tuple(pair for graph in of_all for pair in graph.attributes),
+        tuple(triple for graph in of_all for triple in graph.relations),
+    )
+
+
 def in_order(graph: Graph) -> Graph:
     """Return a graph without repetitions, in the order that ``merge`` gives."""
     first: dict[str, set[str]] = {}
@@ -238,3 +250,11 @@ def complete(graph: Graph) -> Graph:
     ends += [name for subject, _, other in graph.relations for name in (subject, other)]
     names: Sequence[str] = list(dict.fromkeys([*graph.objects, *ends]))
     return replace(graph, objects=tuple(names))
+
+
+def of_references(captions: Sequence[Iterable[_Part] | str]) -> list[_Part] | str:
+    """Return what parsers found in the references of an item, each once, or why that is not known."""
+    for number, parts in enumerate(captions, 1):
+        if isinstance(parts, str):
+            return f"reference {number}: {parts}"
+    return list(dict.fromkeys(part for parts in captions for part in parts))

@@ -171,11 +171,8 @@ class SpacyParser(CaptionParser):
 
 
 def _parsed(kept: dict[str, Any]) -> ParsedCaption:
-    graph = Graph(
-        tuple(kept["objects"]),
-        tuple((name, attribute) for name, attribute in kept["attributes"]),
-        tuple((subject, relation, name) for subject, relation, name in kept["relations"]),
-    )
+    attributes, relations = (tuple(map(tuple, kept[part])) for part in ("attributes", "relations"))
+    graph = Graph(tuple(kept["objects"]), attributes, relations)
     return ParsedCaption((graph,), tuple(word for name in graph.objects for word in (name, *name.split(" "))))
 
 

@@ -213,7 +213,7 @@ def test_caption_that_cannot_be_parsed_is_named(tmp_path: Path):
     scores = metric.score(items, Context())
     assert scores.values[0] == pytest.approx(1.0, abs=1e-6)
     assert scores.failures[1].startswith("candidate: the parser gave no graph")
-    assert scores.failures[2].startswith("references: number 2: the parser gave no graph")
+    assert scores.failures[2].startswith("reference 2: the parser gave no graph")
 
 
 def lowered(metric: Metric, true: Sequence[str], false: Sequence[str], scenes: Sequence[Scene]) -> float:

@@ -88,4 +88,5 @@ def test_own_caption_ties_unasked_and_what_cannot_be_asked_is_named(tmp_path, ju
     alone = CapArenaAuto(prompt).score(items("mine", references=("a rival",)), Context(judge=recorded))
     assert alone.failures == {0: "needs two references: the baseline's caption, then a person's"}
     film = items("mine", images=[VideoHandle(tmp_path / "a.mp4")])
-    assert CapArenaAuto(prompt).score(film, Context(judge=recorded)).failures == {0: "image: is a video"}
+    failures = CapArenaAuto(prompt).score(film, Context(judge=recorded)).failures
+    assert failures == {0: f"CapArena-Auto takes images, and this is a video: {tmp_path / 'a.mp4'}"}

@@ -244,7 +244,7 @@ def test_item_without_an_oracle_or_an_image_is_named(prompts, oracle, judge):
     film = VideoHandle(Path("a.mp4"))
     scores = metric.score(items("c", "c", images=[film, IMAGE]), context)
     assert scores.failures == {
-        0: "image: is a video",
+        0: "DCScore takes images, and this is a video: a.mp4",
         1: "oracle.jsonl has no row of its image: 'image_1', but of 'image_0'",
     }
     with pytest.raises(MetricError, match="name no images"):
@@ -258,10 +258,10 @@ def test_item_without_an_oracle_or_an_image_is_named(prompts, oracle, judge):
     [
         ("{", "oracle.jsonl"),
         ("", "has no row"),
-        ('{"image_name": "a.jpg", "oracle_caption": "t"}', "is not a list with entries"),
-        ('{"image_name": "a.jpg", "oracle_caption": "t", "oracle_facts": []}', "is not a list with entries"),
-        ('{"image_name": "a.jpg", "oracle_caption": " ", "oracle_facts": ["f"]}', "row 1: has no oracle_caption"),
-        ('{"image_name": "a.jpg", "oracle_caption": "t", "oracle_facts": [1]}', "holds an entry that is not text"),
+        ('{"image_name": "a.jpg", "oracle_caption": "t"}', "oracle_facts: Field required"),
+        ('{"image_name": "a.jpg", "oracle_caption": "t", "oracle_facts": []}', "oracle_facts: List should have"),
+        ('{"image_name": "a.jpg", "oracle_caption": " ", "oracle_facts": ["f"]}', "row 1: oracle_caption: String"),
+        ('{"image_name": "a.jpg", "oracle_caption": "t", "oracle_facts": [1]}', "oracle_facts.0: Input should be a"),
         ('{"image_name": "a.jpg", "oracle_caption": "t", "oracle_facts": ["f"]}\n'
          '{"image_name": "b/a.png", "oracle_caption": "t", "oracle_facts": ["f"]}', "row 2: image 'a' already"),
     ],

@@ -101,7 +101,7 @@ def test_each_caption_has_its_own_value_or_failure_and_never_that_of_another(tmp
         1: "the judge's answer has no number",
         2: "the judge's rating is not between 0 and 1",
         3: "judge: is not among the recorded responses",
-        4: "image: is a video",
+        4: f"FLEUR takes images, and this is a video: {tmp_path / 'a.mp4'}",
         5: "image file: No such file or directory",
     }
 
