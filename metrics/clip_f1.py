@@ -19,15 +19,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
-from ..adapters import ImageHandle, VideoHandle
+from ..adapters import ImageHandle
 from ..errors import require_counts
 from ..progress import unheard
-from .contract import Context, Metric, Need, kept, require_choice
+from .contract import Context, Metric, Need, images_of, kept, require_choice
 from .items import Items, Scores
 from .vectors.features import image_features, over_context, require_encoder, text_features
 
@@ -88,7 +88,7 @@ class _ClipParts(Metric):
         """
         if self.parts == "whole":
             items = replace(items, boxes=[()] * len(items))
-        table, failures, remarks = _Parts(items, context, self.k, self.prompt).table()
+        table, failures, remarks = self._table(items, context)
         precision, recall = table[:, 0], table[:, 1]
         total = precision + recall
         f1 = np.divide(2 * precision * recall, total, out=np.where(np.isnan(total), np.nan, 0.0), where=total > 0)
@@ -98,6 +98,94 @@ class _ClipParts(Metric):
         # What could not be scored was not cut either.
         parts["truncated"] = np.nan_to_num(parts["truncated"])
         return Scores(values=values, parts=parts, failures=failures, remarks=remarks)
+
+    def _table(self, items: Items, context: Context) -> tuple[np.ndarray, dict[int, str], dict[int, str]]:
+        """Return ``[n, 6]``, failures by item, and remarks on how images were read.
+
+        A row is precision, recall, image parts, text parts, lost boxes, truncated; NaN where an item has none.
+        """
+        cache = context.cache
+        encoder = require_encoder(context).fingerprint()
+        settings = {"k": self.k, "prompt": self.prompt, "encoder": encoder}
+        producer = {"metric": "clip parts", "revision": _REVISION, **settings}
+        keys, failures = self._keys(items)
+        first: dict[str, int] = {}
+        for item, key in keys.items():
+            first.setdefault(key, item)
+        remark_producer = {**producer, "remarks": True}
+        remarks: dict[str, str] = dict(cache.get(remark_producer, list(first)))
+        reasons: dict[str, str] = {}
+
+        def compute(missing: list[str]) -> Iterator[dict[str, list[float]]]:
+            for group in _groups(items, [first[key] for key in missing]):
+                rows, failed, remarked = self._score_group(items, group, context)
+                new = {keys[item]: remark for item, remark in remarked.items()}
+                cache.put(remark_producer, new)
+                remarks.update(new)
+                reasons.update({keys[item]: reason for item, reason in failed.items()})
+                yield {keys[item]: row for item, row in rows.items()}
+
+        def progress(done: int, total: int) -> None:
+            context.progress(done + len(reasons), total)
+
+        known = kept(cache, producer, first, compute, progress)
+        table = np.zeros((len(items), 6))
+        table[list(failures)] = np.nan
+        for item, key in keys.items():
+            table[item] = known.get(key, np.nan)
+        failures |= {item: reasons[key] for item, key in keys.items() if key in reasons}
+        return table, failures, {item: remarks[key] for item, key in keys.items() if key in remarks}
+
+    def _keys(self, items: Items) -> tuple[dict[int, str], dict[int, str]]:
+        """Return the cache keys of items with a caption and an image, and why an item has no image."""
+        images, failures = images_of(self, items)
+        keys: dict[int, str] = {}
+        for item, image in images.items():
+            if items.candidates[item].strip():
+                try:
+                    key = [items.candidates[item], image.digest(), items.boxes[item]]
+                    keys[item] = json.dumps(key, ensure_ascii=False)
+                except OSError as error:
+                    failures[item] = f"image {error.filename or ''}: {error.strerror or error}"
+        return keys, failures
+
+    def _score_group(
+        self, items: Items, group: list[int], context: Context
+    ) -> tuple[dict[int, list[float]], dict[int, str], dict[int, str]]:
+        """Return the row of each item, why an item has none, and remarks on its image."""
+        context = replace(context, progress=unheard)
+        handles: list[ImageHandle] = []
+        texts: list[str] = []
+        ends = []
+        for item in group:
+            whole = items.images[item]
+            if isinstance(whole, ImageHandle):  # as all are that have a key
+                handles += [*(replace(whole, box=box) for box in items.boxes[item]), replace(whole, box=None)]
+            texts += [self.prompt + text for text in text_parts(items.candidates[item])]
+            ends.append((len(handles), len(texts)))
+        images, captions = image_features(handles, context), text_features(texts, context)
+        cut = over_context([texts[text - 1] for _, text in ends], context)
+        kept, pairs, failures, remarks = [], [], {}, {}
+        first_image, first_text = 0, 0
+        for number, (item, (end_image, end_text)) in enumerate(zip(group, ends, strict=True)):
+            image_rows, text_rows = images.rows[first_image:end_image], captions.rows[first_text:end_text]
+            # The whole image and the whole caption come last.
+            lost_text = next((at for at in range(first_text, end_text) if at in captions.failures), None)
+            if end_image - 1 in images.failures:
+                failures[item] = images.failures[end_image - 1]
+            elif lost_text is not None:
+                failures[item] = captions.failures[lost_text]
+            else:
+                if end_image - 1 in images.remarks:
+                    remarks[item] = images.remarks[end_image - 1]
+                read = image_rows[image_rows >= 0]
+                pairs.append((images.vectors[read], captions.vectors[text_rows]))
+                kept.append((item, [len(read), len(text_rows), len(image_rows) - len(read), int(cut[number])]))
+            first_image, first_text = end_image, end_text
+        rows = {}
+        for (item, counts), (of_images, of_texts) in zip(kept, proportions(pairs, self.k), strict=True):
+            rows[item] = [float(of_texts.mean()), float(of_images.mean()), *counts]
+        return rows, failures, remarks
 
 
 class ClipPrecision(_ClipParts):
@@ -127,129 +215,21 @@ def text_parts(caption: str) -> list[str]:
     return [*(piece for piece in pieces if any(map(str.isalnum, piece))), caption.strip()]
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """Some items, and how their parts are compared."""
-
-    items: Items
-    context: Context
-    k: int
-    prompt: str
-
-    def table(self) -> tuple[np.ndarray, dict[int, str], dict[int, str]]:
-        """Return ``[n, 6]``, failures by item, and remarks on how images were read.
-
-        A row is precision, recall, image parts, text parts, lost boxes, truncated; NaN where an item has none.
-        """
-        cache = self.context.cache
-        encoder = require_encoder(self.context).fingerprint()
-        settings = {"k": self.k, "prompt": self.prompt, "encoder": encoder}
-        producer = {"metric": "clip parts", "revision": _REVISION, **settings}
-        keys, failures = self._keys()
-        first: dict[str, int] = {}
-        for item, key in enumerate(keys):
-            if key is not None:
-                first.setdefault(key, item)
-        remark_producer = {**producer, "remarks": True}
-        remarks: dict[str, str] = dict(cache.get(remark_producer, list(first)))
-        reasons: dict[str, str] = {}
-
-        def compute(missing: list[str]) -> Iterator[dict[str, list[float]]]:
-            for group in self._groups([first[key] for key in missing]):
-                rows, failed, remarked = self._score(group)
-                new = {str(keys[item]): remark for item, remark in remarked.items()}
-                cache.put(remark_producer, new)
-                remarks.update(new)
-                reasons.update({str(keys[item]): reason for item, reason in failed.items()})
-                yield {str(keys[item]): row for item, row in rows.items()}
-
-        def progress(done: int, total: int) -> None:
-            self.context.progress(done + len(reasons), total)
-
-        known = kept(cache, producer, first, compute, progress)
-        failures |= {item: reasons[key] for item, key in enumerate(keys) if key in reasons}
-        table = [
-            [0.0] * 6 if key is None and item not in failures else known.get(str(key), [np.nan] * 6)
-            for item, key in enumerate(keys)
-        ]
-        of_item = {item: remarks[key] for item, key in enumerate(keys) if key in remarks}
-        return np.array(table, dtype=np.float64).reshape(-1, 6), failures, of_item
-
-    def _keys(self) -> tuple[list[str | None], dict[int, str]]:
-        """Return the cache key of each item.
-
-        None where its caption is empty, or, with the reason, where its image is missing.
-        """
-        keys: list[str | None] = []
-        failures: dict[int, str] = {}
-        for item, (candidate, image, boxes) in enumerate(
-            zip(self.items.candidates, self.items.images, self.items.boxes, strict=True)
-        ):
-            if isinstance(image, VideoHandle):
-                keys.append(None)
-                failures[item] = f"CLIP-F1 takes images, and this is a video: {image.name}"
-                continue
-            if not candidate.strip():
-                keys.append(None)
-                continue
-            try:
-                keys.append(json.dumps([candidate, image.digest(), boxes], ensure_ascii=False))
-            except OSError as error:
-                keys.append(None)
-                failures[item] = f"image {error.filename or ''}: {error.strerror or error}"
-        return keys, failures
-
-    def _groups(self, missing: Sequence[int]) -> Iterator[list[int]]:
-        """Yield items in groups of bounded size, those of one image side by side, as its parts are encoded once."""
-        first: dict[Any, int] = {}
-        order = {item: first.setdefault(self.items.images[item].source, item) for item in missing}
-        group: list[int] = []
-        size = 0
-        for item in sorted(missing, key=order.__getitem__):
-            parts = len(self.items.boxes[item]) + 1
-            if group and size + parts > _PARTS_A_GROUP:
-                yield group
-                group, size = [], 0
-            group.append(item)
-            size += parts
-        if group:
+def _groups(items: Items, missing: Sequence[int]) -> Iterator[list[int]]:
+    """Yield items in groups of bounded size, those of one image side by side, as its parts are encoded once."""
+    first: dict[Any, int] = {}
+    order = {item: first.setdefault(items.images[item].source, item) for item in missing}
+    group: list[int] = []
+    size = 0
+    for item in sorted(missing, key=order.__getitem__):
+        parts = len(items.boxes[item]) + 1
+        if group and size + parts > _PARTS_A_GROUP:
             yield group
-
-    def _score(self, group: list[int]) -> tuple[dict[int, list[float]], dict[int, str], dict[int, str]]:
-        """Return the row of each item, why an item has none, and remarks on its image."""
-        context = replace(self.context, progress=unheard)
-        handles: list[ImageHandle] = []
-        texts: list[str] = []
-        ends = []
-        for item in group:
-            whole = self.items.images[item]
-            if isinstance(whole, ImageHandle):  # as all are that have a key
-                handles += [*(replace(whole, box=box) for box in self.items.boxes[item]), replace(whole, box=None)]
-            texts += [self.prompt + text for text in text_parts(self.items.candidates[item])]
-            ends.append((len(handles), len(texts)))
-        images, captions = image_features(handles, context), text_features(texts, context)
-        cut = over_context([texts[text - 1] for _, text in ends], context)
-        kept, pairs, failures, remarks = [], [], {}, {}
-        first_image, first_text = 0, 0
-        for number, (item, (end_image, end_text)) in enumerate(zip(group, ends, strict=True)):
-            image_rows, text_rows = images.rows[first_image:end_image], captions.rows[first_text:end_text]
-            # The whole image and the whole caption come last.
-            lost_text = next((at for at in range(first_text, end_text) if at in captions.failures), None)
-            if end_image - 1 in images.failures:
-                failures[item] = images.failures[end_image - 1]
-            elif lost_text is not None:
-                failures[item] = captions.failures[lost_text]
-            else:
-                if end_image - 1 in images.remarks:
-                    remarks[item] = images.remarks[end_image - 1]
-                read = image_rows[image_rows >= 0]
-                pairs.append((images.vectors[read], captions.vectors[text_rows]))
-                kept.append((item, [len(read), len(text_rows), len(image_rows) - len(read), int(cut[number])]))
-            first_image, first_text = end_image, end_text
-        rows = {}
-        for (item, counts), (of_images, of_texts) in zip(kept, proportions(pairs, self.k), strict=True):
-            rows[item] = [float(of_texts.mean()), float(of_images.mean()), *counts]
-        return rows, failures, remarks
+            group, size = [], 0
+        group.append(item)
+        size += parts
+    if group:
+        yield group
 
 
 # Of a member's square, what must lie outside the span of those taken before it for the normal

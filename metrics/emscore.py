@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from math import inf, log
 from pathlib import Path
@@ -15,10 +14,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..adapters import Encoder, ImageHandle, VideoHandle
+from ..adapters.images.file_digests import file_digest
 from ..adapters.images.video import is_recorded
 from ..errors import BenchError, MetricError, require_counts
 from ..rows import load_json
-from .contract import Cache, Context, Metric
+from .contract import Cache, Context, Metric, kept
 from .items import Items, Scores
 from .vectors.features import over_context, require_encoder
 
@@ -126,12 +126,12 @@ class EmScore(Metric):
         video = _Table(
             {**produced_by, "term": "video", "frames": self.frames},
             {item: _key(items.candidates[item], *video_of_item[item]) for item in usable},
-            context,
+            context.cache,
         )
         references = _Table(
             {**produced_by, "term": "references"},
             {item: _key(items.candidates[item], *items.references[item]) for item in usable} if with_references else {},
-            context,
+            context.cache,
         )
         missing = [item for item in usable if video.lacks(item) or references.lacks(item)]
         done = len(items) - len(missing)
@@ -202,7 +202,7 @@ class EmScore(Metric):
         if self.idf is None:
             return None
         try:
-            return corpus_digest(Path(self.idf).expanduser())
+            return f"sha256:{file_digest(Path(self.idf).expanduser())}"
         except OSError:
             # It could not be read, so nothing was scored with it.
             return "not read"
@@ -273,41 +273,35 @@ class PacEmScoreRef(EmScoreRef):
     source = PacEmScore.source
 
 
-@dataclass
 class _Table:
     """The parts of items against one thing, by key; earlier results come from the cache.
 
-    Attributes:
+    Args:
         producer: What makes them.
         keys: Item index to key, of the items that have any.
-        context: Where the cache is.
+        cache: Where they are kept.
     """
 
-    producer: dict[str, Any]
-    keys: dict[int, str]
-    context: Context
-    _known: dict[str, list[float]] = field(init=False)
-    _new: dict[str, list[float]] = field(init=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._known = self.context.cache.get(self.producer, list(dict.fromkeys(self.keys.values())))
+    def __init__(self, producer: dict[str, Any], keys: dict[int, str], cache: Cache) -> None:
+        self._producer, self._keys, self._cache = producer, keys, cache
+        self._known: dict[str, list[float]] = dict(cache.get(producer, list(dict.fromkeys(keys.values()))))
+        self._new: dict[str, list[float]] = {}
 
     def lacks(self, item: int) -> bool:
-        return item in self.keys and self.keys[item] not in self._known
+        return item in self._keys and self._keys[item] not in self._known
 
     def add(self, item: int, parts: np.ndarray) -> None:
-        self._new[self.keys[item]] = self._known[self.keys[item]] = parts.tolist()
+        self._new[self._keys[item]] = self._known[self._keys[item]] = parts.tolist()
 
     def keep(self) -> None:
         if self._new:
-            self.context.cache.put(self.producer, self._new)
+            self._cache.put(self._producer, self._new)
             self._new = {}
 
     def rows(self, count: int) -> np.ndarray:
-        table = np.full((count, len(_PARTS)), np.nan)
-        for item, key in self.keys.items():
-            table[item] = self._known.get(key, np.nan)
-        return table
+        nothing = [np.nan] * len(_PARTS)
+        rows = [self._known.get(self._keys.get(item, ""), nothing) for item in range(count)]
+        return np.array(rows).reshape(-1, len(_PARTS))
 
 
 def _key(*texts: str) -> str:
@@ -432,16 +426,6 @@ class TokenIdf:
         return log((self.captions + 1) / (self.counts.get(token, 0) + 1))
 
 
-def corpus_digest(path: Path) -> str:
-    """Return a text that changes with a corpus' bytes.
-
-    Raises:
-        OSError: The file cannot be read.
-    """
-    with path.open("rb") as content:
-        return f"sha256:{hashlib.file_digest(content, 'sha256').hexdigest()}"
-
-
 def load_idf(path: Path, max_words: int | None, encoder: Encoder, cache: Cache) -> TokenIdf:
     """Count the tokens of the captions of a file; earlier counts come from the cache.
 
@@ -456,14 +440,11 @@ def load_idf(path: Path, max_words: int | None, encoder: Encoder, cache: Cache) 
         MetricError: The file is not there or not of its format, or has no caption.
     """
     try:
-        key = f"{corpus_digest(path)} {path.suffix} {max_words}"
+        key = f"sha256:{file_digest(path)} {path.suffix} {max_words}"
     except OSError as error:
         raise MetricError(f"idf corpus {path}: cannot be read: {error.strerror or error}") from error
     producer = {"of": "token idf", "encoder": encoder.fingerprint()}
-    known = cache.get(producer, [key]).get(key)
-    if known is None:
-        known = _count(captions_of(path, max_words), encoder)
-        cache.put(producer, {key: known})
+    known = kept(cache, producer, [key], lambda _: [{key: _count(captions_of(path, max_words), encoder)}])[key]
     return TokenIdf(known["captions"], {int(token): count for token, count in known["counts"].items()})
 
 
@@ -478,10 +459,9 @@ def captions_of(path: Path, max_words: int | None) -> list[str]:
         raise MetricError(f"idf corpus {error.message}", error.hint) from error
     except (OSError, UnicodeDecodeError) as error:
         raise MetricError(f"idf corpus {path}: cannot be read: {error}") from error
-    kept = [text for text in texts if max_words is None or len(text.split(" ")) <= max_words]
-    if not kept:
+    if not (captions := [text for text in texts if max_words is None or len(text.split(" ")) <= max_words]):
         raise MetricError(f"idf corpus {path}: has no caption")
-    return kept
+    return captions
 
 
 def _texts(value: Any) -> list[str]:
@@ -540,8 +520,8 @@ def frame_features(videos: Sequence[VideoHandle], context: Context) -> dict[str,
         new = {missing[at]: features for at, features in batch.vectors.items()}
         by_key |= new
         by_key |= {missing[at]: reason for at, reason in batch.failures.items()}
-        if kept := {key: features for key, features in new.items() if key in decoded}:
-            context.cache.put_arrays(producer, kept)
+        if lasting := {key: features for key, features in new.items() if key in decoded}:
+            context.cache.put_arrays(producer, lasting)
     return by_key
 
 

@@ -120,10 +120,9 @@ def read_scores(answer: str, count: int, highest: float) -> list[float]:
         raise ValueError("the judge's answer has no JSON object with 'scores'")
     if not isinstance(scores, list) or len(scores) != count:
         raise ValueError("the judge's answer does not have one score for each caption")
-    if not all(isinstance(score, int | float) and not isinstance(score, bool) for score in scores):
-        raise ValueError("one of the judge's scores is not a number")
-    if not all(0 <= score <= highest for score in scores):
-        raise ValueError(f"one of the judge's scores is not between 0 and {highest:g}")
+    numbers = (isinstance(score, int | float) and not isinstance(score, bool) for score in scores)
+    if not all(numbers) or not all(0 <= score <= highest for score in scores):
+        raise ValueError(f"one of the judge's scores is not a number between 0 and {highest:g}")
     return [float(score) for score in scores]
 
 

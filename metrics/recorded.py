@@ -157,11 +157,11 @@ class Recorded(Metric):
 
     def _unused(self, used: np.ndarray) -> Iterator[str]:
         scores = self._scores
-        count, first = scores.unused(used)
-        if count:
+        left = np.sort(scores.rows[~np.isin(scores.rows, used)]).tolist()
+        if left:
             yield (
-                f"leaves {count:,} of {len(scores.scores):,} scores of {scores.name} unused, which are of no caption "
-                f"here: rows {', '.join(map(str, first))}{', …' if count > len(first) else ''}"
+                f"leaves {len(left):,} of {len(scores.scores):,} scores of {scores.name} unused, which are of no "
+                f"caption here: rows {', '.join([*map(str, left[:_NAMED]), *['…'] * (len(left) > _NAMED)])}"
             )
         if scores.unusable:
             yield (
@@ -221,15 +221,13 @@ class ScoreColumns:
         """
         columns = list(names)
         by_caption = self.image is not None or self.caption is not None
-        identity, image, caption = self.id or "id", self.image or "image", self.caption or "caption"
-        missing = [name for name in (self.score,) if name not in columns]
-        if not by_caption and (self.id is not None or identity in columns):
-            missing += [identity] if identity not in columns else []
-            chosen = ScoreColumns(self.score, identity)
+        if self.id is not None or (not by_caption and "id" in columns):
+            chosen = ScoreColumns(self.score, self.id or "id")
         else:
-            missing += [name for name in (image, caption) if name not in columns]
+            image, caption = self.image or "image", self.caption or "caption"
             chosen = ScoreColumns(self.score, None, image, caption, self.image_names)
-        if missing:
+        wanted = (chosen.score, chosen.id, chosen.image, chosen.caption)
+        if missing := [name for name in wanted if name is not None and name not in columns]:
             raise MetricError(
                 f"{file} has no column {' and none '.join(map(repr, missing))}; it has {', '.join(columns)}",
                 "A row holds 'score' and 'id', or 'score', 'image' and 'caption'; name other columns: "
@@ -267,11 +265,6 @@ class ScoreFile:
         wanted = np.fromiter(keys, np.uint64)
         at = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
         return np.where(self.keys[at] == wanted, at, -1)
-
-    def unused(self, used: np.ndarray) -> tuple[int, list[int]]:
-        """Return how many scores are not among those of ``[m]`` rows, and the first rows of these."""
-        left = np.sort(self.rows[~np.isin(self.rows, used)])
-        return len(left), left[:_NAMED].tolist()
 
 
 def id_key(identity: Any) -> int:

@@ -82,18 +82,18 @@ class Spice(Metric):
             if candidate and item not in failures
         }
         known = kept(context.cache, _fingerprint(), keys.values(), self._evaluate, context.progress)
-        f1, precision, recall = np.full((3, len(items)), np.nan)
-        kinds = {category.lower(): np.full(len(items), np.nan) for category in CATEGORIES[1:]}
+        numbers = np.full((len(CATEGORIES), 3, len(items)), np.nan)
         for item, candidate in enumerate(tokenized.candidates):
             if not candidate and item not in failures:
-                f1[item] = precision[item] = recall[item] = 0.0
+                numbers[0, :, item] = 0.0
         for item, key in keys.items():
-            scores = known[key]
-            f1[item], precision[item], recall[item] = (_or_nan(number) for number in scores["All"])
-            for category in CATEGORIES[1:]:
-                kinds[category.lower()][item] = _or_nan(scores[category][0])
-            if np.isnan(f1[item]):
+            numbers[:, :, item] = np.array([known[key][category] for category in CATEGORIES], np.float64)
+            if np.isnan(numbers[0, 0, item]):
                 failures[item] = "SPICE gave NaN: neither the caption nor its references hold a tuple"
+        f1, precision, recall = numbers[0]
+        kinds = {
+            category.lower(): of_kind for category, (of_kind, _, _) in zip(CATEGORIES[1:], numbers[1:], strict=True)
+        }
         return Scores(values=f1, parts={"precision": precision, "recall": recall, **kinds}, failures=failures)
 
     def _evaluate(self, keys: list[str]) -> Iterator[dict[str, Any]]:
@@ -102,10 +102,6 @@ class Spice(Metric):
             batch = keys[start : start + _BATCH]
             texts = [(candidate, references) for candidate, *references in map(json.loads, batch)]
             yield dict(zip(batch, evaluate(texts, self._memory, self._timeout), strict=True))
-
-
-def _or_nan(number: float | None) -> float:
-    return np.nan if number is None else number
 
 
 JAR = "spice/spice-1.0.jar"

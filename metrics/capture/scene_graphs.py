@@ -254,7 +254,9 @@ def complete(graph: Graph) -> Graph:
 
 def of_references(captions: Sequence[Iterable[_Part] | str]) -> list[_Part] | str:
     """Return what parsers found in the references of an item, each once, or why that is not known."""
+    pooled: dict[_Part, None] = {}
     for number, parts in enumerate(captions, 1):
         if isinstance(parts, str):
             return f"reference {number}: {parts}"
-    return list(dict.fromkeys(part for parts in captions for part in parts))
+        pooled |= dict.fromkeys(parts)
+    return list(pooled)

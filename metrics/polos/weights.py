@@ -136,16 +136,13 @@ def _require(tensors: Mapping[str, Any], path: Path) -> None:
     width = None
     for number in range(1, linear + 1):
         weight, bias = (tuple(tensors[f"{_LINEAR}{number}.{part}"].shape) for part in ("weight", "bias"))
-        if len(weight) != 2 or bias != weight[:1]:
+        out = weight[0] if number < linear else 1
+        if weight != (out, width or weight[-1]) or bias != (out,):
             raise MetricError(
-                f"Polos' weights {path}: {_LINEAR}{number} has a weight {weight} and a bias {bias}, which do not match."
+                f"Polos' weights {path}: {_LINEAR}{number} has a weight {weight} and a bias {bias}, which do not match "
+                "each other, the layer before or the last layer's one number."
             )
-        out, into = weight
-        if into != (width or into):
-            raise MetricError(f"Polos' weights {path}: {_LINEAR}{number} takes {into} features, not {width}.")
         width = out
-    if width != 1:
-        raise MetricError(f"Polos' weights {path}: the last layer gives {width} numbers, not 1.")
 
 
 def _count(tensors: Mapping[str, Any], prefix: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -154,11 +154,18 @@ def _features(
     remarks = {**context.cache.get({**producer, "remarks": True}, unique)}
     missing = [key for key in unique if key not in vectors]
     reasons: dict[str, str] = {}
-    to_encode = {key: inputs[first[key]] for key in missing}
-    for new, remarked, bad in _encode(kind, producer, to_encode, encode, context, known=len(vectors)):
+    context.progress(len(vectors), len(unique))
+    for batch in encode([inputs[first[key]] for key in missing]) if missing else ():
+        new = {missing[at]: vector for at, vector in batch.vectors.items() if np.isfinite(vector).all()}
+        bad = {missing[at] for at in batch.vectors} - new.keys()
+        reasons |= dict.fromkeys(bad, f"{kind}: its features are not finite")
+        reasons |= {missing[at]: f"{kind}: {reason}" for at, reason in batch.failures.items()}
+        if remarked := {missing[at]: remark for at, remark in batch.remarks.items()}:
+            context.cache.put({**producer, "remarks": True}, remarked)
+            remarks |= remarked
+        context.cache.put_arrays(producer, new)
         vectors |= new
-        remarks |= remarked
-        reasons |= bad
+        context.progress(len(vectors) + len(reasons), len(unique))
     for key in [key for key, vector in vectors.items() if not vector.any()]:
         reasons[key] = f"{kind}: its features are all 0, and have no direction"
         del vectors[key]
@@ -171,32 +178,6 @@ def _features(
         failures=failures,
         remarks={position: remarks[key] for position, key in enumerate(keys) if key in remarks},
     )
-
-
-def _encode(
-    kind: str,
-    producer: Mapping[str, Any],
-    inputs: Mapping[str, _Input],
-    encode: Callable[[Sequence[_Input]], Iterator[Encoded]],
-    context: Context,
-    known: int,
-) -> Iterator[tuple[dict[str, np.ndarray], dict[str, str], dict[str, str]]]:
-    """Encode inputs by key, keep each batch, and yield its features, remarks and failures by key."""
-    keys, total = list(inputs), known + len(inputs)
-    done = known
-    context.progress(done, total)
-    for batch in encode(list(inputs.values())) if inputs else ():
-        new = {keys[at]: vector for at, vector in batch.vectors.items() if np.isfinite(vector).all()}
-        bad = {keys[at] for at in batch.vectors} - new.keys()
-        reasons = dict.fromkeys(bad, f"{kind}: its features are not finite")
-        reasons |= {keys[at]: f"{kind}: {reason}" for at, reason in batch.failures.items()}
-        remarks = {keys[at]: remark for at, remark in batch.remarks.items()}
-        if remarks:
-            context.cache.put({**producer, "remarks": True}, remarks)
-        context.cache.put_arrays(producer, new)
-        done += len(new) + len(reasons)
-        context.progress(done, total)
-        yield new, remarks, reasons
 
 
 NOT_FINITE = "image and text: their score is not finite"

@@ -41,11 +41,11 @@ def test_captions_of_one_image_are_compared_in_one_question(answers, prompt):
         ('{"scores": [1, 2', "has no JSON object"),
         ('{"scores": [1]}', "one score for each caption"),
         ('{"scores": {"a": 1, "b": 2}}', "one score for each caption"),
-        ('{"scores": [1, "2"]}', "is not a number"),
-        ('{"scores": [1, true]}', "is not a number"),
-        ('{"scores": [1, 6]}', "not between 0 and 5"),
-        ('{"scores": [-1, 2]}', "not between 0 and 5"),
-        ('{"scores": [NaN, 2]}', "not between 0 and 5"),
+        ('{"scores": [1, "2"]}', "is not a number between 0 and 5"),
+        ('{"scores": [1, true]}', "is not a number between 0 and 5"),
+        ('{"scores": [1, 6]}', "is not a number between 0 and 5"),
+        ('{"scores": [-1, 2]}', "is not a number between 0 and 5"),
+        ('{"scores": [NaN, 2]}', "is not a number between 0 and 5"),
     ],
 )
 def test_answer_that_cannot_be_used_is_named(answer: str, fault: str):
