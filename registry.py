@@ -6,6 +6,7 @@ import importlib
 import importlib.metadata
 import operator
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import TypeVar, cast
 
 from .errors import BenchError, UsageError, did_you_mean
@@ -27,9 +28,8 @@ class Registry(Mapping[str, T]):
 
     def __init__(self, kind: str, builtin: dict[str, str], entry_points: str) -> None:
         self.kind = kind
-        self._entries: dict[str, T | str] = dict(builtin)
+        self._builtin = builtin
         self._entry_point_group = entry_points
-        self._entry_points_read = False
 
     def register(self, name: str) -> Callable[[T], T]:
         """Return a decorator that registers an object under ``name``.
@@ -50,7 +50,6 @@ class Registry(Mapping[str, T]):
         Raises:
             UsageError: The name is taken by something else.
         """
-        self._read_entry_points()
         known = self._entries.get(name)
         # A package may both declare an entry point and decorate the class that it points to.
         declared = known == f"{getattr(target, '__module__', '')}:{getattr(target, '__qualname__', '')}"
@@ -67,7 +66,6 @@ class Registry(Mapping[str, T]):
         Raises:
             UsageError: The name is not known, or its module cannot be imported.
         """
-        self._read_entry_points()
         if name not in self._entries:
             raise UsageError(
                 f"unknown {self.kind} '{name}'.{did_you_mean(name, self._entries)}",
@@ -79,15 +77,12 @@ class Registry(Mapping[str, T]):
         return entry
 
     def __contains__(self, name: object) -> bool:
-        self._read_entry_points()
         return name in self._entries
 
     def __iter__(self) -> Iterator[str]:
-        self._read_entry_points()
         return iter(sorted(self._entries))
 
     def __len__(self) -> int:
-        self._read_entry_points()
         return len(self._entries)
 
     def _resolve(self, name: str, target: str) -> T:
@@ -103,16 +98,15 @@ class Registry(Mapping[str, T]):
                 "Install what the message names, or reinstall the package that declares it.",
             ) from error
 
-    def _read_entry_points(self) -> None:
-        if self._entry_points_read:
-            return
+    @cached_property
+    def _entries(self) -> dict[str, T | str]:
+        entries: dict[str, T | str] = dict(self._builtin)
         for point in importlib.metadata.entry_points(group=self._entry_point_group):
             target = f"{point.module}:{point.attr}"
-            if self._entries.get(point.name, target) != target:
+            if entries.setdefault(point.name, target) != target:
                 raise UsageError(
                     f"{self.kind} '{point.name}' of {point.dist and point.dist.name} "
-                    f"is registered already, as {self._entries[point.name]!r}.",
+                    f"is registered already, as {entries[point.name]!r}.",
                     "Uninstall one of the two packages, or ask its author for another name.",
                 )
-            self._entries[point.name] = target
-        self._entry_points_read = True
+        return entries

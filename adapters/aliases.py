@@ -164,19 +164,18 @@ class ModelSpec:
 
 
 def list_aliases() -> dict[str, ModelSpec]:
-    """Return the models that have an alias; a file is read again once it has changed."""
-    specs: dict[str, ModelSpec] = {}
-    for path in sorted(ALIAS_FOLDER.glob("*.yaml")):
-        status = path.stat()
-        specs |= _aliases_of(path, status.st_size, status.st_mtime_ns)
-    return dict(sorted(specs.items()))
+    """Return the models that have an alias."""
+    return _aliases_of(ALIAS_FOLDER)
 
 
 @cache
-def _aliases_of(path: Path, size: int, mtime_ns: int) -> dict[str, ModelSpec]:
-    values = _read_yaml(path)
-    several = {path.stem: values} if "adapter" in values else values
-    return {name: _read_alias(name, alias, path.parent) for name, alias in several.items()}
+def _aliases_of(folder: Path) -> dict[str, ModelSpec]:
+    specs: dict[str, ModelSpec] = {}
+    for path in folder.glob("*.yaml"):
+        values = _read_yaml(path)
+        several = {path.stem: values} if "adapter" in values else values
+        specs |= {name: _read_alias(name, alias, path.parent) for name, alias in several.items()}
+    return dict(sorted(specs.items()))
 
 
 def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> ModelSpec:

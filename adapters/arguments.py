@@ -72,20 +72,12 @@ def _closed(text: str, at: int) -> int:
     begin = at + len(text[at:]) - len(text[at:].lstrip())
     if quoted := _QUOTED.match(text, begin):
         return quoted.end()
-    open_brackets: list[str] = []
-    position = begin
-    while position < len(text):
-        character = text[position]
-        if open_brackets and text[:position].rstrip()[-1] in "[{,:" and (quoted := _QUOTED.match(text, position)):
-            position = quoted.end()
-            continue
-        if character in _CLOSES:
-            open_brackets.append(_CLOSES[character])
-        elif open_brackets and character == open_brackets[-1]:
-            open_brackets.pop()
-        if not open_brackets:
-            return position + 1 if position > begin else begin
-        position += 1
+    if closing := _CLOSES.get(text[begin : begin + 1]):
+        for end in range(begin, len(text)):
+            if text[end] == closing:
+                with contextlib.suppress(yaml.YAMLError, ValueError, RecursionError):
+                    yaml.load(text[begin : end + 1], _Loader)  # noqa: S506 - a safe loader
+                    return end + 1
     return begin
 
 

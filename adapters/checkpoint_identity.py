@@ -4,13 +4,39 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ..errors import AdapterError
 from ..hub import asked_once
 from .checkpoints import first_line
 from .images.file_digests import file_digest
+
+
+class RecordedFile:
+    """A model whose answers a file holds.
+
+    Args:
+        path: The file.
+        name: How results call it; the file's name unless given.
+    """
+
+    adapter: ClassVar[str]
+    """Name of the adapter."""
+
+    def __init__(self, path: str | Path, name: str | None = None) -> None:
+        self.path = Path(path).expanduser()
+        self.name = name or self.path.stem
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the hash of the file; two copies of one file are one model."""
+        return {"adapter": self.adapter, "sha256": self._digest}
+
+    @cached_property
+    def _digest(self) -> str:
+        return file_digest(self.path)
+
 
 _SUFFIXES = (".bin", ".jinja", ".json", ".model", ".safetensors", ".txt")
 

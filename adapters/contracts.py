@@ -84,10 +84,21 @@ class Captioned:
     absent: frozenset[int] = frozenset()
 
 
-class Model:
-    """The base of the three contracts."""
+class Model(ABC):
+    """The base of the contracts."""
 
-    @classmethod
+    name: str
+    """How results call it."""
+
+    @abstractmethod
+    def fingerprint(self) -> dict[str, Any]:
+        """Return everything that can change its output: adapter, checkpoint, settings, versions."""
+
+    def usage(self) -> Mapping[str, float]:
+        """Return the usage so far (``prompt_tokens``, ``completion_tokens``, ...), for the record."""
+        return {}
+
+    @classmethod  # noqa: B027 - most have nothing to check
     def check(cls, arguments: Mapping[str, Any]) -> None:
         """Raise if what it would load is not on this machine, and cannot be fetched; nothing is loaded.
 
@@ -111,7 +122,7 @@ class Model:
         )
 
 
-class Captioner(Model, ABC):
+class Captioner(Model):
     """A model that writes captions.
 
     A subclass overrides ``caption``, which is enough for most, or ``stream``, where the order and the size of
@@ -130,14 +141,6 @@ class Captioner(Model, ABC):
     def unclaimed(self) -> Sequence[str]:
         """Return the ids of recorded captions that no request has used."""
         return ()
-
-    @abstractmethod
-    def fingerprint(self) -> dict[str, Any]:
-        """Return everything that can change a caption: adapter, checkpoint, settings, versions."""
-
-    def usage(self) -> Mapping[str, float]:
-        """Return the usage so far (``prompt_tokens``, ``completion_tokens``, ...), for the record."""
-        return {}
 
     def caption(self, requests: Sequence[CaptionRequest]) -> list[str | None]:
         """Write one caption a request, in order; None where the model failed, for a run that is incomplete then.
@@ -228,7 +231,7 @@ class Encoded:
     remarks: Mapping[int, str] = field(default_factory=dict)
 
 
-class Encoder(Model, ABC):
+class Encoder(Model):
     """A dual encoder: images and texts become vectors of one space.
 
     Inputs are encoded in batches, in the fastest order; each batch is yielded as soon as it is done, so that
@@ -239,10 +242,6 @@ class Encoder(Model, ABC):
     """Which metrics it is made for: ``clip``, or ``pac`` for weights that PAC-S was tuned with."""
     context_length: int
     """Tokens that a text may have, start and end included; later ones are cut off. ``UNLIMITED`` where none are."""
-
-    @abstractmethod
-    def fingerprint(self) -> dict[str, Any]:
-        """Return everything that can change a vector: checkpoint, transform, tokenizer, dtype, versions."""
 
     @abstractmethod
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
@@ -397,7 +396,7 @@ class Judged:
     failures: Mapping[int, str] = field(default_factory=dict)
 
 
-class Judge(Model, ABC):
+class Judge(Model):
     """A model that answers questions, by greedy decoding unless a request has other settings.
 
     A subclass overrides ``complete``, which is enough for questions about texts, or ``stream``, where it
@@ -406,14 +405,6 @@ class Judge(Model, ABC):
 
     batch_size: int = 1
     """Prompts that one call of ``complete`` should be given."""
-
-    @abstractmethod
-    def fingerprint(self) -> dict[str, Any]:
-        """Return everything that can change an answer: model, settings, versions."""
-
-    def usage(self) -> Mapping[str, float]:
-        """Return the usage so far (``prompt_tokens``, ``completion_tokens``, ...), for the record."""
-        return {}
 
     def complete(self, prompts: Sequence[str]) -> list[str | None]:
         """Answer each prompt, in order; None where the model has no answer to give.

@@ -162,7 +162,24 @@ class HfModel(Model):
 
     adapter: ClassVar[str]
     """Name of the adapter."""
+    kinds: ClassVar[tuple[str, ...]] = ()
+    """Kinds of checkpoints that it takes, as their configurations call them (``model_type``); none for any."""
     _source: HfSource
+
+    def _find(self, pretrained: str, revision: str | None) -> None:
+        """Find the checkpoint, after which it is named if it has no name.
+
+        Raises:
+            AdapterError: There is none, or it is of another kind.
+        """
+        self.name = self.name or str(pretrained)
+        self._source = find_source(str(pretrained), revision)
+        kind = self._source.config.model_type
+        if self.kinds and kind not in self.kinds:
+            raise AdapterError(
+                f"{pretrained}: model_type is '{kind}'; adapter '{self.adapter}' takes {' or '.join(self.kinds)}.",
+                "'bench ls models' lists the models of each adapter.",
+            )
 
     def _identity(self, model: Any, **used: Any) -> dict[str, Any]:
         """Return the fingerprint of a loaded model and of what is used with it."""

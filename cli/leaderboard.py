@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import UsageError
+from ..errors import UsageError, counted
 from .options import tell
 
 RUNS = Path("results/runs")
@@ -102,13 +101,9 @@ def run(options: argparse.Namespace) -> int:
     from ..benchmarks.leaderboard.build import build
 
     board = build(options.runs, options.output, options.readme)
-    print(f"{_count(board.tables, 'table')} of {_count(board.runs, 'run')}, written to {options.output}")
+    print(f"{counted(len(board.tables), 'table')} of {counted(len(board.runs), 'run')}, written to {options.output}")
     tell(*(f"left out: {entry.key}: {entry.reason}" for entry in board.left_out))
     return 0
-
-
-def _count(things: Sequence[object], noun: str) -> str:
-    return f"{len(things):,} {noun}{'' if len(things) == 1 else 's'}"
 
 
 def _check(options: argparse.Namespace) -> int:

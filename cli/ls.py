@@ -114,10 +114,13 @@ def _models(options: argparse.Namespace) -> list[dict[str, str]]:
     ]
 
 
-def _adapters(options: argparse.Namespace) -> list[dict[str, str]]:
+def _registered(options: argparse.Namespace) -> list[dict[str, str]]:
+    """Return what is registered, by name, with what its docstring begins with."""
     from ..adapters import adapters
+    from ..benchmarks.protocols import protocols
 
-    return [{"adapter": name, "about": _first_line(adapter)} for name, adapter in adapters.items()]
+    registry = {"adapters": adapters, "protocols": protocols}[options.what]
+    return [{registry.kind: name, "about": _first_line(entry)} for name, entry in registry.items()]
 
 
 def _suites(options: argparse.Namespace) -> list[dict[str, str]]:
@@ -141,12 +144,6 @@ def _first_line(thing: object) -> str:
     return (thing.__doc__ or "").strip().partition("\n")[0]
 
 
-def _protocols(options: argparse.Namespace) -> list[dict[str, str]]:
-    from ..benchmarks.protocols import protocols
-
-    return [{"protocol": name, "about": _first_line(protocol)} for name, protocol in protocols.items()]
-
-
 def _stages(options: argparse.Namespace) -> list[dict[str, str]]:
     from ..recipes.data_synthesis.contract import stages
 
@@ -156,11 +153,11 @@ def _stages(options: argparse.Namespace) -> list[dict[str, str]]:
 
 
 _LISTS: dict[str, Callable[[argparse.Namespace], list[dict[str, str]]]] = {
-    "adapters": _adapters,
+    "adapters": _registered,
     "groups": _tasks,
     "metrics": _metrics,
     "models": _models,
-    "protocols": _protocols,
+    "protocols": _registered,
     "stages": _stages,
     "statistics": _statistics,
     "suites": _suites,

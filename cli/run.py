@@ -18,7 +18,6 @@ from .options import (
     add_options,
     describe_model_folder,
     execution_of,
-    lacks_folder,
     locations_of,
     names,
     not_negative,
@@ -26,7 +25,6 @@ from .options import (
     refuse,
     task_settings,
     tell,
-    write_text,
 )
 
 if TYPE_CHECKING:
@@ -120,20 +118,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="content of samples.parquet: full (the default), or scores: no texts, ratings or "
         "references, for runs over data that may not be passed on",
     )
-    parser.add_argument(
-        "--no-log_samples",
-        dest="log_samples",
-        action="store_const",
-        const="none",
-        help="the same as --log_samples none",
-    )
     add_options(
         parser,
         "--format",
         help="of the table; csv and json hold plain values, the others are scaled as papers do (τ × 100)",
     )
     parser.add_argument("--dry_run", action="store_true", help="print what would be done, do nothing")
-    parser.add_argument("--table_path", metavar="FILE", type=Path, help="write the table to a file, too")
     add_options(parser, *TASK, *PERMISSIONS, "--store", *ENGINE)
 
 
@@ -143,12 +133,11 @@ def run(options: argparse.Namespace) -> int:
     from ..benchmarks.inputs.settings import split_metrics
 
     metric_names = split_metrics(options.metrics or [])
-    table, recorded = options.table_path, f"--recorded {options.recorded} goes with --suite NAME"
+    recorded = f"--recorded {options.recorded} goes with --suite NAME"
     for_tasks = "For tasks, --metrics 'recorded[file=FILE,label=NAME]' reads scores computed elsewhere."
     no_metrics = options.metrics is not None and not metric_names
     refuse(
         (no_metrics, "--metrics: no metric was named", "'bench ls metrics' lists the metrics."),
-        (lacks_folder(table), f"--table_path {table}: its folder does not exist"),
         (options.recorded and not options.suite, recorded, for_tasks),
     )
     settings = _settings(options)
@@ -254,8 +243,6 @@ def _print_table(finished: list[TaskRun], options: argparse.Namespace) -> None:
     if options.format == "github" and (lines := legend(finished)):
         # What is piped on is the table alone.
         tell("", *lines)
-    if options.table_path:
-        write_text(options.table_path, table + "\n")
 
 
 def _tell(finished: TaskRun) -> None:
@@ -350,8 +337,6 @@ def _run_suite(options: argparse.Namespace, data: dict[str, Path], **settings: A
     finished = run_suite(suite, inputs=inputs, data=data, on_missing=_say_what_is_missing, on_finish=_tell, **settings)
     table = render_suite(finished, options.format)
     print(table)
-    if options.table_path:
-        write_text(options.table_path, table + "\n")
     filled = sum(cell.result is not None for cell in finished.cells)
     recorded = sum(cell.is_recorded for cell in finished.cells)
     counts = f"{filled - recorded} of {len(finished.cells)} cells were measured"

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import UsageError
+from ..errors import UsageError, counted
 from .options import PERMISSIONS, TASK, add_options, print_table, task_settings
 
 if TYPE_CHECKING:
@@ -121,8 +121,7 @@ def _found(result: Verified) -> str:
         return "fingerprint matches (older record, without checksums)"
     if record.files is None:
         return "intact (older record, without checksums of files)"
-    count = len(record.files)
-    return f"intact (run.json and {count} file{'' if count == 1 else 's'})"
+    return f"intact (run.json and {counted(len(record.files), 'file')})"
 
 
 def _came_out(again: Rescored | None) -> str:

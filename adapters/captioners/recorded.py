@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ...errors import AdapterError
 from ...rows import BadRow, Row, read_rows
+from ..checkpoint_identity import RecordedFile
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest
 
 _IMAGE_COLUMNS = ("image_id", "image")
@@ -26,7 +25,7 @@ class _RecordedRow:
     is_claimed: bool = False
 
 
-class RecordedCaptions(Captioner):
+class RecordedCaptions(RecordedFile, Captioner):
     """Serves captions from a file: jsonl, json, csv, tsv, or COCO's result format.
 
     A row names its document by ``id``, ``question_id``, ``image_id`` or ``image`` and holds the text in ``caption``,
@@ -48,26 +47,16 @@ class RecordedCaptions(Captioner):
         DataError: The file is missing or unreadable.
     """
 
+    adapter = "captions"
     keep = False
 
     def __init__(self, path: str | Path, name: str | None = None, subset: bool = False) -> None:
-        self.path = Path(path).expanduser()
-        self.name = name or self.path.stem
+        super().__init__(path, name)
         self.subset = subset
         self._by_id: dict[str, _RecordedRow] = {}
         self._by_image: dict[str, _RecordedRow] = {}
         self._images_beside: set[str | None] = set()
         self.bad_rows = self._read()
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return the hash of the file; two copies of one file are one model."""
-        return {"adapter": "captions", "sha256": self._digest}
-
-    @cached_property
-    def _digest(self) -> str:
-        # Called for each shard.
-        with self.path.open("rb") as content:
-            return hashlib.file_digest(content, "sha256").hexdigest()
 
     def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
         """Yield the recorded caption of each request, unchanged; null is an empty caption.

@@ -10,8 +10,6 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
@@ -27,21 +25,21 @@ _LONGEST_MESSAGE = 300
 """Characters of a server's message that are passed on; some servers repeat the whole request."""
 
 
+@dataclass(eq=False)
 class UnusableAnswer(Exception):  # noqa: N818 - callers handle it as a reason, not as an error
-    """An answer that holds no text; its text says why.
+    """Why a request has no answer that holds text.
 
-    Args:
-        reason: Why.
+    Attributes:
+        reason: In words.
         again: Whether asking again may help.
-        silent: Whether the model gave an empty answer: it refused, or used up its tokens first.
-        unreachable: Whether no connection could be made.
+        of: The cause: the request's ``image``; the ``server``, which answers no attempt where it is ``lost``, and to
+            which no connection could be made where it is ``unreachable``; or the model, which was ``silent``: it
+            refused, or used up its tokens first.
     """
 
-    def __init__(self, reason: str, again: bool, silent: bool = False, unreachable: bool = False) -> None:
-        super().__init__(reason)
-        self.again = again
-        self.silent = silent
-        self.unreachable = unreachable
+    reason: str
+    again: bool = False
+    of: Literal["image", "server", "lost", "unreachable", "silent"] = "server"
 
 
 @dataclass(frozen=True)
@@ -61,6 +59,9 @@ class ChatAnswer:
     usage: Mapping[str, int]
     tokens: tuple[JudgeToken, ...] = ()
     remark: str = ""
+
+
+Outcome = ChatAnswer | UnusableAnswer
 
 
 def read_answer(content: bytes, candidates: Sequence[str] = ()) -> ChatAnswer:
@@ -91,10 +92,9 @@ def read_answer(content: bytes, candidates: Sequence[str] = ()) -> ChatAnswer:
         text = "".join(str(part.get("text", "")) for part in text if isinstance(part, dict))
     if not isinstance(text, str):
         if ended == "content_filter" or message.get("refusal"):
-            raise UnusableAnswer("the server refused to answer", again=False, silent=True)
+            raise UnusableAnswer("the server refused to answer", of="silent")
         if ended == "length":
-            reason = "all allowed tokens were used up before the answer began"
-            raise UnusableAnswer(reason, again=False, silent=True)
+            raise UnusableAnswer("all allowed tokens were used up before the answer began", of="silent")
         raise UnusableAnswer("the server's answer holds no text", again=True)
     tokens = _tokens(choice, candidates) if candidates else ()
     return ChatAnswer(text, None if ended is None else ended == "length", _usage(body), tokens)
@@ -145,7 +145,7 @@ def _tokens(choice: Mapping[str, Any], candidates: Sequence[str]) -> tuple[Judge
             for place in places
         )
     except (KeyError, TypeError) as error:
-        raise UnusableAnswer("the server returned no token probabilities (logprobs)", again=False) from error
+        raise UnusableAnswer("the server returned no token probabilities (logprobs)") from error
 
 
 _Result = TypeVar("_Result")
@@ -207,20 +207,6 @@ class ChatRequest:
     candidates: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
-class Failed:
-    """A request without an answer.
-
-    Attributes:
-        reason: Why.
-        of: The cause: the request's ``image``, the ``server``, which answers no attempt where it is ``lost``,
-            or the model, which was ``silent``.
-    """
-
-    reason: str
-    of: Literal["image", "server", "lost", "silent"] = "server"
-
-
 @dataclass
 class ChatClient:
     """Sends chat completions to one server.
@@ -262,7 +248,7 @@ class ChatClient:
         self._key = os.environ.get(self.api_key_env, "")
         self._quiet_until = 0.0
 
-    def ask(self, requests: Sequence[ChatRequest], concurrency: int) -> Iterator[tuple[int, ChatAnswer | Failed]]:
+    def ask(self, requests: Sequence[ChatRequest], concurrency: int) -> Iterator[tuple[int, Outcome]]:
         """Yield the position and the outcome of each request, as soon as there is one.
 
         Args:
@@ -277,7 +263,7 @@ class ChatClient:
         except ImportError as error:
             raise AdapterError("package httpx2 is not installed", "pip install 'capbench[openai]'") from error
 
-        async def work(give: Callable[[tuple[int, ChatAnswer | Failed]], None]) -> None:
+        async def work(give: Callable[[tuple[int, Outcome]], None]) -> None:
             waiting = iter(range(len(requests)))
             lost = 0
 
@@ -286,7 +272,7 @@ class ChatClient:
                 for at in waiting:
                     outcome = await self._outcome(client, requests[at])
                     give((at, outcome))
-                    if not (isinstance(outcome, Failed) and outcome.of == "lost"):
+                    if isinstance(outcome, ChatAnswer) or outcome.of != "lost":
                         lost = 0
                         continue
                     lost += 1
@@ -314,11 +300,11 @@ class ChatClient:
 
         yield from finished_first(work)
 
-    async def _outcome(self, client: httpx2.AsyncClient, request: ChatRequest) -> ChatAnswer | Failed:
+    async def _outcome(self, client: httpx2.AsyncClient, request: ChatRequest) -> Outcome:
         try:
             body, remark = await asyncio.to_thread(request.body)
         except UnreadableImage as error:
-            return Failed(str(error), "image")
+            return UnusableAnswer(str(error), of="image")
         encoded = json.dumps(body).encode()
         last = UnusableAnswer("was not asked", again=True)
         for attempt in range(self.max_retries + 1):
@@ -332,13 +318,13 @@ class ChatClient:
             except UnusableAnswer as error:
                 last = error
                 if not error.again:
-                    return Failed(str(error), "silent" if error.silent else "server")
-        if last.unreachable:
+                    return error
+        if last.of == "unreachable":
             raise AdapterError(
-                f"{self.base_url}: {last}",
+                f"{self.base_url}: {last.reason}",
                 "Check the server and base_url. Answers so far are stored: run again for the rest.",
             )
-        return Failed(f"{last} ({self.max_retries + 1} attempts)", "lost")
+        return UnusableAnswer(f"{last.reason} ({self.max_retries + 1} attempts)", of="lost")
 
     async def _attempt(self, client: httpx2.AsyncClient, body: bytes, candidates: Sequence[str]) -> ChatAnswer:
         import httpx2
@@ -359,7 +345,7 @@ class ChatClient:
         except TimeoutError:
             raise UnusableAnswer(f"no answer within {self.timeout:g} s", again=True) from None
         except (httpx2.ConnectError, httpx2.ConnectTimeout):
-            raise UnusableAnswer("the server cannot be reached", again=True, unreachable=True) from None
+            raise UnusableAnswer("the server cannot be reached", True, "unreachable") from None
         except (httpx2.TransportError, httpx2.DecodingError) as error:
             raise UnusableAnswer(f"the connection broke ({type(error).__name__})", again=True) from None
         if response.status_code != 200:
@@ -388,7 +374,7 @@ class ChatClient:
             return UnusableAnswer(said, again=True)
         if status in (400, 413, 415, 422):
             # The services of OpenAI and Azure refuse with a status.
-            return UnusableAnswer(said, again=False, silent=code in _REFUSALS)
+            return UnusableAnswer(said, of="silent" if code in _REFUSALS else "server")
         remedy = {
             401: f"Put a valid key into the environment variable {self.api_key_env}.",
             402: "The account has no credit left.",
@@ -399,14 +385,5 @@ class ChatClient:
 
 
 def _seconds(retry_after: str | None) -> float:
-    """Return the pause that ``Retry-After`` orders, in seconds; 0 where it orders none, or not legibly."""
-    if not retry_after:
-        return 0.0
-    if retry_after.strip().isdecimal():
-        return float(retry_after)
-    try:
-        until = parsedate_to_datetime(retry_after)
-    except ValueError:
-        return 0.0
-    until = until if until.tzinfo else until.replace(tzinfo=UTC)
-    return max(0.0, (until - datetime.now(UTC)).total_seconds())
+    """Return the pause that ``Retry-After`` orders, in seconds; 0 where it orders none, or a date."""
+    return float(retry_after) if retry_after and retry_after.strip().isdecimal() else 0.0

@@ -12,6 +12,9 @@ from ..contracts import CaptionRequest
 from ..images.handles import ImageHandle
 from ..images.reading import UnreadableImage, read_bytes, read_image
 
+_MEDIA_TYPES = {"JPEG": "image/jpeg", "MPO": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp"}
+"""Formats that every server reads, by Pillow's name; a crop has none."""
+
 
 def chat_messages(prompt: str, image: ImageHandle | None, system: str | None) -> tuple[list[dict[str, Any]], str]:
     """Return the messages of one request: the system prompt, then the image and the instruction; and a remark.
@@ -41,9 +44,9 @@ def data_url(image: ImageHandle) -> tuple[str, str]:
     """
     encoded = read_bytes(image)
     read = read_image(image, encoded)
-    kind = _kind(encoded)
+    kind = _MEDIA_TYPES.get(read.image.format or "")
     remark = ""
-    if kind is None or image.box is not None:
+    if kind is None:
         pixels, remark = read.image, read.remark
         # PNG has none of the modes in which TIFF or JPEG store print colours.
         pixels = pixels if pixels.mode in ("L", "LA", "RGB", "RGBA") else pixels.convert("RGBA")
@@ -51,15 +54,6 @@ def data_url(image: ImageHandle) -> tuple[str, str]:
         pixels.save(buffer, format="PNG")
         kind, encoded = "image/png", buffer.getvalue()
     return f"data:{kind};base64,{base64.b64encode(encoded).decode('ascii')}", remark
-
-
-def _kind(encoded: bytes) -> str | None:
-    """Return the media type of the formats that every server reads."""
-    if encoded.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if encoded.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    return "image/webp" if encoded[:4] == b"RIFF" and encoded[8:12] == b"WEBP" else None
 
 
 def image_of(request: CaptionRequest) -> ImageHandle | None:

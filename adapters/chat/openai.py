@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import AdapterError
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest, Judge, Judged, Judgement, JudgeRequest
-from .client import ChatClient, ChatRequest, Failed
+from .client import ChatClient, ChatRequest, UnusableAnswer
 from .messages import chat_messages, image_of, sampling_settings
 
 _TOP_LOGPROBS = 20
@@ -105,14 +105,14 @@ class OpenAICaptioner(_OpenAIServer, Captioner):
             sampling_settings(request.generation_kwargs)
         asked = [ChatRequest(partial(self._request, request)) for request in requests]
         for at, answer in self._client.ask(asked, batch_size or self.concurrency):
-            if isinstance(answer, Failed) and answer.of == "silent":
-                yield Captioned({at: Caption("")})
-            elif isinstance(answer, Failed):
-                reasons = {at: answer.reason}
-                yield Captioned(unseen=reasons) if answer.of == "image" else Captioned(failures=reasons)
-            else:
+            if not isinstance(answer, UnusableAnswer):
                 tokens = answer.usage.get("completion_tokens")
                 yield Captioned({at: Caption(answer.text, tokens, answer.cut, answer.remark)})
+            elif answer.of == "silent":
+                yield Captioned({at: Caption("")})
+            else:
+                reasons = {at: answer.reason}
+                yield Captioned(unseen=reasons) if answer.of == "image" else Captioned(failures=reasons)
 
     def _request(self, request: CaptionRequest) -> tuple[dict[str, Any], str]:
         messages, remark = chat_messages(request.prompt, image_of(request), self.system)
@@ -134,7 +134,7 @@ class OpenAIJudge(_OpenAIServer, Judge):
             _decoding(request)
         asked = [ChatRequest(partial(self._request, request), request.candidates) for request in requests]
         for at, answer in self._client.ask(asked, self.concurrency):
-            if isinstance(answer, Failed):
+            if isinstance(answer, UnusableAnswer):
                 yield Judged({}, {at: answer.reason})
             else:
                 yield Judged({at: Judgement(answer.text, answer.tokens, answer.remark)})

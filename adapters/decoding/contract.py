@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
@@ -48,40 +48,8 @@ class Written:
     fault: str = ""
 
 
-class Host(Protocol):
-    """The model as a strategy sees it."""
-
-    model: Any
-    """The model of transformers."""
-
-    @property
-    def end_ids(self) -> list[int]:
-        """Tokens that end a caption."""
-        ...
-
-    def inputs(self, samples: Sequence[CaptionSample]) -> dict[str, torch.Tensor]:
-        """Return the model's inputs for samples, padded on the left, on the model's device."""
-        ...
-
-    def room(self, inputs: Mapping[str, torch.Tensor], tokens: int) -> int:
-        """Return how many of ``tokens`` tokens captions can have after their instructions.
-
-        Raises:
-            ValueError: The instructions leave no room; or each leaves another, so that they are to be written apart.
-        """
-        ...
-
-    def text(self, ids: Sequence[int]) -> str:
-        """Return tokens as text, special ones left out."""
-        ...
-
-    def generation_config(self, **settings: Any) -> Any:
-        """Return the model's own generation settings, without sampling and with these in place."""
-        ...
-
-    def generate(self, inputs: Mapping[str, torch.Tensor], **settings: Any) -> Any:
-        """Return the output of the library's ``generate`` for the model's inputs."""
-        ...
+Host = Any
+"""The captioner that decodes, an ``HfCaptioner``."""
 
 
 class Decoder(ABC):
@@ -90,7 +58,7 @@ class Decoder(ABC):
     rows: int = 1
     """Sequences that are computed at once for one sample."""
     takes_inputs: bool = True
-    """Whether the inputs of a batch can be made ahead, as ``Host.inputs(self.samples(...))``."""
+    """Whether the inputs of a batch can be made ahead, as ``host.inputs(self.samples(...))``."""
 
     def samples(self, samples: Sequence[CaptionSample]) -> Sequence[CaptionSample]:
         """Return the samples whose inputs ``write`` takes."""

@@ -14,6 +14,7 @@ from .contract import CaptionSample, Decoder, Host, Written
 if TYPE_CHECKING:
     import torch
 
+
 NOT_FINITE = "the model's logits are not finite"
 
 

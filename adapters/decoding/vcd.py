@@ -20,6 +20,7 @@ from .generating import Generating, generator_of
 if TYPE_CHECKING:
     import torch
 
+
 NOISE_STEPS = 1000
 """Steps of the diffusion from the image to noise."""
 

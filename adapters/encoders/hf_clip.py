@@ -11,7 +11,7 @@ from ...errors import AdapterError
 from ..checkpoints import tensor_shapes
 from ..contracts import Alias
 from ..devices import require_known, torch_dtype
-from ..hf_checkpoint import WEIGHTS, HfModel, HfSource, find_source, require_fit
+from ..hf_checkpoint import WEIGHTS, HfModel, HfSource, require_fit
 from ..images.transforms import ExactTransform, ImageTransform, PixelSpec
 from ..peft_weights import merged_with_peft, peft_checkpoint
 from .clip_tokens import clip_token_ids, clip_token_rows, clip_tokenizer, reserved_positions
@@ -59,8 +59,7 @@ class HfClipEncoder(HfModel, TorchEncoder):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.name = self.name or self.pretrained
-        self._source = find_source(str(self.pretrained), self.revision)
+        self._find(self.pretrained, self.revision)
         self._kind: str = self._source.config.model_type
         text = self._source.config.get_text_config()
         is_clip = self._kind == "clip" and text.vocab_size == _CLIP_VOCABULARY

@@ -8,14 +8,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from ...errors import AdapterError, require_counts
 from ..contracts import PairwiseEncoder, ScoredPairs
 from ..devices import TOO_LARGE, require_known, torch_dtype
-from ..hf_checkpoint import HfModel, HfSource, find_source
+from ..hf_checkpoint import HfModel, HfSource
 from ..images.handles import ImageHandle
 from ..images.pipeline import ImageBatch, image_batches
 from ..images.transforms import ExactTransform
@@ -51,9 +51,6 @@ class HfPairs(HfModel, TorchBatches, PairwiseEncoder):
         AdapterError: The model cannot be loaded, or is of another kind.
     """
 
-    kind: ClassVar[str]
-    """What ``config.json`` calls such models (``model_type``)."""
-
     pretrained: str
     revision: str | None = None
     _: KW_ONLY
@@ -62,14 +59,7 @@ class HfPairs(HfModel, TorchBatches, PairwiseEncoder):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_counts(AdapterError, max_tokens=self.max_tokens)
-        self.name = self.name or str(self.pretrained)
-        self._source = find_source(str(self.pretrained), self.revision)
-        kind = self._source.config.model_type
-        if kind != self.kind:
-            raise AdapterError(
-                f"{self.pretrained}: model_type is '{kind}'; adapter '{self.adapter}' takes '{self.kind}'.",
-                "'bench ls models' lists the models of each adapter.",
-            )
+        self._find(self.pretrained, self.revision)
         places = int(self._source.config.text_config.max_position_embeddings)
         if self.max_tokens is not None and not 2 <= self.max_tokens <= places:
             raise AdapterError(
@@ -190,7 +180,7 @@ class BlipItm(HfPairs):
         AdapterError: The model cannot be loaded, is no BLIP with a match head, or an argument has no meaning.
     """
 
-    kind = "blip"
+    kinds = ("blip",)
     adapter = "blip_itm"
 
     head: Head = "itm+itc"
@@ -277,7 +267,7 @@ class Flava(HfPairs):
         AdapterError: The model cannot be loaded, is no FLAVA with a match head, or ``padding`` is not known.
     """
 
-    kind = "flava"
+    kinds = ("flava",)
     adapter = "flava"
 
     padding: Padding = "seen"

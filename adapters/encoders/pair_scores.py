@@ -7,7 +7,6 @@ import reprlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -15,8 +14,8 @@ import numpy as np
 
 from ...errors import AdapterError
 from ...rows import BadRow, parse_number, read_rows
+from ..checkpoint_identity import RecordedFile
 from ..contracts import UNLIMITED, PairwiseEncoder, ScoredPairs
-from ..images.file_digests import file_digest
 from ..images.handles import Box, ImageHandle
 
 _HINT = (
@@ -26,7 +25,7 @@ _HINT = (
 _LARGEST = float(np.finfo(np.float32).max)
 
 
-class RecordedPairs(PairwiseEncoder):
+class RecordedPairs(RecordedFile, PairwiseEncoder):
     """Serves the scores of pairs from a file (jsonl, json, csv, tsv or Parquet), for any model that cannot run here.
 
     A row holds ``image``, ``text`` and ``score``, and of a part of an image ``box``, a list (which csv and tsv do not
@@ -47,10 +46,10 @@ class RecordedPairs(PairwiseEncoder):
 
     # Texts are not truncated here; the file does not record whether the model did.
     context_length = UNLIMITED
+    adapter = "pair_scores"
 
     def __init__(self, path: str | Path, name: str | None = None) -> None:
-        self.path = Path(path).expanduser()
-        self.name = name or self.path.stem
+        super().__init__(path, name)
         keys, scores = array("Q"), array("d")
         for number, row in enumerate(read_rows(self.path), 1):
             if isinstance(row, BadRow):
@@ -68,10 +67,6 @@ class RecordedPairs(PairwiseEncoder):
         if differ.any():
             first, second = sorted(order[np.flatnonzero(differ)[0] :][:2].tolist())
             raise AdapterError(f"{self.path}: rows {first + 1} and {second + 1} give two scores for one pair", _HINT)
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return the hash of the file."""
-        return {"adapter": "pair_scores", "sha256": self._digest}
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return no tokens: the file does not record them."""
@@ -93,9 +88,7 @@ class RecordedPairs(PairwiseEncoder):
         if missing:
             count, (image, text) = sum(map(len, texts)), missing[0]
             raise AdapterError(
-                f"{self.path} lacks {len(missing):,} of {count:,} pairs, first {image.name}: {text}"
-                + self._elsewhere(image, text),
-                _HINT,
+                f"{self.path} lacks {len(missing):,} of {count:,} pairs, first {image.name}: {text}", _HINT
             )
         yield ScoredPairs(scores)
 
@@ -106,20 +99,6 @@ class RecordedPairs(PairwiseEncoder):
             if at < len(self._keys) and int(self._keys[at]) == key:
                 return float(self._scores[at])
         return None
-
-    def _elsewhere(self, image: ImageHandle, text: str) -> str:
-        """Return which row has an image and a text, but of another part of the image; empty if none has."""
-        names = {_key(name, None, text) for name in _names(image)}
-        for number, row in enumerate(read_rows(self.path), 1):
-            if not isinstance(row, BadRow) and _key(_slashed(row["image"]), None, row["text"]) in names:
-                box = row.get("box")
-                return f" (row {number} has them with " + (f"the box {box})" if box else "no box)")
-        return ""
-
-    @cached_property
-    def _digest(self) -> str:
-        # Called for each shard.
-        return file_digest(self.path)
 
 
 def _names(image: ImageHandle) -> Iterator[str]:

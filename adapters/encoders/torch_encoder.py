@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +16,7 @@ from ...errors import AdapterError, BenchError, require_counts
 from ..contracts import Alias, Encoded, Encoder, TrainableEncoder
 from ..devices import PRECISIONS, TOO_LARGE, BatchSize, find_device, require_known, torch_dtype
 from ..images.handles import ImageHandle, VideoHandle
-from ..images.pipeline import HAS_PROCESSES, default_workers, image_batches
+from ..images.pipeline import HAS_PROCESSES, default_workers, image_batches, made_ahead
 from ..images.transforms import ExactTransform, ImageTransform
 
 if TYPE_CHECKING:
@@ -324,13 +323,9 @@ class TorchEncoder(TorchBatches):
 
     def _tokenized_ahead(self, texts: Sequence[str]) -> Iterator[tuple[int, list[list[int]]]]:
         """Yield the token ids of texts, piece by piece with its start; the next are made while one is used."""
-        pieces = [texts[start : start + _TEXTS_AT_ONCE] for start in range(0, len(texts), _TEXTS_AT_ONCE)]
-        with ThreadPoolExecutor(1, thread_name_prefix="tokenise") as worker:
-            ahead = [worker.submit(self.token_ids, piece) for piece in pieces[:1]]
-            for number in range(len(pieces)):
-                if number + 1 < len(pieces):
-                    ahead.append(worker.submit(self.token_ids, pieces[number + 1]))
-                yield number * _TEXTS_AT_ONCE, ahead.pop(0).result()
+        starts = range(0, len(texts), _TEXTS_AT_ONCE)
+        pieces = (partial(self.token_ids, texts[start : start + _TEXTS_AT_ONCE]) for start in starts)
+        yield from zip(starts, made_ahead(pieces), strict=True)
 
 
 def _encoded(pending: Sequence[Pending], failures: dict[int, str], remarks: dict[int, str]) -> Encoded:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from ...errors import AdapterError
 from .handles import ImageHandle
 from .jpeg_header import plain_jpeg
 from .reading import UnreadableImage, check_size, crop_of, is_fill, orientation_remarks, read_bytes, read_image
-from .transforms import ImageTransform, PixelSpec, Prepared, check_ratio, to_device
+from .transforms import ImageTransform, PixelSpec, Prepared, check_ratio, grouped, to_device
 
 if TYPE_CHECKING:
     import torch
@@ -128,7 +128,8 @@ class FastTransform(ImageTransform):
         encoded = {n: image.pixels for n, image in enumerate(batch) if isinstance(image.pixels, _Encoded)}
         pixels = {n: to_device(image.pixels, self._device) for n, image in enumerate(batch) if n not in encoded}
         failures: dict[int, str] = {}
-        for piece in _pieces(encoded):
+        areas = {n: image.size[0] * image.size[1] for n, image in encoded.items()}
+        for piece in grouped(areas, _PIXELS_AT_ONCE):
             try:
                 decoded = _decode([batch[n].pixels for n in piece], self._device)
             except RuntimeError:
@@ -203,21 +204,6 @@ def _decode(images: Sequence[_Encoded], device: torch.device) -> list[torch.Tens
         None if is_fill(last) else image[:, jpg.crop[1] : jpg.crop[3], jpg.crop[0] : jpg.crop[2]] if jpg.crop else image
         for jpg, image, last in zip(images, decoded, last_pixels, strict=True)
     ]
-
-
-def _pieces(images: dict[int, _Encoded]) -> Iterator[list[int]]:
-    """Yield the keys of images in groups that may be decoded together."""
-    piece: list[int] = []
-    pixels = 0
-    for number, image in images.items():
-        area = image.size[0] * image.size[1]
-        if piece and pixels + area > _PIXELS_AT_ONCE:
-            yield piece
-            piece, pixels = [], 0
-        piece.append(number)
-        pixels += area
-    if piece:
-        yield piece
 
 
 def _tensor_of(image: Image.Image) -> torch.Tensor:

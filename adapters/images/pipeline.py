@@ -108,7 +108,7 @@ def image_batches(
         transform: How.
         batch_size: Images a batch; those that cannot be read count.
         workers: Threads or processes that read.
-        by_processes: Whether processes read; of an ``ExactTransform`` alone. One that dies costs the image that it had.
+        by_processes: Whether processes read; of an ``ExactTransform`` alone. Where one dies, threads go on.
     """
     starts = range(0, len(images), batch_size)
     batches = [range(start, min(start + batch_size, len(images))) for start in starts]
@@ -165,35 +165,18 @@ def _parts_by_processes(
     import torch
 
     source = _Parts(images, replace(transform, device=torch.device("cpu")))
-    done, fault = 0, ""
-    while done < len(parts) and not fault:
-        try:
-            for batch in _loaded(source, parts[done:], workers):
-                yield batch
-                done += 1
-        except RuntimeError as error:
-            # Torch reports a dead process like this. One process per image shows which image caused it.
-            alone = [_by_itself(source, at) for at in parts[done]]
-            yield _joined(alone, source.transform)
+    done = 0
+    try:
+        for batch in _loaded(source, parts, workers):
+            yield batch
             done += 1
-            fault = "" if any(batch.failures for batch in alone) else str(error)
-        except (AssertionError, OSError) as error:
-            fault = f"none could begin: {error}"
-    if fault:
+    except (AssertionError, OSError, RuntimeError) as error:
+        # None can begin, or one died.
         logging.getLogger(__name__).warning(
-            "processes cannot read the images; threads do, which may be slower: %s", fault.partition("\n")[0]
+            "processes cannot read the images; threads do, which may be slower: %s", str(error).partition("\n")[0]
         )
     read = partial(read_image_with, transform.read)
     yield from read_ahead(images, parts[done:], read, partial(_batch, source.transform), workers)
-
-
-def _by_itself(source: _Parts, at: int) -> ImageBatch:
-    """Return a batch of one image, which a separate process reads."""
-    try:
-        (batch,) = _loaded(source, [[at]], 1)
-    except RuntimeError:
-        return ImageBatch([], {}, {at: f"{source.images[at].name}: the process that read it ended"})
-    return batch
 
 
 def _loaded(source: _Parts, parts: Sequence[Sequence[int]], workers: int) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -152,6 +152,20 @@ def check_ratio(handle: ImageHandle, height: int, width: int, resized: Callable[
         raise UnreadableImage(
             f"{handle.name}: {width} x {height} pixels would be resized to {wide} x {tall}, which is too large"
         )
+
+
+def grouped(sizes: Mapping[int, int], most: int) -> Iterator[list[int]]:
+    """Yield the keys of things in groups, in their order; the sizes of a group sum up to ``most`` unless it is one."""
+    group: list[int] = []
+    room = most
+    for key, size in sizes.items():
+        if group and size > room:
+            yield group
+            group, room = [], most
+        group.append(key)
+        room -= size
+    if group:
+        yield group
 
 
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...errors import AdapterError
 from ...rows import BadRow, parse_number, read_rows
+from ..checkpoint_identity import RecordedFile
 from ..contracts import Judge, Judged, Judgement, JudgeRequest, JudgeToken
 
 _Key = tuple[str, str | None, float | None]
@@ -18,7 +19,7 @@ _Key = tuple[str, str | None, float | None]
 _MISSING = "is not among the recorded responses"
 
 
-class RecordedResponses(Judge):
+class RecordedResponses(RecordedFile, Judge):
     """Serves responses from a file: jsonl or json.
 
     A row holds ``prompt``, or ``sha256`` of its UTF-8 bytes, and ``response``. It may hold ``image``, the
@@ -36,9 +37,10 @@ class RecordedResponses(Judge):
         DataError: The file is missing or unreadable.
     """
 
+    adapter = "responses"
+
     def __init__(self, path: str | Path, name: str | None = None) -> None:
-        self.path = Path(path).expanduser()
-        self.name = name or self.path.stem
+        super().__init__(path, name)
         self._answers: dict[_Key, Judgement] = {}
         for number, row in enumerate(read_rows(self.path), 1):
             if isinstance(row, BadRow):
@@ -53,10 +55,6 @@ class RecordedResponses(Judge):
                 ) from error
             if self._answers.setdefault(key, answer) != answer:
                 raise AdapterError(f"{self.path}: row {number}: a second response to the same prompt")
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return the hash of the file."""
-        return {"adapter": "responses", "sha256": hashlib.sha256(self.path.read_bytes()).hexdigest()}
 
     def stream(self, requests: Sequence[JudgeRequest]) -> Iterator[Judged]:
         """Give the recorded answers."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -131,15 +131,8 @@ class Detections:
     scores: np.ndarray
 
 
-class Segmenter(Model, ABC):
+class Segmenter(Model):
     """A model that finds the regions of an image."""
-
-    name: str
-    """How results call it."""
-
-    @abstractmethod
-    def fingerprint(self) -> dict[str, Any]:
-        """Return everything that can change a region: checkpoint, thresholds, dtype, versions."""
 
     @abstractmethod
     def masks(self, image: ImageHandle, *, points: np.ndarray | None = None, grid: int | None = None) -> list[Region]:
@@ -159,15 +152,8 @@ class Segmenter(Model, ABC):
         """
 
 
-class Detector(Model, ABC):
+class Detector(Model):
     """A model that finds what phrases name (open-vocabulary detection)."""
-
-    name: str
-    """How results call it."""
-
-    @abstractmethod
-    def fingerprint(self) -> dict[str, Any]:
-        """Return everything that can change a box or a score: checkpoint, dtype, versions."""
 
     @abstractmethod
     def detect(self, image: ImageHandle, phrases: Sequence[str]) -> Detections:
@@ -183,15 +169,8 @@ class Detector(Model, ABC):
         """
 
 
-class Painter(Model, ABC):
+class Painter(Model):
     """A model that paints images from texts."""
-
-    name: str
-    """How results call it."""
-
-    @abstractmethod
-    def fingerprint(self) -> dict[str, Any]:
-        """Return everything that can change an image: checkpoint, settings, versions."""
 
     @abstractmethod
     def paint(self, texts: Sequence[str], *, seed: int) -> list[ImageHandle]:

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...errors import AdapterError
 from ..devices import PRECISIONS, find_device, require_known, torch_dtype
-from ..hf_checkpoint import HfModel, find_source
+from ..hf_checkpoint import HfModel
 from ..images.handles import Box, ImageHandle
 from ..images.reading import UnreadableImage, read_bytes, read_image
+from ..images.transforms import grouped
 from .contracts import Detections, Detector
 
 if TYPE_CHECKING:
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 class HfRegionModel(HfModel):
     """A model of transformers that looks for regions; a subclass loads it into ``_model``."""
 
-    kinds: ClassVar[tuple[str, ...]]
-    """Kinds of checkpoints that it takes, as their configurations call them."""
-    does: ClassVar[str]
-    """What such a model does, for messages."""
     _model: Any = field(init=False)
 
     pretrained: str
@@ -38,16 +34,9 @@ class HfRegionModel(HfModel):
 
     def __post_init__(self) -> None:
         require_known(PRECISIONS, dtype=self.dtype)
-        self.name = self.name or self.pretrained
         self._settings: dict[str, Any] = {}
         self._device = find_device(self.device)
-        self._source = find_source(str(self.pretrained), self.revision)
-        kind = self._source.config.model_type
-        if kind not in self.kinds:
-            raise AdapterError(
-                f"{self._source.path}: model_type '{kind}' does not {self.does}.",
-                f"The adapter takes {', '.join(self.kinds)}.",
-            )
+        self._find(self.pretrained, self.revision)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the weights and all that was done with them."""
@@ -82,7 +71,6 @@ class HfDetector(HfRegionModel, Detector):
         AdapterError: The model cannot be loaded, or is of another kind.
     """
 
-    does = "find what phrases name"
     model_class: ClassVar[str]
     """The class of transformers."""
 
@@ -191,7 +179,7 @@ class GroundingDinoDetector(HfDetector):
 
         tokens = [self._tokens(phrase) for phrase in phrases]
         boxes, scores = [], []
-        for lot in self._lots(tokens):
+        for lot in grouped({number: len(ids) + 1 for number, ids in enumerate(tokens)}, self._room):
             ids, places = self._asked([tokens[number] for number in lot])
             texts = {
                 "input_ids": torch.tensor([ids]),
@@ -219,18 +207,6 @@ class GroundingDinoDetector(HfDetector):
     def _room(self) -> int:
         """Tokens that all phrases may have together, with a dot behind each."""
         return self._model.config.max_text_len - 2
-
-    def _lots(self, tokens: list[list[int]]) -> Iterator[list[int]]:
-        """Yield the positions of phrases that the model takes together."""
-        lot: list[int] = []
-        used = 0
-        for number, ids in enumerate(tokens):
-            if lot and used + len(ids) + 1 > self._room:
-                yield lot
-                lot, used = [], 0
-            lot.append(number)
-            used += len(ids) + 1
-        yield lot
 
     def _asked(self, tokens: list[list[int]]) -> tuple[list[int], list[tuple[int, int]]]:
         """Return the ids of phrases in one text, and where each stands in it."""

@@ -117,7 +117,6 @@ class SamSegmenter(HfRegionModel, Segmenter):
 
     kinds = ("sam", "sam2", "sam2_video")
     adapter = "sam"
-    does = "segment images"
 
     points_per_side: int = 32
     points_per_batch: int = 64

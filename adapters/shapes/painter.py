@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -25,14 +24,13 @@ from ...tasks.shapes.scene import (
 )
 from ..images.handles import ImageHandle
 from ..regions.contracts import Painter
-from .phrases import Named, named_in
+from .phrases import ByRule, Named, named_in
 
-_REVISION = 1
 _ATTEMPTS = 20_000
 _NOWHERE = (0.0, 0.0, 0.0, 0.0)
 
 
-class ShapesPainter(Painter):
+class ShapesPainter(ByRule, Painter):
     """Draws the scenes that captions in the shapes world's language describe.
 
     Attributes that a caption leaves open are random: positions, colours and the background; a size or texture
@@ -42,12 +40,7 @@ class ShapesPainter(Painter):
         name: How results call it.
     """
 
-    def __init__(self, name: str = "shapes-painter") -> None:
-        self.name = name
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return its identity."""
-        return {"adapter": "shapes_painter", "revision": _REVISION}
+    adapter = "shapes_painter"
 
     def paint(self, texts: Sequence[str], *, seed: int) -> list[ImageHandle]:
         """Return a drawn picture of each text; see ``Painter.paint``.

@@ -4,9 +4,32 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from ...tasks.shapes.accounts import SceneAccount, graph_of
 from ...tasks.shapes.scene import BACKGROUNDS, COLOURS, SHAPES, SIZES, TEXTURES, Predicate, Scene, Thing
+from ..contracts import Model
+
+_REVISION = 1
+
+
+class ByRule(Model):
+    """A model of the shapes world that needs no weights.
+
+    Args:
+        name: How results call it; the adapter's name unless given.
+    """
+
+    adapter: ClassVar[str]
+    """Name of the adapter."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name or self.adapter.replace("_", "-")
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return its identity."""
+        return {"adapter": self.adapter, "revision": _REVISION}
+
 
 _NODES = {name: graph_of(SceneAccount((), (), name)) for name in BACKGROUNDS}
 _PLACES = {

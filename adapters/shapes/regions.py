@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,12 +20,11 @@ from ...tasks.shapes.scene import Scene, Thing
 from ..images.handles import ImageHandle
 from ..images.reading import UnreadableImage, crop_of, read_image
 from ..regions.contracts import Detections, Detector, Region, Segmenter, wanted_points
-from .phrases import Named, named_in, words_of
+from .phrases import ByRule, Named, named_in, words_of
 
 if TYPE_CHECKING:
     from ...tasks.shapes.scene import Box
 
-_REVISION = 1
 _LEAST = (2, 3)
 """Fewest things of the scenes of a seed, as readers draw them."""
 _ANOTHER = 8.0
@@ -90,19 +89,14 @@ def _recognised(image: ImageHandle) -> tuple[Scene, int]:
     )
 
 
-class ShapesSegmenter(Segmenter):
+class ShapesSegmenter(ByRule, Segmenter):
     """Finds the things of a picture of the shapes world, exactly.
 
     Args:
         name: How results call it.
     """
 
-    def __init__(self, name: str = "shapes-segmenter") -> None:
-        self.name = name
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return its identity."""
-        return {"adapter": "shapes_segmenter", "revision": _REVISION}
+    adapter = "shapes_segmenter"
 
     def masks(self, image: ImageHandle, *, points: np.ndarray | None = None, grid: int | None = None) -> list[Region]:
         """Return the things that a point lies on, or all of them; see ``Segmenter.masks``."""
@@ -114,7 +108,7 @@ class ShapesSegmenter(Segmenter):
         return [Region.of(mask, 1.0, 1.0) for mask in masks if mask.any()]
 
 
-class ShapesDetector(Detector):
+class ShapesDetector(ByRule, Detector):
     """Finds what phrases name in a picture of the shapes world.
 
     Each thing has its box, and the background has one in which nothing stands. A text scores above 0.5 in the box of
@@ -125,12 +119,7 @@ class ShapesDetector(Detector):
         name: How results call it.
     """
 
-    def __init__(self, name: str = "shapes-detector") -> None:
-        self.name = name
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return its identity."""
-        return {"adapter": "shapes_detector", "revision": _REVISION}
+    adapter = "shapes_detector"
 
     def detect(self, image: ImageHandle, phrases: Sequence[str]) -> Detections:
         """Return the boxes of a picture with a score for each phrase; see ``Detector.detect``."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -12,9 +11,8 @@ from ...tasks.shapes.describing import PLACES
 from ...tasks.shapes.scene import SHAPES
 from ..contracts import Judge, Judged, Judgement, JudgeRequest
 from ..decoding.generating import generator_of
-from .phrases import Named, named_in
+from .phrases import ByRule, Named, named_in
 
-_REVISION = 1
 _OPENINGS = ("There is", "A picture of", "This shows", "One sees", "Here is")
 _INSTRUCTIONS = {
     "summarize it into": "summary",
@@ -31,7 +29,7 @@ _MERGE = re.compile(
 _SAME = re.compile(r"Description A: (?P<first>.*)\nDescription B: (?P<second>.*)\n", re.DOTALL)
 
 
-class ShapesWriter(Judge):
+class ShapesWriter(ByRule, Judge):
     """Writes summaries, negatives and merged captions in the shapes world's language, each as it was asked to.
 
     It reads the things that a text names and lists them again. It answers nothing else.
@@ -40,12 +38,7 @@ class ShapesWriter(Judge):
         name: How results call it.
     """
 
-    def __init__(self, name: str = "shapes-writer") -> None:
-        self.name = name
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return its identity."""
-        return {"adapter": "shapes_writer", "revision": _REVISION}
+    adapter = "shapes_writer"
 
     def stream(self, requests: Sequence[JudgeRequest]) -> Iterator[Judged]:
         """Answer all requests."""

@@ -242,7 +242,7 @@ def open_samples(folder: Path, record: Record) -> Any:
     if not (folder / SAMPLES_FILE).is_file():
         raise DataError(
             f"{folder}: has no {SAMPLES_FILE} with the scores of single captions",
-            "Run the task again without --no-log_samples (or --log_samples none).",
+            "Run the task again without --log_samples none.",
         )
     try:
         # From memory: the content that was verified is the one that is read later.

@@ -348,7 +348,7 @@ def test_agreement_without_ratings_or_samples_is_refused_naming_the_run_and_the_
         "bench run --task small --log_samples full",
     )
     (run / "samples.parquet").unlink()
-    bench("compare", run).failed(1, f"{run}: has no samples.parquet", "without --no-log_samples")
+    bench("compare", run).failed(1, f"{run}: has no samples.parquet", "without --log_samples none")
 
 
 def test_one_run_with_ratings_gives_them_for_all(bench, rate):

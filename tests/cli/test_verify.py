@@ -285,7 +285,7 @@ def test_what_can_be_checked_is_checked_beside_images_outside(bench, outside, tm
 
 
 def test_images_outside_are_not_checkable_where_a_run_kept_no_samples(bench, outside):
-    done = bench(*outside(1, "--no-log_samples"))
+    done = bench(*outside(1, "--log_samples", "none"))
     assert (done.code, again(done)[0]) == (0, {"shapes-clip": "the same; not checkable: clip_s"})
 
 

@@ -170,8 +170,8 @@ def test_text_tower_that_is_not_causal_gets_its_whole_context(tmp_path: Path):
         ({"pretrained": "laion2b_s34b_b79", "architecture": "ViT-B-32"}, "Did you mean 'laion2b_s34b_b79k'?", "openai"),
         ({"pretrained": "weights/mine.pt", "architecture": "ViT-B-32"}, "checkpoint weights/mine.pt: no such file", ""),
         ({"pretrained": "openai", "architecture": "ViT-B-32", "dtype": "fp8"}, "dtype=fp8 is not known", "bf16"),
-        ({"pretrained": "openai", "architecture": "ViT-B-32", "batch_size": 0}, "batch_size=0 is not a whole", ""),
-        ({"pretrained": "openai", "architecture": "ViT-B-32", "workers": "two"}, "workers=two is not a whole", ""),
+        ({"pretrained": "openai", "architecture": "ViT-B-32", "batch_size": 0}, "'batch_size' must be a whole", ""),
+        ({"pretrained": "openai", "architecture": "ViT-B-32", "workers": "two"}, "'workers' must be a whole", ""),
         ({"pretrained": "openai", "architecture": "ViT-B-32", "device": "abacus"}, "device=abacus: ", "cuda:1"),
     ],
 )  # fmt: skip

@@ -233,7 +233,7 @@ def test_blip_without_a_place_for_enc_says_what_does_without(tmp_path: Path):
 def test_checkpoint_of_another_kind_or_without_a_match_head_is_an_error(blip: Path, flava: Path, tmp_path: Path):
     from safetensors.torch import load_file, save_file
 
-    with pytest.raises(AdapterError, match="model_type is 'flava'; adapter 'blip_itm' takes 'blip'"):
+    with pytest.raises(AdapterError, match="model_type is 'flava'; adapter 'blip_itm' takes blip"):
         BlipItm(str(flava), device="cpu")
     headless = shutil.copytree(blip, tmp_path / "headless")
     weights = load_file(headless / "model.safetensors")

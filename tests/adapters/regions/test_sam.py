@@ -190,9 +190,9 @@ def test_argument_without_meaning_is_said(sam: Path, arguments: dict, reason: st
 
 
 def test_model_of_another_kind_is_named(tiny_clip, sam: Path, tmp_path: Path):
-    with pytest.raises(AdapterError, match="model_type 'clip' does not segment images"):
+    with pytest.raises(AdapterError, match="model_type is 'clip'; adapter 'sam' takes sam or sam2"):
         SamSegmenter(str(tiny_clip.hf_folder))
-    with pytest.raises(AdapterError, match="model_type 'sam' does not find what phrases name"):
+    with pytest.raises(AdapterError, match="model_type is 'sam'; adapter 'owlv2' takes owlv2"):
         resolve_model("owlv2", {"pretrained": str(sam)}).load()
     with pytest.raises(AdapterError, match=r"holds no config\.json"):
         SamSegmenter(str(tmp_path))

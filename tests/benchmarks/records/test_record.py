@@ -219,7 +219,7 @@ def test_run_is_read_with_its_samples_when_they_are_asked_for(tmp_path: Path):
     assert without.folder == tmp_path / "two"
     with pytest.raises(DataError, match=re.escape(f"{tmp_path / 'two'}: has no samples.parquet")) as caught:
         _ = without.samples
-    assert "--no-log_samples" in caught.value.hint
+    assert "--log_samples none" in caught.value.hint
     (tmp_path / "two/samples.parquet").write_bytes(b"PAR1")
     with pytest.raises(DataError, match="cannot be read as samples"):
         _ = without.samples
